@@ -1,9 +1,10 @@
-//! Bytes that were once sent or written, pinned in `golden/`: they must be read the same for ever. A line that no longer matches
-//! means that programs of two versions would misunderstand each other.
+//! Bytes that were once sent or written, pinned in `golden/`: every later program must read them the same. A
+//! line that no longer matches means that programs of two versions would misunderstand each other.
 
 use std::collections::BTreeSet;
 
-/// What these bytes must be, a line for each: what it is of, by the first word of how that is shown, and the bytes.
+/// Asserts that the encodings match the pinned lines. A line has the first word of the value's debug output,
+/// and the bytes.
 pub(crate) fn assert_golden(pinned: &str, vectors: impl IntoIterator<Item = (String, Vec<u8>)>) {
     let mut text = String::new();
     for (shown, bytes) in vectors {
@@ -26,7 +27,7 @@ pub(crate) fn pinned_bytes(pinned: &str) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// The numbers of the fields that one of several is, as `docs/protocols/control.proto` has them.
+/// The field numbers of a `oneof` in `docs/protocols/control.proto`.
 pub(crate) fn fields_of(one_of: &str) -> BTreeSet<u64> {
     const SPECIFICATION: &str = include_str!("../../../docs/protocols/control.proto");
     let (_, behind) = SPECIFICATION.split_once(&format!("oneof {one_of} {{\n")).expect("it is specified");
@@ -38,7 +39,7 @@ pub(crate) fn fields_of(one_of: &str) -> BTreeSet<u64> {
     fields.lines().map(number).collect()
 }
 
-/// The numbers of the fields that are set in a message of Protocol Buffers.
+/// The field numbers that are set in a Protocol Buffers message.
 pub(crate) fn fields_in(mut bytes: &[u8]) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     while !bytes.is_empty() {

@@ -1,5 +1,6 @@
-//! The control group: the 1, 3 or 5 managers that agree by Raft on the cluster map, and on nothing else. Pure: events and
-//! a time go in, effects come out; the seed of its random numbers is the caller's.
+//! The control group: the 1, 3 or 5 managers that agree by Raft on the cluster map, and on nothing else. The
+//! crate is pure: events and a time go in, effects come out; the caller provides the seed of the random
+//! numbers.
 //!
 //! ```text
 //!   commands ──▶ consensus (the raft crate over log and snapshots of our own) ──▶ state: the map of the next epoch
@@ -8,10 +9,10 @@
 //!   plan: where replicas should be ──▶ the next steps ──▶ commands ◀───────────────────┘
 //! ```
 //!
-//! On every node an [`agent`] joins all of this with what the node owes the cluster.
+//! On every node an [`agent`] combines all of this with the duties of the node towards the cluster.
 //!
-//! `docs/protocols/control.md` tells who may ask what and what is persisted when; `docs/formats/control-log.md` gives the
-//! bytes.
+//! `docs/protocols/control.md` defines the requests that each node may send, and what a manager persists and
+//! when. `docs/formats/control-log.md` defines the bytes.
 
 pub mod agent;
 pub mod command;

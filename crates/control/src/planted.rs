@@ -1,15 +1,14 @@
-//! Bugs that can be planted, so that a test can show that the simulation finds them. A build
-//! without debug assertions, as users have it, has none: there the checks are constants.
+//! Bugs that can be planted, so that a test can show that the simulation finds them. Release builds, without
+//! debug assertions, have none: there the checks are constants.
 
 /// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// For whom a vote was given is never written, and the vote leaves at once: a restarted manager votes again in the same
-    /// term.
+    /// A vote is not written to disk, and is sent at once: a restarted manager votes again in the same term.
     VotesTwice,
-    /// Control makes a follower primary.
+    /// The control group makes a follower primary.
     PromotesFollower,
-    /// A group change that was decided on an older epoch is taken.
+    /// A group change that was decided on an older epoch is accepted.
     OlderEpochAccepted,
     /// A command is answered as soon as the leader has it in its own log's memory.
     AcknowledgesBeforeCommit,
@@ -19,18 +18,19 @@ pub enum Bug {
     RestartedStaysInSync,
     /// A leader hands out the map of a command that it has only proposed.
     HandsOutUndecided,
-    /// A node repeats that it is here under another name each time.
+    /// A node repeats its join under another request id each time.
     JoinsUnderNewNames,
-    /// A node's instances are opened with whatever map is there.
+    /// A node's instances are opened with any available map.
     OpensWithAnyMap,
-    /// Nobody takes a node for dead that gossip has never heard of.
+    /// No manager considers a node dead that gossip has never heard of.
     NobodyIsSilent,
-    /// A founder without a log asks nobody before it founds the group.
+    /// A bootstrap member without a log bootstraps the group without contacting the others.
     FoundsUnasked,
 }
 
 impl Bug {
-    /// Those that managers alone show, beside [`Bug::VotesTwice`], which takes two candidates and a crash at one moment.
+    /// Bugs that managers alone show, except [`Bug::VotesTwice`], which requires two candidates and a crash
+    /// at the same moment.
     pub const OF_MANAGERS: [Bug; 5] = [
         Bug::PromotesFollower,
         Bug::OlderEpochAccepted,
@@ -39,7 +39,7 @@ impl Bug {
         Bug::RestartedStaysInSync,
     ];
 
-    /// Those that whole nodes show.
+    /// Bugs that complete nodes show.
     pub const OF_AGENTS: [Bug; 5] = [
         Bug::HandsOutUndecided,
         Bug::JoinsUnderNewNames,

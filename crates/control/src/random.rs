@@ -1,5 +1,5 @@
-//! Random numbers from a seed that the caller draws: nothing here asks the operating system for entropy, so that a run
-//! of one seed can be had again.
+//! Random numbers from a seed that the caller draws: this module does not use the operating system's entropy,
+//! so that a run of one seed can be repeated.
 
 /// A stream of random numbers: splitmix64 (Steele, Lea and Flood, 2014). Not for secrets.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! The clock of a manager, as an argument.
 
-/// Microseconds on a clock that only goes forward, since a start of the caller's choosing.
+/// Microseconds on a monotonic clock, since a start of the caller's choosing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// Later than everything: not at all.
+    /// Later than every other time.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// So many microseconds later.

@@ -1,4 +1,4 @@
-//! What the engine answers instead of doing what it was asked.
+//! The errors of the engine.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use crate::disk::DiskError;
 /// The result of an engine operation.
 pub type EngineResult<T> = Result<T, EngineError>;
 
-/// Why an operation was refused or failed. Nothing accepted earlier is lost by any of them.
+/// Why an operation was refused or failed. No error loses entries that were accepted earlier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineError {
-    /// The disk has no room for more entries. Reads and (for a while) removals still work; writes do again once
-    /// space is freed.
+    /// The disk has no room for more entries. Reads and (for a while) removals still work; writes work again once space is
+    /// freed.
     DiskFull {
         /// Bytes still free.
         free_bytes: u64,
     },
     /// The process or the system is out of descriptors or memory: nothing was done, and the call may be repeated.
     Scarce {
-        /// What is missing, and how there is more of it.
+        /// The missing resource, and how to get more of it.
         what: &'static str,
     },
     /// A partition that never reaches a disk has filled the memory budget.
@@ -27,16 +27,16 @@ pub enum EngineError {
         /// The budget, in bytes.
         budget_bytes: u64,
     },
-    /// The disk failed; the partition takes no writes until it is opened again.
+    /// The disk failed; the partition accepts no writes until it is opened again.
     Disk(DiskError),
-    /// An earlier failure of the disk left this partition without writes until it is opened again.
+    /// An earlier failure of the disk stopped this partition: it accepts no writes until it is opened again.
     Stopped {
-        /// What failed.
+        /// The failure.
         reason: String,
     },
-    /// The bytes on disk of this entry are not the ones that were written. They were not returned.
+    /// The bytes on disk of this entry differ from those written. They were not returned.
     Corrupt {
-        /// Where.
+        /// The partition.
         partition: PartitionId,
         /// Segment file and offset, for the operator.
         place: String,
@@ -55,26 +55,26 @@ pub enum EngineError {
     UnknownPartition,
     /// The log ends elsewhere: an entry must follow the last one, in index and without a lower epoch.
     NotNext {
-        /// Epoch and index of the last entry held.
+        /// Epoch and index of the last entry.
         last: (u32, u64),
     },
-    /// Another's log is being taken in: until all of it counts, nothing else is added to it or cut off.
+    /// Another member's log is being installed: until it is complete, no other entry is added to it or truncated.
     Incoming,
-    /// Committed entries are never cut off.
+    /// Committed entries are never truncated.
     Committed {
         /// The commit index.
         commit: u64,
     },
-    /// The files belong to another format, or are not what their names say.
+    /// The files have another format, or do not match their names.
     Format {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A bound of [`crate::limits`] was reached.
     Limit {
-        /// Which bound, in words.
+        /// The limit, in words.
         what: &'static str,
     },
 }
@@ -129,7 +129,7 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {}
 
 impl EngineError {
-    /// Whether nothing was done, and the same call may succeed once the disk has room, or the process descriptors.
+    /// Whether nothing was done, and the same call may succeed once the disk has room, or the process has descriptors.
     #[must_use]
     pub fn is_for_want_of_room(&self) -> bool {
         match self {

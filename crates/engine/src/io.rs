@@ -1,4 +1,4 @@
-//! What all partitions of one instance share: the disk, the memory budget, and the account of free space.
+//! Resources that all partitions of one instance share: the disk, the memory budget, and the account of free space.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{FREE_SPACE_CHECK_BYTES, ROOM_AGAIN_BYTES};
 
-/// Shared by the partitions of one engine, handed down by `&mut`.
+/// Shared by the partitions of one engine, passed on as `&mut`.
 pub(crate) struct Io<D> {
     pub(crate) disk: D,
     pub(crate) memory: Memory,
@@ -14,12 +14,12 @@ pub(crate) struct Io<D> {
 }
 
 impl<D: Disk> Io<D> {
-    /// Whether a begun sync is done; with `wait` it is when this returns.
+    /// Whether a started sync is done; with `wait` it is done when this returns.
     pub(crate) fn is_synced(&mut self, ticket: SyncTicket, wait: bool) -> DiskResult<bool> {
         if wait { self.disk.sync_wait(ticket).map(|()| true) } else { self.disk.sync_done(ticket) }
     }
 
-    /// A full disk, said in the engine's words.
+    /// Converts a full disk into the engine's error.
     pub(crate) fn full_or(&mut self, error: EngineError) -> EngineError {
         match error {
             EngineError::Disk(DiskError::Full) => {
@@ -34,12 +34,12 @@ impl<D: Disk> Io<D> {
 /// Names a block of a segment: partition handle, segment slot, block number.
 pub(crate) type BlockName = (u32, u32, u32);
 
-/// The account of memory held by log blocks.
+/// The account of memory used by log blocks.
 pub(crate) struct Memory {
     pub(crate) budget_bytes: u64,
     pub(crate) resident_bytes: u64,
-    /// Blocks that may be given back, oldest first. A name that has become stale does no harm: it names no block, or
-    /// another one that is in its file too.
+    /// Blocks that may be evicted, oldest first. A stale name is harmless: it names no block, or another block that is in
+    /// its file too.
     pub(crate) evictable: VecDeque<BlockName>,
 }
 
@@ -56,7 +56,7 @@ impl Memory {
         self.resident_bytes = self.resident_bytes.saturating_sub(bytes as u64);
     }
 
-    /// Whether what is written now is likely to stay in memory for as long as it is read.
+    /// Whether data written now is likely to stay in memory for as long as it is read.
     pub(crate) fn is_ample(&self) -> bool {
         self.resident_bytes < self.budget_bytes / 2
     }
@@ -66,15 +66,15 @@ impl Memory {
     }
 }
 
-/// The account of free disk space, so that what is accepted can be written.
+/// The account of free disk space, so that accepted entries can be written.
 pub(crate) struct Space {
-    /// What may be accepted before the disk is asked again; negative once entries eat into the reserve.
+    /// Bytes that may be accepted before the free space is read again; negative once entries use the reserve.
     credit_bytes: i64,
     until_check_bytes: i64,
     reserve_bytes: i64,
-    /// Something was refused for lack of room, or the reserve was found touched, and there was not enough room since.
+    /// An entry was refused for lack of room, or the reserve was found in use, and there was not enough room since.
     is_full: bool,
-    /// What the disk had free beside the reserve when it was asked last; `None`: it was never asked.
+    /// Free bytes beside the reserve at the last check; `None`: never checked.
     spare_bytes: Option<u64>,
     /// See [`crate::Engine::let_in`].
     lets_in: bool,
@@ -92,7 +92,7 @@ impl Space {
         }
     }
 
-    /// Whether everything is let in as removals are.
+    /// Whether all entries are accepted as removals are.
     pub(crate) fn lets_in(&self) -> bool {
         self.lets_in
     }
@@ -106,14 +106,14 @@ impl Space {
         self.is_full
     }
 
-    /// Bytes free beside the reserve when the disk was asked last; plenty if it never was.
+    /// Free bytes beside the reserve at the last check; unlimited if never checked.
     pub(crate) fn spare_bytes(&self) -> u64 {
         self.spare_bytes.unwrap_or(u64::MAX)
     }
 
     /// See [`crate::Engine::look_at_room`].
     pub(crate) fn look(&mut self, disk: &mut impl Disk) {
-        // What does not say how much there is says so when it is written to.
+        // A disk that does not report its free space reports a full disk when it is written to.
         let Ok(free) = disk.free_bytes() else { return };
         let free = i64::try_from(free).unwrap_or(i64::MAX);
         self.spare_bytes = u64::try_from(free.saturating_sub(self.reserve_bytes)).ok().or(Some(0));
@@ -124,7 +124,7 @@ impl Space {
         }
     }
 
-    /// Counts what is about to be accepted against the free space.
+    /// Counts bytes that are about to be accepted against the free space.
     ///
     /// # Errors
     /// [`EngineError::DiskFull`] before anything was accepted.
@@ -135,7 +135,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether that would be accepted, and counts nothing.
+    /// Checks whether these bytes would be accepted, and counts nothing.
     ///
     /// # Errors
     /// As [`Space::admit`].
@@ -152,8 +152,8 @@ impl Space {
         Ok(())
     }
 
-    /// Asks the disk again. What is accepted and not yet written is covered by the reserve: it is at most a block a
-    /// partition and a journal batch.
+    /// Reads the free space again. Accepted and unwritten data is covered by the reserve: it is at most a block a partition
+    /// and a journal batch.
     fn check(&mut self, disk: &mut impl Disk) -> EngineResult<()> {
         let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
         self.credit_bytes = free.saturating_sub(self.reserve_bytes);

@@ -4,16 +4,17 @@
 //!   Engine ── journal (sync partitions: one flush a batch)
 //!     │
 //!     └─ partition ── log: segments ── disk
-//!                 ├── hash index: where the newest version of a key stands
+//!                 ├── hash index: the position of the newest version of a key
 //!                 ├── side table: lists, chunks, older versions
 //!                 └── checkpoint, compaction: in small steps, when the owner calls `maintain`
 //! ```
 //!
-//! The log is what is durable, replicated, moved and reclaimed; an index only says where in the log the newest
-//! version of a key stands, and can always be rebuilt from it. It succeeds NoVoHT (ZHT journal paper, section 2.8).
+//! Durability, replication, moves and compaction all work on the log. The index only stores the position of
+//! the newest version of a key in the log, and can always be rebuilt from it. The engine succeeds NoVoHT (ZHT
+//! journal paper, section 2.8).
 //!
-//! The engine is driven by its owner and does nothing on its own: no thread, no clock, no file but through the
-//! disk it was given. One thread owns it; nothing in it is locked.
+//! The owner drives the engine, which does nothing on its own: it has no thread and no clock, and it accesses
+//! files only through its disk. One thread owns it; nothing in it is locked.
 
 pub mod checkpoint;
 pub mod disk;
@@ -51,7 +52,7 @@ pub use store::chunk::ChunkState;
 pub use store::read::{Hint, Parts, PartsOf, RecordBody, RecordShape, StoredRecord};
 pub use store::recover::PartitionReport;
 
-/// Names a partition's folder. Opaque to the engine; its owner puts the keyspace into the upper half and the
+/// Names a partition's folder. Opaque to the engine; the owner puts the keyspace into the upper half and the
 /// partition's number into the lower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);

@@ -1,37 +1,37 @@
-//! Bugs that can be planted, so that a test can show that the tests find them. A build
-//! without debug assertions, as users have it, has none: there the checks are constants.
+//! Bugs that can be planted, so that a test can show that the tests find them. Release builds, without debug assertions,
+//! have none: there the checks are constants.
 
 /// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// The journal says that a batch is durable without having synced it.
+    /// The journal reports a batch as durable without having synced it.
     MissingFlush,
-    /// A payload that comes from disk is returned without a look at its checksum.
+    /// A payload from disk is returned without a check of its checksum.
     SkippedChecksum,
-    /// Recovery cuts one good entry off with a torn tail.
+    /// Recovery truncates one valid entry with a torn tail.
     TailCutTooFar,
-    /// Compaction gives its copy the name before what it left out is known to be dead for good.
+    /// Compaction gives its copy the name before the entries that it left out are known to be permanently dead.
     NameTooEarly,
-    /// Compaction drops what an upper layer would read after a crash.
+    /// Compaction drops entries that an upper layer would read after a crash.
     StateForgotten,
-    /// A removal goes though an older segment still holds what it removed.
+    /// A removal is dropped though an older segment still holds the entries that it removed.
     RemovalDropped,
-    /// A recovery takes for durable what only the system's cache may hold.
+    /// A recovery considers data durable that may be only in the system's cache.
     CacheBelieved,
-    /// A recovery leaves the beginning of a unit whose end is lost.
+    /// A recovery leaves the beginning of an atomic batch whose end is lost.
     UnitNotCut,
-    /// A split lets go of the parent before the children are durable.
+    /// A split removes the parent before the children are durable.
     ChildNotSynced,
-    /// A split gives what is not committed to one child only.
+    /// A split gives uncommitted entries to one child only.
     TailOfOneChild,
-    /// Nothing says of a log that is being taken from another that it is not whole.
+    /// A partition with an incomplete snapshot install is not marked as incomplete.
     HalfTakenKept,
-    /// What the journal says of the seed by which a partition's keys are hashed is not heard.
+    /// The journal's record of the seed of a partition's key hash is ignored.
     SeedUnheard,
 }
 
 impl Bug {
-    /// Those that random histories of one engine find.
+    /// Bugs that random histories of one engine find.
     pub const ALL: [Bug; 10] = [
         Bug::MissingFlush,
         Bug::SkippedChecksum,
@@ -45,10 +45,10 @@ impl Bug {
         Bug::TailOfOneChild,
     ];
 
-    /// Those of logs that go from one engine to another.
+    /// Bugs of snapshot installs from one engine to another.
     pub const OF_TAKING: [Bug; 1] = [Bug::HalfTakenKept];
 
-    /// Those that only a walk through keys shows which goes on in another engine.
+    /// Bugs that only a scan shows that continues in another engine.
     pub const OF_WALKS: [Bug; 1] = [Bug::SeedUnheard];
 }
 

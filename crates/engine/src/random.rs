@@ -1,7 +1,7 @@
-//! Random numbers from a seed, the same on every machine: nothing here asks the operating system for entropy.
+//! Random numbers from a seed, the same on every machine: this module does not use the operating system's entropy.
 //!
-//! A generator is xoshiro256** (Blackman and Vigna, 2018), seeded through splitmix64. [`Random::fork`] gives
-//! independent streams of one seed, so that drawing more from one (say, faults) does not shift another (say, the
+//! A generator is xoshiro256** (Blackman and Vigna, 2018), seeded through splitmix64. [`Random::fork`] gives independent
+//! streams of one seed, so that drawing more from one (for example faults) does not shift another (for example the
 //! schedule).
 
 /// A deterministic stream of random numbers. Not for secrets.
@@ -18,7 +18,7 @@ impl Random {
         Random { state: std::array::from_fn(|_| splitmix64(&mut splitmix)) }
     }
 
-    /// Another stream, fixed by this one's present position and by `stream`. Does not advance this one.
+    /// Another stream, determined by this one's present position and by `stream`. Does not advance this one.
     #[must_use]
     pub fn fork(&self, stream: u64) -> Self {
         let mut mixed = stream;

@@ -1,7 +1,7 @@
-//! Bytes of messages and log entries: integers little-endian, lists and bytes behind their lengths. The layouts are in
+//! Encoding of messages and log entries: integers little-endian, lists and bytes behind their lengths. The layouts are in
 //! `docs/protocols/transactions.md`.
 //!
-//! Decoding takes any bytes: it never panics, and allocates no more than a small multiple of what it is given.
+//! Decoding accepts any bytes: it never panics, and allocates at most a small multiple of the input.
 
 use std::fmt;
 
@@ -13,29 +13,29 @@ use crate::item::{Access, ItemBody, Items, TransactionItem, TransactionPart};
 use crate::limits::ITEMS_MAX;
 use crate::reason::{Reason, Refusal};
 
-/// The version in which messages and entries are written. Entries of the one before are read too: their decisions name no
-/// slices.
+/// The version in which messages and entries are written. Entries of the version before are read too: their decisions name
+/// no slices.
 pub const VERSION: u8 = 2;
 
-/// The version of what clients send: parts, and lists of items that they stage.
+/// The version of client data: parts, and staged lists of items.
 pub const PARTS_VERSION: u8 = 1;
 
-/// Why bytes are no message, entry or list of items.
+/// Why bytes are not a valid message, entry or list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecError {
     /// A version that is not known here.
     Version {
-        /// Which.
+        /// The version.
         found: u8,
     },
     /// A kind that is not known in this version.
     Kind {
-        /// Which.
+        /// The kind.
         found: u8,
     },
     /// More than a limit allows.
     TooLong,
-    /// The bytes end too soon, go on too long, or contradict each other.
+    /// The bytes end too soon, are too many, or contradict each other.
     Damaged,
 }
 
@@ -77,7 +77,7 @@ impl CodecWriter {
     }
 
     pub(crate) fn count(&mut self, count: usize) {
-        // What is written was checked against the limits, which are all below.
+        // All lengths were checked against the limits, which are all below.
         self.u32(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
@@ -175,7 +175,7 @@ impl CodecWriter {
     }
 }
 
-/// Bytes being read. Each field is `None` where they end too soon.
+/// Bytes being read. Each field is `None` if the bytes end too soon.
 pub(crate) struct CodecReader<'a> {
     bytes: &'a [u8],
 }
@@ -207,7 +207,7 @@ impl<'a> CodecReader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A number of things of at least `bytes_min` bytes each: no more than the bytes can hold, nor than the limit.
+    /// A count of elements of at least `bytes_min` bytes each: at most what the bytes can hold, and at most the limit.
     pub(crate) fn count(&mut self, bytes_min: usize, limit: usize) -> Option<usize> {
         let count = self.u32()? as usize;
         (count <= limit && count <= self.bytes.len() / bytes_min).then_some(count)
@@ -302,7 +302,7 @@ impl<'a> CodecReader<'a> {
         Some(TransactionItem { cell, access, seen, body })
     }
 
-    /// Parts, of at most [`ITEMS_MAX`] items in all.
+    /// Parts, of at most [`ITEMS_MAX`] items in total.
     pub(crate) fn parts(&mut self) -> Option<Vec<TransactionPart>> {
         let mut left = ITEMS_MAX;
         self.list((18, crate::limits::PARTICIPANTS_MAX), |from| {
@@ -320,7 +320,7 @@ impl<'a> CodecReader<'a> {
     }
 }
 
-/// Cell, access, flags, length of nothing.
+/// Cell, access, flags, and the length of an empty body.
 const ITEM_BYTES_MIN: usize = 15;
 
 /// The parts of a transaction as its client sends them: version (1), parts.
@@ -333,7 +333,7 @@ pub fn encode_parts(parts: &[TransactionPart]) -> Vec<u8> {
     out.out
 }
 
-/// Reads the parts of a transaction. Their order is for [`crate::TransactionRequest::check`].
+/// Reads the parts of a transaction. [`crate::TransactionRequest::check`] checks their order.
 ///
 /// # Errors
 /// See [`CodecError`].
@@ -346,7 +346,7 @@ pub fn decode_parts(bytes: &[u8]) -> Result<Vec<TransactionPart>, CodecError> {
     parts.filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
 }
 
-/// A list of items as it is staged, where it is too long to travel with the transaction: version (1), number (4), items.
+/// A staged list of items, for a list that is too long to be sent with the transaction: version (1), number (4), items.
 #[must_use]
 pub fn encode_items(items: &[TransactionItem]) -> Vec<u8> {
     let mut out = CodecWriter::default();
@@ -369,7 +369,7 @@ pub fn decode_items(bytes: &[u8]) -> Result<Vec<TransactionItem>, CodecError> {
     items.filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
 }
 
-/// What is behind the version.
+/// The bytes behind the version.
 fn versioned(bytes: &[u8]) -> Result<CodecReader<'_>, CodecError> {
     let mut from = CodecReader::new(bytes);
     match from.u8() {

@@ -1,4 +1,4 @@
-//! What the partition is to do.
+//! The effects that the partition carries out.
 
 use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
@@ -8,60 +8,62 @@ use crate::id::{Durability, RoutingKey, TransactionId};
 use crate::message::Message;
 use crate::reason::Refusal;
 
-/// How a transaction has ended.
+/// The outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionOutcome {
-    /// It is done.
+    /// The transaction is committed.
     Committed {
         /// Its version.
         timestamp: Timestamp,
-        /// What its items return, by part.
+        /// The results of its items, by part.
         results: Vec<Bytes>,
     },
     /// Nothing was done, and nothing will be.
     Aborted {
-        /// Who refused it.
+        /// The partition that refused it.
         by: RoutingKey,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 }
 
-/// A client's request, a read or a write that the caller waits to go on with: a number of the caller's choosing.
+/// A client's request, a read or a write whose continuation the caller waits for: a number of the caller's choosing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// What the partition is to do, in this order.
+/// An action for the partition; actions are carried out in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionEffect {
-    /// Append this to the log now, in the order of these effects; it is flushed as `durability` asks. Once it is
-    /// committed, [`crate::Transactions::committed`]. It may be lost only with this primary.
+    /// Append this entry to the log now, in the order of these effects, with the flush that `durability` requires. Once it
+    /// is committed, the partition calls [`crate::Transactions::committed`]. The entry may be lost only with this primary.
     Append {
-        /// What.
+        /// The entry.
         entry: TransactionEntry,
-        /// How durable.
+        /// Its durability.
         durability: Durability,
     },
-    /// Send it to whoever holds `message.to`; at once, but, like every answer of the partition, only while it may answer,
-    /// and once everything appended before is committed where that was looked at (`Confirm` and version checks).
+    /// Send this message to the owner of `message.to`, at once. Like every answer of the partition, it may be sent only
+    /// while the partition may answer. For `Confirm` and version checks, everything appended before the check must be
+    /// committed first.
     Send(Message),
-    /// Answer the client. At once: everything that it rests on is committed.
+    /// Answer the client. At once: everything that the answer depends on is committed.
     Answer {
-        /// Which request.
+        /// The ticket of the request.
         ticket: Ticket,
         /// How the transaction ended.
         outcome: TransactionOutcome,
     },
-    /// No intent that was there when the read arrived stands any more: read now.
+    /// All intents that existed when the read arrived are gone: read now.
     Read(Ticket),
-    /// The write holds its cells: evaluate and append it now, then [`crate::Transactions::leave`].
+    /// The write holds its cells: evaluate and append it now, then call [`crate::Transactions::leave`].
     Write(Ticket),
-    /// What was decided is missing at a participant, although it is not finished; or, where the place is the coordinator's, the
-    /// keyspace that decides is gone, and what was prepared here is undone, whatever was decided. Tell the operator.
+    /// A decided transaction is missing at a participant, although it is not finished. Or, if the place is the
+    /// coordinator's: the deciding keyspace is gone, and what was prepared here is undone, whatever was decided. The
+    /// operator must be told.
     Loss {
-        /// Of which transaction.
+        /// The transaction.
         id: TransactionId,
-        /// Where.
+        /// The place.
         place: RoutingKey,
     },
 }

@@ -1,4 +1,4 @@
-//! What a partition logs of transactions, and its bytes.
+//! The log entries of transactions, and their bytes.
 
 use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
@@ -15,60 +15,61 @@ use crate::reason::Refusal;
 /// The version before: its decisions name no slices.
 const WITHOUT_SPANS: u8 = 1;
 
-/// No entry has more bytes without its lists and what the host gives.
+/// No entry has more bytes, apart from its lists and the host's data.
 const HEAD_BYTES: usize = 128;
 
-/// Of the name of a staged piece.
+/// Bytes of the id of a staged piece.
 const STAGE_BYTES: usize = 24;
 
-/// Of a coordinator's floor.
+/// Bytes of a coordinator's floor.
 const FLOOR_BYTES: usize = 28;
 
-/// Who has prepared a transaction that is decided elsewhere.
+/// A participant that has prepared a transaction which another partition decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participant {
-    /// By which name the coordinator has asked it.
+    /// The routing key under which the coordinator has contacted it.
     pub place: RoutingKey,
-    /// Its slice when it answered. All who hold a part of that by now have prepared, and each is to hear of the decision.
+    /// Its slice when it answered. All partitions that own a part of that slice by now have prepared, and each must receive
+    /// the decision.
     pub span: KeyspaceSlice,
     /// The index of its `Prepare`.
     pub prepared: LogIndex,
 }
 
-/// One log entry. What it does to the replicated state is in [`crate::ParticipantState::apply`].
+/// One log entry. [`crate::ParticipantState::apply`] defines its effect on the replicated state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionEntry {
-    /// Intents, and what will be done if the transaction commits.
+    /// Intents, and the changes that a commit will make.
     Prepare {
-        /// Of which.
+        /// The transaction.
         id: TransactionId,
-        /// Under which number.
+        /// The number of the attempt.
         attempt: Attempt,
-        /// By which name the coordinator knows this partition.
+        /// The routing key under which the coordinator knows this partition.
         place: RoutingKey,
-        /// How durable the transaction's entries are.
+        /// The durability of the transaction's entries.
         durability: Durability,
-        /// It commits at this timestamp or later.
+        /// The transaction commits at this timestamp or later.
         proposal: Timestamp,
-        /// Cells, each once, ascending, and how they are locked.
+        /// Cells, each once, ascending, and their access.
         locks: Vec<(u64, Access)>,
         /// Staged pieces that must not expire.
         pinned: Vec<StageId>,
-        /// What to change, for the partition.
+        /// The changes, for the partition.
         effect: Bytes,
-        /// What is returned.
+        /// The result for the client.
         result: Bytes,
     },
-    /// A prepared attempt has come to nothing.
+    /// A prepared attempt has failed.
     Release {
-        /// Of which.
+        /// The transaction.
         id: TransactionId,
-        /// It and all below.
+        /// This attempt and all lower ones.
         attempt: Attempt,
     },
-    /// What was prepared is done.
+    /// The prepared changes are applied.
     Apply {
-        /// Which.
+        /// The transaction.
         id: TransactionId,
         /// The index of its `Prepare`.
         prepared: LogIndex,
@@ -79,71 +80,71 @@ pub enum TransactionEntry {
     },
     /// The decision. This entry is the transaction.
     Commit {
-        /// Which.
+        /// The transaction.
         id: TransactionId,
-        /// Under which number all have prepared.
+        /// The attempt under which all participants have prepared.
         attempt: Attempt,
         /// Its version.
         timestamp: Timestamp,
-        /// How durable its entries are.
+        /// The durability of its entries.
         durability: Durability,
-        /// The others, in order.
+        /// The other participants, in order.
         participants: Vec<Participant>,
         /// Staged pieces of the coordinator's own part.
         pinned: Vec<StageId>,
-        /// What to change here.
+        /// The changes here.
         effect: Bytes,
-        /// What the items return, by part.
+        /// The results of the items, by part.
         results: Vec<Bytes>,
     },
-    /// The decision not to do it.
+    /// The decision to abort.
     Abort {
-        /// Which.
+        /// The transaction.
         id: TransactionId,
-        /// Who refused it.
+        /// The partition that refused it.
         by: RoutingKey,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// All participants have acknowledged the decision.
     Finish {
-        /// Which.
+        /// The transaction.
         id: TransactionId,
     },
-    /// What is below this floor was finished by its coordinator.
+    /// The coordinator has finished everything below this floor.
     Forget {
         /// See [`Floor`].
         floor: Floor,
     },
-    /// The same of several coordinators.
+    /// The same for several coordinators.
     ForgetAll {
         /// See [`Floor`].
         floors: Vec<Floor>,
     },
-    /// Bytes for a transaction to come.
+    /// Bytes for a later transaction.
     Stage {
-        /// By which name it refers to them.
+        /// The id by which the transaction refers to them.
         id: StageId,
         /// The bytes.
         bytes: Bytes,
     },
-    /// A piece for a transaction to come, whose bytes the partition keeps as a record: it is written, and removed, as one unit
-    /// with the entry that says so.
+    /// A piece for a later transaction, whose bytes the partition stores as a record. The record is written, and removed, in
+    /// one atomic batch with the entry about it.
     Hold {
-        /// By which name it refers to them.
+        /// The id by which the transaction refers to it.
         id: StageId,
-        /// How many bytes.
+        /// Its length in bytes.
         bytes: u64,
     },
-    /// These are not waited for any more.
+    /// These staged pieces have expired.
     Expire {
-        /// Which.
+        /// Their ids.
         ids: Vec<StageId>,
     },
 }
 
 impl TransactionEntry {
-    /// The entry as bytes.
+    /// Encodes the entry.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -151,7 +152,7 @@ impl TransactionEntry {
         out
     }
 
-    /// Appends it to bytes, for which room is made once.
+    /// Appends the encoded entry to `to`, with a single reservation.
     pub fn encode_into(&self, to: &mut Vec<u8>) {
         to.reserve(self.bytes_about());
         let mut out = CodecWriter { out: std::mem::take(to) };
@@ -242,7 +243,7 @@ impl TransactionEntry {
         *to = out.out;
     }
 
-    /// Not less than it has as bytes, and little more.
+    /// An upper bound of its encoded length, and only a little above it.
     #[must_use]
     pub fn bytes_about(&self) -> usize {
         HEAD_BYTES
@@ -281,7 +282,7 @@ impl TransactionEntry {
         read((version, kind), &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
     }
 
-    /// The number by which it is stored.
+    /// The number of its kind in the encoding.
     #[must_use]
     pub const fn kind(&self) -> u8 {
         match self {

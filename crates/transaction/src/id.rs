@@ -1,21 +1,21 @@
-//! The names of transactions, of their attempts, and of those who take part.
+//! Identifiers of transactions, of their attempts, and of participants.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-/// Whoever holds this point of the hash space of this keyspace: so is a partition named in transactions, since it may
-/// move, and be split, between a question and its answer.
+/// The owner of this point of the hash space of this keyspace. Transactions name a partition so because the partition may
+/// move, and be split, between a request and its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoutingKey {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// A hash of the partition's slice.
+    /// A hash in the partition's slice.
     pub point: u64,
 }
 
-/// A slice of a keyspace's hash space: what one partition holds.
+/// A slice of a keyspace's hash space: the part that one partition owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyspaceSlice {
     /// The keyspace.
@@ -27,13 +27,13 @@ pub struct KeyspaceSlice {
 }
 
 impl KeyspaceSlice {
-    /// Whether a place lies in it.
+    /// Whether a place is in it.
     #[must_use]
     pub fn has(&self, place: RoutingKey) -> bool {
         self.keyspace == place.keyspace && self.has_cell(place.point)
     }
 
-    /// The names of all transactions that may be decided in it: the coordinator's place comes first in their order.
+    /// The ids of all transactions that may be decided in it: the coordinator's place comes first in their order.
     pub(crate) fn decides(&self) -> RangeInclusive<TransactionId> {
         let at = |point, session, sequence| TransactionId {
             coordinator: RoutingKey { keyspace: self.keyspace, point },
@@ -44,55 +44,55 @@ impl KeyspaceSlice {
         at(self.first, SessionId { issued: Timestamp(0), nonce: 0 }, 0)..=at(self.last, last, u64::MAX)
     }
 
-    /// Whether a hash lies in it.
+    /// Whether a hash is in it.
     pub(crate) fn has_cell(&self, cell: u64) -> bool {
         self.first <= cell && cell <= self.last
     }
 
-    /// One hash alone: what is known of a participant whose slice was not told.
+    /// A slice of one hash: for a participant whose slice is not known.
     pub(crate) fn of_one(place: RoutingKey) -> KeyspaceSlice {
         KeyspaceSlice { keyspace: place.keyspace, first: place.point, last: place.point }
     }
 
-    /// The place by which it is named where no other is given.
+    /// The default routing key of the slice.
     pub(crate) fn place(&self) -> RoutingKey {
         RoutingKey { keyspace: self.keyspace, point: self.first }
     }
 }
 
-/// A transaction: the request of a session, and where it is decided. Sequences count per session and partition, so the
-/// coordinator's place belongs to the name.
+/// A transaction: the request of a session, and the place of its decision. Sequences count per session and partition, so the
+/// coordinator's place belongs to the id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
-    /// Where it is decided, fixed when it was first sent.
+    /// The place of the decision, fixed when the request was first sent.
     pub coordinator: RoutingKey,
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
-    /// Which of the session's requests to the coordinator.
+    /// The sequence number of the session's request to the coordinator.
     pub sequence: Sequence,
 }
 
-/// An attempt to have a transaction prepared. A coordinator numbers all its attempts in one row, and a new primary's are
-/// above all of its predecessors', so no number is used twice.
+/// An attempt to prepare a transaction. A coordinator numbers all its attempts in one series, and a new primary's are above
+/// all of its predecessors', so no number is used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt {
-    /// Under which epoch of the coordinator's partition.
+    /// The epoch of the coordinator's partition.
     pub epoch: PartitionEpoch,
-    /// Which of that epoch's, from 1.
+    /// The number of the attempt in that epoch, from 1.
     pub counter: u64,
 }
 
-/// Bytes that were staged: the request that brought them.
+/// Identifies staged bytes by the request that staged them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId {
-    /// Whose.
+    /// The session.
     pub session: SessionId,
-    /// Which of the session's requests to the partition that holds them.
+    /// The sequence number of the session's request to the partition that stores them.
     pub sequence: Sequence,
 }
 
-/// What a coordinator tells about itself in every message: below this index of its log, every decision in these places is
-/// finished, so whatever is remembered of them may be forgotten.
+/// A coordinator's floor, part of all its messages. Every decision in these places below this index of its log is finished,
+/// so participants may forget what they remember of those decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
     /// The coordinator's slice.
@@ -101,13 +101,13 @@ pub struct Floor {
     pub index: LogIndex,
 }
 
-/// How durable a keyspace is, in the order in which one asks for more than another.
+/// The durability of a keyspace, in rising order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     /// In memory only.
     #[default]
     Memory,
-    /// Flushed every so often.
+    /// Flushed at intervals.
     Interval,
     /// On disk before it is acknowledged.
     Sync,

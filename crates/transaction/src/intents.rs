@@ -1,4 +1,5 @@
-//! Who holds what, who queues for it, and which reads wait for whom. In memory only: what is prepared is in the state.
+//! The intents on each cell, the queue for them, and the reads that wait for them. In memory only: prepared transactions are
+//! in the state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,14 +11,14 @@ use crate::item::{Access, TransactionItem};
 use crate::limits::HOLDS_MAX;
 use crate::planted::{Bug, is_planted};
 
-/// Cells, each once, ascending, and how they are locked.
+/// Cells, each once, ascending, and their access.
 pub(crate) type Locks = Vec<(u64, Access)>;
 
-/// One taking of intents; a number that is never used again.
+/// One acquisition of intents; a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder(u64);
 
-/// Who waits in the queue.
+/// An entry of the wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueEntry {
     /// A transaction that goes along its chain.
@@ -32,14 +33,14 @@ pub(crate) enum QueueEntry {
 struct Cell {
     held: BTreeMap<Holder, Access>,
     queue: BTreeMap<u64, Access>,
-    /// Until when readers hold it at least; 0: none does.
+    /// Read locks on the cell last at least until this time; 0: there is none.
     hold_until: u64,
 }
 
 #[derive(Debug)]
 struct HeldLocks {
     locks: Locks,
-    /// It commits at this or later; once that is known, exactly then.
+    /// The holder commits at this timestamp or later; once the timestamp is known, exactly then.
     at: Timestamp,
 }
 
@@ -53,7 +54,7 @@ struct Waiter {
 struct WaitingRead {
     ticket: Ticket,
     cell: u64,
-    /// A read of what was at this time waits for nobody who commits later.
+    /// A read at this timestamp does not wait for transactions that commit later.
     limit: Timestamp,
     waits: BTreeSet<Holder>,
 }
@@ -69,16 +70,16 @@ pub(crate) struct Intents {
     stirred: BTreeSet<u64>,
     reads: BTreeMap<u64, WaitingRead>,
     by_holder: BTreeMap<Holder, BTreeSet<u64>>,
-    /// Those who may change anything.
+    /// The holders that may change anything.
     changing: BTreeSet<Holder>,
-    /// Reads of all cells, by the last number that they wait for, and their own.
+    /// Reads of all cells, by the last number that they wait for, and their own number.
     scans: BTreeMap<(u64, u64), Ticket>,
-    /// Shared intents that lapse, and when, in this order.
+    /// Read locks with their time limits, in this order.
     holds: VecDeque<(u64, Holder)>,
     next: u64,
 }
 
-/// What the items of one transaction lock, taken together: several accesses to one cell are the strongest of them.
+/// The locks of the items of one transaction, combined: several accesses to one cell become the strongest of them.
 pub(crate) fn locks_of(items: &[TransactionItem]) -> Locks {
     let mut locks: Locks = items.iter().map(|item| (item.cell, item.access)).collect();
     locks.sort_unstable_by_key(|(cell, _)| *cell);
@@ -106,7 +107,7 @@ impl Intents {
         self.next
     }
 
-    /// Whether nobody holds, or queues for, what is in the way of these.
+    /// Whether no holder and no queue entry conflicts with these locks.
     pub(crate) fn are_free(&self, locks: &Locks) -> bool {
         self.are_free_before(locks, u64::MAX)
     }
@@ -121,7 +122,7 @@ impl Intents {
         })
     }
 
-    /// Takes all of them, which must be free or be those of one who was granted them.
+    /// Acquires all of them. They must be free, or belong to a queue entry that was granted them.
     pub(crate) fn take(&mut self, locks: Locks, at: Timestamp) -> Holder {
         let holder = Holder(self.number());
         for (cell, access) in &locks {
@@ -134,7 +135,7 @@ impl Intents {
         holder
     }
 
-    /// Has a shared intent stand on a cell until then, unless somebody may change it, or queues for it.
+    /// Puts a shared intent on a cell until the given time, unless another transaction may change it, or queues for it.
     pub(crate) fn hold(&mut self, cell: u64, until: u64) -> bool {
         if let Some(found) = self.cells.get(&cell) {
             let is_read = found.held.values().all(|access| *access == Access::Read);
@@ -155,20 +156,20 @@ impl Intents {
         true
     }
 
-    /// Lets go of what was held until now or earlier. Whether there was any.
+    /// Releases read locks whose time limit is now or earlier. Returns whether there were any.
     pub(crate) fn lapse(&mut self, now: u64) -> bool {
         let before = self.holds.len();
         while let Some(&(until, holder)) = self.holds.front()
             && until <= now
         {
             self.holds.pop_front();
-            // Nobody reads behind it: it has changed nothing.
+            // No read waits for it: it has changed nothing.
             self.release(holder, None);
         }
         self.holds.len() < before
     }
 
-    /// Until when the first hold lasts.
+    /// The time limit of the first read lock.
     pub(crate) fn first_lapse(&self) -> Option<u64> {
         self.holds.front().map(|(until, _)| *until)
     }
@@ -180,7 +181,8 @@ impl Intents {
         }
     }
 
-    /// Whether a transform of this holder may be applied at `at`: on none of its cells may anybody commit before.
+    /// Whether a transform of this holder may be applied at `at`: no other holder may commit before `at` on any of its
+    /// cells.
     pub(crate) fn is_lowest(&self, holder: Holder, at: Timestamp) -> bool {
         let Some(holding) = self.holdings.get(&holder) else { return true };
         let transforms = holding.locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
@@ -190,8 +192,8 @@ impl Intents {
             .all(|other| *other == holder || self.holdings.get(other).is_none_or(|other| other.at >= at))
     }
 
-    /// Lets go of what a holder holds. `at` is its version, if it has changed anything. Returns the reads that waited
-    /// for nobody else.
+    /// Releases the locks of a holder. `at` is its version, if it has changed anything. Returns the reads that waited for no
+    /// other holder.
     pub(crate) fn release(&mut self, holder: Holder, at: Option<Timestamp>) -> Vec<Ticket> {
         let Some(holding) = self.holdings.remove(&holder) else { return Vec::new() };
         for (number, _) in &holding.locks {
@@ -207,8 +209,8 @@ impl Intents {
         for number in self.by_holder.remove(&holder).unwrap_or_default() {
             let Some(reading) = self.reads.get_mut(&number) else { continue };
             reading.waits.remove(&holder);
-            // Transforms beside it that may have the same version: what is read now would bear their version without
-            // them. Those that come later are proposed above.
+            // Transforms beside it may have the same version: a read now would return that version without their changes.
+            // Later transforms are proposed above it.
             if let Some(at) = at {
                 let (cell, limit) = (reading.cell, reading.limit.min(at));
                 let more = standing(&self.cells, &self.holdings, cell, limit);
@@ -224,7 +226,7 @@ impl Intents {
         ready
     }
 
-    /// Scans that waited for nobody else than this one, which has gone.
+    /// Scans that waited for no other holder than this one, which has ended.
     fn scans_without(&mut self, holder: Holder, locks: &Locks, at: Option<Timestamp>) -> Vec<Ticket> {
         if self.scans.is_empty() {
             return Vec::new();
@@ -250,8 +252,8 @@ impl Intents {
         ready
     }
 
-    /// Reads all cells: at once (true), or once all who may change any of them now have ended. Its memory does not grow with
-    /// their number: those who come later have higher numbers.
+    /// Reads all cells: at once (true), or once all holders that may change any of them now have ended. Its memory does not
+    /// grow with their number: later holders have higher numbers.
     pub(crate) fn scan(&mut self, ticket: Ticket) -> bool {
         if self.changing.is_empty() || is_planted(Bug::ReadsWaitForNothing) {
             return true;
@@ -261,7 +263,7 @@ impl Intents {
         false
     }
 
-    /// Queues behind everybody who is there.
+    /// Queues behind all present entries.
     pub(crate) fn queue(&mut self, who: QueueEntry, locks: Locks) -> u64 {
         let arrival = self.number();
         for (cell, access) in &locks {
@@ -286,7 +288,7 @@ impl Intents {
         Some((waiter.who, waiter.locks))
     }
 
-    /// Takes the first out of the queue for whom everything is free: it is to take its intents, or give up, at once.
+    /// Removes the first ready entry from the queue. The caller must acquire its intents, or abandon it, at once.
     pub(crate) fn pop_ready(&mut self) -> Option<(QueueEntry, Locks)> {
         while let Some(arrival) = self.stirred.pop_first() {
             let is_ready =
@@ -298,8 +300,8 @@ impl Intents {
         None
     }
 
-    /// Reads a cell as it is (`limit` is [`Timestamp::MAX`]) or was at `limit`: at once (true), or once those who stand
-    /// there now have ended.
+    /// Reads a cell as it is (`limit` is [`Timestamp::MAX`]) or was at `limit`: at once (true), or once the present holders
+    /// have ended.
     pub(crate) fn read(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> bool {
         let waits = standing(&self.cells, &self.holdings, cell, limit);
         let is_at_past = limit < Timestamp::MAX;
@@ -317,29 +319,29 @@ impl Intents {
         false
     }
 
-    /// Whether somebody is about to change a cell.
+    /// Whether a holder is about to change a cell.
     pub(crate) fn stands(&self, cell: u64) -> bool {
         !standing(&self.cells, &self.holdings, cell, Timestamp::MAX).is_empty()
     }
 
-    /// Whether somebody who holds anything may change it at or below a time.
+    /// Whether any holder may change its cells at or below a timestamp.
     pub(crate) fn may_commit_by(&self, limit: Timestamp) -> bool {
         let changes = |holding: &HeldLocks| holding.locks.iter().any(|(_, access)| *access != Access::Read);
         self.holdings.values().any(|holding| holding.at <= limit && changes(holding))
     }
 
-    /// Transactions and writes that queue, and reads that wait.
+    /// Number of transactions and writes in the queue, and of reads that wait.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.waiters.len(), self.reads.len() + self.scans.len())
     }
 
-    /// Whether nobody holds anything or waits.
+    /// Whether there is no holder and no waiter.
     pub(crate) fn is_empty(&self) -> bool {
         self.holdings.is_empty() && self.waiters.is_empty() && self.reads.is_empty() && self.scans.is_empty()
     }
 }
 
-/// Those who may change a cell at or below `limit`.
+/// The holders that may change a cell at or below `limit`.
 fn standing(
     cells: &BTreeMap<u64, Cell>,
     holdings: &BTreeMap<Holder, HeldLocks>,

@@ -1,4 +1,4 @@
-//! What a transaction asks for: items, grouped by the partition that holds them.
+//! The items of a transaction, grouped by the partition that owns them.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +12,22 @@ use crate::id::{Durability, RoutingKey, StageId, TransactionId};
 use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX, STAGED_ITEM_US, TRANSACTION_US_MAX};
 use crate::reason::Reason;
 
-/// The kind of transform that makes a blob larger; the others are the numbers of operators.
+/// The kind of the transform that grows a blob; the other kinds are the numbers of operators.
 const GROWS: u8 = 64;
 
-/// What an item does to what it names.
+/// The effect of an item on the record that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// Looks only.
+    /// Reads only.
     Read,
-    /// May change it, in a way that depends on what it is, or returns something.
+    /// May change it, in a way that depends on its contents, or returns something.
     Write,
-    /// Changes it by a transform of this kind that returns nothing: those of one kind commute.
+    /// Changes it by a transform of this kind that returns nothing: transforms of one kind commute.
     Transform(u8),
 }
 
 impl Access {
-    /// How an operation on a record is locked; clients and participants agree on it.
+    /// The access of an operation on a record; clients and participants must compute the same.
     #[must_use]
     pub fn of(operation: &RecordOperation<'_>) -> Access {
         match operation {
@@ -37,7 +37,8 @@ impl Access {
                     WriteChange::Transform(Transform { brings: Brings::Nothing, operator, .. }) => {
                         Access::Transform(operator.number())
                     }
-                    // A maximum too: whoever writes past the end of a blob, or checks its generation, is in nobody's way.
+                    // A maximum too: a write past the end of a blob, or a check of its generation, conflicts with no other
+                    // grow.
                     WriteChange::Blob(BlobChange::Grow { .. }) => Access::Transform(GROWS),
                     _ => Access::Write,
                 }
@@ -50,54 +51,56 @@ impl Access {
 /// The bytes of an operation, opaque here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemBody {
-    /// As they travel.
+    /// Sent inline.
     Inline(Bytes),
-    /// As they were staged at the partition.
+    /// Staged at the partition.
     Staged(StageId),
 }
 
 /// One operation on one cell: a record, a chunk, or a number in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionItem {
-    /// The hash under which it is locked. Two cells of one hash only wait for each other needlessly.
+    /// The hash under which it is locked. Two cells with the same hash only wait for each other needlessly.
     pub cell: u64,
-    /// How it is locked.
+    /// Its access.
     pub access: Access,
-    /// The version that the client has read, which must still be the newest; [`Timestamp::ZERO`]: it saw nothing there.
+    /// The version that the client has read, which must still be the newest; [`Timestamp::ZERO`]: the client found no
+    /// record.
     pub seen: Option<Timestamp>,
-    /// What to do, for [`crate::PartitionHost::evaluate`].
+    /// The operation, for [`crate::PartitionHost::evaluate`].
     pub body: ItemBody,
 }
 
 /// The items of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Items {
-    /// As they travel.
+    /// Sent inline.
     Inline(Vec<TransactionItem>),
     /// Their encoding ([`crate::codec`]) was staged at the partition.
     Staged(StageId),
 }
 
-/// What a transaction asks of one partition.
+/// The part of a transaction for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionPart {
-    /// Which.
+    /// The partition.
     pub place: RoutingKey,
-    /// How durable its keyspace is.
+    /// The durability of its keyspace.
     pub durability: Durability,
-    /// What.
+    /// The items.
     pub items: Items,
 }
 
 impl TransactionPart {
-    /// Where it stands in the one order of all partitions, in which chains go and whose last one decides. The most durable
-    /// come last: a part is undone if what decided it is lost, so that nothing hangs on what is less durable than itself.
+    /// Its position in the global order of all partitions, in which chains go and whose last one decides. The most durable
+    /// come last: a part is undone if its decision is lost, so that no part depends on a log that is less durable than its
+    /// own.
     #[must_use]
     pub fn order(&self) -> (Durability, KeyspaceId, u64) {
         (self.durability, self.place.keyspace, self.place.point)
     }
 
-    /// Not less than it has as bytes, and little more.
+    /// An upper bound of its encoded length, and only a little above it.
     pub(crate) fn bytes_about(&self) -> usize {
         const PART_BYTES: usize = 18 + 24;
         const ITEM_BYTES: usize = 23 + 24;
@@ -113,27 +116,27 @@ impl TransactionPart {
 /// A transaction as its client sends it to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionRequest {
-    /// Its name.
+    /// Its id.
     pub id: TransactionId,
     /// Its parts, in the order of [`TransactionPart::order`]; the last is the coordinator's.
     pub parts: Vec<TransactionPart>,
 }
 
 impl TransactionRequest {
-    /// The most that any of its partitions asks for.
+    /// The highest durability of its partitions.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.parts.iter().map(|part| part.durability).max().unwrap_or_default()
     }
 
-    /// How long it may take until it is decided, in microseconds.
+    /// Time limit for its decision, in microseconds.
     #[must_use]
     pub fn limit_us(&self) -> u64 {
         let staged = |part: &TransactionPart| match &part.items {
             Items::Inline(items) => {
                 items.iter().filter(|item| matches!(item.body, ItemBody::Staged(_))).count()
             }
-            // What the list names is not known here.
+            // The items of a staged list are not known here.
             Items::Staged(_) => ITEMS_MAX / PARTICIPANTS_MAX,
         };
         let staged: usize = self.parts.iter().map(staged).sum();

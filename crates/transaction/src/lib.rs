@@ -1,10 +1,10 @@
-//! Transactions over several partitions: how they are committed, and what reads wait for. One value of
-//! [`Transactions`] belongs to the primary of a partition, which asks it before it reads or writes, hands it requests,
-//! messages and committed entries, and carries out its effects. No clock, no thread, no disk.
+//! Transactions over several partitions: how they are committed, and what reads wait for. The primary of a partition owns
+//! one value of [`Transactions`]. It consults this value before it reads or writes, passes requests, messages and committed
+//! entries to it, and carries out its effects. No clock, no thread, no disk.
 //!
 //! ```text
 //!   request ──> coordinator ──Prepare──> participant          host      versions, evaluation, clock: the partition's
-//!               │   ▲                 │  │ Prepare entry  intents   who holds what, who queues, who reads
+//!               │   ▲                 │  │ Prepare entry  intents   holders, queue and waiting reads of each cell
 //!               │   └────Prepared─────┘  ▼                state     what the committed log says: of all members
 //!               ▼                       log               message, entry, codec    their bytes
 //!   Commit entry: this is the transaction                 transactions/            coordinator and participant
@@ -13,7 +13,7 @@
 //!   client <── answer     Finish <──────┘ Applied
 //! ```
 //!
-//! `docs/protocols/transactions.md` has states, messages, and why each rule is there.
+//! `docs/protocols/transactions.md` has states, messages, and the reason for each rule.
 
 pub mod codec;
 mod effect;

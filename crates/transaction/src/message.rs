@@ -1,4 +1,4 @@
-//! What partitions tell each other about a transaction, and its bytes.
+//! Messages between partitions about a transaction, and their bytes.
 
 use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
@@ -12,112 +12,112 @@ use crate::reason::Refusal;
 /// One message, from one partition to another. Each may be lost, late, overtaken and repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Whom it is for.
+    /// The receiver.
     pub to: RoutingKey,
-    /// Who sends it.
+    /// The sender.
     pub from: RoutingKey,
-    /// Which transaction it is about.
+    /// The transaction.
     pub id: TransactionId,
-    /// What it says.
+    /// The content.
     pub what: TransactionMessage,
 }
 
-/// What a message says. The first five come from the coordinator, or along the chain; the others go to the coordinator.
+/// The content of a message. The first four come from the coordinator, or along the chain; the others go to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionMessage {
-    /// Take all intents of the first part, and log what its items will do.
+    /// Acquire all intents of the first part, and log the changes of its items.
     Prepare {
-        /// Under which number.
+        /// The number of the attempt.
         attempt: Attempt,
-        /// Queue if something is in the way, and pass the rest on once prepared. Otherwise say `Busy`.
+        /// Queue if there is a conflict, and pass the rest on once prepared. Otherwise answer `Busy`.
         chain: bool,
-        /// How durable all entries of the transaction are to be.
+        /// The durability of all entries of the transaction.
         durability: Durability,
         /// See [`Floor`].
         floor: Floor,
-        /// The receiver's part; in a chain, those behind it too, without the coordinator's.
+        /// The receiver's part; in a chain, also the following parts, without the coordinator's.
         parts: Vec<TransactionPart>,
     },
-    /// The attempt, and all below, have come to nothing.
+    /// The attempt and all lower ones have failed.
     Release {
-        /// Which.
+        /// The attempt.
         attempt: Attempt,
         /// See [`Floor`].
         floor: Floor,
     },
-    /// It is decided: apply what you have prepared.
+    /// The transaction is decided: apply the prepared changes.
     Commit {
         /// The attempt that was decided.
         attempt: Attempt,
         /// The index of the receiver's `Prepare` that was decided.
         prepared: LogIndex,
-        /// When.
+        /// The commit timestamp.
         timestamp: Timestamp,
         /// The index of the decision.
         decision: LogIndex,
-        /// How durable the entry is to be.
+        /// The durability of the entry.
         durability: Durability,
         /// See [`Floor`].
         floor: Floor,
     },
-    /// It is aborted, or finished long ago: whatever you hold of it, drop it.
+    /// The transaction is aborted, or was finished long ago: drop all data of it.
     Drop {
         /// See [`Floor`].
         floor: Floor,
     },
-    /// The intents are taken, and the log entry is committed.
+    /// The intents are acquired, and the log entry is committed.
     Prepared {
-        /// Under which number.
+        /// The number of the attempt.
         attempt: Attempt,
-        /// It may commit at this timestamp or later.
+        /// The transaction may commit at this timestamp or later.
         proposal: Timestamp,
         /// The index of the log entry.
         prepared: LogIndex,
-        /// The slice of whoever says so: all that is cut out of it later has the entry too.
+        /// The slice of the sender: all partitions that are split off from it later have the entry too.
         span: KeyspaceSlice,
-        /// What its items return.
+        /// The results of its items.
         result: Bytes,
     },
-    /// Something is in the way.
+    /// There is a conflict.
     Busy {
-        /// Of which attempt.
+        /// The attempt.
         attempt: Attempt,
     },
-    /// It cannot be done.
+    /// The part cannot be prepared.
     Refused {
-        /// Under which number.
+        /// The number of the attempt.
         attempt: Attempt,
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
     },
-    /// Nothing is held of this attempt or any below.
+    /// This attempt and all lower ones hold nothing here.
     Released {
-        /// Which.
+        /// The attempt.
         attempt: Attempt,
     },
     /// The decision is carried out, and logged.
     Applied {
-        /// Which.
+        /// The index of the decision.
         decision: LogIndex,
-        /// In this slice.
+        /// The slice in which it is carried out.
         span: KeyspaceSlice,
     },
-    /// What was decided is not held here, nor known to have been applied.
+    /// The prepared changes of a decision are not here, nor known to have been applied.
     NotHeld {
-        /// Which decision.
+        /// The index of the decision.
         decision: LogIndex,
-        /// In this slice.
+        /// The slice in which they are missing.
         span: KeyspaceSlice,
     },
-    /// What has become of it?
+    /// A query for the outcome of the transaction.
     Ask {
-        /// The attempt under which it is held.
+        /// The attempt that holds intents.
         attempt: Attempt,
     },
 }
 
 impl Message {
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = CodecWriter { out: Vec::with_capacity(self.bytes_about()) };
@@ -170,7 +170,7 @@ impl Message {
         out.out
     }
 
-    /// Not less than it has as bytes, and little more.
+    /// An upper bound of its encoded length, and only a little above it.
     fn bytes_about(&self) -> usize {
         HEAD_BYTES
             + match &self.what {
@@ -203,7 +203,7 @@ impl Message {
     }
 }
 
-/// No message has more bytes without its parts and results.
+/// No message has more bytes, apart from its parts and results.
 const HEAD_BYTES: usize = 168;
 
 fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
@@ -213,7 +213,7 @@ fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
             let (attempt, chain, durability) = (bytes.attempt()?, bytes.u8()?, bytes.durability()?);
             (chain <= 1).then_some(())?;
             let (floor, parts) = (bytes.floor()?, bytes.parts()?);
-            // A receiver without a part, or one that was not asked, is nobody's.
+            // A message whose first part is not the receiver's, or without parts, is invalid.
             parts.first().filter(|part| part.place == to)?;
             TransactionMessage::Prepare { attempt, chain: chain == 1, durability, floor, parts }
         }
@@ -245,7 +245,7 @@ fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
 }
 
 impl TransactionMessage {
-    /// The number by which it travels.
+    /// The number of its kind in the encoding.
     #[must_use]
     pub const fn kind(&self) -> u8 {
         match self {
@@ -263,7 +263,7 @@ impl TransactionMessage {
         }
     }
 
-    /// What the coordinator tells about itself, if it is the coordinator's.
+    /// The coordinator's floor, in a message of a coordinator.
     pub(crate) fn floor(&self) -> Option<Floor> {
         match self {
             TransactionMessage::Prepare { floor, .. }

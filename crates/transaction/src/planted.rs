@@ -1,12 +1,12 @@
-//! Bugs that can be planted, so that a test can show that the simulation finds them. A build
-//! without debug assertions, as users have it, has none: there the checks are constants.
+//! Bugs that can be planted, so that a test can show that the simulation finds them. Release builds, without debug
+//! assertions, have none: there the checks are constants.
 
 /// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Versions read are not checked when a transaction is prepared.
     ReadsUnchecked,
-    /// A read of several items is confirmed whatever intents stand.
+    /// A read of several items is confirmed despite conflicting intents.
     ConfirmIgnoresIntents,
     /// Reads wait for no intent.
     ReadsWaitForNothing,
@@ -14,13 +14,13 @@ pub enum Bug {
     FreedBeforeDecision,
     /// The timestamp is fixed without the last proposal.
     TimestampTooEarly,
-    /// A decision is forgotten once it was told, before all have acknowledged it.
+    /// A decision is forgotten once it was sent, before all participants have acknowledged it.
     ForgottenBeforeFinished,
     /// Answers to an earlier attempt count.
     EarlierAttemptCounts,
     /// The coordinator keeps its own intents while the transaction goes along the chain.
     OwnKeptInChain,
-    /// An unknown transaction is told to be aborted, and not logged so.
+    /// An unknown transaction is reported as aborted, without a log entry for that.
     UnknownNotLogged,
     /// A `Prepare` that comes again after the end is prepared again, and applied by a repeated `Commit`.
     RepeatedPrepareApplied,
@@ -28,9 +28,9 @@ pub enum Bug {
     ReadAboveProposal,
     /// A transform is installed again when its `Commit` comes again.
     TransformTwice,
-    /// Only whoever has the name of a participant hears of the decision, not who was split off from it.
+    /// Only the owner of a participant's routing key receives the decision, not the partitions split off from it.
     SiblingsUntold,
-    /// What was split off from a participant says that it has prepared all.
+    /// A partition that was split off from a participant reports that it has prepared everything.
     HalfIsWhole,
     /// A decision is forgotten with the session whose transaction it decides.
     EvictedWithSession,

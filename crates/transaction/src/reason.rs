@@ -2,22 +2,22 @@
 
 use zerohop_wire::AbortReason;
 
-/// Why a transaction is aborted: what its client is told.
+/// Why a transaction is aborted, as reported to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// Something that the client has read has another version now.
+    /// A record that the client has read has another version now.
     ReadChanged,
     /// A condition that an operation declares does not hold.
     ConditionFailed,
-    /// A partition does not hold all the items that it was asked for: the client's map is older than a split.
+    /// A partition does not own all the items in its part: the client's map is older than a split.
     Misplaced,
-    /// What was staged has expired.
+    /// Staged data has expired.
     StagedGone,
     /// A limit of a partition is reached.
     Overloaded,
-    /// It was not decided in time.
+    /// The transaction was not decided in time.
     TimedOut,
-    /// Somebody asked for it when the coordinator did not know it (any more): nothing was done, and nothing will be.
+    /// A participant queried it when the coordinator did not know it (any more): nothing was done, and nothing will be.
     Unknown,
     /// It is larger than a limit.
     TooLong,
@@ -45,13 +45,13 @@ impl Reason {
         Reason::NoRoom,
     ];
 
-    /// As it travels: from 1, in the order above.
+    /// The encoded reason: from 1, in the order above.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8 + 1
     }
 
-    /// The reason of a number.
+    /// The reason with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Reason> {
         Reason::ALL.get(usize::from(number).checked_sub(1)?).copied()
@@ -76,12 +76,12 @@ impl From<Reason> for AbortReason {
     }
 }
 
-/// A refusal, and what it is about.
+/// A refusal: the reason, and the item that it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Which item of the part, from 0; [`Refusal::NO_ITEM`] if none in particular.
+    /// The item of the part, from 0; [`Refusal::NO_ITEM`] if none in particular.
     pub item: u32,
 }
 

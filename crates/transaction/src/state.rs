@@ -1,4 +1,5 @@
-//! What all members of a partition's group know of its transactions: a function of the committed log, and of nothing else.
+//! The transaction state that all members of a partition's group share: a function of the committed log, and of nothing
+//! else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,35 +36,36 @@ pub(crate) struct OpenDecision {
     pub(crate) participants: Vec<Participant>,
 }
 
-/// Something that is staged.
+/// A staged piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StagedItem {
     pub(crate) bytes: u64,
     pub(crate) pinned: Option<TransactionId>,
-    /// Its bytes are a record of the partition's, and not in memory.
+    /// Its bytes are a record of the partition, and not in memory.
     pub(crate) is_record: bool,
 }
 
-/// What a committed entry changes in the records.
+/// The changes of a committed entry to the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Install {
-    /// Of which transaction.
+    /// The transaction.
     pub id: TransactionId,
     /// Its version.
     pub timestamp: Timestamp,
-    /// What [`crate::PartitionHost::evaluate`] gave. After a split it may change what a sibling holds as well: that is hers to do.
+    /// The effect from [`crate::PartitionHost::evaluate`]. After a split it may also change records that a sibling owns: the
+    /// sibling installs those.
     pub effect: Bytes,
-    /// Staged pieces that the effect may refer to, and that are let go of now.
+    /// Staged pieces that the effect may refer to, and that are released now.
     pub pinned: Vec<StageId>,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParticipantState {
-    /// In boxes, as these maps are empty most of the time: their first leaf, which has room for eleven, comes and goes with each
-    /// transaction.
+    /// In boxes, as these maps are empty most of the time: their first leaf, which has room for eleven, is allocated and
+    /// freed with each transaction.
     pub(crate) prepared: BTreeMap<TransactionId, Box<PreparedTransaction>>,
-    /// Applied, with the index of the decision, and not known to be finished.
+    /// Applied transactions that are not known to be finished, with the index of the decision.
     pub(crate) applied: BTreeMap<TransactionId, (LogIndex, Timestamp)>,
     pub(crate) decisions: BTreeMap<TransactionId, Box<OpenDecision>>,
     /// The indices of the decisions.
@@ -71,20 +73,20 @@ pub struct ParticipantState {
     pub(crate) staged: BTreeMap<StageId, StagedItem>,
     /// The last entry applied.
     pub(crate) last: LogIndex,
-    /// What prepared transactions and staged pieces take, about.
+    /// Memory of prepared transactions and staged pieces, about.
     bytes: u64,
-    /// Bytes that are staged, wherever they are.
+    /// Staged bytes, in memory or in records.
     staged_bytes: u64,
 }
 
-/// Memory of what is known of a staged piece beside its bytes.
+/// Memory of a staged piece's metadata.
 const STAGED_BYTES: u64 = 128;
 
 /// Memory of a prepared transaction beside its locks and bytes.
 const PREPARED_BYTES: u64 = 256;
 
 impl StagedItem {
-    /// Memory it takes.
+    /// Memory that it uses.
     fn memory(&self) -> u64 {
         STAGED_BYTES + if self.is_record { 0 } else { self.bytes }
     }
@@ -98,7 +100,7 @@ impl PreparedTransaction {
 }
 
 impl ParticipantState {
-    /// Applies a committed entry: on every member, in the order of the log. What records are to change is returned.
+    /// Applies a committed entry: on every member, in the order of the log. Returns the changes to the records.
     #[must_use]
     pub fn apply(&mut self, index: LogIndex, entry: &TransactionEntry) -> Option<Install> {
         self.last = self.last.max(index);
@@ -207,7 +209,7 @@ impl ParticipantState {
         }
     }
 
-    /// What was applied and is known by this floor to be finished.
+    /// Applied transactions that are finished according to this floor.
     fn below(&self, floor: Floor) -> impl Iterator<Item = TransactionId> + '_ {
         let of_coordinator = self.applied.range(floor.span.decides());
         of_coordinator.filter(move |(_, (decision, _))| *decision < floor.index).map(|(id, _)| *id)
@@ -227,7 +229,7 @@ impl ParticipantState {
         }
     }
 
-    /// The session table forgets these sessions. What was decided for them stays until all have carried it out.
+    /// The session table forgets these sessions. Decisions for them stay until all participants have carried them out.
     pub fn evict(&mut self, sessions: &[SessionId]) {
         if is_planted(Bug::EvictedWithSession) {
             let ids: Vec<TransactionId> =
@@ -267,69 +269,69 @@ impl ParticipantState {
         self.unfinished.first().copied().unwrap_or(self.last.next())
     }
 
-    /// Whether a floor lets something be forgotten.
+    /// Whether a floor allows the state to forget any transaction.
     pub(crate) fn is_below(&self, floor: Floor) -> bool {
         self.below(floor).next().is_some()
     }
 
-    /// Whether a keyspace could be split, or deleted, as far as the log says: no intent, no unfinished decision.
+    /// Whether the log allows a keyspace to be split or deleted: there is no intent and no unfinished decision.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.prepared.is_empty() && self.decisions.is_empty()
     }
 
-    /// How many transactions are prepared here, or decided here and not heard of by all.
+    /// Number of transactions that are prepared here, or decided here and not acknowledged by all.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.prepared.len() + self.decisions.len()
     }
 
-    /// Whether nothing at all is remembered.
+    /// Whether the state is completely empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.is_quiet() && self.applied.is_empty() && self.staged.is_empty()
     }
 
-    /// What an `Apply` that names this `Prepare` will change; `None` if that is not held.
+    /// The changes of an `Apply` that names this `Prepare`; `None` if that `Prepare` is not in the state.
     #[must_use]
     pub fn effect_of(&self, id: &TransactionId, prepared: LogIndex) -> Option<Bytes> {
         let held = self.prepared.get(id).filter(|held| held.index == prepared)?;
         Some(held.effect.clone())
     }
 
-    /// The staged pieces that an `Apply` which names this `Prepare` will let go of.
+    /// The staged pieces that an `Apply` which names this `Prepare` will release.
     #[must_use]
     pub fn pinned_of(&self, id: &TransactionId, prepared: LogIndex) -> &[StageId] {
         let held = self.prepared.get(id).filter(|held| held.index == prepared);
         held.map_or(&[], |held| &held.pinned)
     }
 
-    /// Whether a staged piece is there.
+    /// Whether a staged piece exists.
     #[must_use]
     pub fn has_staged(&self, id: &StageId) -> bool {
         self.staged.contains_key(id)
     }
 
-    /// How long a staged piece is whose bytes are a record; `None` if there is no such piece.
+    /// The length of a staged piece whose bytes are a record; `None` if there is no such piece.
     #[must_use]
     pub fn held_as_record(&self, id: &StageId) -> Option<u64> {
         self.staged.get(id).filter(|staged| staged.is_record).map(|staged| staged.bytes)
     }
 
-    /// How many pieces are staged, and how many bytes, in memory or as records.
+    /// Number of staged pieces, and their bytes, in memory or as records.
     #[must_use]
     pub fn staged(&self) -> (usize, u64) {
         (self.staged.len(), self.staged_bytes)
     }
 
-    /// Memory of what is prepared and staged, about, without what is kept as records: whoever carries the state in a
-    /// checkpoint has a bound for it.
+    /// Memory of prepared transactions and staged pieces, about, without records: an upper bound for a checkpoint with this
+    /// state.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The highest timestamp in it: the clock of whoever becomes primary is to be above.
+    /// The highest timestamp in it: the clock of a new primary must be above it.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         let prepared = self.prepared.values().map(|one| one.proposal);
@@ -338,12 +340,12 @@ impl ParticipantState {
         prepared.chain(decided).chain(applied).max().unwrap_or_default()
     }
 
-    /// Entries, with indices, of which [`ParticipantState::restore`] makes this state: for checkpoints and for members that take a
-    /// whole state. Staged bytes that are not kept as records are the caller's to add, as `Stage` before all others.
+    /// Entries, with indices, from which [`ParticipantState::restore`] makes this state: for checkpoints and for members
+    /// that install a complete state. The caller must add staged bytes that are not records, as `Stage` before all others.
     #[must_use]
     pub fn entries(&self) -> Vec<(LogIndex, TransactionEntry)> {
         let mut entries = Vec::new();
-        // Before what pins them.
+        // Before the entries that pin them.
         for (id, staged) in self.staged.iter().filter(|(_, staged)| staged.is_record) {
             entries.push((LogIndex(0), TransactionEntry::Hold { id: *id, bytes: staged.bytes }));
         }
@@ -381,7 +383,7 @@ impl ParticipantState {
         entries
     }
 
-    /// A state as of a commit index, out of what [`ParticipantState::entries`] has given.
+    /// The state as of a commit index, from the entries of [`ParticipantState::entries`].
     #[must_use]
     pub fn restore<'e>(
         last: LogIndex,
@@ -389,7 +391,7 @@ impl ParticipantState {
     ) -> ParticipantState {
         let mut state = ParticipantState::default();
         for (index, entry) in entries {
-            // What they change in the records is in the records.
+            // Their changes are in the records already.
             let _ = state.apply(index, entry);
         }
         state.last = last;

@@ -1,6 +1,6 @@
 //! The clock of waits, as an argument.
 
-/// Microseconds on a clock that only goes forward, since a start of the caller's choosing.
+/// Microseconds on a monotonic clock, since a start of the caller's choosing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 

@@ -1,10 +1,11 @@
-//! The first start of a control group. A founder whose log is lost must not found again under its old number: it might
-//! vote twice. So it founds only if all founders have been heard from and none of them has a log, or if one that has
-//! founded says that this very start had been heard from before that.
+//! The first start of a control group. A bootstrap member whose log is lost must not bootstrap again under its old number,
+//! because it might vote twice. So a member bootstraps in two cases only. In the first case it has heard from all bootstrap
+//! members, and none of them has a log. In the second case a member that has bootstrapped confirms that it had heard from
+//! this very start before.
 //!
-//! Whoever founds on another's word passes on what that one had heard, not what it heard itself: a start that only it
-//! heard from may be that of a founder that has founded and lost its log since, and one that it has not heard from has
-//! lost nothing.
+//! A node that bootstraps on the evidence of another node forwards that node's list of heard starts instead
+//! of its own. A start that only this node has heard may belong to a member that bootstrapped and then lost
+//! its log. A member that this node has not heard has lost nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use crate::command::{ManagerId, ManagerInfo};
 use crate::manager::RaftManager;
 use crate::planted::{Bug, is_planted};
 
-/// Between two rounds of asking.
+/// Time between two rounds of requests.
 const ASK_MS: u64 = 100;
 
 /// See the module.
@@ -27,7 +28,7 @@ pub(super) struct Bootstrap {
     id: ManagerId,
     founders: Vec<ManagerInfo>,
     places: Vec<Address>,
-    /// The starts of the other founders that have none either.
+    /// The starts of the other bootstrap members that have no log either.
     heard: BTreeMap<Address, Incarnation>,
     pub(super) next: Time,
 }
@@ -104,7 +105,8 @@ impl Agent {
         }
     }
 
-    /// A start of a founder that has not founded. Whoever asks has not, either.
+    /// Records a start of a bootstrap member that has not bootstrapped. A member that sends `FounderAsks` has
+    /// not, either.
     fn founder_heard(&mut self, from: &Address, incarnation: Incarnation) {
         if let Some(founding) = &mut self.founding
             && founding.founders.iter().any(|one| one.addr == *from && one.id != founding.id)
@@ -121,7 +123,7 @@ impl Agent {
         }
     }
 
-    /// Founds; these starts had been heard from when the first of all did.
+    /// Bootstraps. `heard` has the starts that the very first member to bootstrap had heard from.
     fn found(&mut self, heard: BTreeMap<Address, Incarnation>) {
         let Some(Bootstrap { id, founders, places, .. }) = self.founding.take() else { return };
         let log = RaftManager::found_with(id, &founders, &places);

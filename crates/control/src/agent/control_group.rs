@@ -1,4 +1,5 @@
-//! What is known of the control group, and whom to ask: the leader if it is known, else one after another.
+//! What this node knows of the control group, and which node to contact: the leader if it is known, else one
+//! node after another.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{CONTACTS_MAX, MESSAGES_PIECED_MAX};
 use crate::random::Stream;
 
-/// Of so many turns one goes to any node of the map: all managers that were known may have been replaced.
+/// One of so many turns goes to any node of the map, because all known managers may have been replaced.
 const ANYBODY_TURNS: u64 = 4;
 
 /// See the module.
@@ -20,9 +21,10 @@ pub(super) struct KnownControlGroup {
     pub(super) managers: Vec<ManagerInfo>,
     pub(super) leader: Option<ManagerId>,
     contacts: Vec<Address>,
-    /// Where managers were last heard from, also those that the list does not name (yet, or any more).
+    /// The address from which each manager was last heard, also for managers that are not in the list (yet,
+    /// or any more).
     heard_at: BTreeMap<ManagerId, Address>,
-    /// Where managers listen that lists may have elsewhere still.
+    /// Managers that have moved, with their new addresses; lists may still have the old ones.
     moved: Vec<ManagerInfo>,
     turn: u64,
 }
@@ -37,9 +39,9 @@ impl KnownControlGroup {
         KnownControlGroup { contacts, managers, moved: moved.to_vec(), ..KnownControlGroup::default() }
     }
 
-    /// Takes up news. Whether the list of members is another now.
+    /// Takes up news. Returns whether the list of members has changed.
     pub(super) fn hear(&mut self, news: &ControlGroupNews) -> bool {
-        // Whoever is behind may still know who leads.
+        // A node whose state is behind may still know the leader.
         if news.leader.is_some() && (news.mark >= self.mark || self.leader.is_none()) {
             self.leader = news.leader;
         }
@@ -60,22 +62,23 @@ impl KnownControlGroup {
         is_other
     }
 
-    /// Where a manager listens that lists may have elsewhere.
+    /// The new address of a manager that has moved.
     pub(super) fn moved_to(&self, id: ManagerId) -> Option<&Address> {
         self.moved.iter().find(|one| one.id == id).map(|one| &one.addr)
     }
 
-    /// Whoever may move again is looked for where the list has it once the list, as it was decided, knows of this move.
+    /// Forgets the moves that are in the decided list. If such a manager moves again, its address in the list
+    /// is used.
     pub(super) fn forget_moves(&mut self, decided: &[ManagerInfo]) {
         self.moved.retain(|one| !decided.contains(one));
     }
 
-    /// The same, of a node that is no manager: the managers tell it.
+    /// The same on a node without a manager: the managers send it the addresses.
     pub(super) fn forget_all_moves(&mut self) {
         self.moved.clear();
     }
 
-    /// Where a manager was heard from last.
+    /// The address from which a manager was last heard.
     pub(super) fn last_heard_at(&self, id: ManagerId) -> Option<&Address> {
         self.heard_at.get(&id)
     }
@@ -97,12 +100,12 @@ impl KnownControlGroup {
         listed.or_else(|| self.heard_at.get(&id))
     }
 
-    /// Where the leader listens, if it is known.
+    /// The address of the leader, if it is known.
     pub(super) fn leader_at(&self) -> Option<&Address> {
         self.leader.and_then(|leader| self.address_of(leader))
     }
 
-    /// The next one to ask; not oneself.
+    /// The next address to contact, other than this node's own.
     pub(super) fn next(&mut self, me: &Address, map: &ClusterMap, stream: &mut Stream) -> Option<Address> {
         self.turn += 1;
         if self.turn.is_multiple_of(ANYBODY_TURNS) && map.nodes().len() > 0 {
@@ -117,7 +120,7 @@ impl KnownControlGroup {
         others.cycle().nth((self.turn % known) as usize).cloned()
     }
 
-    /// Managers and contacts; some may come twice.
+    /// Managers and contacts, possibly with duplicates.
     pub(super) fn known(&self) -> impl Iterator<Item = &Address> + Clone {
         self.managers.iter().map(|manager| &manager.addr).chain(&self.contacts)
     }

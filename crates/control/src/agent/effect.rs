@@ -1,4 +1,4 @@
-//! What an agent wants done.
+//! The effects of an agent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,83 +10,88 @@ use zerohop_wire::messages::ClusterId;
 use super::notice::LogNotice;
 use crate::command::{CommandOutcome, ManagerInfo};
 
-/// What is to be done, in the order in which effects come.
+/// An action for the shell. The shell carries out effects in the order in which they come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentEffect {
-    /// The control log on disk: these bytes are appended to it, or take the place of all of it. To be synced, and then
-    /// [`super::AgentEvent::Persisted`] says so; in order, of several the last one's number is enough. Later effects need not
-    /// wait: what rests on it is held back inside.
+    /// The control log on disk: these bytes are appended to it, or replace all of it. The shell syncs them
+    /// and then sends [`super::AgentEvent::Persisted`], in order; of several effects the number of the last
+    /// one is enough. Later effects need not wait: the agent itself holds back what depends on these bytes.
     Persist {
         /// Counts persist effects.
         number: u64,
         /// The bytes.
         bytes: Vec<u8>,
-        /// Whether they replace the whole file, all or nothing: written beside it, synced and renamed.
+        /// Whether they replace the whole file atomically: written beside it, synced and renamed.
         replace: bool,
     },
-    /// To the agent that listens there, as one message of at most [`crate::limits::AGENT_FRAME_BYTES_MAX`] bytes. It may
-    /// be lost, repeated or late.
+    /// To be sent to the agent at this address, as one message of at most
+    /// [`crate::limits::AGENT_FRAME_BYTES_MAX`] bytes. It may be lost, repeated or late.
     Send {
-        /// Where: the address of a manager, as the map, the control group or the settings have it.
+        /// The address of a manager, as in the map, the control group or the settings.
         to: Address,
         /// The bytes.
         bytes: Vec<u8>,
-        /// It fits a datagram and may be sent as one: it is gossip, which would rather be lost than late.
+        /// The message fits a datagram and may be sent as one. It is gossip: loss is better than delay.
         datagram: bool,
     },
-    /// This is the cluster's name, which this node did not know: to be remembered in its folder.
+    /// The cluster's name, which this node did not know. The shell stores it in the node's folder.
     Cluster(ClusterId),
-    /// A map that is no older than this start: instances are to be opened with it, and then [`super::AgentEvent::Opened`]. It
-    /// is empty (epoch zero) where nobody has joined yet. Instances must not be opened with an older one: they remove
-    /// partitions from their disks that the map does not give them. A node without a number has nothing to open: it says
-    /// `Opened` at once, and opens its instances, which are numbered then, on [`AgentEffect::Joined`], with the map of
-    /// [`super::Agent::map`]. Once.
+    /// A map that is no older than this start. The shell opens the instances with it and then sends
+    /// [`super::AgentEvent::Opened`]. The map is empty (epoch zero) if no node has joined yet. Instances must
+    /// not be opened with an older map: they remove partitions from their disks that the map does not assign
+    /// to them. A node without a number has nothing to open: its shell sends `Opened` at once. It opens the
+    /// instances, which then have numbers, on [`AgentEffect::Joined`], with the map of [`super::Agent::map`].
+    /// Emitted once.
     Open(Arc<ClusterMap>),
-    /// The map has changed; nothing takes it back. For instances, clients that ask for the map, and the disk. The delta
-    /// follows the map of the last such effect, of `MapReplaced` or of `Open`, before which none comes; those that come
-    /// while instances are being opened are for them too.
+    /// The map has changed, permanently. For instances, for clients that fetch the map, and for the disk. The
+    /// delta applies to the map of the last effect of this kind, of `MapReplaced` or of `Open`; none comes
+    /// before `Open`. Deltas that arrive while instances are being opened are for these instances too.
     Map(Arc<MapDelta>),
-    /// The same, where what lies between is not known: the map is now this one, of a higher epoch than before.
+    /// The same, without the changes in between: the map is now this one, of a higher epoch than before.
     MapReplaced(Arc<ClusterMap>),
-    /// The node is in the map under this number, which is to be remembered in its folder before anything else. Once.
+    /// The node is in the map under this number, which the shell stores in the node's folder before anything
+    /// else. Emitted once.
     Joined {
-        /// Its number.
+        /// The node's number.
         node: NodeId,
-        /// Its first instance; the others follow.
+        /// The id of its first instance; the other ids follow it.
         first_instance: InstanceId,
         /// The epoch of the map in which it joined.
         epoch: MapEpoch,
     },
-    /// The control group as last heard of: worth remembering as [`super::AgentSettings::contacts`] of the next start.
+    /// The control group as last heard of. The shell should store it as [`super::AgentSettings::contacts`] of
+    /// the next start.
     Managers(Vec<ManagerInfo>),
-    /// Groups of which members are instances of this node recover: where do their logs end? Answered by
-    /// [`super::AgentEvent::LogEnds`], for those that there are; asked again as long as they recover.
+    /// Groups with members on this node are recovering, and the agent needs the ends of their logs. The shell
+    /// answers with [`super::AgentEvent::LogEnds`] for those logs that exist. The agent repeats the effect as
+    /// long as the groups recover.
     WantLogEnds(Vec<LogWanted>),
     /// The answer to [`super::AgentEvent::Operate`].
     Answered {
-        /// Of the asker.
+        /// The token of the request.
         token: u64,
-        /// What became of it.
+        /// The result of the request.
         result: Result<CommandOutcome, NoOutcome>,
     },
-    /// The group of a partition goes on with a log of which up to an interval may be missing. Said by every manager.
+    /// The group of a partition continues with a log that may lack up to one interval of writes. Every
+    /// manager reports it.
     MayHaveLost {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition in it.
         partition: PartitionId,
     },
-    /// For the log.
+    /// A notice for the log file of the node.
     Noted(LogNotice),
-    /// This process has no place in the cluster any more, and is to end; nothing else comes. Its instances must not serve
-    /// on.
+    /// This process has no place in the cluster any more and must end; no further effects come. Its instances
+    /// must not continue to serve.
     Ended(EndReason),
 }
 
-/// A log whose end is to be told.
+/// A log whose end is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogWanted {
-    /// Which instance of this node.
+    /// The instance of this node.
     pub instance: InstanceId,
     /// The keyspace.
     pub keyspace: KeyspaceId,
@@ -99,10 +104,10 @@ pub struct LogWanted {
 /// Why an operator has no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoOutcome {
-    /// Nobody decided it in time: the control group has no leader that this node reaches. Whether it will still be
-    /// decided is open: look at the map.
+    /// The request was not decided in time: the control group has no leader that this node reaches. It may
+    /// still be decided later; the map shows whether it was.
     TimedOut,
-    /// Too much is waiting here: nothing was done.
+    /// Too many requests are waiting here: nothing was done.
     Busy,
 }
 
@@ -122,34 +127,34 @@ impl std::error::Error for NoOutcome {}
 /// Why a process has no place in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// Another start of this node was told to the control group, which this one does not know of.
+    /// The control group knows another start of this node, of which this start does not know.
     AnotherStart {
         /// The node.
         node: NodeId,
-        /// The start that the map has, if it is known.
+        /// The start in the map, if it is known.
         incarnation: Option<Incarnation>,
     },
-    /// The node was removed from the map, for ever.
+    /// The node was permanently removed from the map.
     Removed {
-        /// Its number.
+        /// The node's number.
         node: NodeId,
     },
-    /// The control group will not have it.
+    /// The control group refuses the node.
     Refused {
         /// Why, for people.
         reason: String,
     },
-    /// Whoever was asked is of another cluster.
+    /// The contacted node belongs to another cluster.
     OtherCluster {
-        /// Whose address was given.
+        /// The address that was given.
         by: Address,
-        /// Its cluster.
+        /// The cluster of that node.
         cluster: ClusterId,
     },
-    /// It was to found a control group that has been founded already: it has lost its log, and must come as a new member
-    /// under a new number.
+    /// This node was to bootstrap a control group that was bootstrapped before: it has lost its log, and must
+    /// join as a new member under a new number.
     FoundedBefore {
-        /// Who says so.
+        /// The node that reports it.
         by: Address,
     },
 }

@@ -1,5 +1,6 @@
-//! Which nodes answer: this node's part in gossip, and what its manager is told of it. Gossip says nothing of whom it has never
-//! heard of, as after a restart of all; a manager takes such a node for dead after a while.
+//! Which nodes answer: this node's part in gossip, and the verdicts that its manager gets. Gossip has no
+//! verdict on a node that it has never heard of, as after a restart of all nodes. A manager considers such a
+//! node dead after a while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +17,17 @@ use crate::gossip::{Gossip, GossipEffect, Name};
 use crate::manager;
 use crate::planted::{Bug, is_planted};
 
-/// Between two looks for nodes that nothing was heard of.
+/// Time between two checks for nodes that nothing was heard of.
 const LOOK_MS: u64 = 250;
 
-/// How much longer for each node of the map: a datagram names some dozens, so that it takes a while to hear of thousands.
+/// Additional patience for each node of the map: a datagram names some dozens of nodes, so it takes a while
+/// to hear of thousands.
 const EACH_NODE_MS: u64 = 20;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct SilentNodes {
-    /// Nodes that the map has as up and that do not answer.
+    /// Nodes that are up in the map and do not answer.
     pub(super) since: BTreeMap<NodeId, (Incarnation, Time)>,
     next: Time,
 }
@@ -51,15 +53,16 @@ impl Agent {
             let effects = gossip.tick(self.now, &map);
             self.gossiped(effects);
         }
-        // A node outside the control group looks only when gossip wakes it.
+        // A node outside the control group runs this check only when gossip wakes it.
         if self.silent.next <= self.now {
             self.silent.next = self.now.after_ms(LOOK_MS);
             self.look_for_silent();
         }
     }
 
-    /// This node goes: another manager leads first, as nobody decides anything while a leader is looked for; and all are told
-    /// that this one is not here any more, which makes it be down in the map.
+    /// This node leaves. If it leads, it first transfers leadership to another manager, because nothing is
+    /// decided during an election. Then it announces to all nodes that it leaves, which makes it be down in
+    /// the map.
     pub(super) fn leave(&mut self) {
         let Some(gossip) = self.gossip.take() else { return };
         if self.leads() {
@@ -80,7 +83,7 @@ impl Agent {
         self.fetch_soon();
     }
 
-    /// Whether it has said that it goes.
+    /// Whether this node has announced that it leaves.
     pub(super) fn is_leaving(&self) -> bool {
         self.has_joined() && self.gossip.is_none()
     }
@@ -132,7 +135,8 @@ impl Agent {
         for (node, incarnation) in dead {
             self.tell_manager(manager::ManagerEvent::Verdict { node, incarnation, alive: false });
         }
-        // Nobody else's word reaches this manager of its own node: were it to lead, it would be down for good.
+        // No other node reports this manager's own node to it: without this verdict, a leader whose node is
+        // down in the map would keep it down permanently.
         let own = self.own_node().and_then(|own| map.node(own));
         if let Some(own) = own.filter(|own| own.state() == NodeState::Down)
             && own.incarnation() == self.settings.incarnation

@@ -8,8 +8,9 @@
 //!   Joined  ── the map has this start
 //! ```
 //!
-//! A map that is older than this start will not do: instances would remove what it does not give them, and the start that
-//! it names need not be the last one. A later one will not do for `replaces`: it may name a start after this one.
+//! A map that is older than this start must not be used: instances would remove partitions that it does not
+//! assign to them, and the start that it names need not be the last one. A later map must not be used for
+//! `replaces`: it may name a start after this one.
 
 use std::sync::Arc;
 
@@ -23,14 +24,14 @@ use crate::Time;
 use crate::command::{CommandOutcome, CommandRefusal, ControlCommand, HeldLogs, JoinNode};
 use crate::planted::{Bug, is_planted};
 
-/// Between two looks for a map that is new enough.
+/// Time between two checks for a map that is new enough.
 const LOOK_MS: u64 = 50;
 
-/// How long a process that answers may be about to die, until a start that would take its place elsewhere is refused: gossip notices
-/// that it is gone well before that.
+/// A process that answers may be about to end. For so long, a start that would replace it at another address
+/// is told to retry, and then refused. Gossip notices much earlier that a process has ended.
 const DOUBLE_MS: u64 = 10_000;
 
-/// Where a start stands.
+/// The phase of a start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StartPhase {
     /// The cluster's name is not known yet.
@@ -50,12 +51,12 @@ pub(super) enum StartPhase {
     Joined,
 }
 
-/// What a start found on its disks.
+/// The state of the disks as a start found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DiskState {
-    /// All logs are whole.
+    /// All logs are intact.
     pub(super) intact: bool,
-    /// The start before has ended in order.
+    /// The previous start was shut down cleanly.
     pub(super) closed: bool,
 }
 
@@ -103,7 +104,8 @@ impl Agent {
         }
     }
 
-    /// A report of no logs at all, by nobody, is refused: that alone is known then.
+    /// Proposes a command that changes nothing: a report of no logs by node 0, which is refused. Its answer
+    /// has the mark.
     fn look(&mut self) {
         let held = HeldLogs { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
         self.ask(Purpose::Look, ControlCommand::Held(held), Time::NEVER);
@@ -124,7 +126,8 @@ impl Agent {
         }
     }
 
-    /// A start before this one joined, and was ended before it could note its number.
+    /// Finds the number of this node in the map if an earlier start joined, and was ended before it could
+    /// store its number.
     fn find_number(&mut self, map: &ClusterMap) {
         if self.settings.node.is_none()
             && let Some(at) = &self.settings.joined_at
@@ -150,9 +153,10 @@ impl Agent {
         self.ask(Purpose::Join, ControlCommand::Join(join), Time::NEVER);
     }
 
-    /// What to tell a start of another node that comes from another address than the map has, while the process that it would
-    /// replace answers there: its folder is a copy, and whoever serves goes on. Or that process was killed just now, so that
-    /// the start is to ask again until gossip has noticed. At the same address it can only have ended.
+    /// The answer to a start of a node at another address than in the map, while the process that it would
+    /// replace still answers. Either its folder is a copy, and the serving process continues; or that process
+    /// was killed just now, so that the start must retry until gossip has noticed. A start at the same
+    /// address is accepted: the process before can only have ended.
     pub(super) fn is_double(&mut self, join: &JoinNode) -> Option<ProposalAnswer> {
         let map = Arc::clone(self.seat.as_ref()?.state().map());
         let known = map.node(join.node?)?;
@@ -186,7 +190,8 @@ impl Agent {
         let StartPhase::Joining { replaces, found } = self.start else { return };
         match outcome.result {
             Ok(_) => self.fetch_soon(),
-            // Whatever became of it, another is refused if this start is in the map; a new node may be in it twice.
+            // A repeated join is safe: it is refused if this start is in the map. A new node, however, could
+            // be in the map twice.
             Err(CommandRefusal::TooOld) if self.settings.node.is_some() => self.join(replaces, found),
             Err(CommandRefusal::UnknownNode) => {
                 self.end(EndReason::Removed { node: self.settings.node.unwrap_or_default() });
@@ -194,7 +199,7 @@ impl Agent {
             Err(CommandRefusal::StaleIncarnation) => {
                 let node = self.settings.node.unwrap_or_default();
                 let incarnation = self.map().node(node).map(|node| node.incarnation());
-                // Decided before, and forgotten: the map will show it.
+                // The join was decided before, and its outcome was forgotten: the map will show it.
                 if incarnation == Some(self.settings.incarnation) {
                     return self.look_for_own_place();
                 }
@@ -205,7 +210,7 @@ impl Agent {
         }
     }
 
-    /// What the map says of this node.
+    /// Checks the entry of this node in the map.
     pub(super) fn look_for_own_place(&mut self) {
         match self.start {
             StartPhase::Joining { .. } => self.find_own_place(),
@@ -230,7 +235,7 @@ impl Agent {
         let incarnation = self.settings.incarnation;
         let found = match self.settings.node {
             Some(node) => map.node(node).filter(|node| node.incarnation() == incarnation),
-            // The newest are last, mostly.
+            // The newest nodes are mostly last.
             None => map.nodes().find(|node| {
                 node.incarnation() == incarnation && node.manager() == self.settings.manager.as_str()
             }),

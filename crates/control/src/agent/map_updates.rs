@@ -1,5 +1,6 @@
-//! The map for others: any node serves what it has to who asks, and the leader tells all nodes that are up of every change
-//! until they say that they have it. What is handed out here was decided: it comes from the map that this node follows.
+//! Distribution of the map. Any node serves the map that it has to nodes that request it. The leader sends
+//! every change to all nodes that are up, until they confirm that they have it. Everything sent here was
+//! decided: it comes from the map that this node follows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +13,13 @@ use super::message::{AgentBody, PieceOf};
 use crate::Time;
 use crate::limits::{ENCODED_MAPS_MAX, PIECE_BYTES};
 
-/// After which a node that has not said that it has the map is told again, at first; twice as long each time.
+/// First time after which the leader sends the change again to a node that has not confirmed it; doubled each
+/// time.
 const TELL_AGAIN_MS: u64 = 200;
-/// At most so long.
+/// The longest time between two sends.
 const TELL_AGAIN_MS_MAX: u64 = 5_000;
 
-/// A delta as bytes, kept for those who want it in pieces.
+/// An encoded delta, cached for nodes that fetch it in pieces.
 #[derive(Debug)]
 struct EncodedDelta {
     since: MapEpoch,
@@ -30,7 +32,7 @@ struct EncodedDelta {
 /// What the leader knows of a node.
 #[derive(Debug, Default)]
 struct UpdatedNode {
-    /// The epoch that it said it had; zero if nothing is known.
+    /// The epoch that the node has confirmed; zero if nothing is known.
     has: MapEpoch,
     next: Time,
     wait_ms: u64,
@@ -41,13 +43,13 @@ struct UpdatedNode {
 pub(super) struct Peers {
     by: BTreeMap<NodeId, UpdatedNode>,
     encoded: Vec<EncodedDelta>,
-    /// Something has changed: all are looked at.
+    /// Something has changed, and all nodes must be checked.
     pub(super) is_due: bool,
     pub(super) next: Time,
 }
 
 impl Agent {
-    /// Somebody asks for the map, or says what it has.
+    /// A node requests the map, or reports the epoch that it has.
     pub(super) fn map_wanted(
         &mut self,
         from: &Address,
@@ -82,10 +84,10 @@ impl Agent {
         }
     }
 
-    /// Where what leads from this epoch to the newest is kept.
+    /// The position in the cache of the delta from this epoch to the newest.
     fn encoded(&mut self, have: MapEpoch) -> usize {
         let epoch = self.map().epoch();
-        // Zero also stands for epochs that nothing leads from any more.
+        // Zero is also used for epochs that are too old for the history.
         let since = if self.maps.history.knows(have) { have } else { MapEpoch(0) };
         let found = self.peers.encoded.iter().position(|one| (one.since, one.epoch) == (since, epoch));
         if let Some(at) = found {
@@ -117,14 +119,14 @@ impl Agent {
         self.send(to, AgentBody::MapPiece { news, piece: of, pieces, bytes: part.to_vec() });
     }
 
-    /// Only which epoch the map has here.
+    /// Sends only the epoch of the map.
     pub(super) fn send_epoch(&mut self, to: &Address, since: MapEpoch) {
         let piece = PieceOf { since, epoch: self.map().epoch(), piece: 0 };
         let news = self.group.news(self.maps.mark);
         self.send(to, AgentBody::MapPiece { news, piece, pieces: 0, bytes: Vec::new() });
     }
 
-    /// Tells those that have not said that they have the newest map.
+    /// Sends the newest change to the nodes that have not confirmed the newest map.
     pub(super) fn pass_time_telling(&mut self) {
         if !self.leads() {
             self.peers.by.clear();
@@ -156,7 +158,7 @@ impl Agent {
             peer.next = self.now.after_ms(wait);
             next = next.min(peer.next);
             let has = match peer.has {
-                // Most have all but the newest.
+                // Most nodes lack only the newest change.
                 MapEpoch(0) => MapEpoch(epoch.get() - 1),
                 has => has,
             };
@@ -167,7 +169,7 @@ impl Agent {
         self.peers.next = next;
     }
 
-    /// What leads from an epoch to the newest, if it is short; else that there is something.
+    /// Sends the delta from an epoch to the newest if it is short, else only the newest epoch.
     fn tell_map(&mut self, to: &Address, has: MapEpoch) {
         if !self.maps.history.knows(has) && has != MapEpoch(0) {
             return self.send_epoch(to, has);

@@ -1,5 +1,6 @@
-//! The map that this node follows: only forward in epoch, and only what is decided, as its manager or others tell. Whoever
-//! lacks something fetches it: at once if there is reason to, else now and then.
+//! The map that this node follows. Its epoch only rises, and everything in it is decided, as this node's
+//! manager or others report. A node that lacks a change fetches it, at once if it knows of a newer map, else
+//! periodically.
 
 use std::sync::Arc;
 
@@ -11,43 +12,43 @@ use super::{Agent, AgentEffect};
 use crate::Time;
 use crate::limits::PIECE_BYTES;
 
-/// Between two looks of a node that leaves: whether others have taken over.
+/// Time between two fetches of a node that leaves and waits for others to take over.
 const LEAVING_POLL_MS: u64 = 30;
-/// Least time between two fetches: a map that changes all the time is not asked for with every change.
+/// Least time between two fetches: a map that changes all the time is not fetched with every change.
 const FETCH_LEAST_MS: u64 = 20;
-/// After which a fetch is taken for lost.
+/// Time after which a fetch is considered lost.
 const FETCH_LOST_MS: u64 = 250;
-/// Between two questions of somebody who has heard nothing, at least; at most half as much again.
+/// Least time between two fetches of a node that has heard nothing; at most half as much again.
 const POLL_MS: u64 = 1_000;
-/// Fetches of one piece that may be lost before all is begun again.
+/// Fetches of one piece that may be lost before the whole fetch restarts.
 const PIECE_TRIES: u32 = 4;
-/// Fetches lost in a row after which it is not the leader that is asked.
+/// Fetches lost in a row after which another node than the leader is used.
 const LEADER_TRIES: u32 = 2;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Maps {
     pub(super) history: MapHistory,
-    /// The map holds what so many commands have made of it, if not more.
+    /// The map includes at least the effects of so many commands.
     pub(super) mark: u64,
-    /// The shell has a map, and is told of changes.
+    /// The shell has a map and gets its changes.
     pub(super) is_open: bool,
 }
 
-/// What is asked of others.
+/// The state of fetches from other nodes.
 #[derive(Debug, Default)]
 pub(super) struct MapFetch {
     pub(super) next: Time,
     last: Time,
-    /// Fetches without an answer since the last one that had one.
+    /// Fetches without an answer since the last answered one.
     lost: u32,
     coming: Option<PartialMap>,
-    /// Something could not be applied: all is wanted.
+    /// A delta could not be applied: the whole map is needed.
     whole: bool,
     is_asked: bool,
 }
 
-/// A map or delta that comes in pieces.
+/// A map or delta that arrives in pieces.
 #[derive(Debug)]
 struct PartialMap {
     of: PieceOf,
@@ -57,7 +58,7 @@ struct PartialMap {
 }
 
 impl Agent {
-    /// Follows a change that is decided.
+    /// Applies a decided change.
     pub(super) fn follow(&mut self, delta: &Arc<MapDelta>) {
         let before = Arc::clone(self.map());
         if delta.to <= self.map().epoch() || self.maps.history.push(delta).is_err() {
@@ -74,7 +75,7 @@ impl Agent {
         self.map_changed(Some(delta));
     }
 
-    /// Follows a map that is decided, if it is newer.
+    /// Replaces the map by a decided one, if that is newer.
     pub(super) fn follow_whole(&mut self, map: &Arc<ClusterMap>) {
         if map.epoch() <= self.map().epoch() {
             return;
@@ -95,7 +96,7 @@ impl Agent {
         self.answer_operators_who_wait();
     }
 
-    /// There is a newer map somewhere.
+    /// Schedules a fetch, because another node has a newer map.
     pub(super) fn fetch_soon(&mut self) {
         let at = self.fetch.last.after_ms(FETCH_LEAST_MS).max(self.now);
         self.fetch.next = self.fetch.next.min(at);
@@ -106,7 +107,7 @@ impl Agent {
             return;
         }
         if self.leads() && self.cluster_is_known() {
-            // Nobody knows more.
+            // No other node has a newer map than the leader.
             self.fetch_done();
             return;
         }
@@ -136,7 +137,7 @@ impl Agent {
         }
     }
 
-    /// The next piece of what is coming.
+    /// Fetches the next piece of the map or delta that is arriving.
     fn fetch_piece(&mut self) {
         let Some(coming) = &self.fetch.coming else { return };
         let (to, piece) = (coming.from.clone(), Some(coming.of));
@@ -149,14 +150,14 @@ impl Agent {
         self.fetch.is_asked = false;
         self.fetch.lost = 0;
         let wait = match self.is_leaving() {
-            // Nobody tells a node of the map that is down.
+            // The leader sends no changes to a node that is down in the map.
             true => LEAVING_POLL_MS,
             false => self.stream.between(POLL_MS, POLL_MS + POLL_MS / 2),
         };
         self.fetch.next = self.now.after_ms(wait);
     }
 
-    /// A piece has come, asked for or not.
+    /// A piece has arrived, requested or not.
     pub(super) fn take_piece(
         &mut self,
         from: &Address,
@@ -168,7 +169,7 @@ impl Agent {
         self.heard_news(from, news);
         let epoch = self.map().epoch();
         if piece.epoch <= epoch && !self.fetch.whole {
-            // Whoever says so had no newer one at that mark, so this one holds as much.
+            // The sender had no newer map at that mark, so this map includes as much.
             self.maps.mark = self.maps.mark.max(news.mark);
             self.fetch_done();
             if pieces > 0 {
@@ -217,13 +218,13 @@ impl Agent {
             return;
         };
         if !delta.is_whole() && delta.from != self.map().epoch() {
-            // Something before it was lost.
+            // A change before it was lost.
             return self.fetch_soon();
         }
         let to = delta.to;
         self.follow(&Arc::new(delta));
         if self.map().epoch() < to {
-            // It does not follow what is here, which others say it should: what is here is wrong.
+            // The delta does not apply to the map here, although its epochs fit: the map here is wrong.
             self.counters.malformed += 1;
             self.fetch.whole = true;
             return self.fetch_soon();
@@ -234,7 +235,7 @@ impl Agent {
         self.tell_held(from);
     }
 
-    /// Says what this node has, so that it is not told again.
+    /// Reports the epoch that this node has, so that the leader does not send it again.
     fn tell_held(&mut self, to: &Address) {
         let (node, have) = (self.own_node(), self.map().epoch());
         if node.is_some() {

@@ -1,5 +1,5 @@
-//! The agent of a member of the control group: what its manager does, and messages between managers, in pieces where they
-//! are long.
+//! The agent of a member of the control group: the effects of its manager, and messages between managers, in
+//! pieces if they are long.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::command::{ControlCommand, ManagerId, ManagerInfo};
 use crate::limits::{MESSAGES_PIECED_MAX, PIECE_BYTES};
 use crate::manager::{self, RaftManager, RequestAnswer};
 
-/// Between two proposals of where managers listen.
+/// Time between two proposals of changed manager addresses.
 const PLACING_MS: u64 = 1_000;
 
-/// Messages of managers of which pieces are there.
+/// Messages of managers that have arrived in part.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// How many messages were sent.
+    /// Number of messages sent.
     sent: u64,
-    /// One at a time of each: a newer one takes its place.
+    /// One message per manager; a newer message replaces it.
     coming: BTreeMap<ManagerId, PartialRaftMessage>,
 }
 
@@ -32,7 +32,7 @@ struct PartialRaftMessage {
 }
 
 impl Pieces {
-    /// Adds a piece; the whole, if this was the last that was missing.
+    /// Adds a piece. Returns the complete message if this was the last missing piece.
     fn add(
         &mut self,
         from: ManagerId,
@@ -65,13 +65,13 @@ impl Pieces {
 /// Counts persist effects over all the managers that a node has had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PersistCounter {
-    /// Those of managers before this one.
+    /// The effects of earlier managers.
     base: u64,
     last: u64,
 }
 
 impl PersistCounter {
-    /// Another manager counts from its own beginning.
+    /// A new manager starts its own count.
     fn begin(&mut self) {
         self.base = self.last + 1;
     }
@@ -90,14 +90,14 @@ impl Agent {
         }
     }
 
-    /// Hands something to the manager, if this node has one.
+    /// Passes an event to the manager, if this node has one.
     pub(super) fn tell_manager(&mut self, event: manager::ManagerEvent<'_>) {
         let Some(manager) = self.seat.as_mut() else { return };
         let effects = manager.handle(self.now, event);
         self.carry_out(effects);
     }
 
-    /// Takes its seat with a manager that was just opened.
+    /// Installs a manager that was just opened.
     pub(super) fn take_seat(&mut self, mut manager: RaftManager) {
         let effects = manager.take_effects();
         self.seat = Some(manager);
@@ -110,7 +110,8 @@ impl Agent {
         self.seat.as_ref().is_some_and(|manager| manager.leading().is_some())
     }
 
-    /// What is carried out here hands nothing to the manager: what it does then would come before what it has done.
+    /// Carries out effects of the manager. This must not pass events to the manager: the resulting effects
+    /// would precede the remaining ones.
     fn carry_out(&mut self, effects: Vec<manager::ManagerEffect>) {
         for effect in effects {
             match effect {
@@ -134,7 +135,8 @@ impl Agent {
         let Some(manager) = self.seat.as_ref() else { return };
         let (state, leader) = (manager.state(), manager.leader());
         let (mark, map) = (state.mark(), state.map().clone());
-        // Not by a list of before this start, which may have them where they were once, and are again.
+        // A list from before this start must not be used: it may have an old address to which a manager has
+        // moved back.
         if self.looked_mark.is_some_and(|looked| mark >= looked) {
             self.group.forget_moves(state.managers());
         }
@@ -150,7 +152,7 @@ impl Agent {
         if let Some(news) = news {
             self.hear(&news);
         }
-        // It may have taken up the state of a snapshot, or be behind what the leader has told already.
+        // The manager may have installed a snapshot, or be behind the leader's messages to this node.
         self.follow_whole(&map);
         self.maps.mark = self.maps.mark.max(mark);
     }
@@ -171,8 +173,8 @@ impl Agent {
             let managers = manager.state().managers();
             managers.iter().find(|one| one.id == to).map(|one| one.addr.clone())
         });
-        // Who has moved is called where it is; and a new member knows nobody until it has the state: it answers where it was
-        // called from.
+        // A manager that has moved is contacted at its new address. A new member knows no addresses until it
+        // has the state: it answers to the address from which it was contacted.
         let moved = self.group.moved_to(to).cloned();
         let Some(address) = moved.or(listed).or_else(|| self.group.address_of(to).cloned()) else { return };
         self.pieces.sent += 1;
@@ -184,9 +186,9 @@ impl Agent {
         }
     }
 
-    /// The list of managers is another. Whoever it does not name any more gives its seat up: it may have been away while the
-    /// control group was founded again. Its log stays, so that it never promises anything twice. A node that was taken in takes its
-    /// seat, once.
+    /// The list of managers has changed. A manager that the list no longer names gives up its seat: its node
+    /// may have been away during a forced new cluster. Its log stays, so that it never promises anything
+    /// twice. A node that was added takes its seat, once.
     pub(super) fn managers_changed(&mut self) {
         let managers = &self.group.managers;
         let is_named = |id: ManagerId| managers.iter().any(|one| one.id == id);
@@ -202,7 +204,8 @@ impl Agent {
             |one: &&ManagerInfo| one.addr == self.settings.manager && manager::node_of(one.id) == Some(node);
         let mine = self.group.managers.iter().find(is_mine).map(|one| one.id);
         if let Some(id) = mine
-            // An id is given once, and those of one node only go up: this one has promised nothing yet.
+            // An id is assigned once, and the ids of one node only rise: this manager has promised nothing
+            // yet.
             && self.seat.is_none()
             && self.last_seat.is_none_or(|last| last < id)
             && self.founding.is_none()
@@ -219,8 +222,9 @@ impl Agent {
         }
     }
 
-    /// The leader has the list of managers say where they listen: itself, those whose moves this node was told of, and those that
-    /// it was called from at an address of a node that has joined. A process at any other address may be a copy of that manager.
+    /// The leader updates the addresses in the list of managers. It uses its own address, the new addresses
+    /// of managers that have moved, and addresses from which it was contacted if they belong to a node that
+    /// has joined. A process at any other address may be a copy of that manager.
     pub(super) fn pass_time_placing(&mut self) {
         if !self.leads() || self.now < self.next_placing {
             return;
@@ -260,7 +264,8 @@ impl Agent {
         };
         let is_meant = self.seat.as_ref().is_some_and(|manager| manager.id() == to);
         if self.leads() && (!is_meant || !self.seat.as_ref().is_some_and(is_member)) {
-            // It speaks for a control group that is no more, or to one: it is told who the managers are.
+            // The sender is no member any more, or addresses a manager that does not exist any more: the
+            // leader sends it the list of managers.
             self.send_epoch(at, self.map().epoch());
         }
         if !is_meant {
@@ -287,7 +292,7 @@ mod tests {
         assert_eq!(pieces.add(one, (2, 1, 3), vec![2]), None, "came twice");
         assert_eq!(pieces.add(one, (2, 2, 3), vec![3]), None);
         assert_eq!(pieces.add(one, (2, 0, 3), vec![1]), Some(vec![1, 2, 3]));
-        // Of a message that was given up nothing is left, and late pieces of it do not come back.
+        // An abandoned message leaves nothing behind, and its late pieces do not revive it.
         assert_eq!(pieces.add(other, (5, 0, 2), vec![1]), None);
         assert_eq!(pieces.add(other, (2, 1, 2), vec![8]), None);
         assert_eq!(pieces.add(other, (5, 1, 2), vec![2]), Some(vec![1, 2]));

@@ -1,6 +1,6 @@
-//! What the manager of every node does in the cluster, whether or not it is a member of the control group: it joins,
-//! follows the map and passes it on, asks for what instances and operators want, tells what the control group is owed, and
-//! takes part in gossip.
+//! The agent of a node: the node's part in the cluster, whether or not it is a member of the control group.
+//! The agent joins the node to the cluster, follows the map and passes it on. It proposes what instances and
+//! operators request, sends the reports that the control group needs, and takes part in gossip.
 //!
 //! ```text
 //!   instances ── InstanceAsks, FetchMap, LogEnds, Unreachable, Load ──┐            ┌── Map, MapReplaced, WantLogEnds ──▶
@@ -10,9 +10,10 @@
 //!   disk ──────── Persisted ──────────────────────────────────────────▶     └── Manager, on members ── Persist ──▶
 //! ```
 //!
-//! Pure, like all of this crate: `sim` and `node` do sockets, disks and calls of instances for it, and nothing else. A
-//! start goes: [`Agent::open`]; [`AgentEffect::Open`] with a map no older than the start; the shell opens its instances and says
-//! [`AgentEvent::Opened`]; [`AgentEffect::Joined`]. `docs/protocols/control.md` tells what agents say to each other.
+//! The agent is pure, like all of this crate: the shells in `sim` and `node` provide sockets, disks and calls
+//! of instances, and nothing else. The steps of a start: [`Agent::open`]; [`AgentEffect::Open`] with a map no
+//! older than the start; the shell opens its instances and sends [`AgentEvent::Opened`];
+//! [`AgentEffect::Joined`]. `docs/protocols/control.md` defines the messages between agents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,9 +64,9 @@ use proposals::{ForwardedProposals, Proposals};
 use reports::LogReports;
 use standing::StandingWatch;
 
-/// Of so many strangers, in milliseconds, one is told that this is another cluster.
+/// Least time in milliseconds between two `OtherCluster` messages to nodes of other clusters.
 const STRANGERS_MS: u64 = 100;
-/// Rounds in which something may follow from what was done for the time's sake.
+/// Limit on the rounds in which timed work may lead to further work.
 const ROUNDS_MAX: usize = 8;
 
 /// See the module.
@@ -78,16 +79,16 @@ pub struct Agent {
     /// The mark of the command that dates this start.
     looked_mark: Option<u64>,
     own: Option<OwnNode>,
-    /// Its manager, if it is a member of the control group.
+    /// The manager of this node, if it is a member of the control group.
     seat: Option<RaftManager>,
-    /// The last one that it had; its log is kept until another takes its place.
+    /// The last manager of this node; its log is kept until another manager replaces it.
     last_seat: Option<ManagerId>,
-    /// What persist effects are counted from: those of managers before this one are no concern of its.
+    /// The base of the counting of persist effects: those of earlier managers do not concern this one.
     persists: PersistCounter,
     seat_leader: Option<ManagerId>,
     founding: Option<Bootstrap>,
-    /// The starts of founders without a log that had been heard from when the first one founded; empty if it has not
-    /// founded in this start.
+    /// The starts of bootstrap members without a log that the first member had heard from when it
+    /// bootstrapped. Empty if this node has not bootstrapped in this start.
     founded_with: BTreeMap<Address, Incarnation>,
     pieces: Pieces,
     group: KnownControlGroup,
@@ -101,11 +102,11 @@ pub struct Agent {
     silent: SilentNodes,
     watch: StandingWatch,
     primaries: Primaries,
-    /// Starts that would take the place of a process that answers elsewhere, and since when.
+    /// Starts that would replace a process that answers at another address, and since when.
     doubles: BTreeMap<NodeId, (Incarnation, Time)>,
     /// When the list of managers may be proposed again with other addresses.
     next_placing: Time,
-    /// Contacts that said that they are of another cluster.
+    /// Contacts that belong to another cluster, as they reported.
     strangers: BTreeMap<Address, ClusterId>,
     next_stranger: Time,
     effects: Vec<AgentEffect>,
@@ -113,21 +114,21 @@ pub struct Agent {
     counters: AgentCounters,
 }
 
-/// What has happened so far, in this process.
+/// Counters since the start of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCounters {
-    /// Messages that were none.
+    /// Messages that could not be decoded.
     pub malformed: u64,
     /// Messages of other clusters.
     pub strangers: u64,
-    /// Asks of instances that were not taken up, as too many waited.
+    /// Requests of instances that were dropped because too many waited.
     pub dropped: u64,
 }
 
 impl Agent {
-    /// Starts. The number is how many of the control log's first bytes are good: the rest, which a crash tore, is to be cut
-    /// off before anything is appended; zero where there is no log. Effects that there are already come with the first
-    /// event, which is to be [`AgentEvent::Tick`], at once.
+    /// Starts an agent. The returned number is the count of valid bytes of the control log, zero without a
+    /// log. The shell must truncate the rest, which a crash tore, before anything is appended. Effects that
+    /// exist already come with the first event, which must be [`AgentEvent::Tick`], at once.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -168,7 +169,7 @@ impl Agent {
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
             fetch: MapFetch::default(),
             peers: Peers::default(),
-            // Apart from the nonces under which managers ask.
+            // Separate from the nonces under which managers send requests.
             asks: Proposals::new(mix(settings.incarnation.get())),
             forwarded: ForwardedProposals::default(),
             owed: LogReports::default(),
@@ -222,7 +223,7 @@ impl Agent {
         }
     }
 
-    /// The next event.
+    /// Handles the next event.
     pub fn handle(&mut self, now: Time, event: AgentEvent<'_>) -> Vec<AgentEffect> {
         if self.has_ended {
             return Vec::new();
@@ -271,17 +272,17 @@ impl Agent {
         all.into_iter().min().unwrap_or(Time::NEVER)
     }
 
-    /// Whether it waits for [`AgentEvent::Clock`].
+    /// Whether the agent needs [`AgentEvent::Clock`].
     pub fn wants_clock(&self) -> bool {
         self.seat.as_ref().is_some_and(RaftManager::wants_clock)
     }
 
-    /// The map that it follows: everything in it is decided.
+    /// The map that the agent follows: everything in it is decided.
     pub fn map(&self) -> &Arc<ClusterMap> {
         self.maps.history.map()
     }
 
-    /// The map, and how it came about: what clients that fetch it are told.
+    /// The map and its recent changes, for clients that fetch the map.
     pub fn history(&self) -> &MapHistory {
         &self.maps.history
     }
@@ -301,17 +302,17 @@ impl Agent {
         self.own.is_some_and(|own| own.has(instance))
     }
 
-    /// Its part in the control group, if it has one.
+    /// The manager of this node, if it has one.
     pub fn manager(&self) -> Option<&RaftManager> {
         self.seat.as_ref()
     }
 
-    /// The control group, as far as is known.
+    /// The control group, as far as known.
     pub fn managers(&self) -> &[ManagerInfo] {
         &self.group.managers
     }
 
-    /// Who leads the control group, as far as is known.
+    /// The leader of the control group, as far as known.
     pub fn leader(&self) -> Option<ManagerId> {
         self.group.leader
     }
@@ -337,17 +338,17 @@ impl Agent {
         matches!(self.start, StartPhase::Opening { .. })
     }
 
-    /// What has happened so far.
+    /// The counters since the start.
     pub fn counters(&self) -> AgentCounters {
         self.counters
     }
 
-    /// How it was told to be; its part in the control group is taken out of it.
+    /// The settings of the agent, without its control role, which `open` takes out.
     pub fn settings(&self) -> &AgentSettings {
         &self.settings
     }
 
-    /// Its number, once the map has it.
+    /// The node's number, once the map has it.
     fn own_node(&self) -> Option<NodeId> {
         self.own.map(|own| own.node)
     }
@@ -416,8 +417,9 @@ impl Agent {
         }
     }
 
-    /// Whether a message that names another cluster may be heard all the same: whoever does not know yet may ask for the
-    /// map, and learns from the answer. All others are told.
+    /// Whether a message may be handled although it names another cluster. A node that does not know its
+    /// cluster yet may request the map, and learns the cluster from the answer. All others are told that this
+    /// is another cluster.
     fn is_same_cluster(&mut self, from: &Address, cluster: ClusterId, body: &AgentBody) -> bool {
         let unknown = ClusterId::default();
         if cluster == unknown && matches!(body, AgentBody::MapWanted { .. }) {
@@ -438,7 +440,8 @@ impl Agent {
         false
     }
 
-    /// If all whom it might ask are of other clusters, it was given the wrong addresses, or the wrong folder.
+    /// If all addresses that this node might contact belong to other clusters, it was given the wrong
+    /// addresses, or the wrong folder.
     fn is_told_of_another_cluster(&mut self, by: &Address, cluster: ClusterId) {
         let me = &self.settings.manager;
         let is_known = self.group.known().any(|known| known == by);
@@ -454,10 +457,11 @@ impl Agent {
         }
     }
 
-    /// Takes up what is said of the control group.
+    /// Takes up news of the control group.
     fn hear(&mut self, news: &ControlGroupNews) {
         let own = self.seat.as_ref().map(RaftManager::id);
-        // Whether this one leads it knows itself: others would only bring back what they heard before it ceased to.
+        // The agent itself knows whether its manager leads: news from others may be an echo of the time
+        // before it lost leadership.
         let is_echo = news.leader.is_some() && news.leader == own && !self.leads();
         let news = if is_echo { &ControlGroupNews { leader: None, ..news.clone() } } else { news };
         if self.group.hear(news) {
@@ -466,7 +470,7 @@ impl Agent {
         }
     }
 
-    /// Whom to ask: the leader, if it is known.
+    /// The address for requests: the leader, if it is known.
     fn ask_whom(&mut self) -> Option<Address> {
         let leader = self.group.leader_at().filter(|leader| **leader != self.settings.manager);
         leader.cloned().or_else(|| self.ask_another())

@@ -1,4 +1,4 @@
-//! What an operator reads in the log of a node: deaths, takeovers, leaders, a control group that cannot decide.
+//! Notices for the log file of a node: node failures, takeovers, leaders, a control group that cannot decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,51 +12,52 @@ use super::joining::OwnNode;
 use super::standing::ClusterStanding;
 use crate::Time;
 
-/// In which changes of primaries are told by one line: groups of one event are decided one after the other.
+/// Period in which changes of primaries are logged as one line: the groups of one event are decided one after
+/// the other.
 const TOGETHER_MS: u64 = 500;
 
-/// Something that the log of a node tells.
+/// A notice for the log of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogNotice {
-    /// The map has a node as down that it had as up.
+    /// A node that was up in the map is down.
     Down {
         /// The node.
         node: NodeId,
-        /// The node of the leader, whose decision it is; `None`: it is not known here.
+        /// The node of the leader that decided it; `None`: it is not known here.
         by: Option<NodeId>,
         /// That leader is this node.
         is_own: bool,
     },
-    /// The map has a node as up that it had as down, or that is new.
+    /// A node that was down in the map, or that is new, is up.
     Up {
         /// The node.
         node: NodeId,
     },
-    /// Another manager leads the control group.
+    /// The control group has another leader.
     Leads {
-        /// Its node, if the map has it.
+        /// The leader's node, if the map has it.
         node: Option<NodeId>,
-        /// Where it listens.
+        /// The leader's address.
         addr: Address,
     },
     /// The control group does not decide.
     QuorumLost(Box<ClusterStanding>),
-    /// It decides again.
+    /// The control group decides again.
     QuorumBack,
-    /// Instances of this node have become primary of partitions, or are so no more.
+    /// Instances of this node have become primary of partitions, or have ceased to be.
     Primaries {
-        /// So many of which the primary before is on a node that is down.
+        /// Number of partitions whose previous primary is on a node that is down.
         taken_over: u32,
         /// Those nodes.
         of: Vec<NodeId>,
-        /// So many of which the primary before is up, or that are new.
+        /// Number of partitions whose previous primary is up, or that are new.
         handed_over: u32,
-        /// So many are with other nodes now.
+        /// Number of partitions that now have their primary on another node.
         given_up: u32,
     },
-    /// The time of a token is over.
+    /// A token has expired.
     TokenExpired {
-        /// Its name.
+        /// The token's name.
         name: String,
     },
     /// What a start waits for.
@@ -64,7 +65,7 @@ pub enum LogNotice {
 }
 
 impl LogNotice {
-    /// It is worth a warning: a node has failed, or nothing is decided.
+    /// Whether the notice is a warning: a node has failed, or nothing is decided.
     pub fn is_warning(&self) -> bool {
         match self {
             LogNotice::Down { is_own, .. } => *is_own,
@@ -122,7 +123,7 @@ impl fmt::Display for LogNotice {
     }
 }
 
-/// Changes of primaries that are yet to be told.
+/// Changes of primaries that are not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct Primaries {
     taken_over: BTreeSet<(KeyspaceId, PartitionId)>,
@@ -133,9 +134,9 @@ pub(super) struct Primaries {
 }
 
 impl Agent {
-    /// Notes what is worth telling of a change of the map, or of a whole map that takes the place of another.
+    /// Records the notable parts of a change of the map, or of a new complete map.
     pub(super) fn note_changes(&mut self, before: &Arc<ClusterMap>, delta: Option<&MapDelta>) {
-        // What happened before this start is no news.
+        // Events from before this start are not reported.
         if !self.has_joined() {
             return;
         }
@@ -218,7 +219,7 @@ impl Agent {
         }
     }
 
-    /// One line for all changes of primaries that came about together.
+    /// Logs one line for all changes of primaries that happened together.
     pub(super) fn tell_primaries(&mut self) {
         if self.primaries.due.is_none_or(|due| self.now < due) {
             return;
@@ -237,7 +238,7 @@ impl Agent {
     }
 }
 
-/// A change that names the groups that it changes.
+/// Whether the change names the groups that it changes.
 fn is_of_few(change: &MapChange) -> bool {
     !matches!(change, MapChange::CreateKeyspace { .. } | MapChange::SplitKeyspace(_))
 }

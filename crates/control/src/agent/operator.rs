@@ -1,4 +1,5 @@
-//! What an operator asks of the control group itself: who is to sit in it, and what it remembers of earlier words.
+//! An operator's requests about the control group itself: its members, and its record of earlier operator
+//! decisions.
 
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use crate::manager;
 use crate::state::{Losses, Pin};
 
 impl Agent {
-    /// The command by which these nodes are the control group. A node that has a manager keeps it; another gets a new one, of an id
-    /// above any that it has had.
+    /// The command that makes these nodes the control group. A node that has a manager keeps it; another node
+    /// gets a new manager with an id above all ids that it has had.
     ///
     /// # Errors
-    /// In words, why they cannot be.
+    /// In words, why these nodes cannot be the control group.
     pub fn managers_on(&self, nodes: &[NodeId]) -> Result<ControlCommand, String> {
         if !matches!(nodes.len(), 1 | 3 | 5) {
             return Err(format!(
@@ -46,18 +47,21 @@ impl Agent {
         Ok(ControlCommand::SetManagers(managers))
     }
 
-    /// Where operators want partitions of a keyspace; `None`: this node has no part in the control group, which alone knows.
+    /// The pinned partitions of a keyspace; `None`: this node is not in the control group, which alone knows
+    /// them.
     pub fn pins(&self, keyspace: KeyspaceId) -> Option<Vec<(PartitionId, Pin)>> {
         let state = self.seat.as_ref()?.state();
         Some(state.pins().filter(|(of, ..)| *of == keyspace).map(|(_, at, pin)| (at, pin)).collect())
     }
 
-    /// What is missing of partitions, and is not acknowledged; none if this node has no part in the control group, which alone knows.
+    /// Partitions with data loss that is not acknowledged; none if this node is not in the control group,
+    /// which alone knows them.
     pub fn losses(&self) -> Arc<Losses> {
         self.seat.as_ref().map(|seat| Arc::clone(seat.state().losses())).unwrap_or_default()
     }
 
-    /// Partitions that the drop of a keyspace waits for; `None`: this node has no part in the control group, which alone knows.
+    /// Partitions that the drop of a keyspace waits for; `None`: this node is not in the control group, which
+    /// alone knows them.
     pub fn undrained(&self, keyspace: KeyspaceId) -> Option<Vec<PartitionId>> {
         Some(self.seat.as_ref()?.state().undrained(keyspace))
     }

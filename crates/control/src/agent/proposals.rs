@@ -1,5 +1,6 @@
-//! Commands that this node wants decided: each is sent to whoever leads until it has an outcome, under one name, so that it
-//! is done once. Another node's asks are handed to the manager here, if it leads.
+//! Command proposals of this node. Each is sent to the leader until it has an outcome, under one request id,
+//! so that the command is applied once. Proposals of other nodes are passed to this node's manager, if it
+//! leads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,31 +20,31 @@ use crate::limits::{
 use crate::manager::{self, RequestAnswer};
 use crate::planted::{Bug, is_planted};
 
-/// How long an instance's ask is pursued; it repeats what it wants for longer.
+/// How long an instance's proposal is pursued; the instance itself repeats its request for longer.
 const INSTANCE_ASK_MS: u64 = 2_000;
-/// After which an ask is repeated if nothing is heard, at first; twice as long each time.
+/// First time after which a proposal without an answer is repeated; doubled each time.
 const AGAIN_MS: u64 = 300;
-/// At most so long.
+/// The longest time between two sends.
 const AGAIN_MS_MAX: u64 = 2_000;
-/// After which an ask is repeated that nobody could take.
+/// Time after which a proposal is repeated that no manager could accept.
 const REFUSED_MS: u64 = 50;
-/// How often in a row an ask is sent on to another at once.
+/// How often in a row a proposal is forwarded to another manager at once.
 const HOPS_MAX: u32 = 4;
-/// Times without an answer after which the leader that is known is not believed in.
+/// Attempts without an answer after which the known leader is no longer trusted.
 const LEADER_TRIES: u32 = 2;
 
-/// What an ask is for.
+/// The purpose of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It changes nothing; its mark says what was decided before this start.
+    /// The command changes nothing; the mark of its outcome dates this start.
     Look,
     Join,
     Held,
     Instance(InstanceId),
-    /// Nothing is under way in a keyspace that is being dropped, at an instance.
+    /// An instance has no pending work in a keyspace that is being dropped.
     Drained(InstanceId),
     Operator(u64),
-    /// Managers listen elsewhere than the list has them.
+    /// Managers have other addresses than the list has.
     Places,
 }
 
@@ -57,8 +58,9 @@ struct PendingProposal {
     next: Time,
     tries: u32,
     hops: u32,
-    /// Who was asked last and has not answered since. Nobody else's word that it does not lead counts: each would have the ask sent
-    /// on once more, and answers that come twice would be more with every hop.
+    /// The manager that got the proposal last and has not answered since. `NotLeader` answers of other
+    /// managers are ignored: each would forward the proposal once more, and duplicate answers would multiply
+    /// with every hop.
     asked: Option<Address>,
 }
 
@@ -70,16 +72,16 @@ pub(super) struct Proposals {
     origin: u64,
     last: u64,
     pending: BTreeMap<u64, PendingProposal>,
-    /// When those in flight are sent again, or given up.
+    /// When the proposals in flight are sent again, or abandoned.
     due: BTreeSet<(Time, u64)>,
-    /// Those that wait for others to be answered.
+    /// Proposals that wait until others are answered.
     queue: VecDeque<u64>,
-    /// The newest ask about each place.
+    /// The newest proposal for each instance and partition.
     by_place: BTreeMap<GroupKey, u64>,
     operations: usize,
     held: usize,
     draining: usize,
-    /// Decided, and told once the map here shows it.
+    /// Decided proposals that are reported once the map here shows the result.
     decided: Vec<DecidedProposal>,
 }
 
@@ -91,7 +93,7 @@ struct DecidedProposal {
     until: Time,
 }
 
-/// Other nodes' asks, in the hands of this node's manager.
+/// Proposals of other nodes that this node's manager is processing.
 #[derive(Debug, Default)]
 pub(super) struct ForwardedProposals {
     last: u64,
@@ -100,7 +102,7 @@ pub(super) struct ForwardedProposals {
 }
 
 impl Proposals {
-    /// The origin names the asker, again at every start.
+    /// `origin` identifies the requester, and is new at every start.
     pub(super) fn new(origin: u64) -> Proposals {
         Proposals { origin, ..Proposals::default() }
     }
@@ -145,7 +147,7 @@ fn place_of(instance: InstanceId, command: &ControlCommand) -> Option<GroupKey> 
 }
 
 impl Agent {
-    /// Pursues a command until then.
+    /// Pursues a command until this time.
     pub(super) fn ask(&mut self, purpose: Purpose, command: ControlCommand, until: Time) {
         self.asks.last += 1;
         let number = self.asks.last;
@@ -165,7 +167,7 @@ impl Agent {
             PendingProposal { command, after: None, purpose, until, next, tries: 0, hops: 0, asked: None };
         self.asks.pending.insert(number, pending);
         match purpose {
-            // Nobody behind waits long for these, and there are few.
+            // These are few, and delay others only briefly.
             Purpose::Look | Purpose::Join | Purpose::Operator(_) | Purpose::Places => {
                 self.asks.due.insert((next, number));
             }
@@ -173,7 +175,7 @@ impl Agent {
         }
     }
 
-    /// An instance wants a change of a group.
+    /// An instance requests a change of a group.
     pub(super) fn instance_asks(
         &mut self,
         (instance, keyspace, partition): (InstanceId, KeyspaceId, PartitionId),
@@ -190,7 +192,7 @@ impl Agent {
             if self.asks.pending.get(&number).is_some_and(|pending| pending.command == command) {
                 return;
             }
-            // What was wanted before may have been decided or not: the instance reckons with both.
+            // The previous request may have been decided or not: the instance is prepared for both.
             self.asks.remove(number);
         }
         if self.asks.by_place.len() < INSTANCE_ASKS_MAX {
@@ -200,8 +202,8 @@ impl Agent {
         }
     }
 
-    /// An instance has nothing under way in a keyspace that is being dropped. It says so again and again; of each that it has said
-    /// only one word is pursued.
+    /// An instance has no pending work in a keyspace that is being dropped. The instance repeats this report;
+    /// the agent pursues one proposal at a time for each.
     pub(super) fn drained(&mut self, drained: KeyspaceDrained) {
         if !self.has_joined() || self.map().keyspace(drained.keyspace).is_none() {
             return;
@@ -224,7 +226,7 @@ impl Agent {
         }
     }
 
-    /// Whether the map has another epoch of the group by now.
+    /// Whether the map has a newer epoch of the group by now.
     fn is_past(&self, keyspace: KeyspaceId, partition: PartitionId, epoch: PartitionEpoch) -> bool {
         let group = self.map().keyspace(keyspace).and_then(|found| found.group(partition));
         group.is_none_or(|group| group.epoch > epoch)
@@ -262,7 +264,7 @@ impl Agent {
         }
     }
 
-    /// Sends it, or gives it up.
+    /// Sends a proposal, or abandons it.
     fn pursue(&mut self, number: u64) {
         let mark = self.group.mark;
         let Some(pending) = self.asks.pending.get_mut(&number) else { return };
@@ -309,7 +311,7 @@ impl Agent {
         }
     }
 
-    /// What the manager of this node, or another, says about an ask.
+    /// The answer of this node's manager, or of another, to a proposal.
     pub(super) fn answered(&mut self, number: u64, answer: RequestAnswer, by: &Address) {
         let Some(pending) = self.asks.pending.get_mut(&number) else { return };
         match answer {
@@ -369,9 +371,9 @@ impl Agent {
         match purpose {
             Purpose::Look => self.looked(outcome.mark),
             Purpose::Join => self.join_decided(outcome),
-            // The state tells what became of it.
+            // The state shows the result.
             Purpose::Places => {}
-            // The map tells what became of these; if not, they are asked for again.
+            // The map shows the result; if it does not, the request is repeated.
             Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => {
                 if outcome.result.as_ref().is_ok_and(|done| done.epoch > self.map().epoch()) {
                     self.fetch_soon();
@@ -389,7 +391,7 @@ impl Agent {
         }
     }
 
-    /// Whoever asked for a change sees it in this node's map when it hears of it.
+    /// Answers operators once this node's map shows the change.
     pub(super) fn answer_operators_who_wait(&mut self) {
         let epoch = self.map().epoch();
         let (shown, rest) =
@@ -401,7 +403,7 @@ impl Agent {
         }
     }
 
-    /// The process ends: nobody is left waiting.
+    /// The process ends: all operators get an answer.
     pub(super) fn answer_all_operators(&mut self) {
         for DecidedProposal { token, outcome, .. } in std::mem::take(&mut self.asks.decided) {
             self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
@@ -413,7 +415,7 @@ impl Agent {
         }
     }
 
-    /// Another node wants something decided.
+    /// Another node proposes a command.
     pub(super) fn take_ask(&mut self, from: &Address, request: CommandRequest) {
         let id = request.id;
         if !self.may_ask(from, &request.command) {
@@ -442,7 +444,8 @@ impl Agent {
         self.tell_manager(manager::ManagerEvent::Ask { token: number << 1 | 1, request });
     }
 
-    /// Nobody speaks for another node or its instances, and nobody but the leader itself for control.
+    /// A node may propose only for itself and its instances, and only the leader itself proposes control's
+    /// own changes.
     fn may_ask(&self, from: &Address, command: &ControlCommand) -> bool {
         let Some(manager) = self.seat.as_ref() else { return true };
         let map = manager.map();

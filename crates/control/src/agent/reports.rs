@@ -1,5 +1,5 @@
-//! What a node owes the control group without being asked: where its logs end while their groups recover, who does not
-//! answer, and how much is asked of its primaries.
+//! Reports of a node to the control group: where its logs end while their groups recover, which nodes do not
+//! answer, and the load of its primaries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::command::{ControlCommand, HeldLog, HeldLogs};
 use crate::limits::{HELD_LOGS_TOLD_MAX, LOADS_TOLD_MAX, REPORTS_MAX};
 use crate::manager;
 
-/// After which a log is told of again if its group recovers still, at first; twice as long each time.
+/// First time after which a log is reported again if its group still recovers; doubled each time.
 const HELD_AGAIN_MS: u64 = 1_000;
-/// At most so long: others may be down for hours.
+/// The longest time between two reports: other members may be down for hours.
 const HELD_AGAIN_MS_MAX: u64 = 30_000;
 /// How long a report of logs is pursued.
 const HELD_MS: u64 = 5_000;
-/// Between two messages that report nodes.
+/// Time between two messages that report nodes.
 const REPORTS_MS: u64 = 200;
-/// Between two messages that tell loads.
+/// Time between two messages that report loads.
 const LOADS_MS: u64 = 2_000;
 
 type LogKey = (InstanceId, KeyspaceId, PartitionId);
@@ -41,7 +41,7 @@ pub(super) struct LogReports {
     /// Logs of this node whose groups recover.
     recovering: BTreeMap<LogKey, ReportTimer>,
     next_held: Option<Time>,
-    /// Nodes that do not answer, to be told.
+    /// Nodes that do not answer, to be reported.
     reports: BTreeMap<NodeId, Incarnation>,
     next_reports: Time,
     loads: BTreeMap<(KeyspaceId, PartitionId), u32>,
@@ -58,7 +58,7 @@ impl LogReports {
 }
 
 impl Agent {
-    /// Which logs are to be told of, after a change or in a whole map.
+    /// Determines the logs to report, after a change or for a whole map.
     pub(super) fn note_recovering(&mut self, delta: Option<&MapDelta>) {
         let Some(own) = self.own else { return };
         let map = Arc::clone(self.map());
@@ -111,7 +111,7 @@ impl Agent {
         self.owed.next_held = Some(self.owed.next_held.map_or(next, |other| other.min(next)));
     }
 
-    /// The shell says where logs end.
+    /// The shell reports the ends of logs.
     pub(super) fn log_ends(&mut self, logs: Vec<HeldLog>) {
         let Some(own) = self.own else { return };
         let wanted = |log: &HeldLog| {
@@ -155,7 +155,7 @@ impl Agent {
         {
             self.owed.next_reports = self.now.after_ms(REPORTS_MS);
             let about: Vec<_> = std::mem::take(&mut self.owed.reports).into_iter().collect();
-            // All managers keep reports, so that the next leader has heard them too.
+            // All managers store reports, so that the next leader has received them too.
             let me = self.settings.manager.clone();
             let to: Vec<Address> = self.group.managers.iter().map(|manager| manager.addr.clone()).collect();
             for to in to.iter().filter(|to| **to != me) {
@@ -194,7 +194,7 @@ impl Agent {
         }
     }
 
-    /// A node reports others, by way of its agent.
+    /// A node reports other nodes, through its agent.
     pub(super) fn take_reports(&mut self, from: &Address, by: NodeId, about: &[(NodeId, Incarnation)]) {
         if self.map().node(by).is_some_and(|node| node.manager() == from.as_str()) {
             self.reported(by, about);

@@ -1,4 +1,4 @@
-//! How an agent is to be, told once at its start.
+//! Settings of an agent, given once at its start.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,49 +13,53 @@ use crate::gossip::GossipSettings;
 use crate::limits::LOG_ENTRIES_MAX;
 use crate::manager::LeadSettings;
 
-/// How an agent is to be. The incarnation doubles as the nonce that names its requests, so it must be drawn again at every
-/// start, and never zero.
+/// Settings of an agent. The incarnation doubles as the nonce that identifies its requests, so it must be
+/// drawn again at every start, and must not be zero.
 #[derive(Clone, Debug)]
 pub struct AgentSettings {
-    /// Of its random numbers; drawn again at every start.
+    /// Seed of its random numbers; drawn again at every start.
     pub seed: u64,
-    /// The cluster. All zero if it is not known yet: it is asked for, see [`super::AgentEffect::Cluster`].
+    /// The cluster. All zero if it is not known yet: the agent then requests it, see
+    /// [`super::AgentEffect::Cluster`].
     pub cluster: ClusterId,
-    /// The node's own number, if its folder remembers one.
+    /// The node's own number, if its folder has one.
     pub node: Option<NodeId>,
     /// The nonce of this start.
     pub incarnation: Incarnation,
-    /// Where this agent listens, as others reach it.
+    /// The address of this agent, as others reach it.
     pub manager: Address,
-    /// Where its instances listen, in order.
+    /// The addresses of its instances, in order.
     pub instances: Vec<Address>,
-    /// What fails together with it: a rack, a power supply.
+    /// The failure domain of the node: a rack, a power supply.
     pub domain: u32,
-    /// How much it can take, beside others.
+    /// The capacity of the node, relative to others.
     pub capacity: u32,
-    /// Whom to ask first: addresses of any nodes' managers. The founders need not be named again.
+    /// The first addresses to contact: managers of any nodes. The bootstrap members need not be repeated
+    /// here.
     pub contacts: Vec<Address>,
-    /// Those of them whom the operator has named for this start: if all of them are of another cluster, it is in the wrong place,
-    /// whoever else its folder remembers.
+    /// Those contacts that the operator named for this start. If all of them belong to another cluster, the
+    /// node is in the wrong place, whatever other addresses its folder has.
     pub named: Vec<Address>,
-    /// Managers that listen elsewhere than the control group may know yet, and where: this node's shell has started all of them.
+    /// Managers that have moved to addresses that the control group may not know yet: this node's shell has
+    /// started all of them.
     pub moved: Vec<ManagerInfo>,
-    /// Of a node that does not know its number: where an earlier start of it may have joined before it could note the number.
-    /// Nothing else listens there now.
+    /// For a node that does not know its number: the address at which an earlier start of it may have joined
+    /// before it could store the number. No other process listens there now.
     pub joined_at: Option<Address>,
-    /// Its part in the control group.
+    /// The node's part in the control group.
     pub control: ControlRole,
-    /// The map that its folder remembers; empty if none.
+    /// The map in its folder; empty if there is none.
     pub map: Arc<ClusterMap>,
-    /// How soon the leader acts.
+    /// The delays after which the leader acts.
     pub lead: LeadSettings,
-    /// How soon somebody is taken for dead.
+    /// The delays after which a node is considered dead.
     pub gossip: GossipSettings,
-    /// How long a node may be in the map, unheard of by gossip, until a manager takes it for dead; longer in large clusters.
+    /// How long a node may be in the map, unknown to gossip, before a manager considers it dead; longer in
+    /// large clusters.
     pub silent_ms: u64,
     /// How long an operator waits for an answer at most.
     pub operate_ms: u64,
-    /// Entries in the control log after which a snapshot takes their place.
+    /// Number of entries in the control log after which a snapshot replaces them.
     pub log_entries_max: usize,
 }
 
@@ -64,20 +68,22 @@ pub struct AgentSettings {
 pub enum ControlRole {
     /// None.
     No,
-    /// It is a member, and this is its log as it is on disk.
+    /// The node is a member, and this is its log as it is on disk.
     Log(Vec<u8>),
-    /// It is a founder and has no log: the cluster has never been started, or its log is lost. The group is founded when
-    /// all founders are heard from, and nobody knows of anything that was decided before.
+    /// The node is a bootstrap member and has no log: the cluster has never been started, or its log is lost.
+    /// The group bootstraps when all bootstrap members are heard from, and none of them knows of an earlier
+    /// decision.
     Found {
-        /// Its number among the founders.
+        /// Its number among the bootstrap members.
         id: ManagerId,
-        /// All of them, the same list for everybody.
+        /// All bootstrap members; every node gets the same list.
         founders: Vec<ManagerInfo>,
-        /// Where the managers of all nodes of the first list of hosts listen, the same list for everybody: these nodes get the
-        /// numbers of their places in it. Empty: they are numbered as they come.
+        /// The addresses of the managers of all nodes in the first list of hosts; every node gets the same
+        /// list. These nodes get the numbers of their places in it. Empty: nodes are numbered in the order in
+        /// which they join.
         places: Vec<Address>,
     },
-    /// It is to be taken in by `SetManagers` under this new number.
+    /// The node is to be added by `SetManagers` under this new number.
     New {
         /// Drawn when its disk was made.
         id: ManagerId,
@@ -85,7 +91,7 @@ pub enum ControlRole {
 }
 
 impl AgentSettings {
-    /// The defaults, for a node that listens there, knows nothing, and is no manager.
+    /// The defaults, for a node at this address that has no number and no manager.
     pub fn new(seed: u64, cluster: ClusterId, incarnation: Incarnation, manager: Address) -> AgentSettings {
         AgentSettings {
             seed,
@@ -116,7 +122,7 @@ impl AgentSettings {
 pub enum OpenError {
     /// The control log is damaged.
     Log(LogError),
-    /// The settings cannot be.
+    /// The settings are invalid.
     Settings(&'static str),
 }
 

@@ -1,8 +1,9 @@
-//! How the cluster stands as this node sees it: whether the control group decides, and which nodes do not answer. The map
-//! alone cannot say so: it does not change while nothing is decided.
+//! The status of the cluster as this node sees it: whether the control group decides, and which nodes do not
+//! answer. The map alone cannot show it: it does not change while nothing is decided.
 //!
-//! A member of the control group knows from its manager whether there is a leader; a leader without a majority steps down
-//! within an election timeout. Another node knows a leader by the leader's own messages: it polls the leader every second.
+//! A member of the control group knows from its manager whether there is a leader; a leader without a
+//! majority steps down within an election timeout. Another node knows a leader by the leader's own messages:
+//! it polls the leader every second.
 
 use std::fmt;
 
@@ -18,43 +19,45 @@ use crate::limits::{
     LEADERLESS_MEMBER_MS, LEADERLESS_NODE_MS, SILENT_TOLD_MS, WAITS_FIRST_MS, WAITS_TOLD_MS,
 };
 
-/// A gap between two events that is longer is a pause of this process: nothing could be heard in it.
+/// A longer gap between two events is a pause of this process: it could not receive anything in it.
 const PAUSE_MS: u64 = 1_000;
 
-/// Addresses that are named to people.
+/// Number of addresses that are shown to people.
 const ASKED_TOLD_MAX: usize = 8;
 
-/// What has been seen so far.
+/// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct StandingWatch {
     /// When a leader was last known.
     led_at: Time,
-    /// The leader that was told of last.
+    /// The leader that was last reported.
     leader: Option<ManagerId>,
-    /// It was told that nothing is decided.
+    /// It was reported that nothing is decided.
     is_lost: bool,
-    /// When it is told what a start waits for.
+    /// When to report next what a start waits for.
     waits_next: Time,
 }
 
-/// How the cluster stands as one node sees it, at one time.
+/// The status of the cluster as one node sees it, at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterStanding {
     /// This node, once it has a number.
     pub node: Option<NodeId>,
-    /// The leader of the control group; `None` if none is known to be there now.
+    /// The leader of the control group; `None` if no leader is known to exist now.
     pub leader: Option<ManagerInfo>,
     /// The node of that leader, if the map has it.
     pub leader_node: Option<NodeId>,
-    /// Milliseconds since a leader was known. A node outside the control group hears from the leader every second or so.
+    /// Milliseconds since a leader was known. A node outside the control group hears from the leader every
+    /// second or so.
     pub leaderless_ms: u64,
-    /// The control group decides, as far as this node knows: it has been without a leader for no longer than an election takes.
+    /// The control group decides, as far as this node knows: it has been without a leader for no longer than
+    /// an election takes.
     pub has_quorum: bool,
     /// This node has a seat in the control group.
     pub sits: bool,
-    /// The control group, and which of its members answer this node.
+    /// The control group, and whether each of its members answers this node.
     pub managers: Vec<(ManagerInfo, bool)>,
-    /// Nodes that the map has as up and that have not answered this node for a while.
+    /// Nodes that are up in the map and that have not answered this node for a while.
     pub silent: Vec<NodeId>,
     /// What this start waits for; `None` once the node has joined.
     pub waits_for: Option<String>,
@@ -67,7 +70,7 @@ impl StandingWatch {
 }
 
 impl Agent {
-    /// How the cluster stands at this time, as this node sees it.
+    /// The status of the cluster at this time, as this node sees it.
     pub fn standing(&self, now: Time) -> ClusterStanding {
         let now = now.max(self.now);
         let is_led = self.is_led();
@@ -97,7 +100,7 @@ impl Agent {
         self.seat.as_ref().is_some_and(|seat| seat.leader().is_some())
     }
 
-    /// Whom a start asks, and who of the control group answers; for people.
+    /// The addresses that a start contacts, and which members of the control group answer; for people.
     pub(super) fn asked(&self) -> String {
         if self.seat.is_some() && self.group.managers.len() > 1 {
             let standing: Vec<(&ManagerInfo, bool)> = self
@@ -131,7 +134,7 @@ impl Agent {
         if self.seat.is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
     }
 
-    /// Whose manager listens there.
+    /// The node whose manager has this address.
     pub(super) fn node_at(&self, addr: &Address) -> Option<NodeId> {
         self.map().nodes().find(|node| node.manager() == addr.as_str()).map(|node| node.id())
     }
@@ -153,7 +156,8 @@ impl Agent {
         long.map(|(id, _)| *id).filter(is_silent).collect()
     }
 
-    /// This process was paused for so long that what others say could not be heard.
+    /// After a long pause of this process: it could not receive messages in that time, so the pause does not
+    /// count.
     pub(super) fn forgive_pause(&mut self, now: Time) {
         let gap_us = now.since_us(self.now);
         if gap_us > PAUSE_MS * 1_000 && self.has_joined() {
@@ -161,7 +165,7 @@ impl Agent {
         }
     }
 
-    /// Somebody has told news: the word of a leader, if it comes from where the leader listens.
+    /// News has arrived. It counts as the leader's own message if it comes from the leader's address.
     pub(super) fn heard_news(&mut self, from: &Address, news: &ControlGroupNews) {
         let is_leader = news.leader.is_some() && self.group.leader == news.leader;
         if is_leader && self.seat.is_none() && self.group.leader_at() == Some(from) {
@@ -187,13 +191,13 @@ impl Agent {
         }
     }
 
-    /// Tells what has come to pass since the last event.
+    /// Reports what has happened since the last event.
     pub(super) fn pass_time_watching(&mut self) {
         if self.is_led() {
             self.is_led_now();
         }
         let lost_us = self.now.since_us(self.watch.led_at);
-        // A start without a leader tells what it waits for.
+        // A start without a leader reports what it waits for instead.
         if lost_us >= self.leaderless_max_ms() * 1_000 && !self.watch.is_lost && self.has_joined() {
             (self.watch.is_lost, self.watch.leader) = (true, None);
             let standing = self.standing(self.now);
@@ -213,7 +217,7 @@ impl Agent {
 }
 
 impl ClusterStanding {
-    /// How many members of the control group answer this node, and how many there are.
+    /// Number of members of the control group that answer this node, and of all members.
     pub fn answering(&self) -> (usize, usize) {
         (self.managers.iter().filter(|(_, answers)| *answers).count(), self.managers.len())
     }

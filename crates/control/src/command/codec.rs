@@ -1,5 +1,5 @@
-//! Commands and outcomes as bytes. Nodes and configurations of keyspaces travel as changes of the map, in the map's own
-//! format, so that there is one form of each.
+//! Encoded commands and outcomes. Nodes and keyspace configurations are encoded as changes of the map, in the
+//! map's own format, so that each has one encoding.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::limits::{COMMAND_BYTES_MAX, HELD_LOGS_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX};
 
-/// Bytes that are no command, or no outcome.
+/// Bytes that are not a valid command or outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
     what: String,
@@ -128,10 +128,10 @@ impl CommandRequest {
         .encode_to_vec()
     }
 
-    /// Reads what [`CommandRequest::encode`] wrote, and says of other bytes what is wrong with them.
+    /// Reads what [`CommandRequest::encode`] wrote, and reports what is wrong with other bytes.
     ///
     /// # Errors
-    /// If the bytes are no request.
+    /// If the bytes are not a valid request.
     pub fn decode(bytes: &[u8]) -> Result<CommandRequest, CommandError> {
         if bytes.len() > COMMAND_BYTES_MAX {
             return Err(CommandError::new(format!("{} bytes, of at most {COMMAND_BYTES_MAX}", bytes.len())));
@@ -256,7 +256,7 @@ impl CommandOutcome {
     /// Reads what [`CommandOutcome::encode`] wrote.
     ///
     /// # Errors
-    /// If the bytes are no outcome.
+    /// If the bytes are not a valid outcome.
     pub fn decode(bytes: &[u8]) -> Result<CommandOutcome, CommandError> {
         if bytes.len() > COMMAND_BYTES_MAX {
             return Err(CommandError::new("an outcome is shorter"));
@@ -322,7 +322,7 @@ pub(crate) fn read_managers(managers: &proto::Managers) -> Result<Vec<ManagerInf
     managers.managers.iter().map(read).collect()
 }
 
-/// A change as a delta that no map takes: only the change is meant.
+/// A change as a delta that applies to no map: only the change is meant.
 fn one(change: MapChange) -> Vec<u8> {
     MapDelta { from: MapEpoch(0), to: MapEpoch(0), changes: vec![change] }.encode()
 }

@@ -1,4 +1,4 @@
-//! What an entry of the log holds: one request, or several changes of groups that become one change of the map.
+//! An entry of the log: one request, or several changes of groups that become one change of the map.
 
 use prost::Message;
 
@@ -10,8 +10,8 @@ use crate::limits::{BATCH_REQUESTS_MAX, COMMAND_BYTES_MAX};
 pub enum Entry {
     /// One request.
     One(CommandRequest),
-    /// Requests whose commands are all [`ControlCommand::Regroup`], 1 to [`BATCH_REQUESTS_MAX`] of them. Managers of programs that
-    /// do not know batches cannot read it.
+    /// Requests whose commands are all [`ControlCommand::Regroup`], 1 to [`BATCH_REQUESTS_MAX`] of them.
+    /// Managers of programs that do not know batches cannot read it.
     Batch(Vec<CommandRequest>),
 }
 
@@ -27,7 +27,7 @@ impl Entry {
         }
     }
 
-    /// Reads what [`Entry::encode`] wrote, and says of other bytes what is wrong with them.
+    /// Reads what [`Entry::encode`] wrote, and reports what is wrong with other bytes.
     ///
     /// # Errors
     /// If the bytes are neither a request nor a batch of changes of groups.

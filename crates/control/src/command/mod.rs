@@ -1,8 +1,9 @@
-//! What the control group is asked to do to the map, and what became of it.
+//! Commands to the control group about the map, and their outcomes.
 //!
-//! A command is decided on some state of the map and applied to a later one, so each that depends on what it was decided
-//! on says so: the epoch of a partition, the incarnation of a node. If that has changed, it is refused and nothing is
-//! done. `docs/protocols/control.md` has the table of who may ask what.
+//! A command is decided on some state of the map and applied to a later one. Each command that depends on
+//! that state names it: the epoch of a partition, the incarnation of a node. If that has changed, the command
+//! is refused and nothing is done. `docs/protocols/control.md` has the table of the commands that each node
+//! may send.
 
 use std::fmt;
 
@@ -21,8 +22,8 @@ pub use codec::CommandError;
 pub(crate) use codec::{read_managers, write_managers};
 pub use entry::Entry;
 
-/// A manager as a member of the control group. A manager that lost its disk is a new member: its number is drawn when its
-/// disk is made.
+/// A manager as a member of the control group. A manager that lost its disk is a new member: its number is
+/// drawn when its disk is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ManagerId(pub u64);
 
@@ -32,101 +33,104 @@ impl fmt::Display for ManagerId {
     }
 }
 
-/// A member of the control group, and where it listens.
+/// A member of the control group, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerInfo {
     /// Its number; not zero.
     pub id: ManagerId,
-    /// Where it listens.
+    /// Its address.
     pub addr: Address,
 }
 
-/// Names a request, so that a retry is known for one.
+/// Identifies a request, so that a retry is recognized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
-    /// Who asks: a nonce drawn by its process.
+    /// The requester: a nonce drawn by its process.
     pub origin: u64,
-    /// Which of its requests.
+    /// The number of the request at that requester.
     pub number: u64,
 }
 
-/// A command with what makes it happen at most once.
+/// A command with the fields that make it happen at most once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRequest {
-    /// Its name. A retry has the same.
+    /// Its id. A retry has the same.
     pub id: RequestId,
-    /// The mark that the asker had heard of when it first sent this ([`CommandOutcome::mark`]; zero if of none). A request whose
-    /// outcome may have been forgotten since is refused with [`CommandRefusal::TooOld`].
+    /// The mark that the requester knew when it first sent this ([`CommandOutcome::mark`]; zero if it knew
+    /// none). A request whose outcome may have been forgotten since is refused with
+    /// [`CommandRefusal::TooOld`].
     pub after: u64,
-    /// What to do.
+    /// The command.
     pub command: ControlCommand,
 }
 
-/// What to do.
+/// A command of the control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlCommand {
-    /// A node is here: a new one, one that has started again, or one that was taken for dead.
+    /// A node joins: a new one, one that has restarted, or one that was considered dead.
     Join(JoinNode),
-    /// A node is to be treated so. `Down` and `Up` are control's own verdicts; `Draining`, and `Up` after it, are the
-    /// operator's.
+    /// Sets the state of a node. `Down` and `Up` are verdicts of the control group; `Draining`, and `Up`
+    /// after it, are the operator's.
     SetNodeState {
         /// The node.
         node: NodeId,
         /// The start of it that is meant.
         incarnation: Incarnation,
-        /// What it is now.
+        /// The new state.
         state: NodeState,
     },
-    /// A node that holds nothing leaves the map for ever.
+    /// Removes a node without copies from the map, permanently.
     RemoveNode(NodeId),
-    /// Make a keyspace; control places its partitions.
+    /// Creates a keyspace; the control group places its partitions.
     CreateKeyspace(KeyspaceConfig),
-    /// Change a keyspace that is in use.
+    /// Changes a keyspace that is in use.
     AlterKeyspace(KeyspaceId, KeyspaceConfig),
-    /// Remove a keyspace and all that is in it, whatever is under way there: transactions over it and others may be undone in
-    /// the others, though they were acknowledged.
+    /// Removes a keyspace and everything in it, even with work pending there. Transactions over it and other
+    /// keyspaces may be undone in the others, although they were acknowledged.
     DropKeyspace(KeyspaceId),
-    /// Have nothing begin in a keyspace any more, and remove it once nothing is under way there.
+    /// Stops new work in a keyspace, and removes it once no work is pending there.
     CloseKeyspace(KeyspaceId),
-    /// Nothing is under way in a keyspace that is being dropped, where an instance is primary.
+    /// An instance has no pending work in the partitions of a keyspace being dropped of which it is primary.
     Drained(KeyspaceDrained),
-    /// Cut every partition of a keyspace in two by the next bit of the hashes.
+    /// Splits every partition of a keyspace in two by the next bit of the hashes.
     SplitKeyspace(KeyspaceId),
-    /// Change the group of a partition, if it is still of this epoch.
+    /// Changes the group of a partition, if it is still of this epoch.
     Regroup(Regroup),
-    /// What members of recovering groups hold.
+    /// Reports the logs of members of recovering groups.
     Held(HeldLogs),
-    /// The operator's word that what is not up will not return: go on with the best log that is there, even a
-    /// follower's, and lose what only others had.
+    /// The operator declares that members that are not up will not return: the group continues with the best
+    /// available log, even a follower's, and loses what only the others had.
     Recover {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition in it.
         partition: PartitionId,
-        /// Nobody is missing: the only copy that counts is damaged, as its instance says.
+        /// No member is missing: the only in-sync copy is damaged, as its instance reports.
         damaged: Option<KeptCopy>,
     },
-    /// The operator knows of what is missing in a keyspace, or in all (none): it is told no more.
+    /// The operator acknowledges the losses of a keyspace, or of all keyspaces (none): they are no longer
+    /// reported.
     AcknowledgeLosses {
         /// The keyspace.
         keyspace: KeyspaceId,
-        /// What went missing by the map of this epoch, which the operator has seen.
+        /// Losses up to the map of this epoch, which the operator has seen.
         until: MapEpoch,
     },
-    /// An operator's word where a partition is to be.
+    /// An operator pins a partition to a place, or releases it.
     Move(MovePartition),
-    /// A token is good from now on, for this; or for something else than before.
+    /// Adds a token with these permissions, or replaces it.
     PutToken(TokenEntry),
-    /// A token is good for nothing any more.
+    /// Removes a token.
     RemoveToken(u64),
-    /// The time of a token is over, if it still is to expire then. The leader's word, by its clock.
+    /// Expires a token, if it is still to expire at that time. Proposed by the leader, by its clock.
     ExpireToken {
         /// Its number.
         token: u64,
-        /// When it was to expire, in milliseconds since 1970.
+        /// The time at which it was to expire, in milliseconds since 1970.
         at_ms: u64,
     },
-    /// The control group is to be these, at most [`crate::limits::MANAGERS_MAX`]; the leader gets there step by step.
+    /// The new members of the control group, at most [`crate::limits::MANAGERS_MAX`]; the leader gets there
+    /// step by step.
     SetManagers(Vec<ManagerInfo>),
 }
 
@@ -135,56 +139,58 @@ pub enum ControlCommand {
 pub struct KeyspaceDrained {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// The instance: nothing is under way in those partitions of which it is the primary.
+    /// The instance: it has no pending work in the partitions of which it is the primary.
     pub instance: InstanceId,
-    /// By the map of this epoch.
+    /// According to the map of this epoch.
     pub map: MapEpoch,
 }
 
-/// What a group goes on with of which the only copy that counts is damaged.
+/// How a group continues whose only in-sync copy is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptCopy {
-    /// With what is whole of that copy.
+    /// With the readable part of that copy.
     Damaged,
-    /// With the most complete of the others that are up; with that copy all the same if they have nothing.
+    /// With the most complete copy of the other members that are up; with the damaged copy if they have
+    /// nothing.
     Follower,
 }
 
-/// See [`ControlCommand::Move`]. The plan moves the partition there, and leaves it there.
+/// See [`ControlCommand::Move`]. The plan moves the partition to the node, and leaves it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovePartition {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The partition in it.
     pub partition: PartitionId,
-    /// The node; none: wherever the plan finds best, as if no operator had said anything.
+    /// The node; none: the plan chooses the place, as for partitions that are not pinned.
     pub to: Option<NodeId>,
-    /// Which of its instances; none: that which holds least.
+    /// Its instance; none: the instance with the fewest partitions.
     pub instance: Option<InstanceId>,
 }
 
 /// See [`ControlCommand::Join`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinNode {
-    /// Which node, as it remembers; a new one has no number yet.
+    /// The number of the node, as stored in its folder; a new node has no number yet.
     pub node: Option<NodeId>,
-    /// The start that this replaces, as the node has read in the map: of two starts of one node, whichever is told last
-    /// must know of the other. Equal to `incarnation` if it only returns.
+    /// The start that this start replaces, as the node has read in the map: of two starts of one node, the
+    /// one that joins last must know of the other. Equal to `incarnation` if the node only returns.
     pub replaces: Incarnation,
     /// The nonce of its process's start.
     pub incarnation: Incarnation,
-    /// Where its manager listens.
+    /// The address of its manager.
     pub manager: Address,
-    /// Where its instances listen.
+    /// The addresses of its instances.
     pub instances: Vec<Address>,
-    /// What fails together with it: a rack, a power supply. Copies of a partition are kept in different ones.
+    /// The node's failure domain: a rack, a power supply. Copies of a partition are placed in different
+    /// domains.
     pub domain: u32,
-    /// How much it can take, beside others.
+    /// Its capacity, relative to others.
     pub capacity: u32,
-    /// Whether all logs that it had are whole, as recovery found them.
+    /// Whether all logs that it had are intact, as recovery found them.
     pub intact: bool,
-    /// Whether the start that this replaces has ended in order: everything that it held is on its disks, but for what is
-    /// held in memory only.
+    /// Whether the start that this replaces was shut down cleanly: everything that it had is on its disks,
+    /// except for data in memory only.
     pub closed: bool,
 }
 
@@ -197,50 +203,51 @@ pub struct Regroup {
     pub partition: PartitionId,
     /// The epoch of the group on which this was decided.
     pub epoch: PartitionEpoch,
-    /// Who asks.
+    /// The requester.
     pub by: RegroupOrigin,
-    /// What to change.
+    /// The change.
     pub step: GroupStep,
 }
 
-/// Who asks for a change of a group.
+/// The requester of a change of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegroupOrigin {
     /// The leader of the control group itself.
     Control,
-    /// An instance that takes itself for the primary.
+    /// An instance that considers itself the primary.
     Instance(InstanceId, Incarnation),
 }
 
 /// A change of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupStep {
-    /// A follower has caught up and acknowledges from now on. Asked by the primary alone.
+    /// A follower has caught up and acknowledges from now on. Only the primary may request it.
     Admit(InstanceId),
-    /// An in-sync replica does not answer, and becomes a follower; or the primary itself finds its log corrupt, and an
-    /// in-sync replica that is up takes over. Asked by the primary alone.
+    /// An in-sync replica does not answer, and becomes a follower; or the primary itself finds its log
+    /// corrupt, and an in-sync replica that is up takes over. Only the primary may request it.
     Exclude(InstanceId),
-    /// The same group under a higher epoch: whatever else was asked for on this one is settled, done or not. Asked by the
-    /// primary alone.
+    /// The same group under a higher epoch: all other requests on the present epoch are settled, done or not.
+    /// Only the primary may request it.
     Keep,
-    /// Another instance begins to follow; the target of a move if `target`. Decided by control.
+    /// Another instance starts to follow; the target of a move if `target`. Decided by the control group.
     AddFollower {
         /// The instance.
         instance: InstanceId,
         /// Whether it is to be admitted as soon as it has caught up.
         target: bool,
     },
-    /// A follower leaves. Decided by control.
+    /// A follower leaves. Decided by the control group.
     RemoveFollower(InstanceId),
-    /// An in-sync replica becomes primary, and the primary in-sync replica. Decided by control.
+    /// An in-sync replica becomes primary, and the primary becomes an in-sync replica. Decided by the control
+    /// group.
     Promote(InstanceId),
-    /// An in-sync replica becomes a follower, as there are more than are needed. Decided by control.
+    /// An in-sync replica becomes a follower, as there are more than needed. Decided by the control group.
     Demote(InstanceId),
-    /// An in-sync replica leaves, as there are more than are needed. Decided by control.
+    /// An in-sync replica leaves, as there are more than needed. Decided by the control group.
     Leave(InstanceId),
 }
 
-/// Logs that a node holds of groups that are recovering.
+/// Logs of a node whose groups are recovering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLogs {
     /// The node.
@@ -251,24 +258,25 @@ pub struct HeldLogs {
     pub logs: Vec<HeldLog>,
 }
 
-/// A log that an instance holds.
+/// A log of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLog {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The partition in it.
     pub partition: PartitionId,
-    /// The epoch of the recovering group to which this answers.
+    /// The epoch of the recovering group that this answers.
     pub epoch: PartitionEpoch,
     /// The instance.
     pub instance: InstanceId,
     /// Where the log ends.
     pub end: LogEnd,
-    /// Whether the log is whole, as recovery found it.
+    /// Whether the log is intact, as recovery found it.
     pub intact: bool,
 }
 
-/// The place of a log's last entry. Of two logs the one with the greater end has all that was acknowledged, if any has.
+/// The position of a log's last entry. Of two logs the one with the greater end has everything that was
+/// acknowledged, if either has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogEnd {
     /// The epoch of its last entry.
@@ -277,37 +285,37 @@ pub struct LogEnd {
     pub index: LogIndex,
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandOutcome {
-    /// What was done, or why nothing was.
+    /// The result, or why nothing was done.
     pub result: Result<CommandResult, CommandRefusal>,
-    /// How many commands had been applied: the mark for this asker's next requests.
+    /// The number of commands applied: the mark for this requester's next requests.
     pub mark: u64,
 }
 
-/// What was done.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandResult {
-    /// The keyspace that was made, the node that joined, or the partition's new epoch.
+    /// The keyspace that was created, the node that joined, or the partition's new epoch.
     pub number: u64,
-    /// The epoch of the map in which it is so.
+    /// The epoch of the map with the result.
     pub epoch: MapEpoch,
 }
 
 /// Why nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandRefusal {
-    /// The group has another epoch: decide again.
+    /// The group has another epoch: the requester must decide again.
     StaleEpoch {
-        /// Which.
+        /// That epoch.
         now: PartitionEpoch,
     },
-    /// The node has started again, or another start of it has been told.
+    /// The node has restarted, or another start of it has joined.
     StaleIncarnation,
-    /// Only the primary may ask for this.
+    /// Only the primary may request this.
     NotPrimary,
-    /// Only control may ask for this.
+    /// Only the control group may request this.
     NotControl,
     /// Not an in-sync replica.
     NotInSync,
@@ -317,13 +325,13 @@ pub enum CommandRefusal {
     Member,
     /// There are enough in-sync replicas, and it is not the target of a move.
     NotWanted,
-    /// It would leave fewer in-sync copies than the keyspace asks for.
+    /// The group would have fewer in-sync copies than the keyspace requires.
     TooFewInSync,
-    /// The instance's node is down, or on its way out.
+    /// The instance's node is down, or is draining.
     NotUp,
     /// The group is recovering.
     Recovering,
-    /// The group serves, or will as soon as its primary is back; nothing is to be recovered.
+    /// The group serves, or will serve as soon as its primary is back; there is nothing to recover.
     NotLost,
     /// The group is in the middle of a move.
     Moving,
@@ -335,11 +343,11 @@ pub enum CommandRefusal {
     UnknownKeyspace,
     /// No such partition.
     UnknownPartition,
-    /// No node is up to place anything on.
+    /// No node is up to place a copy on.
     NoNodes,
-    /// None, too many, or one twice.
+    /// No managers, too many, or one twice.
     Managers,
-    /// Whatever became of it is forgotten, or it was never done.
+    /// The outcome is forgotten, or the command was never done.
     TooOld,
     /// The node's manager is a member of the control group.
     InControlGroup,

@@ -1,4 +1,4 @@
-//! Commands and outcomes as Protocol Buffers, field by field as `docs/protocols/control.proto` has them.
+//! Commands and outcomes as Protocol Buffers, field by field as in `docs/protocols/control.proto`.
 
 use prost::{Message, Oneof};
 
@@ -99,7 +99,7 @@ pub(crate) struct MoveProto {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct JoinProto {
-    /// One `put node`; its id is meant only if `known` is set.
+    /// One `put node`; its id is valid only if `known` is set.
     #[prost(bytes, tag = "1")]
     pub(crate) node: Vec<u8>,
     #[prost(bool, tag = "2")]
@@ -112,7 +112,7 @@ pub(crate) struct JoinProto {
     pub(crate) capacity: u32,
     #[prost(bool, tag = "6")]
     pub(crate) intact: bool,
-    /// Older programs never set it: what they start again may have lost the end of its logs.
+    /// Older programs never set it: the logs of their restarted nodes may have lost the end.
     #[prost(bool, tag = "7")]
     pub(crate) closed: bool,
 }
@@ -136,14 +136,15 @@ pub(crate) struct PartitionProto {
     pub(crate) partition: u32,
 }
 
-/// Begins as [`PartitionProto`], which older programs wrote.
+/// Starts like [`PartitionProto`], which older programs wrote.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Recover {
     #[prost(uint32, tag = "1")]
     pub(crate) keyspace: u32,
     #[prost(uint32, tag = "2")]
     pub(crate) partition: u32,
-    /// 0: members are down; the only copy is damaged, and what goes on is 1 that copy, 2 another.
+    /// 0: members are down. Else the only copy is damaged, and the group continues with 1 that copy, 2
+    /// another.
     #[prost(uint32, tag = "3")]
     pub(crate) damaged: u32,
 }
@@ -154,7 +155,7 @@ pub(crate) struct RegroupProto {
     pub(crate) place: PartitionProto,
     #[prost(uint64, tag = "2")]
     pub(crate) epoch: u64,
-    /// Who asks; unset if control does.
+    /// The requester; unset for the control group.
     #[prost(message, optional, tag = "3")]
     pub(crate) by: Option<Instance>,
     /// 1 admit, 2 exclude, 3 add a follower, 4 add the target of a move, 5 remove a follower, 6 promote, 7 demote,

@@ -1,4 +1,4 @@
-//! What was written is read, and other bytes are refused.
+//! Encoded commands decode to the same value, and other bytes are refused.
 
 use std::collections::BTreeSet;
 
@@ -92,7 +92,7 @@ fn every_command_comes_back_as_it_was() {
     }
 }
 
-/// What is in a log must be read by every later program.
+/// Every later program must read the bytes in a log.
 #[test]
 fn every_command_has_golden_bytes_that_are_read_back() {
     const PINNED: &str = include_str!("golden/commands.hex");
@@ -112,7 +112,7 @@ fn every_command_has_golden_bytes_that_are_read_back() {
     assert_eq!(read, commands().into_iter().map(request).collect::<Vec<_>>());
 }
 
-/// Outcomes are remembered in snapshots, and answered to whoever asked.
+/// Outcomes are stored in snapshots, and sent to requesters.
 #[test]
 fn every_outcome_has_golden_bytes_that_are_read_back() {
     const PINNED: &str = include_str!("golden/outcomes.hex");

@@ -1,5 +1,5 @@
-//! The log that consensus reads: the last snapshot, and the entries since (and a few before). It is in memory whole; what
-//! of it is on disk, the caller knows.
+//! The log that consensus reads: the last snapshot, and the entries since (and a few before). All of it is in
+//! memory; the caller knows which part is on disk.
 
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
@@ -11,7 +11,7 @@ pub(super) struct RaftLog {
     pub(super) snapshot: Snapshot,
     /// Without gaps; the first is at most one behind the snapshot's.
     entries: Vec<Entry>,
-    /// Index and term of what precedes the first entry.
+    /// Index and term of the entry before the first.
     before: (u64, u64),
 }
 
@@ -19,7 +19,7 @@ impl RaftLog {
     pub(super) fn new(hard: HardState, snapshot: Snapshot, entries: Vec<Entry>) -> RaftLog {
         let meta = snapshot.get_metadata();
         let before = match entries.first() {
-            // The term of what precedes entries from before the snapshot is not persisted: those are left out.
+            // Entries from before the snapshot are left out: the term of the entry before them is not persisted.
             Some(first) if first.index <= meta.index => {
                 let keep = entries.iter().filter(|entry| entry.index > meta.index).cloned().collect();
                 return RaftLog::new(hard, snapshot, keep);
@@ -29,7 +29,7 @@ impl RaftLog {
         RaftLog { hard, snapshot, entries, before }
     }
 
-    /// Entries, and their bytes, that the last snapshot does not cover.
+    /// Number and bytes of the entries that the last snapshot does not cover.
     pub(super) fn beyond_snapshot(&self) -> (usize, usize) {
         let index = self.snapshot.get_metadata().index;
         let beyond = self.entries.iter().rev().take_while(|entry| entry.index > index);
@@ -45,13 +45,13 @@ impl RaftLog {
         self.entries.extend_from_slice(entries);
     }
 
-    /// A snapshot from the leader takes the place of everything.
+    /// A snapshot from the leader replaces everything.
     pub(super) fn restore(&mut self, snapshot: Snapshot) {
         self.hard.commit = self.hard.commit.max(snapshot.get_metadata().index);
         *self = RaftLog::new(self.hard.clone(), snapshot, Vec::new());
     }
 
-    /// A snapshot of our own; of the entries before it, `trail` are kept.
+    /// Replaces entries by a snapshot of our own; `trail` of the entries before it are kept.
     pub(super) fn compact(&mut self, snapshot: Snapshot, trail: usize) {
         let index = snapshot.get_metadata().index;
         let cut = (index.saturating_sub(trail as u64)).saturating_sub(self.before.0) as usize;
@@ -63,7 +63,7 @@ impl RaftLog {
         self.snapshot = snapshot;
     }
 
-    /// The entries as they are to be persisted behind the snapshot.
+    /// The entries to persist behind the snapshot.
     pub(super) fn beyond(&self) -> impl Iterator<Item = &Entry> {
         let index = self.snapshot.get_metadata().index;
         self.entries.iter().filter(move |entry| entry.index > index)

@@ -1,5 +1,5 @@
-//! Messages between managers as bytes: the fields of the raft crate's messages, in a form of our own, so that nothing
-//! from outside reaches the old Protocol Buffers library that this crate is built on.
+//! Encoded messages between managers: the fields of the raft crate's messages, in a format of our own, so
+//! that no outside bytes reach the old Protocol Buffers library that this crate is built on.
 
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
@@ -40,7 +40,7 @@ struct RaftMessage {
     context: Vec<u8>,
     #[prost(int64, tag = "15")]
     priority: i64,
-    /// What the sender can read beside what every program reads; zero from programs of before.
+    /// What the sender can read beyond the basic format; zero from older programs.
     #[prost(uint32, tag = "16")]
     reads: u32,
 }
@@ -73,7 +73,8 @@ struct SentSnapshot {
     data: Vec<u8>,
 }
 
-/// The messages that travel, by their numbers here; they never change. The others are a manager's own.
+/// The messages that are sent, by their numbers in this format, which never change. The other kinds stay
+/// within a manager.
 const KINDS: [MessageType; 11] = [
     MessageType::MsgAppend,
     MessageType::MsgAppendResponse,
@@ -88,7 +89,7 @@ const KINDS: [MessageType; 11] = [
     MessageType::MsgRequestPreVoteResponse,
 ];
 
-/// The bytes; none of a message that does not travel.
+/// Encodes a message; none for a kind that is not sent.
 pub(super) fn encode(message: &Message) -> Option<Vec<u8>> {
     let kind = KINDS.iter().position(|kind| *kind == message.get_msg_type())?;
     let entries = message.get_entries().iter().map(|entry| SentEntry {
@@ -129,7 +130,7 @@ pub(super) fn encode(message: &Message) -> Option<Vec<u8>> {
     Some(sent.encode_to_vec())
 }
 
-/// Reads what [`encode`] wrote, and what the sender says that it can read; none of other bytes.
+/// Reads what [`encode`] wrote, and what the sender can read; none for other bytes.
 pub(super) fn decode(bytes: &[u8]) -> Option<(Message, u32)> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return None;

@@ -1,7 +1,7 @@
-//! Agreement on a log of commands: the raft crate's core, with storage, randomness and messages of our own.
+//! Agreement on a log of commands: the raft crate's core, with our own storage, randomness and messages.
 //!
-//! The core draws its election timeouts from the thread's random numbers; after each step they are replaced by ones from
-//! our stream, before anything looks at them, so that a seed replays.
+//! The core draws its election timeouts from the thread's random numbers. After each step, before any code
+//! reads them, they are replaced by values from our stream, so that a seed replays.
 
 use std::collections::VecDeque;
 
@@ -33,7 +33,7 @@ use log::RaftLog;
 use reads::Reads;
 use record::{PersistedLog, RecordWriter};
 
-/// What consensus wants done, in order.
+/// The outputs of consensus, in order.
 #[derive(Debug)]
 pub(crate) enum ConsensusOutput {
     /// See [`crate::manager::ManagerEffect::Persist`].
@@ -42,11 +42,11 @@ pub(crate) enum ConsensusOutput {
     Send { to: ManagerId, bytes: Vec<u8> },
     /// A command is decided.
     Committed(Vec<u8>),
-    /// The state is that of a snapshot from the leader.
+    /// A snapshot from the leader has replaced the state.
     Restored(Vec<u8>),
 }
 
-/// A step towards the membership that is wanted.
+/// A step towards the wanted membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
     Learn(ManagerId),
@@ -54,14 +54,14 @@ pub(crate) enum Membership {
     Remove(ManagerId),
 }
 
-/// Messages that wait until what they rest on is durable.
+/// Messages that wait until the state that they depend on is durable.
 #[derive(Debug)]
 struct DelayedMessages {
-    /// Of the persist effect.
+    /// The number of the persist effect.
     number: u64,
-    /// Of the core.
+    /// The number of the core's ready.
     ready: u64,
-    /// Up to which index a snapshot took the place of the log; zero if none did.
+    /// The index up to which a snapshot replaced the log; zero if none did.
     restored: u64,
     messages: Vec<Message>,
 }
@@ -72,16 +72,16 @@ pub(crate) struct Consensus {
     id: ManagerId,
     stream: Stream,
     timeout: usize,
-    /// Term and role for which the timeout was drawn.
+    /// The term and role for which the timeout was drawn.
     drawn_for: (u64, StateRole),
     ticks: u64,
-    /// Persist effects given out, and those that are durable.
+    /// The numbers of the last persist effect, and of the last durable one.
     persists: u64,
     durable: u64,
-    /// At which tick the last of them became durable, or there was nothing to wait for.
+    /// The tick at which all persist effects were last durable.
     durable_at: u64,
     held: VecDeque<DelayedMessages>,
-    /// To whom a snapshot was sent, at which tick.
+    /// The managers to which a snapshot was sent, and the ticks.
     snapshots: Vec<(u64, u64)>,
     reads: Reads,
     /// A snapshot is due, however short the log is.
@@ -90,10 +90,10 @@ pub(crate) struct Consensus {
     outputs: Vec<ConsensusOutput>,
 }
 
-/// Of what a control group begins with. Whoever has led is of a higher one.
+/// The term at the bootstrap of a control group. An elected leader has a higher term.
 const FOUNDING_TERM: u64 = 1;
 
-/// A log of a new control group: every founder begins with the same members and the same state.
+/// The log of a bootstrap member: every bootstrap member starts with the same members and the same state.
 pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
     let mut snapshot = Snapshot::default();
     let meta = snapshot.mut_metadata();
@@ -106,24 +106,24 @@ pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Ve
     writer.bytes
 }
 
-/// A log of a manager that is to be added to a control group: nothing.
+/// The log of a manager that is to be added to a control group: empty.
 pub(crate) fn join(id: ManagerId) -> Vec<u8> {
     let mut writer = RecordWriter::default();
     writer.header(id);
     writer.bytes
 }
 
-/// All that a log holds.
+/// The contents of a log.
 pub(crate) struct LogContents {
-    /// Whose it is.
+    /// The manager that the log belongs to.
     pub(crate) manager: ManagerId,
-    /// Of its snapshot; empty if there is none.
+    /// The state of its snapshot; empty if there is none.
     pub(crate) state: Vec<u8>,
-    /// Behind the snapshot, decided or not.
+    /// The commands behind the snapshot, decided or not.
     pub(crate) commands: Vec<Vec<u8>>,
 }
 
-/// Reads a log without going on from it.
+/// Reads a log without opening it.
 pub(crate) fn whole(bytes: &[u8]) -> Result<LogContents, LogError> {
     let PersistedLog { manager, snapshot, entries, .. } = PersistedLog::read(bytes)?;
     let index = snapshot.get_metadata().index;
@@ -135,7 +135,8 @@ pub(crate) fn whole(bytes: &[u8]) -> Result<LogContents, LogError> {
 }
 
 impl Consensus {
-    /// Goes on from what was persisted. Gives the state of the last snapshot and how many bytes of the log are good.
+    /// Opens the persisted log. Returns the state of the last snapshot and the number of valid bytes of the
+    /// log.
     pub(crate) fn open(
         bytes: &[u8],
         seed: u64,
@@ -143,7 +144,7 @@ impl Consensus {
     ) -> Result<(Consensus, Vec<u8>, usize), LogError> {
         let stored = PersistedLog::read(bytes)?;
         let PersistedLog { manager: id, hard, snapshot, entries, bytes } = stored;
-        // Whatever a manager takes into its log it can apply; it would stop half-way otherwise.
+        // A manager must be able to apply everything in its log; it would stop half-way otherwise.
         if let Some(entry) = entries.iter().find(|entry| !is_applicable(entry)) {
             let why = format!("entry {} is no command that this program knows", entry.index);
             return Err(LogError::State(why));
@@ -183,7 +184,7 @@ impl Consensus {
         };
         consensus.draw_timeout();
         if consensus.core.raft.prs().is_singleton() && consensus.core.raft.promotable() {
-            // Nobody else can be leader: there is nothing to wait for.
+            // No other manager can be leader: there is nothing to wait for.
             let _ = consensus.core.campaign();
         }
         consensus.pump();
@@ -202,7 +203,7 @@ impl Consensus {
         self.core.raft.state == StateRole::Leader
     }
 
-    /// Whether it leads and knows of everything that was decided before it did.
+    /// Whether this manager leads and knows everything that was decided before its term.
     pub(crate) fn leads(&self) -> bool {
         self.is_leader() && self.core.raft.commit_to_current_term()
     }
@@ -220,7 +221,8 @@ impl Consensus {
         self.pump();
     }
 
-    /// A message of another manager. What is none, or for somebody else, is dropped: messages may be lost anyway.
+    /// Handles a message of another manager. Invalid messages and messages for another manager are dropped:
+    /// messages may be lost anyway.
     pub(crate) fn receive(&mut self, from: ManagerId, bytes: &[u8]) {
         let Some((message, reads)) = message::decode(bytes) else { return };
         if message.from != from.0 || message.to != self.id.0 {
@@ -231,7 +233,7 @@ impl Consensus {
         if !is_understood(&message) {
             return;
         }
-        // The core says why it will not have a message; that it came late is the usual reason.
+        // The core refuses some messages, usually because they are late.
         let _ = self.core.step(message);
         self.pump();
     }
@@ -246,7 +248,7 @@ impl Consensus {
         self.pump();
     }
 
-    /// Whether the command is in the leader's log now.
+    /// Proposes a command. Returns whether it is in the leader's log now.
     pub(crate) fn propose(&mut self, command: Vec<u8>) -> bool {
         let taken = self.is_leader() && self.core.propose(Vec::new(), command).is_ok();
         self.pump();
@@ -260,8 +262,9 @@ impl Consensus {
         }
     }
 
-    /// The next step towards these members, taken by the leader one at a time. A new member first learns, and is given a
-    /// vote once it is nearly up to date; who is to go, goes when all the others have their votes.
+    /// Takes the next step towards these members; the leader takes one step at a time. A new member is a
+    /// learner first, and becomes a voter once it is nearly up to date. Members are removed after all new
+    /// members have become voters.
     pub(crate) fn reconcile(&mut self, wanted: &[ManagerId]) {
         if !self.leads() || self.core.raft.has_pending_conf() {
             return;
@@ -288,7 +291,7 @@ impl Consensus {
         {
             Membership::Remove(ManagerId(*old))
         } else if missing.is_empty() && unwanted.contains(&self.id.0) {
-            // The last one to go is this leader: another takes over and removes it.
+            // The last member to remove is this leader: another manager takes over and removes it.
             let heir = wanted.iter().copied().find(|id| near(id));
             if let Some(heir) = heir {
                 self.transfer(heir);
@@ -302,12 +305,12 @@ impl Consensus {
 
     fn propose_membership(&mut self, step: Membership) {
         let (change, context) = conf_change(step);
-        // Refused if another one is under way: the next tick asks again.
+        // Refused if another change is pending: the next tick retries.
         let _ = self.core.propose_conf_change(context, change);
         self.pump();
     }
 
-    /// Voters and learners, as last decided.
+    /// The voters and learners, as last decided.
     pub(crate) fn members(&self) -> (Vec<ManagerId>, Vec<ManagerId>) {
         let conf = self.core.raft.prs().conf().to_conf_state();
         let ids = |ids: &[u64]| {
@@ -323,13 +326,14 @@ impl Consensus {
         self.reads.all_read_batches(self.id, &self.members())
     }
 
-    /// An entry of several requests was decided: nobody proposes one that a member cannot read.
+    /// An entry of several requests was decided: no leader proposes one that a member cannot read.
     pub(crate) fn batch_decided(&mut self) {
         let members = self.members();
         self.reads.batch_decided(&members);
     }
 
-    /// Replaces the log by a snapshot, if it has grown enough. To be called when all outputs have been taken and applied.
+    /// Replaces the log by a snapshot, if it has grown enough. To be called when all outputs have been taken
+    /// and applied.
     pub(crate) fn compact_if_due(&mut self, encode: impl FnOnce() -> Vec<u8>) {
         let log = self.core.store();
         let (entries, bytes) = log.beyond_snapshot();
@@ -356,7 +360,7 @@ impl Consensus {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Takes from the core all that it wants done.
+    /// Carries out everything that the core has ready.
     fn pump(&mut self) {
         self.draw_timeout();
         while self.core.has_ready() {
@@ -402,7 +406,7 @@ impl Consensus {
     fn hold_back(&mut self, held: DelayedMessages) {
         self.held.push_back(held);
         if planted::is_planted(Bug::VotesTwice) {
-            // Votes go out at once, whatever is on disk.
+            // Votes are sent at once, without waiting for the disk.
             let held = self.held.back_mut().map(|held| std::mem::take(&mut held.messages));
             let is_vote = |message: &Message| message.get_msg_type() == MessageType::MsgRequestVoteResponse;
             let (votes, others) = held.unwrap_or_default().into_iter().partition(is_vote);
@@ -418,7 +422,7 @@ impl Consensus {
         }
     }
 
-    /// What these messages rest on is durable.
+    /// The state that these messages depend on is durable.
     fn let_go(&mut self, held: DelayedMessages) {
         self.core.on_persist_ready(held.ready);
         if held.restored > 0 {
@@ -470,9 +474,10 @@ impl Consensus {
             EntryType::EntryNormal => self.outputs.push(ConsensusOutput::Committed(entry.data.to_vec())),
             EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
                 if let Some(step) = membership(&entry.context) {
-                    // Refused alike by every manager, if at all.
+                    // If the change is refused, every manager refuses it.
                     let _ = self.core.apply_conf_change(&conf_change(step).0);
-                    // Nobody takes a snapshot in which it is no member: the new one needs one from now.
+                    // A manager refuses a snapshot in which it is not a member: the new member needs a
+                    // snapshot from now.
                     self.compact_now |= matches!(step, Membership::Learn(_));
                 }
             }
@@ -490,7 +495,8 @@ impl Consensus {
         }
     }
 
-    /// The core waits for ever for the answer to a snapshot: whoever has not got one after a while is sent another.
+    /// The core waits without limit for the answer to a snapshot: a manager that has not answered after a
+    /// while gets another snapshot.
     fn give_snapshots_up(&mut self) {
         let ticks = self.ticks;
         let (lost, waiting) =
@@ -505,9 +511,9 @@ impl Consensus {
         }
     }
 
-    /// A leader whose disk takes nothing, as it is full to the last byte, is heard by the others and decides nothing: what it may not
-    /// apply before it is on its own disk waits, and everybody with it. Whoever is furthest leads instead; what it takes to say so
-    /// waits for no disk.
+    /// A leader whose disk accepts no writes, because it is full to the last byte, still sends heartbeats,
+    /// but decides nothing. What it may not apply before it is on its own disk waits, and so do all
+    /// requesters. It transfers leadership to the manager that is furthest ahead; the transfer needs no disk.
     fn give_way_if_stuck(&mut self) {
         if self.durable >= self.persists {
             self.durable_at = self.ticks;
@@ -523,26 +529,26 @@ impl Consensus {
         others.sort_unstable();
         let furthest = others.last().map_or(0, |(matched, _)| *matched);
         others.retain(|(matched, _)| *matched == furthest);
-        // One of them may be gone: in turn.
+        // One of them may be gone: the candidates take turns.
         let turn = (stuck / STUCK_TICKS) as usize;
         if let Some((_, heir)) = others.get(turn % others.len().max(1)).copied() {
             self.transfer(ManagerId(heir));
         }
     }
 
-    /// In a group that was founded just now nobody waits for a leader's word: none has ever had one. One of them stands, again and
-    /// again until most of the others have come.
+    /// In a group that was bootstrapped just now no leader has ever sent a message, so there is none to wait
+    /// for. The first member campaigns again and again until most of the others have started.
     fn stand_for_first(&mut self) {
         let raft = &self.core.raft;
         let is_founding = raft.hard_state().term <= FOUNDING_TERM && raft.leader_id == 0;
         let is_first = raft.prs().conf().voters().ids().iter().min() == Some(self.id.0);
         if is_founding && is_first && self.ticks.is_multiple_of(FOUNDING_TICKS) {
-            // Refused only to who is no voter, and that it is.
+            // The core refuses only managers that are not voters; this one is a voter.
             let _ = self.core.campaign();
         }
     }
 
-    /// Another timeout for another term or role; always ours instead of the core's own.
+    /// Draws another timeout for another term or role; the core's own timeout is always replaced.
     fn draw_timeout(&mut self) {
         let now = (self.core.raft.term, self.core.raft.state);
         if now != self.drawn_for {
@@ -553,21 +559,21 @@ impl Consensus {
     }
 }
 
-/// Whether everything in a message can be applied by this program: a newer one may know commands that this does not, and
-/// whoever takes what it cannot apply can never go on.
+/// Whether this program can apply everything in a message. A newer program may know commands that this one
+/// does not, and a manager with an entry that it cannot apply can never continue.
 fn is_understood(message: &Message) -> bool {
     let snapshot = &message.get_snapshot().data;
     message.get_entries().iter().all(is_applicable)
         && (message.get_msg_type() != MessageType::MsgSnapshot || ControlState::decode(snapshot).is_ok())
 }
 
-/// A command that can be read, or none.
+/// Whether the entry holds a readable command, or no command.
 fn is_applicable(entry: &Entry) -> bool {
     let holds_command = entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty();
     !holds_command || Requests::decode(&entry.data).is_ok()
 }
 
-/// The change, and the same in a form of our own, which travels with it.
+/// The change in the core's format, and in a format of our own that is sent with it.
 fn conf_change(step: Membership) -> (ConfChange, Vec<u8>) {
     let (number, kind, id) = match step {
         Membership::Learn(id) => (1, ConfChangeType::AddLearnerNode, id),

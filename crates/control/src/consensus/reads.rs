@@ -1,28 +1,30 @@
-//! What other managers can read beside what every program reads: nothing is proposed that a member cannot read.
+//! What other managers can read beyond the basic format: the leader proposes nothing that a member cannot
+//! read.
 
 use std::collections::BTreeMap;
 
 use crate::command::ManagerId;
 use crate::limits::MESSAGES_PIECED_MAX;
 
-/// A bit of what a manager says that it can read: entries of several requests.
+/// A capability bit: the manager can read entries of several requests.
 const BATCHES: u32 = 1;
 
-/// All that this program says of itself, in every message.
+/// The capabilities of this program, sent in every message.
 pub(super) const READS: u32 = BATCHES;
 
-/// Members that vote, and those that only learn.
+/// The voters and the learners.
 type Members = (Vec<ManagerId>, Vec<ManagerId>);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
-    /// What each says in its newest message; of one that was not heard yet, what the log shows.
+    /// The capabilities in each manager's newest message; for a manager that was not heard yet, what the log
+    /// shows.
     known: BTreeMap<ManagerId, u32>,
 }
 
 impl Reads {
-    /// A message of a manager says so.
+    /// Records the capabilities in a message.
     pub(super) fn says(&mut self, from: ManagerId, reads: u32, (voters, learners): &Members) {
         if self.known.len() >= MESSAGES_PIECED_MAX {
             self.known.retain(|id, _| voters.contains(id) || learners.contains(id));
@@ -39,8 +41,8 @@ impl Reads {
         }
     }
 
-    /// Whether all of these can read entries of several requests, and `me` is of this program. A member of which nothing is known
-    /// may be of a program of before.
+    /// Whether all of these can read entries of several requests; `me` runs this program. A member of which
+    /// nothing is known may run an older program.
     pub(super) fn all_read_batches(&self, me: ManagerId, (voters, learners): &Members) -> bool {
         let reads = |id: &ManagerId| self.known.get(id).is_some_and(|reads| reads & BATCHES != 0);
         voters.iter().chain(learners).all(|id| *id == me || reads(id))
@@ -67,7 +69,7 @@ mod tests {
         assert!(!reads.all_read_batches(me, &all), "it says so itself");
         reads.says(other, READS, &all);
         assert!(reads.all_read_batches(me, &all));
-        // Others who have gone, and strangers, take no member's place.
+        // Former and foreign managers do not displace members.
         for id in 10..100 {
             reads.says(ManagerId(id), READS, &all);
             assert!(reads.known.len() <= MESSAGES_PIECED_MAX);

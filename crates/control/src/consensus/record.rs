@@ -1,8 +1,8 @@
 //! What a manager persists, as records appended to one file; `docs/formats/control-log.md` has the layout.
 //!
-//! A file begins with a snapshot. Every batch of records is synced before anything that rests on it is told to anybody,
-//! so what a crash may tear is a tail that nobody knows of. A bad record with good ones behind it is no torn tail: the
-//! manager has lost what it had promised, and must come back as a new member.
+//! A file starts with a snapshot. Every batch of records is synced before any dependent message is sent, so a
+//! crash can tear only a tail that no other node knows of. A bad record with good ones behind it is not a
+//! torn tail: the manager has lost its promises, and must join again as a new member.
 
 use std::fmt;
 
@@ -88,40 +88,40 @@ impl RecordWriter {
     }
 }
 
-/// What was persisted.
+/// The contents of a log file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PersistedLog {
     pub(super) manager: ManagerId,
     pub(super) hard: HardState,
     pub(super) snapshot: Snapshot,
-    /// In order, from anywhere at or behind the snapshot on.
+    /// In order; the first is at most one index behind the snapshot, and may be before it.
     pub(super) entries: Vec<Entry>,
-    /// Bytes that are good; what follows is to be cut off.
+    /// The number of valid bytes; the rest must be truncated.
     pub(super) bytes: usize,
 }
 
-/// Bytes that are no log of a manager.
+/// Bytes that are not a manager's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogError {
-    /// It does not begin like one, or its beginning is damaged.
+    /// The file has no valid header.
     Header,
     /// A later program wrote it.
     Version {
         /// Which version.
         found: u16,
     },
-    /// A record is damaged and good ones follow: what this manager had promised is lost. It must come back as a new
-    /// member.
+    /// A record is damaged and good ones follow: this manager has lost its promises. It must join again as a
+    /// new member.
     Damaged {
-        /// Where.
+        /// The position.
         at: usize,
     },
-    /// Records do not follow from each other.
+    /// Records are out of order.
     Order {
-        /// Where.
+        /// The position.
         at: usize,
     },
-    /// The snapshot is no state.
+    /// The snapshot is not a valid state.
     State(String),
 }
 
@@ -164,7 +164,7 @@ impl PersistedLog {
         if (stored.bytes + 1..limit).any(|at| record(bytes, at).is_some()) {
             return Err(LogError::Damaged { at: stored.bytes });
         }
-        // Entries of the last batch may be torn off behind the commit index that came with them.
+        // Entries of the last batch may be torn off behind the commit index that was written with them.
         let last = stored.entries.last().map_or(stored.snapshot.get_metadata().index, |entry| entry.index);
         stored.hard.commit = stored.hard.commit.clamp(stored.snapshot.get_metadata().index, last);
         Ok(stored)
@@ -216,7 +216,7 @@ impl PersistedLog {
     }
 }
 
-/// A good record at this place: its kind, its body, where the next one begins.
+/// A valid record at this position: its kind, its body, and the position of the next record.
 fn record(bytes: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     let (check, rest) = bytes.get(at..)?.split_first_chunk::<4>()?;
     let (length, _) = rest.split_first_chunk::<4>()?;
@@ -224,7 +224,8 @@ fn record(bytes: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
     if length > BODY_BYTES_MAX {
         return None;
     }
-    // One checksum over everything behind it: joining several by exclusive-or lets bytes that repeat pass for a record.
+    // One checksum over everything behind it: combining several by exclusive-or lets repeating bytes pass for
+    // a record.
     let (summed, _) = rest.split_at_checked(RECORD_HEADER_BYTES - 4 + length)?;
     (crc32c(summed) == u32::from_le_bytes(*check))
         .then(|| (summed[4], &summed[5..], at + RECORD_HEADER_BYTES + length))
@@ -306,7 +307,7 @@ mod tests {
     fn a_torn_tail_is_cut_off_and_the_commit_index_with_it() {
         let bytes = file();
         let last = PersistedLog::read(&bytes[..bytes.len() - 1]).unwrap();
-        // Entry 6 of term 2 is torn; what it replaced is still there.
+        // Entry 6 of term 2 is torn; the entry that it replaced is still there.
         assert_eq!(last.entries.last().unwrap(), &entry(7, 1));
         for length in HEADER_BYTES..bytes.len() {
             let stored = PersistedLog::read(&bytes[..length]).unwrap();
@@ -332,7 +333,8 @@ mod tests {
         }
     }
 
-    /// Seed 1111 of the simulation: the start of a record, torn in a place where numbers repeat, was taken for damage.
+    /// Seed 1111 of the simulation: a torn record header, at a place where numbers repeat, was mistaken for
+    /// damage.
     #[test]
     fn numbers_that_repeat_are_no_record() {
         for number in 0..64u32 {
@@ -347,7 +349,7 @@ mod tests {
         }
     }
 
-    /// The first bytes of a log must be read by every later program.
+    /// Every later program must read the first bytes of a log.
     #[test]
     fn golden_bytes_are_written() {
         let mut writer = RecordWriter::default();

@@ -1,4 +1,5 @@
-//! Gossip's datagrams as bytes: fixed fields, big-endian as the library's own counts. Bytes may come from anybody.
+//! Encoded datagrams of gossip: fixed fields, big-endian like the library's own counts. The bytes are
+//! untrusted.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ const MEMBER_BYTES: usize = NAME_BYTES + 2 + 1;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields;
 
-/// A datagram that is none.
+/// A datagram that is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 

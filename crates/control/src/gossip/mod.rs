@@ -1,8 +1,9 @@
-//! Which nodes answer: SWIM (Das, Gupta and Motivala, 2002) by the foca crate, with suspicion and refutation, tuned so that
-//! a dead node is noticed within a second. What it says are reports; only the control group makes a new epoch of them.
+//! Failure detection: SWIM (Das, Gupta and Motivala, 2002) by the foca crate, with suspicion and refutation,
+//! tuned so that a dead node is noticed within a second. Its verdicts are only reports; the control group
+//! alone makes a new epoch from them.
 //!
-//! Every node takes part, under a name that its start makes new: who has started again is somebody else, and a process
-//! that was declared dead by mistake renews its name and is heard again.
+//! Every node takes part under a name that is new at each start. A restarted node is therefore a different
+//! member, and a process that was declared dead by mistake renews its name and becomes a member again.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU8, NonZeroUsize};
@@ -31,7 +32,7 @@ pub struct Name {
     pub incarnation: Incarnation,
     /// The epoch of the map in which it joined. Nonces have no order, and this has: the later start wins.
     pub since: MapEpoch,
-    /// How often it has been taken for dead by mistake.
+    /// How often it has been declared dead by mistake.
     pub renewals: u16,
 }
 
@@ -51,33 +52,33 @@ impl Identity for Name {
     }
 }
 
-/// How soon somebody is taken for dead.
+/// The delays after which a node is considered dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GossipSettings {
-    /// Between two probes of a node: each probes another at a time.
+    /// Time between two probes of a node: a node probes one other node at a time.
     pub probe_ms: u64,
-    /// After which others are asked to probe too.
+    /// Time after which other nodes are asked to probe too.
     pub answer_ms: u64,
-    /// How long a suspect has to say that it lives.
+    /// How long a suspected node has to refute the suspicion.
     pub suspect_ms: u64,
-    /// Between two rounds of news.
+    /// Time between two rounds of news.
     pub news_ms: u64,
 }
 
 impl Default for GossipSettings {
-    /// A probe fails after 150 ms, and 300 ms of silence follow; beside the wait for the next probe this leaves a second
-    /// ample room.
+    /// A probe fails after 150 ms, and 300 ms of silence follow; beside the wait for the next probe this
+    /// leaves ample room within a second.
     fn default() -> GossipSettings {
         GossipSettings { probe_ms: 150, answer_ms: 50, suspect_ms: 300, news_ms: 50 }
     }
 }
 
-/// What gossip wants done, or has found.
+/// An effect of gossip.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GossipEffect {
     /// A datagram. It may be lost, repeated or late.
     Send {
-        /// To which node's manager.
+        /// The receiving node; its manager gets the datagram.
         to: NodeId,
         /// The bytes.
         bytes: Vec<u8>,
@@ -96,19 +97,19 @@ pub enum GossipEffect {
 /// See the module.
 pub struct Gossip {
     foca: Foca<Name, Fields, Stream, NoCustomBroadcast>,
-    /// What foca wants to be reminded of, in order.
+    /// The timers of foca, in order.
     timers: BTreeMap<(Time, u64), Timer<Name>>,
     timers_made: u64,
-    /// Who answers, as far as is known.
+    /// The nodes that answer, as far as known.
     alive: BTreeMap<NodeId, Incarnation>,
     stream: Stream,
     next_announce: Time,
-    /// It was away the last time, too.
+    /// The process was paused at the last check, too.
     was_late: bool,
     name: Name,
 }
 
-/// What foca does while it handles something.
+/// Collects the actions of foca while it handles an event.
 struct GossipRuntime<'a> {
     now: Time,
     timers: &'a mut BTreeMap<(Time, u64), Timer<Name>>,
@@ -119,7 +120,7 @@ struct GossipRuntime<'a> {
 }
 
 impl Gossip {
-    /// A node's part, from the seed of its random numbers on.
+    /// The gossip of a node, with the seed of its random numbers.
     pub fn new(now: Time, name: Name, settings: GossipSettings, seed: u64) -> Gossip {
         let foca = Foca::new(name, config(settings), Stream::new(seed), Fields);
         Gossip {
@@ -134,14 +135,15 @@ impl Gossip {
         }
     }
 
-    /// A datagram has come. What is none is dropped: datagrams may be lost anyway.
+    /// Handles a datagram. Invalid datagrams are dropped: datagrams may be lost anyway.
     pub fn receive(&mut self, now: Time, bytes: &[u8]) -> Vec<GossipEffect> {
         self.with(now, |foca, doing| {
             let _ = foca.handle_data(bytes, doing);
         })
     }
 
-    /// Time has passed. Nodes of the map that are not known yet are told that this one is here, a few at a time.
+    /// Handles the passing of time. Announces this node to nodes of the map that are not known yet, a few at
+    /// a time.
     pub fn tick(&mut self, now: Time, map: &ClusterMap) -> Vec<GossipEffect> {
         let mut effects = Vec::new();
         self.forgive_own_lateness(now);
@@ -149,10 +151,11 @@ impl Gossip {
             let timer = entry.remove();
             let of_suspect = matches!(timer, Timer::ChangeSuspectToDown { .. });
             let done = self.with(now, |foca, doing| {
-                // Refused if it is of before a change of name.
+                // Refused if the timer is from before a change of name.
                 let _ = foca.handle_timer(timer, doing);
             });
-            // foca 2.0 tells a suspect that it is dead even if it has said in time that it lives; it would believe that.
+            // foca 2.0 tells a suspect that it is dead even if it has refuted the suspicion in time; the
+            // suspect would accept that.
             let is_dead =
                 |effect: &GossipEffect| matches!(effect, GossipEffect::Verdict { alive: false, .. });
             if !of_suspect || done.iter().any(is_dead) {
@@ -171,9 +174,9 @@ impl Gossip {
         effects
     }
 
-    /// Time in which this process was away does not count: answers and words of suspects may wait to be read, and the pauses
-    /// between what foca does are there for them to come. All of it is done so much later, and, unless this process is away all
-    /// the time, only once what waits has been read.
+    /// Time in which this process was paused does not count: answers and refutations may wait to be read, and
+    /// foca's timers exist to give them time to arrive. All timers are delayed by the pause. Unless the
+    /// process is paused all the time, they run only after the waiting datagrams have been read.
     fn forgive_own_lateness(&mut self, now: Time) {
         let Some(((first, _), _)) = self.timers.first_key_value() else { return };
         let late_us = now.since_us(*first);
@@ -182,16 +185,17 @@ impl Gossip {
             return;
         }
         self.was_late = !self.was_late;
-        // If it was away the last time too, some of it counts: somebody has to notice who is dead.
+        // If the process was paused at the last check too, part of the pause counts: dead nodes must be
+        // noticed eventually.
         let longer_us = if self.was_late { late_us + READ_MS * 1000 } else { late_us - LATE_MS * 1000 };
         let timers = std::mem::take(&mut self.timers).into_iter();
         self.timers = timers.map(|((at, made), timer)| ((at.after_us(longer_us), made), timer)).collect();
     }
 
-    /// Tells the others that this node goes, so that nobody has to find out. Nothing is to be done with it any more.
+    /// Announces to the others that this node leaves, so that they need not detect it. Consumes the gossip.
     pub fn leave(mut self, now: Time) -> Vec<GossipEffect> {
         let mut effects = Vec::new();
-        // Each time some are told, who pass it on; one datagram may be lost.
+        // Each announcement reaches some nodes, which pass it on; one datagram may be lost.
         for _ in 0..LEAVES {
             effects.extend(self.with(now, |foca, doing| {
                 let _ = foca.leave_cluster(doing);
@@ -208,17 +212,17 @@ impl Gossip {
             .map_or(self.next_announce, |((time, _), _)| (*time).min(self.next_announce))
     }
 
-    /// Which start of a node answers, if one does.
+    /// The start of a node that answers, if it answers.
     pub fn answers(&self, node: NodeId) -> Option<Incarnation> {
         self.alive.get(&node).copied()
     }
 
-    /// Those that answer.
+    /// The nodes that answer.
     pub fn alive(&self) -> &BTreeMap<NodeId, Incarnation> {
         &self.alive
     }
 
-    /// Some of those that nothing has been heard of.
+    /// Some of the nodes that nothing has been heard of.
     fn unknown(&mut self, map: &ClusterMap) -> Vec<NodeId> {
         let unknown: Vec<NodeId> = map
             .nodes()
@@ -242,16 +246,16 @@ impl Gossip {
     }
 }
 
-/// Whoever comes so late was away: as long as a probe waits for its answer, by default.
+/// A timer that is later than this shows a pause: as long as a probe waits for its answer, by default.
 const LATE_MS: u64 = 50;
 
-/// In which who was away reads what has waited for it.
+/// Time in which a paused process reads the datagrams that have waited.
 const READ_MS: u64 = 50;
 
-/// How often a node that goes says so.
+/// How often a leaving node announces it.
 const LEAVES: usize = 2;
 
-/// Between two rounds of saying that this node is here.
+/// Time between two announcements of this node.
 const ANNOUNCE_MS: u64 = 500;
 
 impl Runtime<Name> for &mut GossipRuntime<'_> {

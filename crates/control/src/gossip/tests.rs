@@ -1,4 +1,5 @@
-//! Nodes that gossip over a network that loses datagrams: the dead are noticed in time, the living are left alone.
+//! Nodes that gossip over a network that loses datagrams: dead nodes are noticed in time, live nodes are not
+//! suspected.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +21,9 @@ struct Field {
     order: u64,
     random: Stream,
     loss_per_mille: u64,
-    /// When each node is given a processor next, if there are too few: it does nothing in between.
+    /// When each node gets a processor next, if there are too few: it does nothing in between.
     slots: Option<Vec<u64>>,
-    /// When who said of whom that it does not answer.
+    /// The verdicts: time, reporting node, node, whether it answers.
     verdicts: Vec<(u64, usize, NodeId, bool)>,
 }
 
@@ -77,7 +78,8 @@ impl Field {
         }
     }
 
-    /// Nodes that are given a processor only now and then: they see how late it is, and then what has come meanwhile.
+    /// Nodes that get a processor only now and then: they first see the time, and then the datagrams that
+    /// have arrived meanwhile.
     fn run_in_slots(&mut self, until: u64, pauses: &std::ops::Range<u64>) {
         while self.now < until {
             let slots = self.slots.get_or_insert_with(|| vec![self.now; self.nodes.len()]);
@@ -172,7 +174,7 @@ fn a_node_that_starts_again_is_somebody_else_and_is_heard() {
     field.run(3_000_000);
     field.nodes[2] = None;
     field.run(3_200_000);
-    // Before anybody has noticed.
+    // Before any node has noticed.
     field.nodes[2] = Some(start(2, 9, Time(field.now), 77));
     field.run(6_000_000);
     for (at, node) in field.nodes.iter().enumerate().filter(|(at, _)| *at != 2) {
@@ -185,7 +187,7 @@ fn a_node_that_starts_again_is_somebody_else_and_is_heard() {
 fn a_node_that_was_taken_for_dead_by_mistake_is_heard_again() {
     let mut field = Field::new(4, 0, 4);
     field.run(3_000_000);
-    // It stands still: nothing of it moves, and what is sent to it is lost.
+    // The node is paused: it does nothing, and datagrams to it are lost.
     let paused = field.nodes[3].take();
     field.run(6_000_000);
     assert_eq!(field.downs(), 3);
@@ -284,7 +286,7 @@ proptest! {
     fn random_datagrams_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let mut gossip = start(1, 0, Time(0), 1);
         gossip.receive(Time(1), &bytes);
-        // Also behind a header that is one.
+        // Also behind a valid header.
         let mut other = start(2, 0, Time(0), 2);
         let map = Field::new(3, 0, 1).map;
         for effect in other.tick(Time(1), &map) {

@@ -1,5 +1,5 @@
-//! Whether the nodes have been left alone for a while: who flaps, on a machine with too much to do, gets no primaries by
-//! evening, and comes back later each time.
+//! Flap damping. A node that goes down often, on an overloaded machine for example, gets no primaries from load balancing.
+//! Each time it must wait longer before it may come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,14 @@ use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use super::lead::LeadSettings;
 use crate::Time;
 
-/// What a leader has seen nodes go through. A new one begins again, and takes it that something has just happened.
+/// The history of the nodes that a leader has observed. A new leader starts with an empty history and assumes
+/// that a node has just changed.
 #[derive(Debug, Default)]
 pub(super) struct FlapDamping {
     nodes: BTreeMap<NodeId, NodeHistory>,
-    /// When a node went down or came back last.
+    /// The last time at which a node went down or came back.
     changed: Option<Time>,
-    /// Nodes that are down, and without which a partition is served by nobody.
+    /// Nodes that are down and without which a partition has no primary.
     needed: BTreeSet<NodeId>,
 }
 
@@ -23,16 +24,16 @@ pub(super) struct FlapDamping {
 struct NodeHistory {
     incarnation: Incarnation,
     is_down: bool,
-    /// When it came back last.
+    /// The last time at which the node came back.
     back: Option<Time>,
-    /// Before which it is not to come back.
+    /// The node may not come back before this time.
     not_before: Time,
-    /// How long it had to wait the last time that it went down.
+    /// The wait that the node got when it last went down.
     wait_ms: u64,
 }
 
 impl FlapDamping {
-    /// Sees what has become of the nodes; to be called whenever the map may be another.
+    /// Records the state changes of the nodes. The leader calls it whenever the map may have changed.
     pub(super) fn note(&mut self, now: Time, map: &ClusterMap, settings: LeadSettings) {
         self.nodes.retain(|node, _| map.node(*node).is_some());
         let mut changed = *self.changed.get_or_insert(now);
@@ -41,7 +42,8 @@ impl FlapDamping {
             let new = NodeHistory { incarnation, is_down, back: None, not_before: now, wait_ms: 0 };
             let past = self.nodes.entry(node.id()).or_insert(new);
             if past.incarnation != incarnation {
-                // Another start owes nothing for what the one before went through.
+                // A new start of the node (a new incarnation) does not inherit the wait of the previous
+                // start.
                 (*past, changed) = (new, now);
             } else if past.is_down != is_down {
                 (past.is_down, changed) = (is_down, now);
@@ -58,7 +60,7 @@ impl FlapDamping {
         self.changed = Some(changed);
     }
 
-    /// Sees which of those that are down nobody can stand in for: they are not made to wait.
+    /// Records the down nodes that no other node can replace; these nodes do not have to wait.
     pub(super) fn note_needed(&mut self, map: &ClusterMap) {
         let node_of = |instance: &InstanceId| map.instance(*instance).map(|found| found.node);
         self.needed.clear();

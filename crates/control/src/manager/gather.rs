@@ -1,24 +1,26 @@
-//! Changes of groups that wait for each other, so that the leader proposes them as one entry, which changes the map once.
+//! Changes of groups that wait for each other, so that the leader proposes them as one entry, which changes
+//! the map once.
 //!
-//! An event that concerns a node concerns hundreds of groups, and their primaries ask within a few milliseconds. The first ask is
-//! proposed at once; those that come shortly after it wait until [`GATHER_MS`] have passed since.
+//! An event that concerns a node concerns hundreds of groups, and their primaries send requests within a few
+//! milliseconds. The leader proposes the first request at once. Requests that arrive shortly after it wait
+//! until [`GATHER_MS`] have passed since.
 
 use crate::Time;
 use crate::command::{CommandRequest, ControlCommand, Entry, GroupStep, Regroup};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, GATHER_CALM_MS, GATHER_MS};
 use crate::state::ControlState;
 
-/// Bytes of a request in an entry beside its own: the field's number and the length.
+/// Overhead of a request in an entry, beside its own bytes: the field's number and the length.
 const FIELD_BYTES: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct RegroupGather {
-    /// Each with its encoded length.
+    /// Each request with its encoded length.
     requests: Vec<(CommandRequest, usize)>,
-    /// When they are to be proposed; never, if there are none.
+    /// The time at which the requests are to be proposed; `Time::NEVER` if there are none.
     due: Time,
-    /// Until when others wait, after what was proposed last.
+    /// Until this time new requests wait, because an entry was proposed shortly before.
     busy_until: Time,
 }
 
@@ -33,7 +35,7 @@ impl RegroupGather {
         self.due
     }
 
-    /// Takes in a change that a primary asks for.
+    /// Adds a change that a primary requests.
     pub(super) fn add(&mut self, now: Time, request: CommandRequest, bytes: usize, is_awaited: bool) {
         let at = match is_awaited {
             true => now.max(self.busy_until),
@@ -43,13 +45,14 @@ impl RegroupGather {
         self.requests.push((request, bytes));
     }
 
-    /// Takes in a change of the leader's own plan, with which the others need not wait any longer.
+    /// Adds a change of the leader's own plan; all gathered requests are then due at once.
     pub(super) fn add_planned(&mut self, now: Time, request: CommandRequest, bytes: usize) {
         self.due = now;
         self.requests.push((request, bytes));
     }
 
-    /// What is to be proposed now: as few entries as the limits allow, or one for each request.
+    /// Returns what is to be proposed now: as few entries as the limits allow, or one for each request if
+    /// `batches` is false.
     pub(super) fn take_due(&mut self, now: Time, batches: bool) -> Vec<Entry> {
         if self.due > now {
             return Vec::new();
@@ -72,13 +75,13 @@ impl RegroupGather {
         entries
     }
 
-    /// Forgets those that were asked for in another term.
+    /// Discards the requests of another term.
     pub(super) fn clear(&mut self) {
         *self = RegroupGather::default();
     }
 }
 
-/// A request that is alone stands in the log as programs of before write it.
+/// A single request is logged in the format of programs without batches.
 fn entry_of(mut requests: Vec<CommandRequest>) -> Entry {
     match requests.pop() {
         Some(one) if requests.is_empty() => Entry::One(one),
@@ -89,7 +92,8 @@ fn entry_of(mut requests: Vec<CommandRequest>) -> Entry {
     }
 }
 
-/// Whether clients may wait for this change: not for a copy that is to count where enough others do.
+/// Whether clients may wait for this change. False for an admission where the group has enough in-sync
+/// replicas already.
 pub(super) fn is_awaited(state: &ControlState, regroup: &Regroup) -> bool {
     let found = state.map().keyspace(regroup.keyspace);
     match (regroup.step, found) {
@@ -101,7 +105,7 @@ pub(super) fn is_awaited(state: &ControlState, regroup: &Regroup) -> bool {
     }
 }
 
-/// The change of a group that a request asks for, if it asks for one.
+/// The change of a group in a request, if the request is one.
 pub(super) fn regroup_of(request: &CommandRequest) -> Option<&Regroup> {
     match &request.command {
         ControlCommand::Regroup(regroup) => Some(regroup),
@@ -174,12 +178,12 @@ mod tests {
             gather.add_planned(now, request(number), 10);
         }
         assert_eq!(sizes(&gather.take_due(now, true)), [BATCH_REQUESTS_MAX, 3]);
-        // As many bytes as there may be, and one more.
+        // Together exactly one byte more than the limit allows.
         for number in 0..3 {
             gather.add_planned(now, request(number), BATCH_BYTES_MAX / 2 - FIELD_BYTES);
         }
         assert_eq!(sizes(&gather.take_due(now, true)), [2, 1]);
-        // A member may be of a program that knows no batches.
+        // A member may run a program that does not know batches.
         for number in 0..3 {
             gather.add_planned(now, request(number), 10);
         }

@@ -1,7 +1,9 @@
-//! What the leader does of its own accord: verdicts become states of nodes, and plans become changes of groups.
+//! What the leader does without a request: verdicts become states of nodes, and plans become changes of
+//! groups.
 //!
-//! Verdicts and reports are kept by every manager, so that a new leader need not wait to hear them again; what it has to
-//! time itself (how long a node has been down, how long a move has taken) begins again with it.
+//! Every manager stores verdicts and reports, so that a new leader need not wait to receive them again. The
+//! leader's own timers (how long a node has been down, how long a move has taken) restart with each new
+//! leader.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,29 +17,32 @@ use crate::limits::LOADS_MAX;
 use crate::plan::{self, PlanInputs, PlanSettings};
 use crate::state::ControlState;
 
-/// How soon the leader acts.
+/// The delays after which the leader acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadSettings {
-    /// How long a node must have been down until its copies are made again elsewhere: longer than a restart takes.
+    /// Time that a node must have been down before its copies are made again elsewhere. Longer than a restart
+    /// takes.
     pub replace_after_ms: u64,
-    /// How long the target of a move may take to catch up.
+    /// Time limit for the target of a move to catch up.
     pub move_max_ms: u64,
-    /// How long a manager must have been silent until another node takes its place in the control group. Never, unless the
-    /// shell keeps the log of a manager that its node was not started with.
+    /// Time that a manager must have been silent before another node takes its place in the control group.
+    /// Never, unless the shell stores the log of a manager that its node was not started with.
     pub manager_after_ms: u64,
-    /// Between two plans.
+    /// Time between two plans.
     pub plan_ms: u64,
-    /// The same where the last one was empty, no node is down, and nothing has changed but loads.
+    /// Time between two plans if the last plan was empty, no node is down, and nothing but loads has changed.
     pub settled_ms: u64,
-    /// How long a report that a node does not answer counts.
+    /// Time for which a report that a node does not answer is valid.
     pub report_ms: u64,
-    /// How long no node must have gone down or come back until primaries are evened: whoever flaps should have none.
+    /// Time without any node going down or coming back before primaries are balanced: a flapping node should
+    /// have no primaries.
     pub calm_ms: u64,
-    /// A node that goes down so soon after it has come back flaps: it waits until it may come back again.
+    /// A node that goes down within this time after it came back flaps: it must wait before it may come back
+    /// again.
     pub flap_ms: u64,
-    /// How long it waits the first time; twice as long each time after that.
+    /// The first wait of a flapping node; each later wait is twice as long.
     pub back_ms: u64,
-    /// How long it waits at most.
+    /// The longest wait of a flapping node.
     pub back_max_ms: u64,
     /// How much a plan does at once.
     pub plan: PlanSettings,
@@ -64,27 +69,28 @@ impl Default for LeadSettings {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct LeaderState {
-    /// What gossip says of each node.
+    /// The verdict of gossip about each node.
     verdicts: BTreeMap<NodeId, (Incarnation, bool)>,
-    /// Who said when that a node does not answer, though gossip may say that it does.
+    /// Per node: the nodes that reported it as unreachable, and when. Gossip may still consider the node
+    /// alive.
     reports: BTreeMap<NodeId, BTreeMap<NodeId, (Incarnation, Time)>>,
     loads: BTreeMap<(KeyspaceId, PartitionId), u32>,
     calm: FlapDamping,
-    /// Since when this manager knows nodes to be down, and groups to admit.
+    /// The times since when this manager knows nodes to be down, and groups to admit.
     down_since: BTreeMap<NodeId, Time>,
     admitting_since: BTreeMap<(KeyspaceId, PartitionId), (PartitionEpoch, Time)>,
-    /// Own commands that are not decided yet.
+    /// Commands of this manager that are not decided yet.
     in_flight: BTreeSet<RequestId>,
     next_number: u64,
     next_plan: Time,
     settled: Option<SettledPlan>,
 }
 
-/// Nothing was to be done, and only what stands here can change that before `until`, when loads are looked at again. No node was
-/// down and no group was admitting anybody, so that no time runs out.
+/// The last plan was empty. Before `until`, when loads are checked again, only a change of the fields below
+/// can change that. No node was down and no group was admitting a replica, so that no timer is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SettledPlan {
-    /// Commands applied by then.
+    /// Number of commands applied when the plan was made.
     mark: u64,
     is_calm: bool,
     until: Time,
@@ -109,7 +115,7 @@ impl LeaderState {
         self.in_flight.remove(&id);
     }
 
-    /// Another leads, or this one does again: what was proposed may have been replaced.
+    /// Called when leadership has changed, or this manager leads again: its proposals may have been replaced.
     pub(super) fn release(&mut self) {
         self.in_flight.clear();
         self.settled = None;
@@ -125,7 +131,7 @@ impl LeaderState {
         id
     }
 
-    /// What to propose now.
+    /// The commands to propose now.
     pub(super) fn commands(
         &mut self,
         now: Time,
@@ -172,7 +178,7 @@ impl LeaderState {
         planned.into_iter().map(ControlCommand::Regroup).collect()
     }
 
-    /// Nodes whose state is not what is said of them.
+    /// Commands for the nodes whose state in the map differs from the verdicts and reports.
     fn states(&self, now: Time, state: &ControlState) -> Vec<ControlCommand> {
         let map = state.map();
         let up = map.nodes().filter(|node| node.state() != NodeState::Down).count();
@@ -184,12 +190,12 @@ impl LeaderState {
                 .reports
                 .get(&id)
                 .map_or(0, |by| by.iter().filter(|(_, (of, _))| *of == incarnation).count());
-            // One node that cannot reach another says as much about itself: half of the others must agree.
+            // A node that cannot reach another may itself be the cause: half of the other nodes must agree.
             let unreachable = reported >= 2 && reported * 2 >= up.saturating_sub(1);
             let becomes = match (node.state(), gossip) {
                 (NodeState::Up | NodeState::Draining, Some(false)) => NodeState::Down,
                 (NodeState::Up | NodeState::Draining, _) if unreachable => NodeState::Down,
-                // What the operator wanted of it is not over because it was away.
+                // A node that the operator is draining continues to drain after it was down.
                 (NodeState::Down, Some(true)) if reported == 0 && self.calm.may_return(now, id) => {
                     match state.facts(id).draining {
                         true => NodeState::Draining,
@@ -297,7 +303,8 @@ mod tests {
             groups.filter(|(_, group)| map.instance(group.primary).unwrap().node == NodeId(node)).count()
         }
 
-        /// Lets a leader do what it wants for so long, and primaries admit whom they should.
+        /// Runs a leader for `ms`: its commands are applied, and primaries admit the replicas that they
+        /// should.
         fn run(&mut self, lead: &mut LeaderState, now: &mut Time, ms: u64) {
             for _ in 0..ms / 50 {
                 *now = now.after_ms(50);
@@ -355,7 +362,7 @@ mod tests {
         }
         now = now.after_ms(100);
         assert!(plans(&mut lead, &bench, now), "loads may have");
-        // Once a command has changed the map the next plan is made, and finds that time runs.
+        // After a command has changed the map, the next plan is made, and it finds a running timer.
         lead.verdict(NodeId(3), INCARNATION, false);
         bench.set(3, NodeState::Down);
         now = now.after_ms(100);
@@ -366,7 +373,7 @@ mod tests {
         lead.verdict(NodeId(3), INCARNATION, false);
         bench.run(&mut lead, &mut now, 5_000);
         assert_eq!((bench.is_up(3), lead.settled), (false, None));
-        // A new leader knows nothing.
+        // A new leader has no history.
         lead.verdict(NodeId(3), INCARNATION, true);
         bench.run(&mut lead, &mut now, 20_000);
         assert!(lead.settled.is_some());
@@ -383,7 +390,7 @@ mod tests {
         bench.run(&mut lead, &mut now, 4_500);
         assert!(bench.is_up(3));
         assert_eq!(bench.primaries_on(3), 0);
-        // Also by a leader that has not seen it.
+        // The same for a leader that has not seen the node come back.
         lead.release();
         bench.run(&mut lead, &mut now, 4_500);
         assert_eq!(bench.primaries_on(3), 0);
@@ -425,7 +432,8 @@ mod tests {
                 bench.run(&mut lead, &mut now, 2_500);
             }
         }
-        // The others are gone, one after the other, so that it serves everything; and then it is down too.
+        // The other nodes go down, one after the other, so that node 3 has all primaries; then node 3 goes
+        // down too.
         for gone in [1, 2] {
             lead.verdict(NodeId(gone), INCARNATION, false);
             bench.run(&mut lead, &mut now, 1_000);
@@ -457,7 +465,7 @@ mod tests {
         assert_eq!(commands, std::slice::from_ref(&back));
         bench.done(back);
         assert_eq!(lead.states(Time(0), &bench.state), []);
-        // Until the operator says otherwise.
+        // Until the operator sets the node to `Up` again.
         bench.set(1, NodeState::Up);
         bench.set(1, NodeState::Down);
         let up = ControlCommand::SetNodeState { node, incarnation, state: NodeState::Up };

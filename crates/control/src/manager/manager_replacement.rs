@@ -1,5 +1,6 @@
-//! Who takes the place of a manager that is gone: another node, after a while. A manager is known by the node that it is on, so
-//! that one which lost its folder, and is another node since, is never taken for the one that had promised something.
+//! Replacement of a manager that is gone by another node, after a delay. A manager's id contains the node
+//! that it is on. A node that has lost its folder gets a new id, so that its manager is never mistaken for
+//! the one whose promises were lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +14,28 @@ use crate::state::ControlState;
 /// Bits of a manager's id below the number of its node.
 const COUNT_BITS: u32 = 40;
 
-/// Which managers have been heard from, by the one that leads.
+/// The managers that the leader has received messages from.
 #[derive(Debug, Default)]
 pub(super) struct ManagerReplacement {
-    /// When; from when this manager has led if not since.
+    /// When the leader last received a message of each manager; if it has not, the time since which it has
+    /// led.
     heard: BTreeMap<ManagerId, Time>,
-    /// How many nodes are up, and since when as many.
+    /// The number of nodes that are up, and since when that number has been the same.
     up: (usize, Time),
 }
 
-/// The id of a manager of this node that none had before: `mark` counts commands, and only goes up.
+/// A new id of a manager on this node: `mark` counts commands and only rises, so that no earlier manager had
+/// this id.
 pub(crate) fn id_on(node: NodeId, mark: u64) -> ManagerId {
     ManagerId(u64::from(node.get()) << COUNT_BITS | mark & ((1 << COUNT_BITS) - 1))
 }
 
-/// Which node a manager was taken in on; `None`: it is a founder.
+/// The node on which a manager was added; `None`: the manager is a bootstrap member.
 pub(crate) fn node_of(id: ManagerId) -> Option<NodeId> {
     u32::try_from(id.0 >> COUNT_BITS).ok().filter(|node| *node != 0).map(NodeId)
 }
 
-/// How many managers so many nodes should have: the same as found a cluster of as many.
+/// The number of managers that a cluster with so many nodes should have; the same as at bootstrap.
 fn wanted(nodes: usize) -> usize {
     match nodes {
         0..=2 => 1,
@@ -42,19 +45,20 @@ fn wanted(nodes: usize) -> usize {
 }
 
 impl ManagerReplacement {
-    /// A manager has said something to this one.
+    /// A manager has sent a message to this one.
     pub(super) fn heard(&mut self, from: ManagerId, now: Time) {
         self.heard.insert(from, now);
     }
 
-    /// Another leads, or this one does again.
+    /// Called when leadership has changed, or this manager leads again.
     pub(super) fn release(&mut self) {
         *self = ManagerReplacement::default();
     }
 
-    /// What the leader `me` has to propose: a member of the control group that has been silent for `after_ms` is replaced, if
-    /// there is a node that is up and has none; and if there are fewer members than the nodes that are up should have, some are
-    /// added. One change at a time: the next one when this is decided and the time has passed again.
+    /// The command that the leader `me` has to propose. A member of the control group that has been silent
+    /// for `after_ms` is replaced if a node is up and has no manager. If the group has fewer members than the
+    /// nodes that are up should have, members are added. One change at a time: the next change waits until
+    /// this one is decided and the time has passed again.
     pub(super) fn command(
         &mut self,
         now: Time,
@@ -66,7 +70,7 @@ impl ManagerReplacement {
         let managers = state.managers();
         self.heard.retain(|id, _| managers.iter().any(|one| one.id == *id));
         for one in managers {
-            // Whoever is new here has as long to be heard.
+            // A member that is new here gets the full time before it counts as silent.
             self.heard.entry(one.id).or_insert(now);
         }
         let are_settled =
@@ -75,7 +79,7 @@ impl ManagerReplacement {
             one.id != me && now.since_us(self.heard[&one.id]) > after_ms.saturating_mul(1_000)
         };
         let gone = managers.iter().find(|one| is_silent(one));
-        // One that is on its way in is waited for, unless it is gone again.
+        // The leader waits for a member that is being added, unless that member has gone silent.
         if !are_settled && gone.is_none() {
             return None;
         }
@@ -88,7 +92,7 @@ impl ManagerReplacement {
         let short = wanted(up).saturating_sub(managers.len());
         let places = match gone {
             Some(_) => 1,
-            // Not because nodes come one after the other.
+            // A short group alone is no reason: nodes may be joining one after the other.
             None if short > 0 && now.since_us(self.up.1) > after_ms.saturating_mul(1_000) => short,
             None => return None,
         };
@@ -102,8 +106,9 @@ impl ManagerReplacement {
     }
 }
 
-/// A node that is up and has no manager: one that fails together with as few others as can be had, the lowest of those. One
-/// where a manager is gone only if there is no other: it may have come back there with another folder.
+/// Selects the successor: a node that is up and has no manager. The node that shares its failure domain with
+/// the fewest managers is preferred, then the lowest id. A node with a silent manager is used only if there
+/// is no other: it may have returned with another folder.
 fn heir(
     state: &ControlState,
     map: &ClusterMap,
@@ -140,7 +145,8 @@ mod tests {
         Address::new(&format!("n{host}:1")).unwrap()
     }
 
-    /// Nodes from one on, with founders on the first of them; `domains` says what fails together.
+    /// Nodes from 1 on, with bootstrap members on the first of them; `domains` gives the failure domain of
+    /// each node.
     fn state(founders: u32, domains: &[u32]) -> ControlState {
         let mut state = ControlState::new((1..=founders).map(|id| info(u64::from(id), id)).collect());
         for (host, domain) in (1..).zip(domains) {
@@ -166,7 +172,8 @@ mod tests {
         applied.outcome.result.unwrap();
     }
 
-    /// What manager 1 wants after these have been heard every second for so long.
+    /// The command of manager 1 after it has received messages of the managers in `heard` every second for so
+    /// long.
     fn after(
         succession: &mut ManagerReplacement,
         state: &ControlState,
@@ -194,7 +201,7 @@ mod tests {
         assert_eq!(managers[..2], [info(1, 1), info(2, 2)]);
         let new = &managers[2];
         assert_eq!((node_of(new.id), &new.addr), (Some(NodeId(5)), &address(5)));
-        // Those that are heard stay, and without another node nothing can be done.
+        // Managers that send messages stay, and without another node no replacement is possible.
         let mut succession = ManagerReplacement::default();
         assert_eq!(after(&mut succession, &state, &[2, 3], (0, 300_000)), None);
         let mut succession = ManagerReplacement::default();

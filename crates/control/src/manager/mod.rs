@@ -36,91 +36,93 @@ pub enum ManagerEvent<'a> {
     Tick,
     /// A message from another manager of the control group.
     Received {
-        /// Whose.
+        /// The sender.
         from: ManagerId,
-        /// As it was sent.
+        /// The bytes as they were sent.
         bytes: &'a [u8],
     },
     /// Everything up to the persist effect of this number is durable.
     Persisted(u64),
-    /// Somebody asks for something. Answered by [`ManagerEffect::Answer`], once.
+    /// A request. The manager answers it with [`ManagerEffect::Answer`], once.
     Ask {
-        /// By which the asker knows the answer.
+        /// The number by which the requester recognizes the answer.
         token: u64,
-        /// What.
+        /// The request.
         request: CommandRequest,
     },
-    /// What gossip says: whether a node answers. Told to every manager, leader or not.
+    /// The verdict of gossip: whether a node answers. Reported to every manager, leader or not.
     Verdict {
         /// The node.
         node: NodeId,
-        /// The start of it that is meant.
+        /// The start of the node that is meant.
         incarnation: Incarnation,
         /// Whether it answers.
         alive: bool,
     },
-    /// A node says, for itself or for its clients, that another does not answer. Told to the leader, and again as long as
-    /// it is so.
+    /// A node reports, for itself or for its clients, that another node does not answer. Sent to the leader,
+    /// and repeated as long as the other node does not answer.
     Report {
-        /// Who says so.
+        /// The node that reports.
         by: NodeId,
-        /// Of whom.
+        /// The node that does not answer.
         about: NodeId,
-        /// The start of it that is meant.
+        /// The start of that node that is meant.
         incarnation: Incarnation,
     },
-    /// How much is asked of the primary of a partition, beside others: operations in some time, the same for all.
+    /// The load on the primary of a partition, relative to other partitions: operations in a period that is
+    /// the same for all.
     Load {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition in it.
         partition: PartitionId,
-        /// How much.
+        /// The load.
         load: u32,
     },
-    /// What time it is, in milliseconds since 1970: of a clock that may stand wrong, and go back. Told at least every second
-    /// as long as [`RaftManager::wants_clock`]; only the leader goes by it.
+    /// The wall-clock time in milliseconds since 1970. The clock may be wrong and may go back. Sent at least
+    /// every second as long as [`RaftManager::wants_clock`]; only the leader uses it.
     Clock {
         /// Milliseconds since 1970.
         unix_ms: u64,
     },
-    /// The operator wants another leader.
+    /// The operator requests another leader.
     TransferLeadership(ManagerId),
 }
 
-/// What is to be done. Effects are carried out in the order in which they come.
+/// An action for the shell. The shell carries out effects in the order in which they come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ManagerEffect {
-    /// The log on disk: these bytes are appended to it, or take the place of all of it. They are to be synced, and then
-    /// [`ManagerEvent::Persisted`] says so; in order, of several the last one's number is enough. What rests on them is held
-    /// back until then: effects that come now may be carried out at once.
+    /// The log on disk: these bytes are appended to it, or replace all of it. The shell syncs them and then
+    /// sends [`ManagerEvent::Persisted`], in order; of several effects the number of the last one is enough.
+    /// The manager holds back what depends on these bytes until then: effects that come now may be carried
+    /// out at once.
     Persist {
         /// Counts persist effects.
         number: u64,
         /// The bytes.
         bytes: Vec<u8>,
-        /// Whether they replace the whole file, all or nothing: written beside it, synced and renamed.
+        /// Whether they replace the whole file atomically: written beside it, synced and renamed.
         replace: bool,
     },
-    /// To another manager. It may be lost, repeated or late.
+    /// A message to another manager. It may be lost, repeated or late.
     Send {
-        /// To whom; [`ControlState::managers`] tells where it listens.
+        /// The receiver; [`ControlState::managers`] has its address.
         to: ManagerId,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// The answer to an ask.
+    /// The answer to a request.
     Answer {
-        /// Of the ask.
+        /// The token of the request.
         token: u64,
         /// The answer.
         answer: RequestAnswer,
     },
-    /// The map has changed; it is decided, and nothing will take it back.
+    /// The map has changed; the change is decided and final.
     MapChanged(Arc<MapDelta>),
-    /// The map is another, by way of a snapshot.
+    /// A snapshot has replaced the map.
     MapReplaced(Arc<ClusterMap>),
-    /// The group of a partition goes on with a log of which up to an interval may be missing.
+    /// The group of a partition continues with a log that may lack up to one interval of writes.
     MayHaveLost {
         /// The keyspace.
         keyspace: KeyspaceId,
@@ -129,28 +131,28 @@ pub enum ManagerEffect {
     },
 }
 
-/// What the asker is told.
+/// The answer that a requester gets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestAnswer {
-    /// It is decided.
+    /// The request is decided.
     Decided(CommandOutcome),
-    /// This manager does not lead, or has ceased to. Whether the command will be decided is open: ask the leader, under
-    /// the same [`RequestId`].
+    /// This manager does not lead, or no longer leads. The command may or may not be decided: the requester
+    /// must send it to the leader, under the same [`RequestId`].
     NotLeader(Option<ManagerId>),
-    /// Too much is waiting: ask again later.
+    /// Too many requests are waiting: the requester must retry later.
     Busy,
 }
 
-/// How a manager is to be.
+/// Settings of a manager.
 #[derive(Clone, Copy, Debug)]
 pub struct ManagerSettings {
-    /// Drawn again at every start: of its random numbers, and of its name as an asker.
+    /// Drawn again at every start; seeds the random numbers of the manager and its id as a requester.
     pub seed: u64,
-    /// Entries in the log after which a snapshot takes their place.
+    /// Number of log entries after which a snapshot replaces them.
     pub log_entries_max: usize,
-    /// What the leader does of its own accord.
+    /// Settings for what the leader does without a request.
     pub lead: LeadSettings,
-    /// Whether it does anything of its own accord: tests of agreement alone decide by hand.
+    /// Whether the leader acts without a request. Tests of agreement alone turn it off and decide manually.
     pub leads_alone: bool,
 }
 
@@ -171,23 +173,23 @@ pub struct RaftManager {
     consensus: Consensus,
     state: ControlState,
     effects: Vec<ManagerEffect>,
-    /// Who waits for which command, as leader.
+    /// As leader: the requests that wait for each command, by token.
     waiting: BTreeMap<RequestId, Vec<u64>>,
-    /// The term in which they began to wait.
+    /// The term in which they started to wait.
     waiting_term: u64,
     led_term: u64,
     next_tick: Time,
-    /// Changes of groups that are asked for and not proposed yet, as leader.
+    /// As leader: changes of groups that are requested and not proposed yet.
     gather: RegroupGather,
     lead: LeaderState,
     succession: ManagerReplacement,
-    /// When others were last heard, whoever led.
+    /// When each manager was last heard, whichever manager led.
     heard: BTreeMap<ManagerId, Time>,
     settings: ManagerSettings,
     counters: ManagerCounters,
 }
 
-/// What has happened so far, in this process.
+/// Counters since the start of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagerCounters {
     /// Commands applied.
@@ -196,41 +198,44 @@ pub struct ManagerCounters {
     pub repeated: u64,
     /// Entries of several commands among them.
     pub batches: u64,
-    /// Snapshots taken from a leader.
+    /// Snapshots installed from a leader.
     pub restored: u64,
     /// Times that this manager became leader.
     pub led: u64,
 }
 
 impl RaftManager {
-    /// The log of a founder of a control group. All founders get the same list.
+    /// The log of a bootstrap member of a control group. All bootstrap members get the same list.
     pub fn found(id: ManagerId, founders: &[ManagerInfo]) -> Vec<u8> {
         RaftManager::found_with(id, founders, &[])
     }
 
-    /// The same, where the nodes at these addresses get the numbers of their places, from 1 on. All founders get the same places.
+    /// The same, where the nodes at these addresses get the numbers of their places, from 1 on. All bootstrap
+    /// members get the same places.
     pub fn found_with(id: ManagerId, founders: &[ManagerInfo], places: &[Address]) -> Vec<u8> {
         let ids: Vec<ManagerId> = founders.iter().map(|founder| founder.id).collect();
         consensus::found(id, &ids, ControlState::new(founders.to_vec()).with_places(places).encode())
     }
 
-    /// The log of a manager that the control group is to take in ([`crate::command::ControlCommand::SetManagers`]).
+    /// The log of a manager that the control group is to add
+    /// ([`crate::command::ControlCommand::SetManagers`]).
     pub fn join(id: ManagerId) -> Vec<u8> {
         consensus::join(id)
     }
 
-    /// Whose log this is; `None`: it cannot be read.
+    /// The manager that this log belongs to; `None`: the log cannot be read.
     pub fn id_in(log: &[u8]) -> Option<ManagerId> {
         consensus::whole(log).ok().map(|whole| whole.manager)
     }
 
-    /// The log of a control group that one of its managers founds again on the operator's word that the others are gone, with
-    /// what it knows itself, be it decided or not: what only the others knew is not known any more. It has another id, on this
-    /// node, so that nothing which the others still say is meant for it. Gives the log, what it knew, and the state from which it
-    /// goes on.
+    /// Makes the log of a new control group from the log of one surviving manager, after the operator has
+    /// declared the other managers gone. The new group starts from everything in this log, committed or not;
+    /// what only the others had is lost. The manager gets another id, on this node, so that no message of the
+    /// old managers is addressed to it. Returns the log, the state before, and the state from which the group
+    /// continues.
     ///
     /// # Errors
-    /// If its log is damaged, or it is no member of the control group that it knows.
+    /// If the log is damaged, or the manager is not a member of the control group in it.
     pub fn found_again(log: &[u8], node: NodeId) -> Result<(Vec<u8>, ControlState, ControlState), LogError> {
         let LogContents { manager: id, state, commands } = consensus::whole(log)?;
         let state_of =
@@ -251,11 +256,11 @@ impl RaftManager {
         Ok((log, known, state))
     }
 
-    /// Starts from the log as it is on disk; its first so many bytes are good, and the rest, which a crash tore, is to be
-    /// cut off before anything is appended.
+    /// Opens the log as it is on disk. Returns also the number of valid bytes: the shell must truncate the
+    /// rest, which a crash tore, before anything is appended.
     ///
     /// # Errors
-    /// If the log is damaged: this manager has lost what it had promised, and must start again under another id.
+    /// If the log is damaged: this manager has lost its promises and must start again under another id.
     pub fn open(now: Time, log: &[u8], settings: ManagerSettings) -> Result<(RaftManager, usize), LogError> {
         let (consensus, state, bytes) = Consensus::open(log, settings.seed, settings.log_entries_max)?;
         let state = match &state[..] {
@@ -278,14 +283,14 @@ impl RaftManager {
             counters: ManagerCounters::default(),
         };
         manager.follow();
-        // How the map came to be what it is at the start concerns nobody.
+        // Map changes that the replay of the log produces are not reported.
         manager
             .effects
             .retain(|effect| matches!(effect, ManagerEffect::Persist { .. } | ManagerEffect::Send { .. }));
         Ok((manager, bytes))
     }
 
-    /// The next event.
+    /// Handles the next event.
     pub fn handle(&mut self, now: Time, event: ManagerEvent<'_>) -> Vec<ManagerEffect> {
         match event {
             ManagerEvent::Tick => {}
@@ -311,7 +316,7 @@ impl RaftManager {
         std::mem::take(&mut self.effects)
     }
 
-    /// Effects that there are already, after [`RaftManager::open`].
+    /// Takes the effects that exist already, after [`RaftManager::open`].
     pub fn take_effects(&mut self) -> Vec<ManagerEffect> {
         std::mem::take(&mut self.effects)
     }
@@ -321,37 +326,37 @@ impl RaftManager {
         self.next_tick.min(self.gather.due())
     }
 
-    /// Whether it waits for [`ManagerEvent::Clock`]: it leads, and something is to expire.
+    /// Whether the manager needs [`ManagerEvent::Clock`]: it leads, and a token is to expire.
     pub fn wants_clock(&self) -> bool {
         self.consensus.is_leader() && self.state.has_expiring()
     }
 
-    /// Who this is.
+    /// The id of this manager.
     pub fn id(&self) -> ManagerId {
         self.consensus.id()
     }
 
-    /// Who leads, as far as is known.
+    /// The leader, as far as known.
     pub fn leader(&self) -> Option<ManagerId> {
         self.consensus.leader()
     }
 
-    /// Whether this one leads, and in which term.
+    /// The term in which this manager leads, if it leads.
     pub fn leading(&self) -> Option<u64> {
         self.consensus.is_leader().then(|| self.consensus.term())
     }
 
-    /// Whether another manager has said something to this one within a time.
+    /// Whether this manager has received a message of another one within a time.
     pub fn has_heard(&self, id: ManagerId, now: Time, within_ms: u64) -> bool {
         self.heard.get(&id).is_some_and(|at| now.since_us(*at) < within_ms.saturating_mul(1_000))
     }
 
-    /// Those that vote, and those that only learn.
+    /// The voters and the learners.
     pub fn members(&self) -> (Vec<ManagerId>, Vec<ManagerId>) {
         self.consensus.members()
     }
 
-    /// What has been decided, as far as this manager knows.
+    /// The decided state, as far as this manager knows it.
     pub fn state(&self) -> &ControlState {
         &self.state
     }
@@ -361,7 +366,7 @@ impl RaftManager {
         self.state.map()
     }
 
-    /// What has happened so far.
+    /// The counters since the start.
     pub fn counters(&self) -> ManagerCounters {
         self.counters
     }
@@ -384,7 +389,8 @@ impl RaftManager {
         if self.waiting_term != self.consensus.term() {
             self.release();
         }
-        // A retry of what is under way waits for the first; what is decided twice in the log is done once.
+        // A retry of a pending request waits for the first; a command that is in the log twice takes effect
+        // once.
         if let Some(tokens) = self.waiting.get_mut(&request.id) {
             tokens.push(token);
         } else if let Some(regroup) = gather::regroup_of(&request)
@@ -417,12 +423,12 @@ impl RaftManager {
             self.follow();
         }
         if self.next_tick <= now {
-            // After a long pause: more ticks would only begin more elections.
+            // After a long pause: more ticks would only start more elections.
             self.next_tick = now.after_ms(TICK_MS);
         }
     }
 
-    /// Proposes what the leader finds to be done.
+    /// Proposes the commands of the leader's own plans.
     fn decide(&mut self, now: Time) {
         if !self.settings.leads_alone || !self.consensus.leads() {
             return;
@@ -438,7 +444,8 @@ impl RaftManager {
         self.follow();
     }
 
-    /// Has the tokens expire whose time is over by this clock. Said again before it is decided, it is refused.
+    /// Expires the tokens whose time is over by this clock. A second proposal before the first is decided is
+    /// refused.
     fn expire(&mut self, now: Time, unix_ms: u64) {
         if self.settings.leads_alone && self.consensus.leads() {
             self.propose(now, self.state.expiries(unix_ms));
@@ -447,7 +454,7 @@ impl RaftManager {
 
     fn propose(&mut self, now: Time, commands: Vec<ControlCommand>) {
         for command in commands {
-            // Its own nonce as an asker; the low bit keeps it apart from the stream's seed.
+            // Its own nonce as a requester; the low bit separates it from the seed of the random numbers.
             let id = self.lead.name(self.settings.seed | 1);
             let request = CommandRequest { id, after: self.state.mark(), command };
             let bytes = request.encode();
@@ -478,7 +485,7 @@ impl RaftManager {
         self.follow();
     }
 
-    /// Does what consensus wants done.
+    /// Carries out the outputs of consensus.
     fn follow(&mut self) {
         loop {
             let outputs = self.consensus.take_outputs();
@@ -509,7 +516,7 @@ impl RaftManager {
             ConsensusOutput::Committed(command) => self.apply(&command),
             ConsensusOutput::Restored(state) => {
                 self.counters.restored += 1;
-                // Consensus takes no other.
+                // Consensus accepts only snapshots that decode.
                 self.state = ControlState::decode(&state).expect("a leader's snapshot is a state");
                 self.effects.push(ManagerEffect::MapReplaced(Arc::clone(self.state.map())));
             }
@@ -517,7 +524,7 @@ impl RaftManager {
     }
 
     fn apply(&mut self, command: &[u8]) {
-        // Consensus takes nothing else into the log.
+        // Consensus accepts only valid entries into the log.
         let entry = Entry::decode(command).expect("the log holds commands");
         if matches!(entry, Entry::Batch(_)) {
             self.counters.batches += 1;
@@ -528,7 +535,7 @@ impl RaftManager {
         }
     }
 
-    /// Tells what a request that was decided has done.
+    /// Reports the result of a request that was decided.
     fn tell(&mut self, id: RequestId, applied: AppliedCommand) {
         self.lead.decided(id);
         self.counters.applied += 1;
@@ -545,7 +552,7 @@ impl RaftManager {
         }
     }
 
-    /// Whoever waited in another term is told to ask the leader: what they asked for may have been replaced.
+    /// Requests that waited in another term get `NotLeader`: their commands may have been replaced.
     fn release(&mut self) {
         self.waiting_term = self.consensus.term();
         self.gather.clear();

@@ -1,4 +1,4 @@
-//! A keyspace of many partitions, placed by a rule instead of one by one, where nodes are alike.
+//! A keyspace of many partitions on similar nodes is placed by a rule instead of partition by partition.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,10 @@ use super::ring::{Ring, Spot};
 use crate::random::mix;
 
 impl Ring {
-    /// Groups for the partitions of a new keyspace. Of many partitions, on instances alike whose ids have no gaps, they are
-    /// neighbours in a ring in which all neighbours are in different domains; else, or if there is no such ring, they are
-    /// chosen one by one ([`Ring::spread`]).
+    /// Groups for the partitions of a new keyspace. Many partitions on similar instances with gapless ids get
+    /// a computed placement: the members of a group are neighbours in a ring in which all neighbours are in
+    /// different domains. Otherwise, or if there is no such ring, they are chosen one by one
+    /// ([`Ring::spread`]).
     pub fn place(&self, config: &KeyspaceConfig) -> Groups {
         let partitions = config.partitions.get();
         let computed = if partitions < PLACED_PARTITIONS_MIN { None } else { self.computed(config) };
@@ -31,7 +32,7 @@ impl Ring {
         }
         let others = config.replicas - 1;
         let in_sync = others.min(config.min_in_sync.saturating_sub(1));
-        // The same ring for all keyspaces; only where partition 0 stands in it is each one's own.
+        // The ring is the same for all keyspaces; only the place of partition 0 in it differs.
         let turn = (mix(config.seed) % u64::from(count)) as u32;
         let ring = |step| zerohop_placement::Ring { first: first.instance, count, step, turn, splits: 0 };
         let steps =

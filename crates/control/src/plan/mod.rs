@@ -1,8 +1,8 @@
-//! Where replicas should be, and the next steps towards it.
+//! The planner: where replicas should be, and the next steps towards it.
 //!
-//! Nothing is remembered between two plans but what the map and the reports say, so that a new leader goes on where the
-//! last one stopped. Each step is one change of one group, a compare-and-set on its epoch; `steps` looks at a group
-//! and says which comes next, and only what begins a move asks for budget.
+//! A plan depends only on the map and the reports, so that a new leader continues where the last one stopped.
+//! Each step is one change of one group, a compare-and-set on its epoch. `steps` decides the next step of a
+//! group; only a step that starts a move needs budget.
 //!
 //! ```text
 //!   group        [A | B | C]              [A | B | X! C]          [A | B X | C]           [X | B A | C]          [X | B | C]
@@ -26,10 +26,10 @@ pub use ring::{Ring, Spot};
 use crate::command::Regroup;
 use crate::state::ControlState;
 
-/// How much may be done at once.
+/// Limits on simultaneous changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanSettings {
-    /// Moves under way at once, in the whole cluster: each copies a partition.
+    /// Simultaneous moves in the whole cluster: each copies a partition.
     pub moves_max: usize,
     /// Steps in one plan.
     pub steps_max: usize,
@@ -41,21 +41,22 @@ impl Default for PlanSettings {
     }
 }
 
-/// What is known beside the map.
+/// Inputs of a plan beside the map.
 pub struct PlanInputs<'a> {
-    /// How much is asked of the primary of a partition, beside others; 1 if nothing is known.
+    /// The load of a partition's primary, relative to others; 1 if nothing is known.
     pub loads: &'a BTreeMap<(KeyspaceId, PartitionId), u32>,
-    /// Nodes that have been down for so long that their copies are made again elsewhere.
+    /// Whether a node has been down for so long that its copies are made again elsewhere.
     pub given_up: &'a dyn Fn(NodeId) -> bool,
-    /// Moves whose target has not caught up in all the time that it was given: they are abandoned.
+    /// Whether a move is abandoned because its target has not caught up within the time limit.
     pub overdue: &'a dyn Fn(KeyspaceId, PartitionId, PartitionEpoch) -> bool,
-    /// No node has gone down or come back lately: primaries are evened only then.
+    /// Whether no node has gone down or come back lately: primaries are balanced only then.
     pub is_calm: bool,
 }
 
-/// The next steps, at most one for each group. Done one after another, they lead to a state in which there are none: then
-/// every group has its copies on nodes that are up and in different domains as far as there are any, nodes that drain are
-/// empty, and no move of one copy would make the fullest instance less full beside the emptiest.
+/// The next steps, at most one for each group. Done one after another, they lead to a state in which no steps
+/// are left. Then every group has its copies on nodes that are up, and in different domains as far as there
+/// are any; draining nodes are empty; and moving one copy from the fullest to the emptiest instance would not
+/// improve the balance.
 pub fn plan(state: &ControlState, seen: &PlanInputs<'_>, settings: PlanSettings) -> Vec<Regroup> {
     steps::Planner::new(state, seen, settings).plan()
 }

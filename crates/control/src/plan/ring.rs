@@ -1,8 +1,8 @@
 //! The ring of instances, and the first placement of a keyspace on it.
 //!
-//! Instances stand in the ring so that neighbours are in different failure domains as far as these allow, and as often
-//! as their capacity asks. Replicas of a partition are neighbours in the ring; a keyspace's seed turns it, so that the
-//! same partitions of different keyspaces fall to different nodes.
+//! Neighbours in the ring are in different failure domains as far as possible, and each instance is in the
+//! ring as often as its capacity requires. Replicas of a partition are neighbours in the ring. A keyspace's
+//! seed turns the ring, so that the same partitions of different keyspaces get different nodes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,21 +17,21 @@ use crate::state::ControlState;
 pub struct Spot {
     /// The instance.
     pub instance: InstanceId,
-    /// The node it is part of.
+    /// Its node.
     pub node: NodeId,
-    /// What fails together with it.
+    /// Its failure domain.
     pub domain: u32,
-    /// How much it is to hold, beside others.
+    /// Its share of partitions, relative to others.
     pub weight: u64,
 }
 
-/// The instances that may be given partitions, in order.
+/// The instances that may get partitions, in order.
 #[derive(Clone, Debug)]
 pub struct Ring {
     spots: Vec<Spot>,
 }
 
-/// Capacity of a node is divided among its instances in these parts.
+/// A node's capacity is divided among its instances in these parts.
 const WEIGHT_PARTS: u64 = 256;
 
 /// The weight of each instance of a node.
@@ -40,7 +40,8 @@ pub(crate) fn weight(capacity: u32, instances: usize) -> u64 {
 }
 
 impl Ring {
-    /// The ring of the nodes that are up, as `seed` turns it: the domains are shuffled, and so are the instances of each.
+    /// The ring of the nodes that are up, as turned by `seed`: the domains are shuffled, and so are the
+    /// instances of each.
     pub fn new(state: &ControlState, seed: u64) -> Ring {
         let mut domains: BTreeMap<u32, Vec<Spot>> = BTreeMap::new();
         for node in state.map().nodes().filter(|node| node.state() == NodeState::Up) {
@@ -58,7 +59,8 @@ impl Ring {
         let draw = |word: u64| mix(mix(seed) ^ mix(word));
         let mut queues: Vec<(u64, VecDeque<Spot>)> = Vec::new();
         for (domain, mut spots) in domains {
-            // Instances of one node come apart too, so that a group avoids a second one of the same node.
+            // Instances of one node are spread too, so that a group avoids a second instance of the same
+            // node.
             spots.sort_by_key(|spot| (draw(u64::from(spot.instance.get())), spot.instance));
             queues.push((draw(u64::from(domain) | 1 << 32), spots.into()));
         }
@@ -66,19 +68,19 @@ impl Ring {
         Ring { spots: interleaved(queues.into_iter().map(|(_, spots)| spots).collect()) }
     }
 
-    /// Whether nobody is there.
+    /// Whether the ring has no instances.
     pub fn is_empty(&self) -> bool {
         self.spots.is_empty()
     }
 
-    /// In order.
+    /// The instances in order.
     pub fn spots(&self) -> &[Spot] {
         &self.spots
     }
 
-    /// Groups for the partitions of a new keyspace: primaries by weight, then the nearest neighbours in the ring that are
-    /// in other domains, or failing that on other nodes, or failing that other instances; of these, those that have not
-    /// yet as many copies as their weight asks.
+    /// Groups for the partitions of a new keyspace: primaries by weight, then the nearest neighbours in the
+    /// ring that are in other domains, or failing that on other nodes, or failing that other instances. Among
+    /// these, instances with fewer copies than their weight allows are preferred.
     pub fn spread(&self, config: &KeyspaceConfig) -> Vec<ReplicaGroup> {
         let total: u128 = self.spots.iter().map(|spot| u128::from(spot.weight)).sum();
         let partitions = u128::from(config.partitions.get());
@@ -121,7 +123,7 @@ impl Ring {
         }
     }
 
-    /// The spot that joins those chosen, of which the first is the primary's.
+    /// The spot to add to the chosen ones, of which the first is the primary's.
     fn neighbour(&self, chosen: &[usize], room: &[u128]) -> Option<usize> {
         let mut best: Option<((bool, bool, bool), usize)> = None;
         for step in 1..self.spots.len() {
@@ -145,7 +147,7 @@ impl Ring {
     }
 }
 
-/// One from each domain in turn; larger domains more often, evenly through the ring.
+/// One instance of each domain in turn; larger domains more often, evenly through the ring.
 fn interleaved(mut queues: Vec<VecDeque<Spot>>) -> Vec<Spot> {
     let total: usize = queues.iter().map(VecDeque::len).sum();
     let sizes: Vec<u128> = queues.iter().map(|queue| queue.len() as u128).collect();

@@ -1,4 +1,4 @@
-//! Which change comes next, for one group and for all.
+//! The next change, for one group and for all.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ pub(super) struct Planner<'a> {
     seen: &'a PlanInputs<'a>,
     settings: PlanSettings,
     tally: PlacementTally,
-    /// Places in the ring, of each keyspace.
+    /// The places in the ring, for each keyspace.
     places: BTreeMap<KeyspaceId, BTreeMap<InstanceId, usize>>,
     moves: usize,
     steps: Vec<Regroup>,
-    /// Instances that may hold a copy, those with them that are only away for a while: their copies are not dropped where
-    /// there is nobody to take them.
+    /// Number of instances that may have a copy, including those that are down for a short time: their copies
+    /// are not dropped if no other instance can replace them.
     counted: usize,
 }
 
-/// A group that may be moved: it is whole, and nothing is under way.
+/// A group that may be moved: it is complete, and no change is pending.
 struct StableGroup<'a> {
     keyspace: KeyspaceId,
     partition: PartitionId,
     group: Group<'a>,
-    /// An operator has said where it is to be, and it is there.
+    /// An operator has pinned it, and it is in its place.
     is_pinned: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Planner<'a> {
         self.steps
     }
 
-    /// What a group needs by itself. Whether it needs nothing, and may be moved.
+    /// The next change that a group needs by itself. Returns whether it needs none, and may be moved.
     fn go_on(
         &mut self,
         keyspace: KeyspaceId,
@@ -104,14 +104,14 @@ impl<'a> Planner<'a> {
             self.moves += 1;
             let target = group.followers[0];
             let pin = self.pin(keyspace, partition);
-            // Nobody leaves for one that has followed before.
+            // No member leaves in exchange for a target that was a follower before.
             if counted > wanted
                 && let Some(leaver) = self.leaver(config, group, pin, Some(target))
             {
                 self.tally.hold(leaver, -1);
             }
             let overdue = (self.seen.overdue)(keyspace, partition, group.epoch);
-            // One that is only taken for dead for a moment, or starts again, goes on where it was.
+            // A target that is only briefly considered dead, or restarts, continues as target.
             (gone(self, target) || overdue).then_some(GroupStep::RemoveFollower(target))
         } else if let Some(step) = self.towards_pin(keyspace, config, partition, group) {
             Some(step)
@@ -137,7 +137,7 @@ impl<'a> Planner<'a> {
         {
             Some(GroupStep::Promote(heir))
         } else if group.in_sync.len() + 1 > usize::from(config.min_in_sync) {
-            // Whoever should not be primary soon is let go last.
+            // A member that should not be primary soon is removed last.
             let heaviest = group
                 .in_sync
                 .iter()
@@ -151,13 +151,13 @@ impl<'a> Planner<'a> {
         false
     }
 
-    /// Where an operator wants the partition, as long as that can be.
+    /// The pin of a partition, as long as it can be satisfied.
     fn pin(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Pin> {
         self.state.pin(keyspace, partition).filter(|pin| self.tally.is(pin.to, NodeState::Up))
     }
 
-    /// Whether an operator's move has come so far that its target holds the partition, and the target is away for a moment: it is
-    /// not taken for a copy too many meanwhile.
+    /// Whether the target of an operator's move has the partition and is down for a moment: it does not count
+    /// as a surplus copy meanwhile.
     fn awaits_pinned(
         &self,
         keyspace: KeyspaceId,
@@ -170,8 +170,9 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The next step to where an operator wants the partition. Who follows already is awaited if more are to be in sync; if
-    /// not, nobody would admit it: it was admitted, and put out of sync again as it was late or away, and is asked for once more.
+    /// The next step towards the pinned place. If more in-sync replicas are wanted, the plan waits for a
+    /// follower to be admitted. If not, no primary would admit it: the target was admitted, then removed from
+    /// the in-sync set because it was late or down. The plan then requests its admission once more.
     fn towards_pin(
         &mut self,
         keyspace: KeyspaceId,
@@ -197,7 +198,7 @@ impl<'a> Planner<'a> {
         Some(GroupStep::AddFollower { instance: to, target: true })
     }
 
-    /// How a member leaves that is one too many: who is primary hands over first.
+    /// How a surplus member leaves: a primary hands over first.
     fn leave(&self, group: Group<'_>, leaver: InstanceId) -> Option<GroupStep> {
         if group.followers.contains(&leaver) {
             return Some(GroupStep::RemoveFollower(leaver));
@@ -214,8 +215,9 @@ impl<'a> Planner<'a> {
         heir.map(GroupStep::Promote)
     }
 
-    /// Who is to leave a group that has, or will have, one member too many: who drains, then who shares a domain, then
-    /// who holds the most beside its share. Nobody whose leaving would leave too few in sync.
+    /// The member that leaves a group that has, or will have, one member too many. Preferred is a member on a
+    /// draining node, then a member that shares a domain, then the member with the most copies relative to
+    /// its share. A member is not chosen if too few would stay in sync.
     fn leaver(
         &self,
         config: &KeyspaceConfig,
@@ -241,7 +243,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// How many other members are in the same domain as one of them, or as somebody else would be in its place.
+    /// The number of other members in the same domain as this member, or as a replacement would be.
     fn shares_domain(
         &self,
         group: Group<'_>,
@@ -257,8 +259,9 @@ impl<'a> Planner<'a> {
         )
     }
 
-    /// Who is to join a group, in the place of a member if one is to leave: in another domain and on another node than
-    /// the others, then who holds the least beside its share, then who is next in the ring.
+    /// The instance that joins a group, in place of a member if one is to leave. Preferred is an instance in another domain
+    /// and on another node than the other members. Next comes the instance with the fewest copies relative to its share,
+    /// then the next in the ring.
     fn candidate(
         &mut self,
         keyspace: KeyspaceId,
@@ -284,8 +287,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Moves that begin now, as far as there is budget: away from nodes that drain, out of shared domains, from the
-    /// fullest.
+    /// Starts moves as far as there is budget: away from draining nodes, out of shared domains, from the
+    /// fullest instances.
     fn begin_moves(&mut self, quiet: &[StableGroup<'_>]) {
         let mut order: Vec<(usize, InstanceId)> = Vec::new();
         for (at, one) in quiet.iter().enumerate() {
@@ -303,7 +306,8 @@ impl<'a> Planner<'a> {
             }
             let StableGroup { keyspace, partition, group, is_pinned } = quiet[at];
             let (drains, shares, excess) = urgency(self, at, member);
-            // The fullest come first: whoever has no more than its share and one is followed by none that has.
+            // The fullest instances come first: after an instance with at most one copy above its share there
+            // is none with more.
             if moved[at] || (!drains && shares == (0, 0) && (is_pinned || excess <= 0)) {
                 continue;
             }
@@ -322,9 +326,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Primaries change places with other members where that makes what is asked of them more even. It copies nothing,
-    /// but every such change is a redirect for clients, so it waits for moves to end, and for nodes to be left alone: who
-    /// flaps would be given primaries only to lose them again.
+    /// Swaps primaries with other members where that balances the load. It copies nothing, but every swap is
+    /// a redirect for clients. It therefore waits until moves have ended and nodes are stable: a flapping
+    /// node would get primaries only to lose them again.
     fn even_primaries(&mut self, quiet: &[StableGroup<'_>]) {
         if self.moves > 0 || !self.steps.is_empty() || !self.seen.is_calm {
             return;
@@ -344,7 +348,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The in-sync replica that is to be primary instead, if that makes what is asked of the two more even.
+    /// The in-sync replica that should become primary instead, if that balances the load of the two.
     fn evening_heir(
         &mut self,
         keyspace: KeyspaceId,
@@ -363,8 +367,9 @@ impl<'a> Planner<'a> {
         Some(heir)
     }
 
-    /// A follower is to be in sync, so that it can be primary next: a node that was away follows everywhere, and nobody else would
-    /// admit it where enough are in sync. It must even more than twice, as it takes four changes of the group.
+    /// A follower is to be in sync, so that it can become primary next. A node that was down is a follower
+    /// everywhere, and no primary would admit it where enough replicas are in sync. The gain must be more
+    /// than double, because this takes four changes of the group.
     fn evening_follower(
         &mut self,
         keyspace: KeyspaceId,
@@ -384,7 +389,8 @@ impl<'a> Planner<'a> {
         Some(GroupStep::AddFollower { instance, target: true })
     }
 
-    /// Which of these is the least laden once it has so much more: of two that have nothing that is the one of more weight.
+    /// The member with the least load after an increase of `load`: of two without load, the one of more
+    /// weight.
     fn least_laden(&self, members: &[InstanceId], load: u32) -> Option<InstanceId> {
         let up = members.iter().copied().filter(|one| self.tally.is(*one, NodeState::Up));
         up.min_by_key(|one| (self.tally.laden_with(*one, load), *one))

@@ -1,4 +1,4 @@
-//! How much each instance holds, beside what it should.
+//! The copies of each instance, relative to its share.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ pub(super) struct InstanceLoad {
     pub(super) domain: u32,
     pub(super) state: NodeState,
     weight: u64,
-    /// Copies that it holds, after what is planned.
+    /// Its copies, after what is planned.
     held: i64,
-    /// What is asked of the primaries on it.
+    /// The load of the primaries on it.
     load: u64,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct InstanceLoad {
 #[derive(Debug, Default)]
 pub(super) struct PlacementTally {
     seats: BTreeMap<InstanceId, InstanceLoad>,
-    /// Copies of all partitions together, as many as are wanted.
+    /// Wanted copies of all partitions together.
     wanted: i128,
-    /// Weights of those that may be given something.
+    /// Weights of the instances that may get partitions.
     weights: i128,
-    /// How many those are.
+    /// The number of those instances.
     up: usize,
 }
 
@@ -63,7 +63,7 @@ impl PlacementTally {
         self.wanted += copies as i128;
     }
 
-    /// Instances that may be given something.
+    /// Number of instances that may get partitions.
     pub(super) fn up(&self) -> usize {
         self.up
     }
@@ -95,33 +95,34 @@ impl PlacementTally {
         }
     }
 
-    /// How far above its share an instance is, in copies times the sum of all weights; all that it holds if it should
-    /// hold nothing. To compare, and to see a difference of more than one copy ([`PlacementTally::one`]).
+    /// How far above its share an instance is, in copies times the sum of all weights; all its copies if it
+    /// should have none. For comparisons, and to detect a difference of more than one copy
+    /// ([`PlacementTally::one`]).
     pub(super) fn excess(&self, instance: InstanceId) -> i128 {
         let Some(seat) = self.seats.get(&instance) else { return 0 };
         let share = if seat.state == NodeState::Up { self.wanted * i128::from(seat.weight) } else { 0 };
         i128::from(seat.held) * self.weights - share
     }
 
-    /// One copy, in the measure of [`PlacementTally::excess`].
+    /// One copy, in the unit of [`PlacementTally::excess`].
     pub(super) fn one(&self) -> i128 {
         self.weights
     }
 
-    /// Whether the load of primaries becomes more even if `load` goes from one to the other: whether the larger of the
-    /// two, beside their weights, becomes smaller.
+    /// Whether moving `load` from one instance to the other balances the load of primaries: the larger load
+    /// per weight of the two becomes smaller.
     pub(super) fn evens(&self, from: InstanceId, to: InstanceId, load: u32) -> bool {
         let (Some(from), Some(to)) = (self.seats.get(&from), self.seats.get(&to)) else { return false };
         let after = (u128::from(to.load) + u128::from(load)) * u128::from(from.weight);
         after < u128::from(from.load) * u128::from(to.weight)
     }
 
-    /// What is asked of the primaries on it, beside its weight.
+    /// The load of the primaries on an instance, per weight.
     pub(super) fn laden(&self, instance: InstanceId) -> u128 {
         self.laden_with(instance, 0)
     }
 
-    /// The same once it has so much more.
+    /// The same after an increase of `load`.
     pub(super) fn laden_with(&self, instance: InstanceId, load: u32) -> u128 {
         let laden = |seat: &InstanceLoad| {
             ((u128::from(seat.load) + u128::from(load)) << 32) / u128::from(seat.weight)

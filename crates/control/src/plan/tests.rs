@@ -1,4 +1,4 @@
-//! Every step of a plan is valid, plans come to an end, and what they end with is as it should be.
+//! Every step of a plan is valid, plans come to an end, and the final state is as it should be.
 
 mod evening;
 
@@ -42,7 +42,7 @@ impl PlanBench {
         outcome.result.unwrap_or_else(|refusal| panic!("{refusal}: {request:?}")).number
     }
 
-    /// Has a partition of the first keyspace moved; says where it goes, or why not.
+    /// Moves a partition of the first keyspace; returns its new place, or why it is refused.
     fn moved(&mut self, partition: u32, to: Option<NodeId>) -> Result<InstanceId, CommandRefusal> {
         self.number += 1;
         let keyspace = self.state.map().keyspaces().next().unwrap().0;
@@ -92,7 +92,8 @@ impl PlanBench {
         self.done(ControlCommand::CreateKeyspace(config));
     }
 
-    /// What primaries would ask for: the targets of moves, and anybody as long as too few are in sync.
+    /// The requests of primaries: they admit the targets of moves, and any follower as long as too few are in
+    /// sync.
     fn admissions(&self) -> Vec<ControlCommand> {
         let mut asked = Vec::new();
         for (keyspace, found) in self.state.map().keyspaces() {
@@ -113,7 +114,7 @@ impl PlanBench {
         asked
     }
 
-    /// Whether a step has somebody take a copy: one that follows has it.
+    /// Whether a step copies the partition. A step about a follower does not: the follower has its copy already.
     fn copies(&self, step: &Regroup) -> bool {
         let group = self.state.map().keyspace(step.keyspace).unwrap().group(step.partition).unwrap();
         matches!(step.step, GroupStep::AddFollower { instance, .. } if group.members().all(|one| one != instance))
@@ -124,7 +125,7 @@ impl PlanBench {
         map.node(map.instance(instance).unwrap().node).unwrap().state()
     }
 
-    /// Plans and does until nothing is left to do.
+    /// Plans and applies steps until none is left.
     fn settle(&mut self) {
         for _ in 0..20_000 {
             let loads = self.loads.clone();
@@ -175,7 +176,8 @@ impl PlanBench {
         primaries
     }
 
-    /// Every group is whole, on nodes that are up, in as many domains as can be, with as many in sync as it should have.
+    /// Every group is complete, on nodes that are up, in as many domains as possible, with as many members in
+    /// sync as it should have.
     fn check_groups(&self) {
         let map = self.state.map();
         let up: Vec<_> = map.nodes().filter(|node| node.state() == NodeState::Up).collect();
@@ -249,7 +251,8 @@ fn a_node_that_joins_takes_its_share_and_little_else_moves() {
     bench.check_groups();
     assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
     let share = (128 * 3usize).div_ceil(5);
-    // Who leaves is decided when the target is there: with many moves at once some must be made up for.
+    // The leaving member is chosen when the target is there: with many simultaneous moves some must be
+    // compensated.
     assert!(
         bench.copies - before <= share + share / 4,
         "{} copies for a share of {share}",
@@ -264,7 +267,7 @@ fn a_partition_that_an_operator_moves_goes_there_and_stays() {
     bench.keyspace(64, 3, 7);
     bench.settle();
     let node_of = |one: InstanceId| nodes[one.get() as usize];
-    // All that can go to one node: more than its share.
+    // All partitions that can be moved, to one node: more than its share.
     let mut went = Vec::new();
     for partition in 0..64 {
         let before = bench.members(partition);
@@ -284,7 +287,7 @@ fn a_partition_that_an_operator_moves_goes_there_and_stays() {
         assert_eq!(after[0], *to, "it is primary there");
         assert!(!after.contains(&before[0]), "who was primary has left: {before:?} {after:?}");
     }
-    // It stays when others come and go, until its node is emptied or it is released.
+    // They stay when nodes join and leave, until their node is drained or they are released.
     bench.node(5, 1, 1);
     bench.settle();
     assert!(went.iter().all(|(partition, to, _)| bench.members(*partition)[0] == *to));
@@ -308,7 +311,7 @@ impl PlanBench {
         self.done(ControlCommand::Regroup(Regroup { keyspace, partition: PartitionId(0), epoch, by, step }));
     }
 
-    /// What is planned next, once: whoever is down is given up, or is only away.
+    /// The next plan, once: the node that is down is given up, or is only briefly down.
     fn planned(&self, given_up: bool) -> Vec<GroupStep> {
         let seen = PlanInputs {
             loads: &self.loads,
@@ -324,8 +327,9 @@ fn by_primary(one: InstanceId) -> RegroupOrigin {
     RegroupOrigin::Instance(one, Incarnation(1))
 }
 
-/// The target was admitted, missed its lease, and was put out of sync before it was promoted: nobody asked for it any more, and
-/// the partition stayed where it was, with a member too many. It is asked for again. (Found by the simulation of clusters.)
+/// The target was admitted, missed its lease, and was removed from the in-sync set before it was promoted.
+/// Its admission was not requested any more, and the partition stayed where it was, with a member too many.
+/// Now its admission is requested again. (Found by the simulation of clusters.)
 #[test]
 fn a_target_that_was_put_out_of_sync_again_is_admitted_once_more() {
     for replicas in [1, 3] {
@@ -393,7 +397,7 @@ fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another
             refused += 1;
             continue;
         };
-        // Whoever shares the domain leaves, or else the primary.
+        // The member that shares the domain leaves, or else the primary.
         bench.settle();
         let after = bench.members(partition);
         assert_eq!(after[0], instance);
@@ -451,7 +455,7 @@ fn a_node_that_is_away_for_a_while_keeps_its_copies_also_where_nobody_could_take
         }
     }
     assert!(bench.held().into_values().all(|held| held == 64), "{:?}", bench.held());
-    // Until it is given up.
+    // Until the node is given up.
     bench.settle();
     assert_eq!(bench.held().into_values().filter(|held| *held == 0).count(), 1);
 }
@@ -481,7 +485,7 @@ fn primaries_are_made_even_by_what_is_asked_of_them() {
     let map = std::sync::Arc::clone(bench.state.map());
     let (keyspace, found) = map.keyspaces().next().unwrap();
     for (partition, group) in found.groups() {
-        // All that is asked, is asked of one.
+        // One instance has all the load.
         bench.loads.insert((keyspace, partition), if group.primary == first { 100 } else { 1 });
     }
     let before = bench.primaries()[&first];
@@ -518,8 +522,8 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever comes and goes, plans end, every step is valid when it is done, and the groups are as they should be. One
-    /// node dies at a time, so that none of the groups is lost.
+    /// Whatever joins and leaves, plans end, every step is valid when it is applied, and the groups are as
+    /// they should be. One node dies at a time, so that none of the groups is lost.
     #[test]
     fn plans_come_to_an_end_and_leave_every_group_whole(turns in turns(), moves_max in 1usize..20) {
         let mut bench = PlanBench::new();
@@ -549,7 +553,7 @@ proptest! {
                     }
                 }
                 Turn::Move(partition, at) if bench.state.map().keyspaces().next().is_some() => {
-                    // Refused or not, plans come to an end.
+                    // Whether refused or not, plans come to an end.
                     let _ = bench.moved(partition, Some(pick(at)));
                 }
                 Turn::Kill(_) | Turn::Drain(_) | Turn::Move(..) => {}
@@ -563,7 +567,7 @@ proptest! {
         }
     }
 
-    /// Nodes alike, each a domain of its own: no two differ by more than one copy.
+    /// Similar nodes, each a domain of its own: no two differ by more than one copy.
     #[test]
     fn alike_nodes_hold_alike(nodes in 3u32..9, joins in 0u32..4, bits in 2u32..8, replicas in 1u8..4, seed: u64) {
         let mut bench = PlanBench::new();

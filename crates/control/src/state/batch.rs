@@ -1,5 +1,5 @@
-//! Several changes of groups as one change of the map. A node that is lost, comes back or is emptied concerns hundreds of
-//! groups, and each change of the map is told to every node and to every client.
+//! Several changes of groups as one change of the map. A node that is lost, returns or is drained concerns
+//! hundreds of groups, and each change of the map is sent to every node and to every client.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use super::{AppliedCommand, ControlState};
 use crate::command::{CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, Entry};
 use crate::planted::{self, Bug};
 
-/// What is decided of a request before the map changes.
+/// The decision about a request before the map changes.
 enum BatchDecision {
-    /// It has been applied before, and this was its outcome.
+    /// The request has been applied before, with this outcome.
     Known(CommandOutcome),
-    /// It stands in the entry twice.
+    /// The request is in the entry twice.
     Twice,
     /// The new epoch of its group, or why nothing changes.
     New(Result<u64, CommandRefusal>),
@@ -23,8 +23,8 @@ enum BatchDecision {
 type Regrouped = BTreeMap<(KeyspaceId, PartitionId), ReplicaGroup>;
 
 impl ControlState {
-    /// Applies the next entry of the log. Tells of each request what it did, in their order; the change of the map that several
-    /// have in common stands at the first of them.
+    /// Applies the next entry of the log. Returns the result of each request, in their order. The shared
+    /// change of the map is in the result of the first request that has changed it.
     pub fn apply_entry(&mut self, entry: &Entry) -> Vec<AppliedCommand> {
         match entry {
             Entry::One(request) => vec![self.apply(request)],
@@ -32,7 +32,8 @@ impl ControlState {
         }
     }
 
-    /// All requests that are not refused change the map once. Each sees the groups as those before it leave them.
+    /// All requests that are not refused change the map once. Each sees the groups as changed by the requests
+    /// before it.
     fn apply_batch(&mut self, requests: &[CommandRequest]) -> Vec<AppliedCommand> {
         let (mut groups, mut seen) = (Regrouped::new(), BTreeSet::new());
         let mut decided = Vec::with_capacity(requests.len());
@@ -48,7 +49,7 @@ impl ControlState {
             partition,
             group,
         });
-        // What the map refuses as a whole, as it would be too large, may fit in part.
+        // A change that the map refuses as a whole, because the map would be too large, may fit in part.
         let changed = self.change(set.collect());
         let is_refused = changed.is_err();
         let delta = changed.unwrap_or_default();
@@ -77,9 +78,9 @@ impl ControlState {
         applied
     }
 
-    /// Decides one request, and notes the group that it leaves. Gives the group's new epoch.
+    /// Decides one request and records the resulting group. Returns the group's new epoch.
     fn regroup_in(&self, groups: &mut Regrouped, command: &ControlCommand) -> Result<u64, CommandRefusal> {
-        // Entries with anything else are not decoded.
+        // Entries with any other command are not decoded.
         let ControlCommand::Regroup(regroup) = command else { return Err(CommandRefusal::NotControl) };
         let place = (regroup.keyspace, regroup.partition);
         let group = self.regrouped(regroup, groups.get(&place))?;
@@ -88,7 +89,7 @@ impl ControlState {
         Ok(epoch)
     }
 
-    /// The outcome of a request that is not to be applied (again).
+    /// The outcome of a request that must not be applied (again).
     pub(super) fn known(&self, request: &CommandRequest) -> Option<CommandOutcome> {
         if planted::is_planted(Bug::RetriesApplied) {
             return None;
@@ -202,7 +203,7 @@ mod tests {
         assert!(results[1].is_ok() && results[3].is_ok());
         assert_eq!(state.map().epoch(), epoch.next());
         assert_eq!(group(&state, 1).epoch, old);
-        // Nothing but refusals is no change of the map.
+        // A batch of refusals alone does not change the map.
         let again: Vec<CommandRequest> = [0, 2].map(|at| keep(&state, 300 + u64::from(at), at)).to_vec();
         let first = state.apply_entry(&Entry::Batch(again.clone()));
         let epoch = state.map().epoch();
@@ -224,7 +225,7 @@ mod tests {
         assert!(applied[0].outcome.result.is_ok());
         assert_eq!(applied[1].outcome.result, Err(CommandRefusal::StaleEpoch { now }));
         assert_eq!((applied[2].repeated, &applied[2].outcome), (true, &applied[0].outcome));
-        // Decided on what the first left, both are done, in one epoch of the map.
+        // The second change applies to the result of the first; both are done in one epoch of the map.
         let epoch = state.map().epoch();
         let first = keep(&state, 202, 0);
         let by = RegroupOrigin::Instance(group(&state, 0).primary, INCARNATION);

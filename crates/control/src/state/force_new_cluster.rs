@@ -1,6 +1,6 @@
-//! The state with which a control group is founded again by one that is left of it. What the others decided last may not be in
-//! it: so all that counts upward goes far ahead of whatever they can have come to, and whoever knows of later decisions gives
-//! them up.
+//! The state of a forced new cluster: one surviving manager bootstraps the control group again. The last
+//! decisions of the other managers may be missing from it. Therefore all numbers that count upward jump far
+//! ahead of any value that the others can have reached, and nodes that know of later decisions discard them.
 
 use zerohop_placement::{ClusterMap, MapChange, MapDelta, MapHistory, ReplicaGroup};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch};
@@ -10,7 +10,7 @@ use crate::command::ManagerInfo;
 use crate::limits::FOUNDED_AGAIN_JUMP;
 
 impl ControlState {
-    /// See the module. `founder` is told the mark, and is the only manager.
+    /// See the module. `founder` gets the mark and returns the only manager.
     pub(crate) fn founded_again(mut self, founder: impl FnOnce(u64) -> ManagerInfo) -> ControlState {
         self.requests.jump(FOUNDED_AGAIN_JUMP);
         self.managers = vec![founder(self.mark())];
@@ -31,7 +31,7 @@ impl ControlState {
         if from > MapEpoch(0) {
             let delta = MapDelta { from, to: MapEpoch(from.get() + FOUNDED_AGAIN_JUMP), changes };
             let ahead: Result<ClusterMap, _> = map.apply(&delta);
-            // Nothing but epochs has changed, and those only upward.
+            // Only epochs have changed, and only upward.
             let ahead = ahead.expect("a map with higher epochs is one");
             self.note_closings(&delta);
             self.history = MapHistory::new(std::sync::Arc::new(ahead));

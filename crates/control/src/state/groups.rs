@@ -1,7 +1,8 @@
-//! Changes of one replica group: who may ask, and what becomes of a group when a node dies, returns or starts again.
+//! Changes of one replica group: which node may request them, and what happens to a group when a node dies,
+//! returns or starts again.
 //!
-//! Two rules are never broken here, whatever is asked: who becomes primary was in sync in the group before, or is what
-//! recovery chose; and a change is applied to the epoch on which it was decided, or not at all.
+//! Two rules hold for every request. First, a new primary was in sync in the group before, or recovery chose
+//! it. Second, a change is applied to the epoch on which it was decided, or not at all.
 
 use zerohop_placement::{Durability, Group, GroupState, KeyspaceConfig, MapChange, NodeState, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
@@ -10,24 +11,24 @@ use super::{ControlState, MapDraft, Recovery};
 use crate::command::{CommandRefusal, GroupStep, Regroup, RegroupOrigin};
 use crate::planted::{self, Bug};
 
-/// What a group is to be, and what is to be remembered of its recovery.
+/// The next group, and the next state of its recovery.
 pub(super) struct Next {
     pub(super) group: ReplicaGroup,
-    /// Kept if the group is recovering.
+    /// Stored if the group is recovering.
     pub(super) recovery: Recovery,
 }
 
-/// What a process that has taken the place of another found on its disks.
+/// What a process that has replaced another found on its disks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RestartedDisk {
-    /// All logs are whole.
+    /// All logs are intact.
     pub(super) intact: bool,
-    /// The other process has ended in order, all of its logs flushed.
+    /// The other process was shut down cleanly, with all of its logs flushed.
     pub(super) closed: bool,
 }
 
 impl RestartedDisk {
-    /// Whether it has all that the process before it ever acknowledged of a keyspace.
+    /// Whether the disk has everything that the process before it ever acknowledged of a keyspace.
     fn keeps_all(self, durability: Durability) -> bool {
         match durability {
             Durability::Sync => self.intact,
@@ -37,14 +38,14 @@ impl RestartedDisk {
     }
 }
 
-/// What a decision about a group is taken on.
+/// The context of a decision about a group.
 pub(super) struct GroupContext<'a> {
     pub(super) config: &'a KeyspaceConfig,
     pub(super) state_of: &'a dyn Fn(InstanceId) -> NodeState,
 }
 
 impl ControlState {
-    /// A change that somebody asked for.
+    /// Applies a requested change.
     pub(super) fn regroup(&self, regroup: &Regroup, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let Regroup { keyspace, partition, .. } = *regroup;
         let group = self.regrouped(regroup, None)?;
@@ -53,8 +54,8 @@ impl ControlState {
         Ok(epoch.get())
     }
 
-    /// The group as it is after a change that somebody asked for. `before` is the group if something that is not in the map yet
-    /// has changed it.
+    /// The group after a requested change. `before` is the group if a change that is not in the map yet has
+    /// changed it.
     pub(super) fn regrouped(
         &self,
         regroup: &Regroup,
@@ -129,7 +130,7 @@ impl ControlState {
             GroupStep::AddFollower { instance, target } => {
                 self.map().instance(instance).ok_or(CommandRefusal::UnknownInstance)?;
                 if target && group.followers.contains(&instance) {
-                    // It follows already: it is to be in sync beside those who are.
+                    // The instance is a follower already: it is to be in sync beside the others.
                     return self.aim_at(group, instance);
                 }
                 if group.as_group().members().any(|member| member == instance) {
@@ -211,8 +212,8 @@ impl ControlState {
 }
 
 impl GroupContext<'_> {
-    /// After a node of the group has died or returned: a dead primary is followed by an in-sync replica that is up, if
-    /// there is one; dead in-sync replicas become followers. None if nothing changes.
+    /// The group after one of its nodes has died or returned. An in-sync replica that is up, if there is one,
+    /// replaces a dead primary; dead in-sync replicas become followers. None if nothing changes.
     pub(super) fn after_state_change(
         &self,
         partition: PartitionId,
@@ -241,8 +242,8 @@ impl GroupContext<'_> {
         changed.then(|| Next { group: next, recovery: Recovery::default() })
     }
 
-    /// After the process of some members has been replaced by another. An in-sync replica that may have lost the end of
-    /// its log is in sync no more; if no other is left, the group recovers.
+    /// The group after the processes of some members have been replaced. An in-sync replica that may have
+    /// lost the end of its log leaves the in-sync set; if no other is left, the group recovers.
     pub(super) fn after_restart(
         &self,
         group: Group<'_>,
@@ -276,7 +277,7 @@ impl GroupContext<'_> {
             next.followers.extend(in_sync.iter().copied().filter(|one| !trusted(one)));
             return Next { group: next, recovery: Recovery::default() };
         }
-        // If only followers have restarted and the primary is down, nothing is lost that was not before.
+        // If only followers have restarted and the primary is down, the group has lost nothing new.
         let restarted: Vec<InstanceId> = in_sync.into_iter().filter(|instance| lost(*instance)).collect();
         if restarted.is_empty() {
             return Next { group: next, recovery: Recovery::default() };
@@ -293,8 +294,8 @@ impl GroupContext<'_> {
     }
 }
 
-/// Who follows a primary: an in-sync replica that is up, turned by the partition, so that the partitions of one dead primary
-/// fall to different replicas.
+/// The successor of a primary: an in-sync replica that is up. The choice rotates with the partition, so that
+/// the partitions of one dead primary are spread over different replicas.
 fn heir(
     partition: PartitionId,
     in_sync: &[InstanceId],
@@ -305,7 +306,7 @@ fn heir(
     turned.find(|instance| !is_down(*instance))
 }
 
-/// An in-sync replica becomes primary, and the old one follows.
+/// An in-sync replica becomes primary, and the old primary becomes a follower.
 fn hand_over(group: &mut ReplicaGroup, heir: InstanceId) {
     group.in_sync.retain(|instance| *instance != heir);
     group.followers.retain(|instance| *instance != heir);
@@ -313,7 +314,7 @@ fn hand_over(group: &mut ReplicaGroup, heir: InstanceId) {
     group.followers.push(old);
 }
 
-/// Takes a follower out; the move of which it is the target has ended then.
+/// Removes a follower; if it is the target of a move, the move ends.
 fn drop_follower(group: &mut ReplicaGroup, instance: InstanceId) {
     if group.state == GroupState::Admitting && group.followers.first() == Some(&instance) {
         group.state = GroupState::Settled;

@@ -1,8 +1,9 @@
-//! Keyspaces that are being dropped: closed first, so that nothing begins in them any more, and gone once every primary has said
-//! that nothing is under way there.
+//! Keyspaces that are being dropped. A keyspace is closed first, so that no new work starts in it, and
+//! removed once every primary has reported that it has no pending work there.
 //!
-//! A primary's word is good if it was given by a map in which the groups of the keyspace are what they are now: one that has become
-//! primary since has not been heard. What is drained remains so, as no primary of a closed keyspace lets anything begin.
+//! A primary's report is valid if it is based on a map in which the groups of the keyspace are the same as
+//! now: an instance that has become primary since has not reported. A drained partition stays drained, as no
+//! primary of a closed keyspace starts new work.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +13,22 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId};
 use super::{ControlState, MapDraft};
 use crate::command::{CommandRefusal, KeyspaceDrained};
 
-/// Who has been heard of a keyspace that is being dropped.
+/// The reports about a keyspace that is being dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppingKeyspace {
     /// The map in which the keyspace was closed, or one of its groups changed last.
     pub since: MapEpoch,
-    /// Instances that have nothing under way there, by that map or a later one.
+    /// Instances that have no pending work there, by that map or a later one.
     pub drained: BTreeSet<InstanceId>,
 }
 
 impl ControlState {
-    /// Those that are being dropped.
+    /// The keyspaces that are being dropped.
     pub fn closings(&self) -> impl Iterator<Item = (KeyspaceId, &DroppingKeyspace)> {
         self.closings.iter().map(|(id, closing)| (*id, closing))
     }
 
-    /// Partitions of a keyspace that is being dropped whose primary has not said that nothing is under way.
+    /// Partitions of a keyspace that is being dropped whose primary has not reported that it is drained.
     pub fn undrained(&self, id: KeyspaceId) -> Vec<PartitionId> {
         let (Some(found), Some(closing)) = (self.map().keyspace(id), self.closings.get(&id)) else {
             return Vec::new();
@@ -36,7 +37,7 @@ impl ControlState {
         open.map(|(partition, _)| partition).collect()
     }
 
-    /// Closes a keyspace. Again it changes nothing.
+    /// Closes a keyspace. A repeated close changes nothing.
     pub(super) fn close_keyspace(&self, id: KeyspaceId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
         if !found.is_closing() {
@@ -45,7 +46,8 @@ impl ControlState {
         Ok(u64::from(id.get()))
     }
 
-    /// An instance has nothing under way in a keyspace that is closed, which goes if it was the last.
+    /// An instance has no pending work in a closed keyspace; after the last such report the keyspace is
+    /// removed.
     pub(super) fn drained(
         &mut self,
         drained: &KeyspaceDrained,
@@ -69,7 +71,7 @@ impl ControlState {
         Ok(u64::from(keyspace.get()))
     }
 
-    /// The map has changed.
+    /// Updates the records after a change of the map.
     pub(super) fn note_closings(&mut self, delta: &MapDelta) {
         for change in &delta.changes {
             match change {

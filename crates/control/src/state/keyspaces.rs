@@ -1,4 +1,4 @@
-//! Keyspaces are made, altered, cut and dropped.
+//! Keyspaces are created, altered, split and dropped.
 
 use zerohop_placement::{GroupState, KeyspaceConfig, MapChange};
 use zerohop_wire::ids::KeyspaceId;
@@ -8,8 +8,8 @@ use crate::command::CommandRefusal;
 use crate::plan;
 
 impl ControlState {
-    /// Makes a keyspace, its partitions spread over the nodes that are up. No more copies are asked for than there are
-    /// nodes: on two nodes, writes that wait for three copies would wait for ever.
+    /// Creates a keyspace and spreads its partitions over the nodes that are up. The number of copies is at
+    /// most the number of nodes: on two nodes, writes that wait for three copies would never complete.
     pub(super) fn create_keyspace(
         &mut self,
         config: &KeyspaceConfig,
@@ -27,8 +27,9 @@ impl ControlState {
         Ok(u64::from(id.get()))
     }
 
-    /// Changes a keyspace in use. Not when entries of a group of several survive a crash: its members do not follow that yet,
-    /// and what one of them acknowledged before is not as durable as who readmits it after would believe.
+    /// Changes a keyspace in use. Refused if it changes whether entries of a group of several members survive
+    /// a crash. The members do not follow that change yet, and entries that a member acknowledged before
+    /// would be less durable than the primary that readmits it assumes.
     pub(super) fn alter_keyspace(
         &self,
         id: KeyspaceId,
@@ -55,8 +56,8 @@ impl ControlState {
         Ok(u64::from(id.get()))
     }
 
-    /// Cuts every partition in two. Not while one of them moves or recovers: what the target of a move copies, and what
-    /// a member was asked about its log, is told by partition.
+    /// Splits every partition in two. Refused while a partition moves or recovers: the copy for the target of
+    /// a move, and the request for a member's log end, name the partition.
     pub(super) fn split_keyspace(&self, id: KeyspaceId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
         if found.is_closing() {

@@ -1,5 +1,5 @@
-//! Partitions that go on with a log of which the end may be missing, or with nothing: remembered until the operator says that he
-//! knows, so that neither a restart nor another leader makes anybody forget it.
+//! Partitions that continue with a log whose end may be missing, or with nothing. The record stays until the
+//! operator acknowledges it; restarts and new leaders do not remove it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::command::CommandRefusal;
 /// By partition.
 pub type Losses = BTreeMap<(KeyspaceId, PartitionId), Loss>;
 
-/// What is known of one.
+/// The loss of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The map in which the partition goes on; of several times, the last.
+    /// The map in which the partition continues; the last one if this happened several times.
     pub epoch: MapEpoch,
-    /// The nodes that held it and have not ended in order, if what it held was in memory only; else all that held it.
+    /// The nodes that had it. If its data was in memory only: those of them that were not shut down cleanly.
     pub nodes: BTreeSet<NodeId>,
 }
 
 impl ControlState {
-    /// What is missing, and is not acknowledged.
+    /// The losses that are not acknowledged.
     pub fn losses(&self) -> &Arc<Losses> {
         &self.losses
     }
 
-    /// The nodes that hold these partitions.
+    /// The nodes that have copies of these partitions.
     pub(super) fn holders(
         &self,
         places: &[(KeyspaceId, PartitionId)],
@@ -42,8 +42,8 @@ impl ControlState {
         places.iter().map(|place| (*place, nodes(place))).collect()
     }
 
-    /// Partitions that these nodes held go on with less. A keyspace in memory begins empty with each start: that is no loss where the
-    /// node was stopped in order, by somebody who knew.
+    /// Records that partitions which these nodes had continue with less data. A keyspace in memory is empty
+    /// after each start: that is no loss if the node was shut down cleanly, because an operator intended it.
     pub(super) fn note_losses(&mut self, held: Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)>) {
         for (place, mut nodes) in held {
             let map = Arc::clone(self.map());
@@ -63,7 +63,7 @@ impl ControlState {
         }
     }
 
-    /// The operator knows; what went missing later than by this map he cannot know.
+    /// The operator acknowledges losses up to the map that the operator has seen; later losses stay.
     pub(super) fn acknowledge_losses(
         &mut self,
         keyspace: KeyspaceId,
@@ -82,7 +82,7 @@ impl ControlState {
         Ok(count as u64)
     }
 
-    /// The map has changed: keyspaces may be gone, or split.
+    /// The map has changed: keyspaces may be dropped, or split.
     pub(super) fn forget_losses(&mut self, delta: &MapDelta) {
         for change in &delta.changes {
             let (MapChange::DropKeyspace(id) | MapChange::SplitKeyspace(id)) = change else { continue };
@@ -138,7 +138,7 @@ mod tests {
         fn ask(&mut self, command: ControlCommand) -> Result<CommandResult, CommandRefusal> {
             let id = RequestId { origin: 1, number: self.0.mark() + 1 };
             let applied = self.0.apply(&CommandRequest { id, after: self.0.mark(), command });
-            // A manager that starts again knows all of it.
+            // A manager that restarts has all of it.
             assert_eq!(ControlState::decode(&self.0.encode()).unwrap(), self.0);
             applied.outcome.result
         }
@@ -162,7 +162,7 @@ mod tests {
             }));
         }
 
-        /// Both start again, and tell what they hold, which is less than they may have acknowledged.
+        /// Both nodes restart and report their logs, which may lack acknowledged writes.
         fn restart(&mut self, closed: [bool; 2]) {
             for (node, closed) in [1, 2].into_iter().zip(closed) {
                 let replaces = self.0.map().node(NodeId(node)).unwrap().incarnation().get();
@@ -185,7 +185,7 @@ mod tests {
             assert!(self.0.recoveries().is_empty(), "both partitions go on");
         }
 
-        /// The partitions of which something is missing, and the nodes of the first.
+        /// The partitions with a loss, and the nodes of the first.
         fn lost(&self) -> (Vec<u32>, Vec<u32>) {
             let losses = self.0.losses();
             let nodes =

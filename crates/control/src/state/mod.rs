@@ -1,5 +1,6 @@
-//! What the control group agrees on: the cluster map, and what only control needs beside it. Commands go in, one after
-//! another in the order of the log, and every manager comes to the same state, as nothing here depends on anything else.
+//! The state that the control group agrees on: the cluster map, and data that only the control group needs.
+//! Commands are applied in the order of the log. Every manager reaches the same state, as nothing here
+//! depends on anything else.
 //!
 //! ```text
 //!   Request ──▶ requests.rs: done before? ──▶ nodes.rs       ┐
@@ -12,7 +13,7 @@
 //!                                             tokens.rs      ┘
 //! ```
 //!
-//! Of an entry with several changes of groups, `batch.rs` makes one change of the map.
+//! `batch.rs` turns an entry with several changes of groups into one change of the map.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,19 +50,20 @@ pub use snapshot::StateError;
 use requests::Requests;
 use tokens::put_token;
 
-/// What only control needs to know of a node.
+/// Data about a node that only the control group needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// What fails together with it.
+    /// The node's failure domain.
     pub domain: u32,
-    /// How much it can take, beside others; at least 1.
+    /// Its capacity, relative to others; at least 1.
     pub capacity: u32,
-    /// Whether the operator wants it emptied, whatever its present state.
+    /// Whether the operator wants it drained, whatever its present state.
     pub draining: bool,
-    /// The control group was founded again since its start: it may have been put out of groups, and nobody knows of it, so
-    /// that a stop in order does not count.
+    /// A new cluster was forced since the start of this node. A decision that removed it from groups may be
+    /// lost, so that a clean shutdown does not count.
     pub doubted: bool,
-    /// The start before its present one ended in order, so that what it had in memory only is gone as somebody wanted it.
+    /// The start before its present one was shut down cleanly, so that the loss of its data in memory was
+    /// intended.
     pub closed: bool,
 }
 
@@ -76,22 +78,24 @@ pub struct ControlState {
     closings: BTreeMap<KeyspaceId, DroppingKeyspace>,
     losses: Arc<Losses>,
     requests: Requests,
-    /// Ids are never used again, so the next ones are remembered apart from the map.
+    /// Ids are never reused, so the next ones are stored apart from the map.
     next_keyspace: u32,
     next_node: u32,
     next_instance: u32,
-    /// Nodes of the first list of hosts that have not come yet, by where their managers listen: the number that each is to have.
+    /// Nodes of the first list of hosts that have not joined yet: the address of each node's manager, and the
+    /// number that the node gets.
     places: BTreeMap<Address, NodeId>,
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppliedCommand {
-    /// What to tell the asker.
+    /// The answer for the requester.
     pub outcome: CommandOutcome,
     /// How the map changed, if it did.
     pub delta: Option<Arc<MapDelta>>,
-    /// Partitions that go on with a log of which the end may be missing, as everybody who held it has restarted.
+    /// Partitions that continue with a log whose end may be missing, as all members that had it have
+    /// restarted.
     pub may_have_lost: Vec<(KeyspaceId, PartitionId)>,
     /// Whether this was a retry, answered from memory.
     pub repeated: bool,
@@ -111,7 +115,7 @@ struct MapDraft {
 }
 
 impl ControlState {
-    /// Nothing but who decides.
+    /// A state with nothing but the managers.
     pub fn new(managers: Vec<ManagerInfo>) -> ControlState {
         ControlState {
             history: MapHistory::default(),
@@ -129,7 +133,8 @@ impl ControlState {
         }
     }
 
-    /// The same, where the nodes of this list get the numbers of their places in it, from 1 on, in whatever order they come.
+    /// The same, where the nodes of this list get the numbers of their places in it, from 1 on, in whatever
+    /// order they join.
     #[must_use]
     pub fn with_places(self, places: &[Address]) -> ControlState {
         let places: BTreeMap<Address, NodeId> = places.iter().cloned().zip((1..).map(NodeId)).collect();
@@ -142,12 +147,12 @@ impl ControlState {
         self.history.map()
     }
 
-    /// The map, and how it came about.
+    /// The map and its recent changes.
     pub fn history(&self) -> &MapHistory {
         &self.history
     }
 
-    /// What control knows of a node.
+    /// The facts about a node.
     pub fn facts(&self, node: NodeId) -> Facts {
         self.facts.get(&node).copied().unwrap_or(Facts {
             domain: node.get(),
@@ -158,7 +163,7 @@ impl ControlState {
         })
     }
 
-    /// Who the control group is to be.
+    /// The members that the control group should have.
     pub fn managers(&self) -> &[ManagerInfo] {
         &self.managers
     }
@@ -168,7 +173,7 @@ impl ControlState {
         &self.recoveries
     }
 
-    /// How many commands have been applied.
+    /// The number of commands applied.
     pub fn mark(&self) -> u64 {
         self.requests.mark()
     }
@@ -212,8 +217,8 @@ impl ControlState {
         AppliedCommand { outcome, delta, may_have_lost, repeated: false }
     }
 
-    /// Decides what changes. Beside the draft it may change facts, recoveries and next ids, but only where nothing can
-    /// be refused any more.
+    /// Decides the changes. It adds changes of the map to the draft. It may change facts, recoveries and next
+    /// ids directly, but only once nothing can be refused any more.
     fn carry_out(&mut self, command: &ControlCommand, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         match command {
             ControlCommand::Join(join) => self.join(join, draft),
@@ -269,13 +274,13 @@ impl ControlState {
         Ok(managers.len() as u64)
     }
 
-    /// What has been decided about the node of an instance; `Down` if there is none.
+    /// The decided state of an instance's node; `Down` if there is no node.
     fn state_of(&self, instance: InstanceId) -> NodeState {
         let node = self.map().instance(instance).and_then(|instance| self.map().node(instance.node));
         node.map_or(NodeState::Down, |node| node.state())
     }
 
-    /// Drops what is remembered of groups that do not recover any more.
+    /// Drops the recovery records of groups that no longer recover.
     fn forget_recoveries(&mut self) {
         let map = Arc::clone(self.map());
         self.recoveries.retain(|(keyspace, partition), _| {
@@ -285,7 +290,7 @@ impl ControlState {
     }
 }
 
-/// Equal states are equal to every manager; how the map came about does not matter.
+/// Equal states are equal for every manager; the history of the map does not matter.
 impl PartialEq for ControlState {
     fn eq(&self, other: &ControlState) -> bool {
         self.map() == other.map()

@@ -1,4 +1,4 @@
-//! Nodes come, start again, die, return and leave.
+//! Nodes join, restart, die, return and leave.
 
 use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
 use zerohop_placement::{MapChange, Node, NodeState};
@@ -9,7 +9,8 @@ use super::{ControlState, Facts, MapDraft};
 use crate::command::{CommandRefusal, JoinNode};
 
 impl ControlState {
-    /// A node is here. Its groups are decided again if it has started again, and looked at if it had been taken for dead.
+    /// A node joins. Its groups are decided again if it has restarted, and checked if it had been considered
+    /// dead.
     pub(super) fn join(&mut self, join: &JoinNode, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let count = join.instances.len();
         if !(1..=INSTANCES_PER_NODE_MAX).contains(&count) {
@@ -79,7 +80,7 @@ impl ControlState {
         Ok(u64::from(id.get()))
     }
 
-    /// A verdict of control, or the operator's wish to empty a node.
+    /// A verdict of the control group, or the operator's request to drain a node.
     pub(super) fn set_node_state(
         &mut self,
         id: NodeId,
@@ -102,7 +103,7 @@ impl ControlState {
         Ok(u64::from(id.get()))
     }
 
-    /// A node that is in no group leaves; the map refuses others.
+    /// A node that is in no group leaves; the map refuses to remove others.
     pub(super) fn remove_node(&mut self, id: NodeId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let node = self.map().node(id).ok_or(CommandRefusal::UnknownNode)?;
         let held: usize =
@@ -123,8 +124,8 @@ impl ControlState {
         Ok(u64::from(id.get()))
     }
 
-    /// Puts a node that is in the map already, and decides all groups again that its change concerns. `restarted` if its
-    /// process is another: what it has kept.
+    /// Puts a node that is in the map already, and decides again all groups that the change concerns.
+    /// `restarted` is set if the node's process is new: what the disk has kept.
     fn put_node(&mut self, node: Node, restarted: Option<RestartedDisk>, draft: &mut MapDraft) {
         let first = node.first_instance.get();
         let own = first..first + node.instances.len() as u32;

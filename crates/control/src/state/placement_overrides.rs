@@ -1,5 +1,6 @@
-//! Partitions whose place an operator has chosen: the plan moves such a one there, makes it primary there, and then lets it
-//! be, until the operator releases it or its node is emptied, gone for long, or fails to take it.
+//! Pinned partitions: an operator has chosen their place. The plan moves such a partition there and makes
+//! that instance primary. Then the plan leaves it there until the operator releases it, or its node is
+//! drained, gone for long, or fails to accept the copy.
 
 use zerohop_placement::{GroupState, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
@@ -8,27 +9,27 @@ use super::ControlState;
 use crate::command::{CommandRefusal, ControlCommand, GroupStep, MovePartition};
 use crate::limits::PINS_MAX;
 
-/// Where an operator wants a partition.
+/// The place that an operator has chosen for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// Who is to be primary.
+    /// The instance that is to be primary.
     pub to: InstanceId,
-    /// Who leaves for it.
+    /// The instance that leaves the group.
     pub from: InstanceId,
 }
 
 impl ControlState {
-    /// Partitions whose place an operator has chosen.
+    /// The pin of a partition, if it is pinned.
     pub fn pin(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Pin> {
         self.pins.get(&(keyspace, partition)).copied()
     }
 
-    /// All of them.
+    /// All pinned partitions.
     pub fn pins(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, Pin)> + '_ {
         self.pins.iter().map(|((keyspace, partition), pin)| (*keyspace, *partition, *pin))
     }
 
-    /// The operator's word where a partition is to be; the number is that of the instance.
+    /// Pins a partition as the operator requests; the returned number is that of the instance.
     pub(super) fn move_partition(&mut self, asked: &MovePartition) -> Result<u64, CommandRefusal> {
         let MovePartition { keyspace, partition, to, instance } = *asked;
         let found = self.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
@@ -60,7 +61,8 @@ impl ControlState {
         Ok(u64::from(to.get()))
     }
 
-    /// The instance of a node that takes the partition: the one that was named, or that which holds least.
+    /// The instance of a node that gets the partition: the named one, or else the one that has the fewest
+    /// partitions.
     fn target(
         &self,
         id: NodeId,
@@ -99,8 +101,9 @@ impl ControlState {
             .ok_or(CommandRefusal::UnknownInstance)
     }
 
-    /// Who leaves for an instance of this node: the primary, or who shares its domain. Refused if it would share a domain
-    /// with another copy though some other node that is up would not.
+    /// The member that leaves in favour of an instance of this node: the primary, or a member in the same
+    /// failure domain. Refused if the instance would share a domain with another copy though some other node
+    /// that is up would not.
     fn leaver_for(
         &self,
         to: InstanceId,
@@ -116,7 +119,7 @@ impl ControlState {
         let least = |node: NodeId| {
             members.iter().map(|one| (shared(node, *one), *one)).min_by_key(|(count, _)| *count)
         };
-        // Of several the first: the primary.
+        // Of several, the first: the primary.
         let Some((count, leaver)) = least(id) else { return Err(CommandRefusal::NotUp) };
         let is_free = |one: InstanceId| one != to && !members.contains(&one);
         let better = self.map().nodes().find(|node| {
@@ -134,11 +137,11 @@ impl ControlState {
         }
     }
 
-    /// Drops what has no place any more after a command that was done.
+    /// Drops the pins that a completed command has made void.
     pub(super) fn forget_pins(&mut self, command: &ControlCommand) {
         match command {
             ControlCommand::SplitKeyspace(id) => self.pins.retain(|(keyspace, _), _| keyspace != id),
-            // The move has failed, or the copy was given up.
+            // The move has failed, or the copy was abandoned.
             ControlCommand::Regroup(regroup) => {
                 let place = (regroup.keyspace, regroup.partition);
                 if let GroupStep::RemoveFollower(gone) = regroup.step

@@ -1,16 +1,17 @@
-//! Groups in which everybody who was in sync has started again, or is gone.
+//! Groups in which all in-sync replicas have restarted, or are gone.
 //!
-//! Nobody serves such a partition until it is known which log to go on with. Members tell what they hold
-//! ([`crate::command::ControlCommand::Held`]); a log does not change while its group recovers, so a report stays true.
+//! No instance serves such a partition until recovery has chosen a log. Members report the logs that they
+//! have ([`crate::command::ControlCommand::Held`]); a log does not change while its group recovers, so a
+//! report stays true.
 //!
-//! | found | the group goes on with |
+//! | found | the group continues with |
 //! | --- | --- |
-//! | one in sync that is up and has not started again, or has with all that it held (intact logs under `sync`, or under `interval` after a stop in order) | that one: it holds everything |
-//! | `sync` durability, one in sync with an intact log | that one: everything acknowledged was on its disk |
-//! | all that were in sync, and all other members that are up, have told what they hold | the log with the highest end; what a flush had not reached may be missing |
-//! | the operator's `recover`, and all members that are up have told | the log with the highest end, be it a follower's |
-//! | the operator's `recover` of a damaged copy, and that has told | that one, as far as it is whole |
-//! | the operator's `recover`, and no member is up | nothing: it begins empty, on another instance |
+//! | an in-sync replica that is up and has not restarted, or has restarted with all its data (intact logs under `sync`, or under `interval` after a clean shutdown) | that replica: it has everything |
+//! | `sync` durability, an in-sync replica with an intact log | that replica: everything acknowledged was on its disk |
+//! | all in-sync replicas, and all other members that are up, have reported | the log with the highest end; entries that were not flushed may be missing |
+//! | the operator's `recover`, and all members that are up have reported | the log with the highest end, possibly a follower's |
+//! | the operator's `recover` of a damaged copy, and its instance has reported | the readable part of that copy |
+//! | the operator's `recover`, and no member is up | nothing: the partition starts empty, on another instance |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,24 +23,24 @@ use super::{ControlState, MapDraft};
 use crate::command::{CommandRefusal, HeldLogs, KeptCopy, LogEnd};
 use crate::plan;
 
-/// What is known of a group that recovers.
+/// The state of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Those of its members that have started again and may have lost the end of their logs.
+    /// The members that have restarted and may have lost the end of their logs.
     pub restarted: BTreeSet<InstanceId>,
-    /// What members hold, and whether it is intact.
+    /// The reported log ends of members, and whether each log is intact.
     pub reports: BTreeMap<InstanceId, (LogEnd, bool)>,
-    /// The operator gave up those that are not up.
+    /// The operator gave up the members that are not up.
     pub accept_loss: bool,
-    /// It goes on with what is whole of its primary's damaged copy.
+    /// The group continues with the readable part of its primary's damaged copy.
     pub keeps_primary: bool,
-    /// It ended with a log of which the end may be missing.
+    /// Recovery ended with a log whose end may be missing.
     pub(super) chosen_in_doubt: bool,
 }
 
 impl ControlState {
-    /// Members of recovering groups tell what they hold. What does not concern the present state of a group is passed
-    /// over: the report of one log must not keep others from being heard.
+    /// Members of recovering groups report their logs. A report that does not fit the present state of a
+    /// group is ignored: it must not keep the other reports of the command from being applied.
     pub(super) fn held(&mut self, held: &HeldLogs, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let node = self.map().node(held.node).ok_or(CommandRefusal::UnknownNode)?;
         if node.incarnation() != held.incarnation {
@@ -67,7 +68,7 @@ impl ControlState {
         Ok(taken.len() as u64)
     }
 
-    /// The operator gives up what is not up, or what is damaged of the only copy.
+    /// The operator gives up the members that are not up, or the damaged part of the only copy.
     pub(super) fn recover(
         &mut self,
         (keyspace, partition): (KeyspaceId, PartitionId),
@@ -81,14 +82,14 @@ impl ControlState {
             && std::iter::once(group.primary)
                 .chain(group.in_sync.iter().copied())
                 .any(|instance| !view.is_down(instance));
-        // The only copy that counts, of which its instance says that it cannot serve.
+        // The only in-sync copy, whose instance reports that it cannot serve.
         let is_alone = serves && group.in_sync.is_empty();
         if serves && !(is_alone && damaged.is_some()) {
             return Err(CommandRefusal::NotLost);
         }
         if group.members().all(|instance| view.is_down(instance)) {
-            // Nobody is left to tell anything. Whoever was a member is none any more: what it has, should it return, is
-            // removed, as others may have written something else by then.
+            // No member is left to report. The previous members are removed from the group: if one returns,
+            // its copy is removed, as the new group may have written other data by then.
             let held = |one: &plan::Spot| self.map().partitions_of(one.instance).count();
             let ring = plan::Ring::new(self, found.config().seed);
             let heir = ring.spots().iter().min_by_key(|spot| held(spot)).ok_or(CommandRefusal::NoNodes)?;
@@ -102,7 +103,7 @@ impl ControlState {
         recovery.accept_loss = true;
         recovery.keeps_primary |= damaged == Some(KeptCopy::Damaged);
         if is_alone {
-            // Its log counts for no more than it tells.
+            // Its log counts only as far as it is reported.
             recovery.restarted.insert(group.primary);
         }
         let mut next = group.to_group();
@@ -131,7 +132,7 @@ impl ControlState {
 }
 
 impl GroupContext<'_> {
-    /// The group with which to go on, if it can be told yet.
+    /// The group to continue with, if it can be determined yet.
     pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<Next> {
         let in_sync: Vec<InstanceId> =
             std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
@@ -139,7 +140,7 @@ impl GroupContext<'_> {
         let report = |instance: &InstanceId| recovery.reports.get(instance).copied();
         let highest = |candidates: &[InstanceId]| {
             let told = candidates.iter().filter(up).filter_map(|one| report(one).map(|told| (told, *one)));
-            // Of equal ends the first of the group, so that every manager chooses the same.
+            // Of equal ends the first member of the group, so that every manager chooses the same.
             told.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best }).map(|(_, one)| one)
         };
         let whole = in_sync.iter().filter(up).find(|one| !recovery.restarted.contains(one)).copied();
@@ -148,8 +149,8 @@ impl GroupContext<'_> {
                 in_sync.iter().copied().filter(|one| report(one).is_some_and(|(_, intact)| intact)).collect();
             (self.config.durability == Durability::Sync).then(|| highest(&intact)).flatten()
         };
-        // Of members that lost power together, the first to return is a follower by the time that the last one does: its
-        // log counts as much.
+        // Of members that lost power together, the first to return is a follower by the time that the last
+        // one returns: its log counts as much.
         let members: Vec<InstanceId> = group.as_group().members().collect();
         let all_told = || {
             in_sync.iter().all(|one| report(one).is_some() && !self.is_down(*one))

@@ -1,4 +1,4 @@
-//! The outcomes of the newest requests, so that a retry is answered and not done again.
+//! The outcomes of the newest requests, so that a retry is answered and not applied again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ pub(super) struct Requests {
     /// Commands applied so far, retries not counted.
     applied: u64,
     outcomes: BTreeMap<RequestId, CommandOutcome>,
-    /// The same, oldest first.
+    /// The ids, oldest first.
     order: VecDeque<RequestId>,
 }
 
@@ -20,18 +20,19 @@ impl Requests {
         self.applied
     }
 
-    /// The outcome of a request that is not to be applied (again).
+    /// The outcome of a request that must not be applied (again).
     pub(super) fn known(&self, request: &CommandRequest) -> Option<CommandOutcome> {
         if let Some(outcome) = self.outcomes.get(&request.id) {
             return Some(outcome.clone());
         }
-        // Outcomes with marks above this are all remembered, and one of this request would have such a mark.
+        // All outcomes with marks above this are remembered, and an outcome of this request would have a mark
+        // above it.
         let forgotten = self.applied.saturating_sub(REQUESTS_REMEMBERED_MAX as u64);
         (request.after < forgotten)
             .then_some(CommandOutcome { result: Err(CommandRefusal::TooOld), mark: self.applied })
     }
 
-    /// Goes on from a mark that is far ahead.
+    /// Continues from a mark that is far ahead.
     pub(super) fn jump(&mut self, by: u64) {
         self.applied += by;
     }
@@ -42,7 +43,8 @@ impl Requests {
         result: Result<CommandResult, CommandRefusal>,
     ) -> CommandOutcome {
         self.applied += 1;
-        // Cut here, so that who applied the command and who has it from a snapshot remember the same.
+        // Truncated here, so that managers that applied the command and managers that installed a snapshot
+        // remember the same.
         let result = result.map_err(|refusal| match refusal {
             CommandRefusal::Map(text) => {
                 CommandRefusal::Map(text.chars().take(REFUSAL_BYTES_MAX / 4).collect())
@@ -61,12 +63,12 @@ impl Requests {
         outcome
     }
 
-    /// Oldest first, with what a snapshot needs.
+    /// All remembered outcomes, oldest first, for a snapshot.
     pub(super) fn all(&self) -> impl Iterator<Item = (RequestId, &CommandOutcome)> {
         self.order.iter().filter_map(|id| self.outcomes.get(id).map(|outcome| (*id, outcome)))
     }
 
-    /// As [`Requests::all`] and [`Requests::mark`] told.
+    /// Restores the values of [`Requests::all`] and [`Requests::mark`].
     pub(super) fn restored(applied: u64, all: Vec<(RequestId, CommandOutcome)>) -> Requests {
         let order = all.iter().map(|(id, _)| *id).collect();
         Requests { applied, outcomes: all.into_iter().collect(), order }

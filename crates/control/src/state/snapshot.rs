@@ -1,4 +1,4 @@
-//! The state as bytes, for a manager that starts or has fallen behind; `docs/formats/control-log.md`.
+//! The encoded state, for a manager that starts or has fallen behind; `docs/formats/control-log.md`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::{ControlState, DroppingKeyspace, Facts, Loss, Pin, Recovery};
 use crate::command::{self, CommandOutcome, LogEnd, RequestId};
 use crate::limits::APPLIED_MAX;
 
-/// Which form the bytes have.
+/// The version of the format.
 const VERSION: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -145,7 +145,7 @@ struct OutcomeEntryProto {
     outcome: command::proto::OutcomeProto,
 }
 
-/// Bytes that are no state.
+/// Bytes that are not a valid state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateError {
     what: String,
@@ -164,7 +164,8 @@ fn wrong(what: impl fmt::Display) -> StateError {
 }
 
 impl ControlState {
-    /// The bytes. How the map came about is not in them: whoever starts from them answers with whole maps at first.
+    /// Encodes the state. The bytes do not contain the history of the map: a manager that starts from them
+    /// answers with complete maps at first.
     pub fn encode(&self) -> Vec<u8> {
         let map = self.map();
         let recoveries = self.recoveries.iter().map(|((keyspace, partition), recovery)| GroupRecovery {
@@ -240,7 +241,7 @@ impl ControlState {
     /// Reads what [`ControlState::encode`] wrote.
     ///
     /// # Errors
-    /// If the bytes are no state, or one of a later program.
+    /// If the bytes are not a valid state, or were written by a later program.
     pub fn decode(bytes: &[u8]) -> Result<ControlState, StateError> {
         let snapshot = SnapshotProto::decode(bytes).map_err(wrong)?;
         if snapshot.version != VERSION {

@@ -1,4 +1,4 @@
-//! What becomes of groups, told step by step.
+//! Changes of groups, step by step.
 
 mod settings;
 
@@ -44,7 +44,7 @@ impl StateBench {
         self.number += 1;
         let id = RequestId { origin: 1, number: self.number };
         let applied = self.state.apply(&CommandRequest { id, after: self.state.mark(), command });
-        // Whatever happens, a snapshot says all of it.
+        // A snapshot always has the complete state.
         assert_eq!(ControlState::decode(&self.state.encode()).unwrap(), self.state);
         applied
     }
@@ -68,7 +68,7 @@ impl StateBench {
         ControlCommand::Regroup(Regroup { keyspace: KEYSPACE, partition: PARTITION, epoch, by, step })
     }
 
-    /// As the primary asks.
+    /// The step as the primary requests it.
     fn primary(&self, step: GroupStep) -> ControlCommand {
         let primary = self.group().primary;
         let incarnation = self.state.map().instance(primary).unwrap().incarnation;
@@ -89,7 +89,7 @@ impl StateBench {
         self.restart_after(instance, intact, false)
     }
 
-    /// After the process before has ended in order, or not.
+    /// Restarts after the process before was shut down cleanly, or not.
     fn restart_after(&mut self, instance: InstanceId, intact: bool, closed: bool) -> AppliedCommand {
         let (node, old) = self.node_of(instance);
         let join = join(Some(node), old.get(), old.get() + 1, node.get() - 1, intact);
@@ -136,14 +136,14 @@ fn a_dead_primary_is_followed_by_who_was_in_sync_and_never_by_a_follower() {
     let after = bench.group();
     assert_eq!((after.primary, after.epoch), (before.in_sync[0], before.epoch.next()));
     assert_eq!(after.followers, [before.followers[0], before.primary]);
-    // Now nobody else is in sync: the group stays as it is, and waits.
+    // No other replica is in sync: the group stays as it is, and waits.
     bench.set(after.primary, NodeState::Down);
     assert_eq!(bench.group(), after);
     assert_eq!(
         bench.refused(bench.step(RegroupOrigin::Control, GroupStep::Promote(before.followers[0]))),
         CommandRefusal::NotInSync
     );
-    // It was a mistake: the same process goes on.
+    // The verdict was a mistake: the same process continues.
     bench.set(after.primary, NodeState::Up);
     assert_eq!(bench.group().primary, after.primary);
 }
@@ -175,7 +175,7 @@ fn only_the_primary_asks_for_admissions_and_only_control_for_the_rest() {
     let old = RegroupOrigin::Instance(group.primary, Incarnation(99));
     assert_eq!(bench.refused(bench.step(old, GroupStep::Exclude(in_sync))), CommandRefusal::StaleIncarnation);
     assert_eq!(bench.refused(bench.primary(GroupStep::Promote(in_sync))), CommandRefusal::NotControl);
-    // Below `min_in_sync` any follower that has caught up is wanted.
+    // Below `min_in_sync` any follower that has caught up may be admitted.
     bench.done(bench.primary(GroupStep::Exclude(in_sync)));
     bench.done(bench.primary(GroupStep::Admit(follower)));
     assert_eq!(bench.group().in_sync, [follower]);
@@ -271,7 +271,7 @@ fn after_a_stop_in_order_of_all_nobody_has_lost_anything() {
     }
 }
 
-/// All that B, which died, had acknowledged, A has too, or B had put it out of the group first.
+/// A has everything that B, which died, had acknowledged, or B had removed A from the group first.
 #[test]
 fn of_two_in_sync_who_stopped_in_order_goes_on_for_who_died() {
     for stopped_returns_first in [true, false] {
@@ -290,7 +290,8 @@ fn of_two_in_sync_who_stopped_in_order_goes_on_for_who_died() {
     }
 }
 
-/// The primary has put it out of the group, acknowledged more without it, and died: what it kept is not all.
+/// The primary has removed the replica from the in-sync set, acknowledged more without it, and died: the
+/// replica's log is incomplete.
 #[test]
 fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does_not_go_on() {
     let mut bench = StateBench::new(3, INTERVAL);
@@ -309,7 +310,7 @@ fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does
     assert_eq!(bench.group().primary, died);
 }
 
-/// What the others decided last is forgotten, and may have been that it is in the group no more.
+/// The last decisions of the others are lost; one may have removed the replica from the group.
 #[test]
 fn a_stop_in_order_before_the_control_group_was_founded_again_does_not_count() {
     let mut bench = StateBench::new(3, INTERVAL);
@@ -325,7 +326,8 @@ fn a_stop_in_order_before_the_control_group_was_founded_again_does_not_count() {
     assert_eq!(bench.group().in_sync, [first], "it is known what became of it since");
 }
 
-/// It died first and lost its end, started, and then stopped in order: the end is missing all the same.
+/// The replica died first and lost its end, restarted, and was then shut down cleanly: the end is still
+/// missing.
 #[test]
 fn a_stop_in_order_does_not_bring_back_what_a_death_before_it_took() {
     let mut bench = StateBench::new(3, INTERVAL);
@@ -348,7 +350,7 @@ fn when_all_have_restarted_the_highest_log_goes_on_once_all_have_told() {
     let before = bench.group();
     let (first, second, third) = (before.primary, before.in_sync[0], before.followers[0]);
     bench.set(second, NodeState::Down);
-    // It is down and was made a follower; alone in sync, the primary restarts.
+    // The second replica is down and was made a follower; the primary, alone in sync, restarts.
     bench.restart(first, true);
     assert_eq!(bench.group().state, GroupState::Recovering);
     assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(second))), CommandRefusal::Recovering);
@@ -446,10 +448,10 @@ fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word(
     let after = bench.group();
     assert!(!members.contains(&after.primary) && after.epoch > lost.epoch);
     assert_eq!((after.state, after.as_group().members().count()), (GroupState::Settled, 1));
-    // Whoever returns is in no group, and changes nothing.
+    // A replica that returns is in no group, and changes nothing.
     bench.restart(members[0], true);
     assert_eq!(bench.group(), after);
-    // With nobody at all there is nowhere to begin.
+    // Without any node there is no place to start.
     let mut bench = StateBench::new(2, INTERVAL);
     for member in bench.group().as_group().members().collect::<Vec<_>>() {
         bench.set(member, NodeState::Down);
@@ -505,7 +507,7 @@ fn a_closed_keyspace_goes_once_every_primary_of_the_groups_as_they_are_has_nothi
             "by an older map"
         );
     }
-    // All have said so but one, and then a group changes: whoever is primary since was not asked.
+    // All instances but one have reported, and then a group changes: its new primary has not reported.
     for instance in &all[1..] {
         bench.done(drained(*instance, closed));
     }
@@ -556,7 +558,7 @@ fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
     for (_, group) in map.keyspace(KeyspaceId(2)).unwrap().groups() {
         let members: std::collections::BTreeSet<u32> = group.members().map(|member| member.get()).collect();
         assert_eq!((members.len(), group.in_sync.len(), group.followers.len()), (3, 1, 1));
-        // One instance, and one domain, a node.
+        // One instance and one domain for each node.
         members.iter().for_each(|member| copies[*member as usize] += 1);
     }
     let (least, most) = (copies.iter().min().unwrap(), copies.iter().max().unwrap());

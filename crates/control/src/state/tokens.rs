@@ -1,12 +1,13 @@
-//! Tokens that are put, and expire. Whether the time of one is over, the leader alone decides, by its clock, and the command says so
-//! to all others: no manager and no node looks at its own clock for it, so that all agree, and what has expired stays so.
+//! Tokens are put, and expire. The leader alone decides by its clock that a token has expired, and the
+//! command records that for all others. No other manager and no node uses its own clock for it, so that all
+//! agree, and an expired token stays expired.
 
 use zerohop_placement::{MapChange, TokenEntry, TokenExpiry};
 
 use super::{ControlState, MapDraft};
 use crate::command::{CommandRefusal, ControlCommand};
 
-/// Puts a token, which has not expired yet: that only [`ControlCommand::ExpireToken`] decides.
+/// Puts a token that has not expired yet: only [`ControlCommand::ExpireToken`] expires a token.
 pub(super) fn put_token(token: &TokenEntry, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
     if token.has_expired() {
         return Err(CommandRefusal::Map("a token is not made when its time is over".into()));
@@ -16,18 +17,18 @@ pub(super) fn put_token(token: &TokenEntry, draft: &mut MapDraft) -> Result<u64,
 }
 
 impl ControlState {
-    /// Whether some token is to expire.
+    /// Whether any token is to expire.
     pub fn has_expiring(&self) -> bool {
         self.map().expiring().next().is_some()
     }
 
-    /// What is to be proposed at this time, in milliseconds since 1970.
+    /// The commands to propose at this time, in milliseconds since 1970.
     pub(crate) fn expiries(&self, unix_ms: u64) -> Vec<ControlCommand> {
         let due = self.map().expiring().filter(|(_, at_ms)| *at_ms <= unix_ms);
         due.map(|(token, at_ms)| ControlCommand::ExpireToken { token, at_ms }).collect()
     }
 
-    /// Has a token expire, unless another has been put in its place since that expires later, or never.
+    /// Expires a token, unless it has been replaced since by a token that expires later, or never.
     pub(super) fn expire_token(
         &self,
         id: u64,
@@ -62,7 +63,7 @@ mod tests {
     fn apply(state: &mut ControlState, command: ControlCommand) -> Result<(), CommandRefusal> {
         let id = RequestId { origin: 1, number: state.mark() + 1 };
         let applied = state.apply(&CommandRequest { id, after: state.mark(), command });
-        // Who starts from a snapshot knows all of it.
+        // A manager that starts from a snapshot has the complete state.
         if state.mark() < 20 {
             assert_eq!(ControlState::decode(&state.encode()).unwrap(), *state);
         }
@@ -77,21 +78,22 @@ mod tests {
         assert_eq!(state.expiries(499), []);
         let expire = ControlCommand::ExpireToken { token: 2, at_ms: 500 };
         assert_eq!(state.expiries(500), std::slice::from_ref(&expire));
-        // The operator has put it again since: the word about the old time is too late.
+        // The operator has put the token again since: the command about the old time is too late.
         apply(&mut state, ControlCommand::PutToken(token(2, "lent").until(900))).unwrap();
         assert!(matches!(apply(&mut state, expire), Err(CommandRefusal::Map(_))));
         assert!(state.map().token(2).is_ok() && state.has_expiring());
         let expire = ControlCommand::ExpireToken { token: 2, at_ms: 900 };
         apply(&mut state, expire.clone()).unwrap();
         assert_eq!(state.map().token(2), Err(AuthFault::TokenExpired));
-        // Whatever a clock says later, and however often it is said.
+        // An expired token stays expired, whatever the clock is later, and however often the command is
+        // repeated.
         assert!(!state.has_expiring() && state.expiries(u64::MAX).is_empty());
         assert!(matches!(apply(&mut state, expire), Err(CommandRefusal::Map(_))));
         for (id, at_ms) in [(1, 0), (3, 900)] {
             assert!(apply(&mut state, ControlCommand::ExpireToken { token: id, at_ms }).is_err(), "{id}");
         }
         assert!(state.map().token(1).is_ok());
-        // Nobody but the leader says that the time of one is over.
+        // Only the leader expires a token.
         assert!(apply(&mut state, ControlCommand::PutToken(token(4, "d").until(1).expired())).is_err());
         apply(&mut state, ControlCommand::RemoveToken(2)).unwrap();
         assert_eq!(state.map().token(2), Err(AuthFault::Token));
@@ -118,7 +120,7 @@ mod tests {
         assert!(state.map().token(6).is_ok());
         apply(&mut state, ControlCommand::PutToken(token(2000, "t7"))).unwrap();
         assert_eq!(state.map().token(7), Err(AuthFault::Token));
-        // The one that expired first.
+        // The token that expired first.
         apply(&mut state, ControlCommand::PutToken(token(2001, "new"))).unwrap();
         assert_eq!(state.map().token(1024), Err(AuthFault::Token));
         assert_eq!(state.map().token(1023), Err(AuthFault::TokenExpired));

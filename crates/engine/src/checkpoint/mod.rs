@@ -27,7 +27,7 @@
 //! | 6 samples | of a segment that was still open: slot (4), then 8 bytes each: log index less the first (4), offset (4) |
 //! | 5 end | number of entries (8), number of chain and chunk blocks (8), bytes of the file before this block (8), commit index when the last page of the index was written (8): entries up to it may be in here |
 //!
-//! The file counts only with its end block: one that was cut short is none.
+//! The file is valid only with its end block: a truncated file does not count.
 
 use crate::PartitionId;
 use crate::limits::KEY_BYTES_MAX;
@@ -43,17 +43,17 @@ pub const PARTS_PER_BLOCK_MAX: usize = 1 << 15;
 const MAGIC: &[u8; 8] = b"zerohckp";
 /// The version that is written.
 const VERSION: u32 = 2;
-/// The oldest that is read: it has no chunks.
+/// The oldest version that is read: it has no chunks.
 const VERSION_MIN: u32 = 1;
 const SEGMENT_ROW_BYTES: usize = 56;
 const CHAIN_HEAD_BYTES: usize = 40;
 const PART_BYTES: usize = 16;
 const CHUNK_PART_BYTES: usize = PART_BYTES + 4;
 
-/// What the header says.
+/// The contents of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointHeader {
-    /// Whose index this is.
+    /// The partition of this index.
     pub partition: PartitionId,
     /// Every entry up to this log index is in here.
     pub commit: u64,
@@ -69,7 +69,7 @@ impl CheckpointHeader {
         crate::log::header::salt_of(self.partition, self.commit, self.epoch, u32::MAX)
     }
 
-    /// The file's name once it is whole. Sorted by name, newer ones stand behind.
+    /// The file's name once it is complete. Sorted by name, newer files come later.
     pub fn file_name(&self) -> String {
         format!("{:016x}.ckp", self.commit)
     }
@@ -123,10 +123,10 @@ impl CheckpointHeader {
     }
 }
 
-/// A segment as the checkpoint knew it.
+/// A segment at the time of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRow {
-    /// The slot that locations name it by.
+    /// Its slot in locations.
     pub slot: u32,
     /// Generation of the file.
     pub generation: u32,
@@ -140,7 +140,7 @@ pub struct SegmentRow {
     pub removal_bytes: u64,
     /// Length of the file that the checkpoint relies on.
     pub file_bytes: u64,
-    /// Where entries that are not in the checkpoint may begin.
+    /// Offset from which entries that are not in the checkpoint may start.
     pub resume_at: u64,
 }
 
@@ -153,7 +153,7 @@ pub struct ChainPiece<'a> {
     pub is_list: bool,
     /// Units trimmed off the first part.
     pub skipped: u64,
-    /// Log index of the trim that did.
+    /// Log index of the trim that removed them.
     pub trimmed_by: u64,
     /// Log index of the last entry applied to it.
     pub applied: u64,
@@ -161,7 +161,7 @@ pub struct ChainPiece<'a> {
     pub key: &'a [u8],
     /// Its parts.
     pub parts: Vec<ChainPart>,
-    /// Of a chunk, where each part begins.
+    /// For a chunk, the offset of each part.
     pub offsets: Option<Vec<u32>>,
 }
 
@@ -174,11 +174,11 @@ pub enum Block<'a> {
     Chain(ChainPiece<'a>),
     /// An upper layer's state.
     Extra(&'a [u8]),
-    /// The segments that locations name.
+    /// The segments that locations refer to.
     Segments(Vec<SegmentRow>),
-    /// Where to find entries by log index in a segment that has no footer yet.
+    /// Samples to find entries by log index in a segment that has no footer yet.
     Samples {
-        /// Which segment.
+        /// The slot of the segment.
         slot: u32,
         /// Log index less the first, and offset.
         samples: Vec<(u32, u32)>,
@@ -274,12 +274,12 @@ fn encode_chain(chain: &ChainPiece<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of the block that begins with this head: its head and its contents.
+/// Bytes of the block with this head: its head and its contents.
 pub fn block_bytes(head: &[u8; BLOCK_HEAD_BYTES]) -> usize {
     BLOCK_HEAD_BYTES + u32_at(head, 8) as usize
 }
 
-/// Reads the block that these bytes are, head and contents; `None` if they are none.
+/// Decodes a block, head and contents; `None` if the bytes are not a block.
 pub fn decode_block(salt: u32, bytes: &[u8]) -> Option<Block<'_>> {
     let head = bytes.first_chunk::<BLOCK_HEAD_BYTES>()?;
     if bytes.len() != block_bytes(head) || crc(&bytes[4..]) ^ salt != u32_at(head, 0) {
@@ -349,8 +349,8 @@ fn decode_chain(body: &[u8], is_chunk: bool) -> Option<ChainPiece<'_>> {
     })
 }
 
-/// Turns the bytes of a checkpoint into those of another partition's: header and salt differ, and all locations hold where the
-/// segments are copies of this one's. What is corrupt stays corrupt.
+/// Turns the bytes of a checkpoint into another partition's: header and salt differ, and all locations stay valid where the
+/// segments are copies of this partition's. Corrupt bytes stay corrupt.
 pub fn rebrand(from: &CheckpointHeader, partition: PartitionId, bytes: &mut [u8]) {
     let to = CheckpointHeader { partition, ..*from };
     let salts = from.salt() ^ to.salt();
@@ -364,7 +364,7 @@ pub fn rebrand(from: &CheckpointHeader, partition: PartitionId, bytes: &mut [u8]
     }
 }
 
-/// The blocks of a whole file's bytes, header left out, up to and with the end block. Never panics.
+/// The blocks of a complete file, without its header, up to and including the end block. Never panics.
 ///
 /// # Errors
 /// In words, where the file is damaged.

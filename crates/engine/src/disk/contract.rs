@@ -1,8 +1,8 @@
-//! What every [`Disk`] must do while nothing crashes, as checks that any implementation's tests can call.
+//! The rules for every [`Disk`] while nothing crashes, as checks that any implementation's tests can call.
 //!
-//! [`check_contract`] goes through the promises one by one; [`check_against_model`] runs random operations on the
-//! disk and on a map of byte vectors. Both begin on an empty disk and panic where the disk is wrong. What survives a
-//! crash is not for here: the implementations differ in it, and each tests its own.
+//! [`check_contract`] checks the rules one by one; [`check_against_model`] runs random operations on the disk and on a map
+//! of byte vectors. Both start on an empty disk and panic where the disk is wrong. Crashes are not checked here: the
+//! implementations differ in what survives a crash, and each has its own tests.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::path::{join, split};
 use super::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::random::Random;
 
-/// Polls of a begun sync that the checks allow. A real sync takes milliseconds, a poll far under one.
+/// Polls of a started sync that the checks allow. A real sync takes milliseconds, a poll far under one.
 const POLLS_MAX: u64 = 100_000_000;
 
-/// Checks each promise of [`Disk`] that needs no crash. The disk must be empty, and is left so.
+/// Checks each rule of [`Disk`] that needs no crash. The disk must be empty, and is left empty.
 ///
 /// # Panics
-/// Where the disk breaks a promise.
+/// Where the disk breaks a rule.
 pub fn check_contract(disk: &mut impl Disk) {
     assert_eq!(names(disk, ""), [] as [&str; 0], "the checks begin on an empty disk");
     check_open(disk);
@@ -31,8 +31,8 @@ pub fn check_contract(disk: &mut impl Disk) {
     assert_eq!(names(disk, ""), [] as [&str; 0], "the checks leave an empty disk");
 }
 
-/// Runs `steps` random operations on the disk and on a model, and compares every answer. The disk must be empty, and
-/// is left with what happened to be there.
+/// Runs `steps` random operations on the disk and on a model, and compares every answer. The disk must be empty, and is left
+/// with the resulting files.
 ///
 /// # Panics
 /// Where the disk and the model differ.
@@ -133,7 +133,7 @@ fn check_sync(disk: &mut impl Disk) {
     good(disk.sync_dir("p"));
     good(disk.sync_dir("p"));
     good(disk.sync_dir(""));
-    // A begun sync outlives the id it was begun with.
+    // A started sync outlives the id it was started with.
     disk.close(second);
     for (at, ticket) in tickets.into_iter().rev().enumerate() {
         match at % 2 {
@@ -148,20 +148,20 @@ fn check_sync(disk: &mut impl Disk) {
     assert_eq!(disk.sync_dir("q"), Err(not_found("q")));
     assert_eq!(disk.sync_dir("p/one"), Err(not_found("p/one")), "a file is no folder");
     assert_eq!(disk.bytes(first), Ok(7 * 703));
-    // The same when the name goes while the sync is under way.
+    // The same when the name is removed during the sync.
     good(disk.append(first, b"going"));
     let ticket = good(disk.sync_begin(first));
     remove_all(disk, &["p/one", "p/two", "p"]);
     wait_for(disk, ticket);
 }
 
-/// Room made ahead shows to nobody while the file is open.
+/// Preallocated space is invisible while the file is open.
 fn check_reserve(disk: &mut impl Disk) {
     let file = disk.open("d/reserved", OpenMode::Create).expect("a new file");
     disk.reserve(file, 1 << 20);
     let mut expected = Vec::new();
     for number in 0..200u32 {
-        // Beyond the room in the end.
+        // The last pieces exceed the preallocated space.
         let piece = vec![number as u8 + 1; 7_001];
         disk.append(file, &piece).expect("there is room");
         expected.extend_from_slice(&piece);
@@ -390,7 +390,7 @@ impl<D: Disk> ModelRun<'_, D> {
         let known = self.files.remove(&path).is_some();
         assert_eq!(self.disk.remove(&path), if known { Ok(()) } else { Err(not_found(&path)) });
         self.open.retain(|(_, open)| *open != path);
-        // An empty folder goes too, sometimes.
+        // An empty folder is removed too, sometimes.
         let folder = split(&path).0;
         if !folder.is_empty() && self.disk_has_folder(folder) && good(self.disk.list(folder)).is_empty() {
             good(self.disk.remove(folder));

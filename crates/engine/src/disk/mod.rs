@@ -1,13 +1,13 @@
-//! The disk as the engine sees it: a handful of operations, each with a promise about what survives a crash.
+//! The disk as the engine sees it: a small set of operations, each with a guarantee about what survives a crash.
 //!
 //! ```text
 //!   append ──> issued ──(sync)──> durable          bytes
 //!   open(Create), rename, remove ──(sync_dir)──> durable      names
 //! ```
 //!
-//! What was issued and not synced may, after a crash, be there, be gone, be torn, or be garbage, sector by
-//! sector and name by name. Three implementations exist: [`simulated::SimulatedDisk`] here, and in the `node`
-//! crate real files and real files that forget what was not synced. [`contract`] holds what all of them must do.
+//! After a crash, issued and unsynced changes may be present, missing, torn or garbage, sector by sector and name by name.
+//! Three implementations exist: [`simulated::SimulatedDisk`] here, and in the `node` crate real files and real files that
+//! forget unsynced changes. [`contract`] checks the rules for all of them.
 
 use std::fmt;
 
@@ -16,11 +16,11 @@ pub mod names;
 pub mod path;
 pub mod simulated;
 
-/// An open file of one [`Disk`]. Ids are never reused while the disk lives.
+/// An open file of one [`Disk`]. Ids are never reused while the disk exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u64);
 
-/// A sync that was begun and not yet waited for.
+/// A sync that was started and not yet waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SyncTicket(pub u64);
 
@@ -45,38 +45,38 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// What a disk may answer instead of doing what it was asked.
+/// The error of a disk operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskError {
     /// No space is left. Nothing was written; the same call may succeed once space is freed.
     Full,
-    /// The process or the system is out of something that others give back: descriptors, memory. Nothing was written; the same
-    /// call may succeed later.
+    /// The process or the system is short of a shared resource: descriptors, memory. Nothing was written; the same call may
+    /// succeed later.
     Scarce {
-        /// What is missing, and how there is more of it.
+        /// The missing resource, and how to get more of it.
         what: &'static str,
     },
-    /// There is no such file or folder.
+    /// The file or folder does not exist.
     NotFound {
-        /// What was asked for.
+        /// The requested path.
         path: String,
     },
     /// A file or folder of that name exists already.
     AlreadyExists {
-        /// What stands in the way.
+        /// The existing path.
         path: String,
     },
-    /// A read, or a cut, went past the end of the file.
+    /// A read, or a truncation, went past the end of the file.
     BeyondEnd {
         /// The file.
         path: String,
-        /// Where the read or the cut was asked for.
+        /// The requested offset of the read or the truncation.
         offset: u64,
-        /// How many bytes were asked for; 0 for a cut.
+        /// The requested number of bytes; 0 for a truncation.
         bytes: u64,
     },
-    /// The device or the operating system refused, or the call made no sense (a malformed path, an id that is not
-    /// open). What was in flight to that file is in an unknown state.
+    /// The device or the operating system refused, or the call was invalid (a malformed path, an id that is not open). Data
+    /// in flight to that file is in an unknown state.
     Failed {
         /// The file or folder.
         path: String,
@@ -88,7 +88,7 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// The answer to an id that was closed, that a removal or a crash has ended, or that never was.
+    /// The error for an id that was closed, that a removal or a crash has ended, or that never existed.
     #[must_use]
     pub fn not_open(file: FileId, operation: &'static str) -> Self {
         let reason = "this id is not open: the file was closed, removed or replaced".to_owned();
@@ -101,8 +101,8 @@ impl DiskError {
         matches!(self, DiskError::Full | DiskError::Scarce { .. })
     }
 
-    /// What a sync's error means: a disk that has no room for what it accepted earlier is no full disk that can be
-    /// asked again, but one that has lost something.
+    /// The meaning of a sync's error: if the disk has no room for what it accepted earlier, the error is not a full disk
+    /// where a retry may succeed, but a loss of data.
     #[must_use]
     pub(crate) fn beyond_repair(self) -> Self {
         match self {
@@ -118,7 +118,7 @@ impl DiskError {
         }
     }
 
-    /// The answer to a ticket that has been answered already, that a crash has ended, or that never was.
+    /// The error for a ticket that has been answered already, that a crash has ended, or that never existed.
     #[must_use]
     pub fn no_such_ticket(ticket: SyncTicket) -> Self {
         let reason = "no sync of this ticket is under way".to_owned();
@@ -150,27 +150,28 @@ pub type DiskResult<T> = Result<T, DiskError>;
 
 /// A folder of append-only files. Paths are relative, components joined by `/`, of `[a-z0-9.-]` only (see [`path`]).
 ///
-/// Every operation is complete when it returns, except a begun sync. What an operation refuses with
-/// [`DiskError::NotFound`], [`DiskError::AlreadyExists`], [`DiskError::BeyondEnd`] or [`DiskError::Full`] has changed
-/// nothing, but folders that were made on the way may stay.
+/// Every operation is complete when it returns, except a started sync. An operation that fails with [`DiskError::NotFound`],
+/// [`DiskError::AlreadyExists`], [`DiskError::BeyondEnd`] or [`DiskError::Full`] has changed nothing, except that it may
+/// have made folders.
 ///
-/// Bytes once synced stay synced when later appends share their last sector: the device may tear or garble what it
-/// is writing, not what it keeps unchanged in the same sector.
+/// Synced bytes stay synced when later appends share their last sector: the device may tear or garble what it is writing,
+/// not the unchanged part of the same sector.
 pub trait Disk {
     /// Opens a file for appending and reading. A file may be open under several ids; they see one file.
     fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId>;
 
-    /// Forgets an open file. Its unsynced bytes keep their fate; a begun sync of it goes on.
+    /// Closes an open file. Whether its unsynced bytes survive does not change; a started sync of it continues.
     fn close(&mut self, file: FileId);
 
     /// The length of the file in bytes, issued appends included.
     fn bytes(&mut self, file: FileId) -> DiskResult<u64>;
 
-    /// Adds `data` at the end of the file. All or nothing to readers: after an error the file's length is what
-    /// it was, and the call may be repeated if the error was [`DiskError::Full`].
+    /// Adds `data` at the end of the file, atomically for readers: after an error the file's length is unchanged, and the
+    /// call may be repeated if the error was [`DiskError::Full`].
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()>;
 
-    /// As [`Disk::append`] of all these, one behind the other: all of them are there then, or none. Many at once may cost less.
+    /// As [`Disk::append`] of all these, one behind the other: afterwards all of them are in the file, or none. One call may
+    /// cost less than many.
     fn append_pieces(&mut self, file: FileId, pieces: &[&[u8]]) -> DiskResult<()> {
         match pieces {
             [one] => self.append(file, one),
@@ -182,68 +183,69 @@ pub trait Disk {
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()>;
 
     /// Makes the file's bytes and its length, as issued so far, survive a crash. Does not make its name durable:
-    /// that takes [`Disk::sync_dir`].
+    /// [`Disk::sync_dir`] does.
     ///
-    /// After an error nothing issued since the last good sync of the file may be believed durable, **and a later
-    /// sync that succeeds does not heal it**: the system may have dropped what it could not write. Write the bytes
-    /// again, elsewhere.
+    /// After an error nothing issued since the last successful sync of the file may be considered durable, **and a later
+    /// successful sync does not repair it**: the system may have dropped data that it could not write. The caller must write
+    /// the bytes again, elsewhere.
     fn sync(&mut self, file: FileId) -> DiskResult<()>;
 
-    /// Begins what [`Disk::sync`] does and returns at once. Covers what was issued before this call. A disk may
-    /// refuse more than 1024 that are begun and not yet answered.
+    /// Starts what [`Disk::sync`] does and returns at once. Covers everything issued before this call. A disk may refuse
+    /// more than 1024 started and unanswered syncs.
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket>;
 
-    /// As [`Disk::sync_begin`], for a sync that somebody waits for: it goes before those that nobody does, and a disk that can
+    /// As [`Disk::sync_begin`], for a sync that a request waits for: it has priority over other syncs, and a disk that can
     /// wake its owner does so when it is done.
     fn sync_begin_awaited(&mut self, file: FileId) -> DiskResult<SyncTicket> {
         self.sync_begin(file)
     }
 
-    /// Begins what [`Disk::sync`] of the file and then [`Disk::sync_dir`] of the folder it is in do, and returns as
-    /// soon as it can: for a new file, whose name is not durable yet.
+    /// Starts what [`Disk::sync`] of the file and then [`Disk::sync_dir`] of its folder do, and returns as soon as it can:
+    /// for a new file, whose name is not durable yet.
     fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {
         self.sync_dir(dir)?;
         self.sync_begin(file)
     }
 
-    /// Whether a begun sync is done. An error means that the sync failed: nothing may be believed durable. A
-    /// ticket is forgotten once this has returned `Ok(true)` or an error.
+    /// Whether a started sync is done. An error means that the sync failed: nothing may be considered durable. A ticket is
+    /// forgotten once this has returned `Ok(true)` or an error.
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool>;
 
-    /// Waits until a begun sync is done. Errors, and what becomes of the ticket, as [`Disk::sync_done`].
+    /// Waits until a started sync is done. Errors, and the fate of the ticket, as [`Disk::sync_done`].
     fn sync_wait(&mut self, ticket: SyncTicket) -> DiskResult<()> {
         while !self.sync_done(ticket)? {}
         Ok(())
     }
 
-    /// Says that the file's first `bytes`, which are synced, will hardly be read from the disk: they are held in memory
-    /// by the caller, or are for recovery. A hint: a system with a cache of its own may use that for something else.
+    /// Announces that the file's first `bytes`, which are synced, will hardly be read from the disk: they are in the
+    /// caller's memory, or needed only by recovery. A hint: a system with a cache of its own may use the space for other
+    /// data.
     fn uncache(&mut self, _file: FileId, _bytes: u64) {}
 
-    /// Says that the file, which is new, will be appended to up to about so many bytes, and synced after many of these
-    /// appends. A hint: the disk may make room ahead, so that an append does not lengthen the file on the device, which a
-    /// sync would have to write too. **After a crash, or when it is opened again, such a file may have zeros behind what
-    /// was issued.** Until then it has the length that was issued.
+    /// Announces that the file, which is new, will be appended to up to about so many bytes, and synced after many of these
+    /// appends. A hint: the disk may allocate the space ahead, so that an append does not lengthen the file on the device,
+    /// which a sync would have to write too. **After a crash, or when it is opened again, such a file may have zeros behind
+    /// what was issued.** Until then it has the length that was issued.
     fn reserve(&mut self, _file: FileId, _bytes: u64) {}
 
-    /// Cuts the file to `bytes`, which must not exceed its length ([`DiskError::BeyondEnd`]). Durable after the next
+    /// Truncates the file to `bytes`, which must not exceed its length ([`DiskError::BeyondEnd`]). Durable after the next
     /// sync of the file.
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()>;
 
-    /// Gives a file another name in a folder that exists, replacing a file of that name. Open ids follow the file;
-    /// those of a replaced one become invalid. Atomic: after a crash the file stands under exactly one of its names.
-    /// Durable after a sync of the folder it lands in. Folders are not renamed.
+    /// Gives a file another name in an existing folder, replacing a file of that name. Open ids follow the file; those of a
+    /// replaced one become invalid. Atomic: after a crash the file has exactly one of its names. Durable after a sync of the
+    /// target folder. Folders are not renamed.
     fn rename(&mut self, from: &str, to: &str) -> DiskResult<()>;
 
-    /// Removes a file, or an empty folder. Open ids of it become invalid, and its bytes count as free. Durable after
-    /// a sync of its folder; until then a crash may bring the name back, with what the file held.
+    /// Removes a file, or an empty folder. Open ids of it become invalid, and its bytes count as free. Durable after a sync
+    /// of its folder; until then a crash may restore the name, with the file's contents.
     fn remove(&mut self, path: &str) -> DiskResult<()>;
 
     /// The names in a folder, sorted; empty if there is no such folder. `""` is the top.
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>>;
 
-    /// Makes creations, renames and removals in the folder survive a crash, and the names of the folders above it.
-    /// Other names in the folders above may stay undone. Without it, a crash keeps a prefix of a folder's changes.
+    /// Makes creations, renames and removals in the folder survive a crash, and the names of the folders above it. Other
+    /// names in the folders above may stay undone. Without it, a crash keeps a prefix of a folder's changes.
     fn sync_dir(&mut self, dir: &str) -> DiskResult<()>;
 
     /// Bytes that can still be written, as far as the disk knows.

@@ -1,4 +1,4 @@
-//! The names on a disk that keeps apart what was issued and what would survive a crash.
+//! The names on a disk that separates issued changes from changes that would survive a crash.
 //!
 //! ```text
 //!   create, rename, remove ──> issued tree          what every operation sees
@@ -8,10 +8,9 @@
 //!                              durable tree         what a crash leaves
 //! ```
 //!
-//! The model is a journaling file system: a change survives only if every earlier change in any of its folders
-//! does. Making a folder counts as a change in that folder too, and so does removing it; so a name never outlives
-//! the folder it is in, a folder is never removed while a name in it stands, and a rename from folder to folder
-//! shows the file under exactly one of its names.
+//! The model is a journaling file system: a change survives only if every earlier change in any of its folders does. Making
+//! a folder counts as a change in that folder too, and so does removing it. Thus a name never outlives its folder, and a
+//! folder with a name in it is never removed. A rename from folder to folder shows the file under exactly one of its names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +18,7 @@ use super::path::{check, check_folder, join, split};
 use super::{DiskError, DiskResult};
 use crate::random::Random;
 
-/// What a name stands for: the number of a file or of a folder. Numbers are never reused.
+/// The target of a name: the number of a file or of a folder. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameTarget {
     /// A file.
@@ -32,15 +31,15 @@ pub enum NameTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the operands, in the order one would say them")]
 pub enum NameChange {
-    /// An empty folder appeared.
+    /// An empty folder was made.
     MakeFolder { within: u64, name: String, folder: u64 },
-    /// An empty file appeared.
+    /// An empty file was made.
     Create { within: u64, name: String, file: u64 },
-    /// A file moved, and replaced what file stood there.
+    /// A file was renamed, and replaced the file of that name.
     Rename { from: u64, from_name: String, to: u64, to_name: String },
-    /// A file went.
+    /// A file was removed.
     RemoveFile { within: u64, name: String },
-    /// An empty folder went.
+    /// An empty folder was removed.
     RemoveFolder { within: u64, name: String, folder: u64 },
 }
 
@@ -68,7 +67,7 @@ impl Default for DiskNames {
 }
 
 impl DiskNames {
-    /// What stands under `path`, if anything does.
+    /// The target of `path`, if it exists.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<NameTarget> {
         self.issued.find(path)
@@ -89,7 +88,7 @@ impl DiskNames {
     /// Gives a new file a name, with the folders above it, and returns its number.
     ///
     /// # Errors
-    /// [`DiskError::AlreadyExists`] with the path of whatever stands in the way.
+    /// [`DiskError::AlreadyExists`] with the existing path.
     pub fn create(&mut self, path: &str) -> DiskResult<u64> {
         check(path, "open")?;
         self.check_nothing_in_the_way(path)?;
@@ -100,10 +99,10 @@ impl DiskNames {
         Ok(file)
     }
 
-    /// Makes a folder and those above it, and returns its number; one that exists is left as it is.
+    /// Makes a folder and those above it, and returns its number; an existing folder is left unchanged.
     ///
     /// # Errors
-    /// [`DiskError::AlreadyExists`] if a file stands in the way.
+    /// [`DiskError::AlreadyExists`] if there is a file of that name.
     pub fn create_folder(&mut self, path: &str) -> DiskResult<u64> {
         check(path, "make folder")?;
         if let Some(NameTarget::Folder(folder)) = self.find(path) {
@@ -113,11 +112,11 @@ impl DiskNames {
         Ok(self.make_folders(path))
     }
 
-    /// Moves a file to another name. Returns the file that it replaced.
+    /// Renames a file. Returns the file that it replaced.
     ///
     /// # Errors
-    /// [`DiskError::NotFound`] if there is no such file or no folder to land in; [`DiskError::AlreadyExists`] if a
-    /// folder stands there.
+    /// [`DiskError::NotFound`] if there is no such file or no target folder; [`DiskError::AlreadyExists`] if the target is a
+    /// folder.
     pub fn rename(&mut self, from: &str, to: &str) -> DiskResult<Option<u64>> {
         check(to, "rename")?;
         self.file(from, "rename")?;
@@ -192,8 +191,8 @@ impl DiskNames {
         files
     }
 
-    /// The pending changes, in order, that a sync of `folder` has to make durable: all those in it, and every
-    /// earlier one they stand on.
+    /// The pending changes, in order, that a sync of `folder` has to make durable: all those in it, and every earlier one
+    /// that they depend on.
     ///
     /// # Errors
     /// [`DiskError::NotFound`].
@@ -216,7 +215,7 @@ impl DiskNames {
         Ok(needed)
     }
 
-    /// A pending change, by the number that [`DiskNames::needed_by`] gave.
+    /// A pending change, by its number from [`DiskNames::needed_by`].
     #[must_use]
     pub fn pending(&self, change: u64) -> Option<&NameChange> {
         self.pending.get(&change)
@@ -228,28 +227,28 @@ impl DiskNames {
         join(&self.durable.path_of(folder), name)
     }
 
-    /// The path of a folder among the durable names, if it is one of them.
+    /// The path of a folder among the durable names, if it is durable.
     #[must_use]
     pub fn durable_folder(&self, folder: u64) -> Option<String> {
         self.durable.folders.contains_key(&folder).then(|| self.durable.path_of(folder))
     }
 
-    /// Makes one pending change durable. Returns the file that lost its last name by it: its bytes are gone.
+    /// Makes one pending change durable. Returns the file that lost its last name through it: its bytes are gone.
     ///
     /// # Panics
-    /// If the changes it stands on were not settled before it.
+    /// If the changes that it depends on were not settled before it.
     pub fn settle(&mut self, change: u64) -> Option<u64> {
         let change = self.pending.remove(&change)?;
         self.durable.apply(&change)
     }
 
-    /// Makes every pending change durable, and returns the files whose bytes are gone by it.
+    /// Makes every pending change durable, and returns the files whose bytes are gone as a result.
     pub fn settle_all(&mut self) -> Vec<u64> {
         let changes: Vec<u64> = self.pending.keys().copied().collect();
         changes.into_iter().filter_map(|change| self.settle(change)).collect()
     }
 
-    /// Keeps a random prefix of the pending changes of every folder and forgets the rest.
+    /// Keeps a random prefix of the pending changes of every folder and discards the rest.
     pub fn crash(&mut self, random: &mut Random) {
         let mut left: BTreeMap<u64, u64> = BTreeMap::new();
         for folder in self.pending.values().flat_map(NameChange::folders).flatten() {
@@ -264,7 +263,7 @@ impl DiskNames {
                 folders.iter().flatten().for_each(|folder| *left.entry(*folder).or_default() -= 1);
                 self.durable.apply(&change);
             } else {
-                // What does not survive takes everything after it in its folders along.
+                // A discarded change discards all later changes in its folders.
                 left.extend(folders.into_iter().flatten().map(|folder| (folder, 0)));
             }
         }
@@ -312,7 +311,7 @@ impl DiskNames {
 }
 
 impl NameChange {
-    /// The folders whose order of changes this one belongs to.
+    /// The folders whose order of changes includes this change.
     fn folders(&self) -> [Option<u64>; 2] {
         match *self {
             NameChange::MakeFolder { within, folder, .. }
@@ -358,7 +357,7 @@ impl Tree {
         folder.above.map_or_else(String::new, |above| join(&self.path_of(above), &folder.name))
     }
 
-    /// Carries a change out. Returns the file that lost its name by it.
+    /// Carries a change out. Returns the file that lost its name through it.
     fn apply(&mut self, change: &NameChange) -> Option<u64> {
         let displaced = match change {
             NameChange::MakeFolder { within, name, folder } => {

@@ -5,13 +5,13 @@ use super::{DiskError, DiskResult};
 /// Bytes in one component of a path: what the usual file systems allow.
 pub const COMPONENT_BYTES_MAX: usize = 255;
 
-/// Bytes in a whole path: well under the 4096 of Linux, so that the folder of the disk fits before it.
+/// Bytes in a complete path: well under the 4096 of Linux, so that the folder of the disk fits before it.
 pub const PATH_BYTES_MAX: usize = 1024;
 
 /// Checks the path of a file, or of a folder other than the top.
 ///
 /// # Errors
-/// [`DiskError::Failed`] that says what is wrong with it.
+/// [`DiskError::Failed`] with the reason.
 pub fn check(path: &str, operation: &'static str) -> DiskResult<()> {
     match fault(path) {
         None => Ok(()),

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   SimulatedDisk ── a handle; clones share the disk: the engine owns one, the test another
-//!     Names        what the issued and the durable names are        (disk::names)
-//!     FileBytes    what the issued and the durable bytes are        (file)
-//!     Faults       what is switched on; Counts, Latency             (faults)
+//!     Names        the issued and the durable names                 (disk::names)
+//!     FileBytes    the issued and the durable bytes                 (file)
+//!     Faults       active faults; Counts, Latency                   (faults)
 //!     State        all of it, with a stream of random numbers for   (state)
 //!                  each kind of draw, so that none shifts another
 //! ```
@@ -27,7 +27,7 @@ use self::state::{PendingDiskSync, SimulatedState, Streams};
 use super::names::NameTarget;
 use super::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
-/// Polls after which a begun sync is done at the latest.
+/// Polls after which a started sync is done at the latest.
 pub const SYNC_POLLS_MAX: u64 = 4;
 
 /// A handle to a simulated disk; clones are handles to the same one. See the module.
@@ -60,13 +60,13 @@ impl SimulatedDisk {
         SimulatedDisk { state: Rc::new(RefCell::new(self.state().clone())) }
     }
 
-    /// Another seed for what is drawn from now on.
+    /// Sets another seed for the draws from now on.
     pub fn reseed(&self, seed: u64) {
         self.state().random = Streams::new(seed);
     }
 
-    /// The power goes and comes back. What was not synced is old, new, torn or garbage; names not covered by
-    /// `sync_dir` survive as a prefix per folder. All file ids and tickets are invalid from here on.
+    /// The power fails and returns. Unsynced data is old, new, torn or garbage; names not covered by `sync_dir` survive as a
+    /// prefix per folder. All file ids and tickets are invalid from here on.
     pub fn crash(&self) {
         let state = &mut *self.state();
         state.names.crash(&mut state.random.crash);
@@ -76,7 +76,7 @@ impl SimulatedDisk {
         state.restart();
     }
 
-    /// An orderly stop: everything issued survives. All file ids and tickets are invalid from here on.
+    /// A clean shutdown: everything issued survives. All file ids and tickets are invalid from here on.
     pub fn power_off_clean(&self) {
         let state = &mut *self.state();
         state.names.settle_all();
@@ -84,24 +84,24 @@ impl SimulatedDisk {
         state.restart();
     }
 
-    /// Lets `operations` more calls through and fails every later one, until [`SimulatedDisk::crash`] or
-    /// [`SimulatedDisk::power_off_clean`]: so a crash can come in the middle of what an engine does in one call.
+    /// Allows `operations` more calls and fails every later one, until [`SimulatedDisk::crash`] or
+    /// [`SimulatedDisk::power_off_clean`]: so a crash can come in the middle of one call of an engine.
     pub fn cut_power_after(&self, operations: u64) {
         self.state().operations_until_cut = Some(operations);
     }
 
-    /// Whether the power has gone that [`SimulatedDisk::cut_power_after`] was to cut.
+    /// Whether the power has failed as scheduled by [`SimulatedDisk::cut_power_after`].
     #[must_use]
     pub fn is_power_off(&self) -> bool {
         self.state().power_is_off()
     }
 
-    /// Replaces what is switched on.
+    /// Replaces the active faults.
     pub fn set_faults(&self, faults: SimulatedFaults) {
         self.state().faults = faults;
     }
 
-    /// What is switched on.
+    /// The active faults.
     #[must_use]
     pub fn faults(&self) -> SimulatedFaults {
         self.state().faults.clone()
@@ -113,13 +113,13 @@ impl SimulatedDisk {
         self.state().fail_nth.insert(operation, nth);
     }
 
-    /// Switches the planted bug on or off that syncs of files answer well and make nothing durable.
+    /// Switches a planted bug on or off: syncs of files succeed and make nothing durable.
     pub fn lose_syncs(&self, lose: bool) {
         self.state().faults.lose_syncs = lose;
     }
 
-    /// Flips bits in `count` random bytes of durable files, larger files being hit more often, and says which. Fewer
-    /// if nothing is durable.
+    /// Flips bits in `count` random bytes of durable files and returns them; larger files are hit more often. Fewer if
+    /// nothing is durable.
     pub fn corrupt_random(&self, count: usize) -> Vec<CorruptByte> {
         let state = &mut *self.state();
         let durable = |state: &SimulatedState, file| state.files[&file].durable_bytes() as u64;
@@ -157,12 +157,12 @@ impl SimulatedDisk {
         Ok(())
     }
 
-    /// Bytes that all files together may have; `None` for no limit.
+    /// Total bytes that all files may have; `None` for no limit.
     pub fn set_capacity(&self, bytes: impl Into<Option<u64>>) {
         self.state().capacity = bytes.into();
     }
 
-    /// Sets after how many polls a begun sync is done at the latest, from now on; [`SYNC_POLLS_MAX`] at first.
+    /// Sets after how many polls a started sync is done at the latest, from now on; [`SYNC_POLLS_MAX`] at first.
     pub fn set_sync_polls_max(&self, polls: u64) {
         self.state().sync_polls_max = polls;
     }
@@ -178,7 +178,7 @@ impl SimulatedDisk {
         self.state().elapsed_us
     }
 
-    /// What was called since the disk was made, crashes notwithstanding. Subtract two to see what lies between.
+    /// Calls since the disk was made, across crashes. The difference of two values covers the time between them.
     #[must_use]
     pub fn counts(&self) -> OperationCounts {
         self.state().counts

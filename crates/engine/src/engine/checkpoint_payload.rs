@@ -11,9 +11,9 @@ use crate::store::chunk::ChunkState;
 use crate::store::read::{PartsOf, RecordShape};
 
 impl<D: Disk> Engine<D> {
-    /// Says that a partition's entries tell an upper layer more than their records do: from now on an entry stays in
-    /// the log, dead or not, until every kept checkpoint covers it. To be called before the first
-    /// [`Engine::maintain`]. Nothing is compacted then before two checkpoints were taken.
+    /// Declares that a partition's entries carry state of an upper layer beside their records. From now on an
+    /// entry stays in the log, dead or not, until every kept checkpoint covers it. To be called before the
+    /// first [`Engine::maintain`]. Compaction then waits until two checkpoints were taken.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -22,8 +22,8 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Takes what an upper layer had added to the checkpoint that this partition was recovered from, and the commit
-    /// index that it is as of. [`Engine::entries_after`] has what came behind it.
+    /// Takes the upper layer's payload of the checkpoint from which this partition was recovered, and the
+    /// commit index of that checkpoint. [`Engine::entries_after`] returns the entries behind it.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -31,12 +31,12 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.recovered_extra.take().map(|extra| *extra))
     }
 
-    /// Hands over every entry after a log index, in order, committed or not, and whether its payload is as it was
-    /// written; head and key are. Entries that the log does not hold (any more) are left out: whoever needs all
-    /// watches their indexes.
+    /// Passes every entry after a log index to the caller, in order, committed or not, and whether its
+    /// payload is intact; head and key are. Entries that the log does not hold (any more) are left out: a
+    /// caller that needs all of them must check their indexes.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// Errors of the disk.
     pub fn entries_after(
         &mut self,
         handle: Handle,
@@ -47,16 +47,17 @@ impl<D: Disk> Engine<D> {
         store.entries_after(io, after, &mut each)
     }
 
-    /// Whether the log holds the entry of a log index, good or corrupt: compaction drops those that are not needed.
+    /// Whether the log holds the entry of a log index, intact or corrupt: compaction drops entries that are
+    /// not needed.
     ///
     /// # Errors
-    /// What the disk answers; [`crate::EngineError::Corrupt`] if the way to it leads over bytes that cannot be read.
+    /// Errors of the disk; [`crate::EngineError::Corrupt`] if bytes on the way to the entry cannot be read.
     pub fn holds_entry(&mut self, handle: Handle, index: u64) -> EngineResult<bool> {
         let (io, store) = self.store(handle)?;
         Ok(store.log.locate(io, index)?.is_some())
     }
 
-    /// What a key's record is, without its contents; `None` if there is none.
+    /// The kind and size of a key's record, without its contents; `None` if there is no record.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -65,7 +66,8 @@ impl<D: Disk> Engine<D> {
         store.inspect(io, key)
     }
 
-    /// The parts that hold these units (values of a list, bytes) of a key's record; [`Engine::read_entry`] reads them.
+    /// The parts that hold these units (values of a list, bytes) of a key's record; [`Engine::read_entry`]
+    /// reads them.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -74,7 +76,8 @@ impl<D: Disk> Engine<D> {
         store.parts_of(io, key, units)
     }
 
-    /// What a key's chunk is, without its contents; `None` if there is none, or what there is is no chunk.
+    /// The state of a key's chunk, without its contents; `None` if the key has no record, or one that is not
+    /// a chunk.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -83,9 +86,10 @@ impl<D: Disk> Engine<D> {
         store.chunk_state(io, key)
     }
 
-    /// Shows these bytes of a key's chunk where they lie, piece by piece, as far as the chunk was written, and says what it is, if it
-    /// is one entry in memory: at the cost of one look. `Ok(None)` says nothing: ask for the state. With what tells the checksum of the
-    /// bytes without reading them, if they are many and all that was written.
+    /// Returns these bytes of a key's chunk in place, piece by piece, as far as the chunk was written, and
+    /// the chunk's state, at the cost of one lookup. It works if the chunk is one entry in memory. `Ok(None)`
+    /// means nothing about the chunk: the caller must read the state. If the bytes are many and all that was
+    /// written, the result includes data from which their checksum follows without reading them.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -100,8 +104,8 @@ impl<D: Disk> Engine<D> {
         store.chunk_at_once(io, key, range, see)
     }
 
-    /// Appends these bytes of a key's chunk to `out`: zeros where nobody wrote, or there is no chunk. What is asked for is
-    /// allocated: the caller bounds it.
+    /// Appends these bytes of a key's chunk to `out`: zeros where nothing was written, or there is no chunk.
+    /// The requested length is allocated: the caller must bound it.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -116,8 +120,8 @@ impl<D: Disk> Engine<D> {
         store.read_chunk(io, key, range, out)
     }
 
-    /// The part of a key's hash that [`Engine::scan`] walks by: a page holds all keys of the fragments from its cursor
-    /// up to the next one, and perhaps some of lower fragments.
+    /// The part of a key's hash by which [`Engine::scan`] iterates: a page holds all keys of the fragments
+    /// from its cursor up to the next one, and perhaps some of lower fragments.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].

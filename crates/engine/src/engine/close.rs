@@ -1,4 +1,4 @@
-//! The end of an engine, in order.
+//! The clean shutdown of an engine.
 
 use super::{Engine, Handle};
 use crate::disk::Disk;
@@ -7,12 +7,13 @@ use crate::error::{EngineError, EngineResult};
 use crate::store::PartitionStore;
 
 impl<D: Disk> Engine<D> {
-    /// Closes in order: everything synced, a checkpoint of every partition that changed, no journal left to replay. Where the disk has no
-    /// room for all of that, everything survives all the same, in the journal, whose room is laid out ahead; the next start replays it.
+    /// Closes cleanly: everything is synced, every changed partition has a checkpoint, and no journal is left
+    /// to replay. If the disk has no room for all of that, everything still survives, in the journal, whose
+    /// space is preallocated; the next start replays it.
     ///
     /// # Errors
-    /// What the disk answers. [`EngineError::DiskFull`]: there was no room in the journal either, and what was accepted last is lost
-    /// from what does not flush every write.
+    /// Errors of the disk. [`EngineError::DiskFull`]: there was no room in the journal either, and partitions
+    /// that do not flush every write lose their last accepted entries.
     pub fn close(mut self) -> EngineResult<D> {
         match self.tidy() {
             Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => self.save()?,
@@ -29,7 +30,7 @@ impl<D: Disk> Engine<D> {
     fn tidy_all(&mut self) -> EngineResult<()> {
         self.end_all_drops()?;
         self.sync()?;
-        // The marks that vouch for what is synced: what is unreadable from here on is corrupt.
+        // The marks that confirm what is synced: unreadable bytes before a mark are corrupt, not a torn tail.
         let Engine { io, partitions, .. } = self;
         for store in partitions.iter_mut().flatten().filter(|store| counts(store)) {
             store.log.mark_now(io, store.commit)?;
@@ -49,7 +50,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Has the journal hold what would not survive a crash.
+    /// Stores in the journal what would not survive a crash.
     fn save(&mut self) -> EngineResult<()> {
         let handles: Vec<Handle> = self.partitions().map(|(_, handle)| handle).collect();
         for handle in handles {
@@ -67,7 +68,7 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-/// Whether it is to be there at the next start.
+/// Whether the partition should exist at the next start.
 fn counts(store: &PartitionStore) -> bool {
     store.durability != Durability::Memory && !store.is_incoming()
 }

@@ -1,24 +1,25 @@
-//! Whether the disk has room for what is to be written, for owners that can have somebody else write it.
+//! Whether the disk has room for new entries, for owners that can move the writes to another instance.
 
 use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 
 impl<D: Disk> Engine<D> {
-    /// Whether new entries that go to the disk are likely to be accepted: none was refused for lack of room, nor was the reserve
-    /// found touched, unless there was more room than the reserve at a later look. Costs nothing.
+    /// Whether new entries that go to the disk are likely to be accepted. False after an entry was refused
+    /// for lack of room, or after the reserve was found in use, until a later check finds more free space
+    /// than the reserve. Costs nothing.
     pub fn has_room(&self) -> bool {
         !self.io.space.is_full()
     }
 
-    /// Asks the disk how much room there is: one call of the system. Without it a disk that has become full is noticed by the
-    /// next write, and one that has room again never.
+    /// Reads the free space from the disk: one system call. Without it, only a failing write shows that a
+    /// disk has become full, and nothing shows that it has room again.
     pub fn look_at_room(&mut self) {
         self.io.space.look(&mut self.io.disk);
     }
 
-    /// Whether entries of so many bytes in all would be accepted by a partition now, as what is let in on a full disk or as others.
-    /// Nothing is kept for them.
+    /// Whether a partition would accept entries of so many bytes in total now, either as entries that are let
+    /// in on a full disk or as others. No room is reserved for them.
     ///
     /// # Errors
     /// [`crate::EngineError::DiskFull`], [`crate::EngineError::MemoryFull`]; there is no such partition.
@@ -27,8 +28,9 @@ impl<D: Disk> Engine<D> {
         store.ask_for_room(io, bytes, is_let_in)
     }
 
-    /// From now on, until it is taken back, what is appended is let in on a full disk as removals are, up to half of the reserve:
-    /// what has to be in the log so that there will be room, or that nobody waits any more.
+    /// Until it is reset, appended entries are accepted on a full disk as removals are, up to half of the
+    /// reserve. For entries that must be in the log so that room becomes free, or so that no request waits
+    /// any longer.
     pub fn let_in(&mut self, lets_in: bool) {
         self.io.space.let_in(lets_in);
     }

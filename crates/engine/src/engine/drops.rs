@@ -1,11 +1,12 @@
-//! Partitions that go: what they held is given back, and their files are removed.
+//! Dropped partitions: their memory is released, and their files are removed.
 //!
 //! ```text
-//!   drop_partition         journal's word, memory, files                  all at once
-//!   drop_partition_later   journal's word │ maintain: memory, some blocks a call ── then files, one partition a call
+//!   drop_partition         journal's record, memory, files                all at once
+//!   drop_partition_later   journal's record │ maintain: memory, some blocks a call ── then files, one partition a call
 //! ```
 //!
-//! A partition of a gibibyte takes tens of milliseconds to go, in which nothing else of the instance is answered.
+//! Dropping a partition of a gibibyte takes tens of milliseconds, in which the instance answers no other
+//! request.
 
 use super::{Engine, Handle, folder_of};
 use crate::PartitionId;
@@ -13,30 +14,31 @@ use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::store::PartitionStore;
 
-/// Between two tries to remove what could not be removed at once.
+/// Time between two attempts to remove files that could not be removed at once.
 const DROP_AGAIN_MS: u64 = 1_000;
 
-/// Segments of dropped partitions whose memory a call of [`Engine::maintain`] gives back: 16 MiB as nodes have them, about a
-/// millisecond.
+/// Segments of dropped partitions whose memory a call of [`Engine::maintain`] releases: 16 MiB with the
+/// settings of nodes, about a millisecond.
 const BURIED_PER_CALL: usize = 1;
 
-/// What is left of a partition that is not open any more.
+/// What is left of a partition that is no longer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remains {
-    /// Files, and the journal's word that it has gone, which must be durable before they go.
+    /// Files, and the journal's record that the partition is dropped, which must be durable before the files
+    /// are removed.
     JournalToFlush,
     /// Files.
     Files,
-    /// A folder that says that it was split: it goes once the journal has nothing of it, at a later start.
+    /// A folder marked as split: it is removed at a later start, once the journal has nothing of it.
     UntilNextStart,
 }
 
 impl<D: Disk> Engine<D> {
-    /// Removes a partition and its files. It is not open any more from here on, whatever the disk says.
+    /// Removes a partition and its files. The partition is closed from here on, even if the disk fails.
     ///
     /// # Errors
-    /// What the disk answers: what is left then is removed by the next call, also after opening again, or by
-    /// [`Engine::maintain`]; and until then the partition cannot be opened again.
+    /// Errors of the disk. The next call, also after opening again, or [`Engine::maintain`] removes the rest;
+    /// until then the partition cannot be opened again.
     pub fn drop_partition(&mut self, id: PartitionId) -> EngineResult<()> {
         if !self.dropping.contains_key(&id) {
             let mut store = self.take_out(id)?;
@@ -45,8 +47,9 @@ impl<D: Disk> Engine<D> {
         self.end_drop(id)
     }
 
-    /// As [`Engine::drop_partition`], but later calls of [`Engine::maintain`] give back what it held, bit by bit, so that none takes
-    /// long. Opening it again removes what is left first; a crash before leaves it as it was.
+    /// As [`Engine::drop_partition`], but later calls of [`Engine::maintain`] release memory and files step
+    /// by step, so that no call takes long. Opening the partition again removes the rest first. A crash
+    /// before leaves it as it was.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -59,12 +62,12 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// A partition is not open any more; its memory and its files stand.
+    /// Closes a partition; its memory and its files remain.
     fn take_out(&mut self, id: PartitionId) -> EngineResult<Box<PartitionStore>> {
         let Some(&handle) = self.by_id.get(&id) else { return Err(EngineError::UnknownPartition) };
         let is_in_journal = self.journal.holds(handle.0);
         if is_in_journal {
-            // Otherwise a replay would bring back what the journal still holds of it.
+            // Otherwise a replay would restore the entries that the journal still holds.
             self.journal.push_cut(handle.0, id, 0);
         }
         let store = self.forget_partition(id, handle).ok_or(EngineError::UnknownPartition)?;
@@ -80,7 +83,7 @@ impl<D: Disk> Engine<D> {
         Some(store)
     }
 
-    /// Removes the files of a partition that is not open any more: not before the journal says, durably, that it has gone.
+    /// Removes the files of a closed partition, once the journal's record of the drop is durable.
     pub(super) fn end_drop(&mut self, id: PartitionId) -> EngineResult<()> {
         if self.dropping.get(&id) == Some(&Remains::JournalToFlush) {
             self.flush()?;
@@ -89,7 +92,8 @@ impl<D: Disk> Engine<D> {
         self.remove_files(id)
     }
 
-    /// Gives back some of the memory of dropped partitions, as much as there is with `all`. Whether there was any.
+    /// Releases some of the memory of dropped partitions, or all of it with `all`. Returns whether there was
+    /// any.
     pub(super) fn bury(&mut self, all: bool) -> bool {
         let was_any = !self.buried.is_empty();
         let mut left = if all { usize::MAX } else { BURIED_PER_CALL };
@@ -104,8 +108,8 @@ impl<D: Disk> Engine<D> {
         was_any
     }
 
-    /// Goes on with removals that were put off, one a call, and now and then with those that have failed half-way. Whether there
-    /// is more to do soon.
+    /// Continues the deferred removals, one a call, and periodically those that have failed half-way. Returns
+    /// whether there is more to do soon.
     pub(super) fn end_drops(&mut self, now_ms: u64) -> EngineResult<bool> {
         if !self.buried.is_empty() {
             self.bury(false);
@@ -117,7 +121,7 @@ impl<D: Disk> Engine<D> {
         let is_due = |id: &PartitionId| self.upkeep.drop_tried.is_none_or(|tried| *id > tried);
         let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
         let Some(id) = now.map(|(id, _)| *id).find(is_due) else {
-            // All that are left have failed, or wait for a start.
+            // All remaining removals have failed, or wait for a start.
             self.upkeep.drop_tried = None;
             self.upkeep.drop_again_ms = now_ms + DROP_AGAIN_MS;
             return Ok(false);
@@ -129,13 +133,13 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Removes what is left of all that was dropped, as far as that goes: at an orderly end.
+    /// Removes the rest of all dropped partitions, as far as possible: at a clean shutdown.
     pub(super) fn end_all_drops(&mut self) -> EngineResult<()> {
         self.bury(true);
         let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
         for id in now.map(|(id, _)| *id).collect::<Vec<_>>() {
             match self.end_drop(id) {
-                // Opening again goes on with it.
+                // The next opening continues the removal.
                 Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -1,9 +1,9 @@
-//! What of `interval` partitions is due to survive a crash.
+//! Durability of `interval` partitions: what is due to survive a crash.
 //!
-//! A few partitions are synced each for itself. Many are not: a sync costs the system about the same for one entry as
-//! for a thousand, and hundreds of partitions that are each due ten times a second would leave time for little else. So
-//! what they have is copied to the journal, one sync makes all of it durable, and their segments follow when a journal
-//! file is full, as those of `sync` partitions do (`docs/decisions/0004-journal-for-many-intervals.md`).
+//! A few partitions are synced one by one. Many are not, because a sync costs the system about the same for one entry as for
+//! a thousand. The syncs of hundreds of partitions, each due ten times a second, would leave little time for anything else.
+//! Instead their entries are copied to the journal, and one sync makes all of them durable. Their segments follow when a
+//! journal file is full, as those of `sync` partitions do (`docs/decisions/0004-journal-for-many-intervals.md`).
 
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
@@ -11,20 +11,21 @@ use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::log::EntryRef;
 
-/// Partitions whose sync is begun in one call: each costs some system calls.
+/// Partitions whose sync is started in one call: each costs some system calls.
 const SYNCS_PER_CALL: usize = 4;
 
-/// Those due within so many milliseconds go along: the next sync is spared.
+/// Partitions due within so many milliseconds are included: that saves the next sync.
 const TOGETHER_MS: u64 = 20;
 
-/// What one partition may add to the journal: above this, writing it twice costs more than a sync of its own.
+/// Bytes that one partition may add to the journal: above this, writing them twice costs more than a separate
+/// sync.
 const JOURNALED_BYTES_MAX: u64 = 128 << 10;
 
 /// Bytes that one call copies, about: a few hundred microseconds.
 const COPIED_PER_CALL: u64 = 256 << 10;
 
 impl<D: Disk> Engine<D> {
-    /// Begins to make durable what is due.
+    /// Starts to make durable what is due.
     pub(super) fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
         let Some(&(first, first_handle)) = self.upkeep.dirty.first() else { return self.begin_journal() };
         if first > now_ms {
@@ -34,7 +35,7 @@ impl<D: Disk> Engine<D> {
         let many = self.options.journal_from_due.max(1);
         let are_many = self.upkeep.dirty.iter().take_while(|(due, _)| *due <= soon).nth(many - 1).is_some();
         if self.journal.is_full() && !self.journal.is_flushing() && self.journal_stopped.is_none() {
-            // There may be room again.
+            // The disk may have room again.
             self.upkeep.journaling.insert(first_handle);
             self.begin_journal()?;
         }
@@ -49,7 +50,7 @@ impl<D: Disk> Engine<D> {
                 break;
             }
             if copied >= COPIED_PER_CALL || syncs == SYNCS_PER_CALL {
-                // The rest has its turn in the next calls, and is durable with it.
+                // The remaining partitions follow in the next calls, and become durable with the same flush.
                 return Ok(());
             }
             self.upkeep.dirty.pop_first();
@@ -65,7 +66,7 @@ impl<D: Disk> Engine<D> {
         self.begin_journal()
     }
 
-    /// Takes note of what a journal flush that was begun has made durable.
+    /// Records what a started journal flush has made durable.
     pub(super) fn poll_journal(&mut self) -> EngineResult<()> {
         match self.journal.flush_done(&mut self.io.disk) {
             Ok(held) => {
@@ -91,18 +92,18 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Begins to make durable what partitions have copied to the journal.
+    /// Starts the flush of the entries that partitions have copied to the journal.
     fn begin_journal(&mut self) -> EngineResult<()> {
         if self.upkeep.journaling.is_empty() || self.journal.is_flushing() {
             return Ok(());
         }
         let mut result = Ok(());
-        // Entries that a batch only refers to must be synced before it: that is for those to do who wait for it.
+        // Entries that a batch only refers to must be synced before it: a flush that waits does that.
         let is_begun = self.journal_stopped.is_none()
             && !self.journal.has_large()
             && match self.journal.flush_begin(&mut self.io.disk, false) {
                 Ok(()) => true,
-                // The batch is kept, and goes with the next flush that finds room.
+                // The batch is kept for the next flush that finds room.
                 Err(error) if error.is_temporary() => false,
                 Err(error) => {
                     result = Err(self.flush_failed(error.into()));
@@ -117,7 +118,7 @@ impl<D: Disk> Engine<D> {
         result
     }
 
-    /// Syncs where it stands what was to survive by the journal.
+    /// Syncs the segments of a partition that the journal was to make durable.
     fn sync_instead(&mut self, handle: Handle) -> EngineResult<()> {
         if let Ok(store) = store_of(&mut self.partitions, handle) {
             store.copied = 0;
@@ -128,7 +129,7 @@ impl<D: Disk> Engine<D> {
     /// Bytes of log that are neither durable nor on their way to the journal, about.
     fn tail_bytes(&mut self, handle: Handle) -> u64 {
         match store_of(&mut self.partitions, handle) {
-            // The journal would bring back the end of a log of which nothing else counts.
+            // The journal would restore the end of a log whose other entries do not count.
             Ok(store) if store.is_incoming() => u64::MAX,
             Ok(store) => {
                 let after = store.log.synced_index().max(store.copied);
@@ -138,7 +139,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Copies what is not durable of a partition to the journal.
+    /// Copies the entries of a partition that are not durable to the journal.
     pub(super) fn journal_tail(&mut self, handle: Handle) -> EngineResult<()> {
         let Engine { io, partitions, journal, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
@@ -157,7 +158,7 @@ impl<D: Disk> Engine<D> {
         }
         let mut copied = after;
         let mut copy = |entry: EntryRef<'_>, is_good: bool| {
-            // In memory until it is written; should that have gone wrong, its segment says so.
+            // The entry is in memory until it is written; if the write has failed, its segment reports it.
             if is_good && entry.head.meta.index == copied + 1 {
                 journal.push_one_of(whose, (&entry.head.meta, entry.key, entry.payload));
                 copied += 1;

@@ -1,31 +1,33 @@
-//! A partition in use gets another durability: its log goes to the disk, or stays there with fewer promises.
+//! Change of the durability of a partition in use: its log goes to the disk, or stays there with weaker
+//! guarantees.
 
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
 
-/// What a log that is on disk already gets when `memory` is asked for: nothing waits for it, but its segments must be
-/// durable now and then, as only such can be compacted, and given back where memory is short.
+/// The durability of a log that is on disk already when `memory` is requested. No request waits for it, but
+/// its segments must be durable from time to time: only durable segments can be compacted, or evicted if
+/// memory is short.
 const ON_DISK_ALREADY: Durability = Durability::Interval { ms: 1000 };
 
 impl<D: Disk> Engine<D> {
-    /// Changes when a partition's entries survive a crash; returns the durability it has now. What was accepted so far
-    /// survives one once this returns, if the new durability is `sync`, or the old one was `memory`: a log that was in
-    /// memory is then written and synced, which takes as long as it is large. A crash meanwhile leaves the beginning
-    /// of it.
+    /// Changes when a partition's entries survive a crash; returns the durability that it has now. If the new
+    /// durability is `sync`, or the old one was `memory`, all entries accepted so far survive a crash once
+    /// this returns. A log that was in memory is then written and synced, which takes time proportional to
+    /// its size. A crash meanwhile leaves the beginning of it.
     ///
-    /// A log with entries on disk does not go back into memory: for `memory` it gets an interval of a second. Its owner,
-    /// who promises nothing of it, drops the partition at the next start.
+    /// A log with entries on disk does not go back into memory: for `memory` it gets an interval of a second.
+    /// Its owner, who promises nothing of it, drops the partition at the next start.
     ///
     /// # Errors
-    /// What the disk answers; the partition is as it was then.
+    /// Errors of the disk; the partition is then unchanged.
     pub fn set_durability(&mut self, handle: Handle, durability: Durability) -> EngineResult<Durability> {
         let wanted_log_options = self.log_options(durability);
         let is_in_journal = self.journal.holds(handle.0);
         let (_, store) = self.store(handle)?;
         let is_in_memory = store.log.is_in_memory_only();
-        // A log that was cut to nothing has its file still.
+        // A log that was truncated to nothing still has its file.
         let has_entries = !store.log.order.is_empty() || is_in_journal;
         let (durability, log_options) = match durability {
             Durability::Memory if has_entries && !is_in_memory => {
@@ -39,12 +41,12 @@ impl<D: Disk> Engine<D> {
         if has_entries && is_in_memory {
             self.bring_to_disk(handle)?;
         } else if durability != Durability::Memory && is_in_memory && self.store(handle)?.1.is_incoming() {
-            // The first run is still to come, and goes there.
+            // The first run has not arrived yet, and goes to the disk.
             self.mark_incoming(handle)?;
         }
         let Engine { io, partitions, upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
-        // What the journal holds needs no sync: after a crash on a full disk there may be no room for one.
+        // Entries in the journal need no sync: after a crash on a full disk there may be no room for one.
         if durability == Durability::Sync && store.journaled < store.log.last.1 {
             store.sync(io)?;
         }
@@ -52,7 +54,7 @@ impl<D: Disk> Engine<D> {
         store.log.set_options(log_options);
         match durability {
             Durability::Interval { ms } if store.is_dirty => upkeep.sync_later(handle, ms),
-            // A sync that is due would write what comes from now on.
+            // A sync that is due would write the entries that are appended from now on.
             Durability::Memory => {
                 upkeep.forget(handle, store);
                 store.is_dirty = false;
@@ -64,7 +66,7 @@ impl<D: Disk> Engine<D> {
 
     /// Writes and syncs a log that was in memory only.
     fn bring_to_disk(&mut self, handle: Handle) -> EngineResult<()> {
-        // A compaction under way counts on there being no files.
+        // A running compaction relies on there being no files.
         self.finish_work(handle)?;
         if self.store(handle)?.1.is_incoming() {
             self.mark_incoming(handle)?;
@@ -74,7 +76,7 @@ impl<D: Disk> Engine<D> {
         store.log.set_options(on_disk);
         store.log.name_segments();
         let synced = store.sync(io).and_then(|()| {
-            // The mark vouches for what is synced: what is unreadable before it is corrupt, and is no torn tail.
+            // The mark confirms what is synced: unreadable bytes before it are corrupt, not a torn tail.
             if store.is_incoming() {
                 return Ok(());
             }

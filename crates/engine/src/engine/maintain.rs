@@ -1,5 +1,5 @@
-//! Upkeep in small steps, called by the owner between batches: syncs of `interval` partitions, the journal's end,
-//! checkpoints. What is dead: [`super::reclaim`].
+//! Background maintenance in small steps, called by the owner between batches: syncs of `interval`
+//! partitions, removal of journal files, checkpoints. Dead space: [`super::reclaim`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,42 +13,42 @@ use crate::error::EngineResult;
 use crate::store::compaction_policy::Policy;
 use crate::store::{PartitionStore, UpkeepStep};
 
-/// What is waiting to be done.
+/// Pending maintenance.
 pub(super) struct Upkeep {
-    /// `interval` partitions with entries that are not durable, by when their sync is due (their interval after the
-    /// call of upkeep that came before the entries).
+    /// `interval` partitions with entries that are not durable, by the time when their sync is due (their
+    /// interval after the last call of maintenance before the entries).
     pub(super) dirty: BTreeSet<(u64, Handle)>,
     /// When the sync of each of them is due.
     pub(super) sync_due: BTreeMap<Handle, u64>,
-    /// Partitions that have copied to the journal what is not durable, since its last flush began.
+    /// Partitions whose entries were copied to the journal since its last flush started.
     pub(super) journaling: BTreeSet<Handle>,
     /// The clock at the last call.
     pub(super) now_ms: u64,
-    /// When removals that have failed are tried again.
+    /// When failed removals are retried.
     pub(super) drop_again_ms: u64,
-    /// The last one of these that was tried since.
+    /// The last of these removals that was retried since.
     pub(super) drop_tried: Option<PartitionId>,
-    /// Partitions with a sync under way, in the order in which they were begun.
+    /// Partitions with a running sync, in the order in which the syncs were started.
     syncing: VecDeque<Handle>,
     /// Partitions that are worth a checkpoint.
     to_checkpoint: VecDeque<Handle>,
     /// Partitions whose checkpoint is being written; the first is stepped.
     checkpointing: VecDeque<Handle>,
-    /// Partitions with older versions that nobody can ask for any more.
+    /// Partitions with older versions that no snapshot can read any more.
     pub(super) forgetting: VecDeque<Handle>,
     pub(super) reclaim: Reclaim,
     pub(super) counts: UpkeepCounts,
 }
 
-/// Older versions let go of in one call: some hundred microseconds.
+/// Older versions released in one call: some hundred microseconds.
 const VERSIONS_FORGOTTEN_PER_CALL: usize = 1024;
 
-/// Checkpoints under way at a time: most of the time each waits for the disk.
+/// Simultaneous checkpoints: most of the time each waits for the disk.
 const CHECKPOINTS_AT_ONCE: usize = 4;
 
-/// A checkpoint is worth it once so much new log has come, however small the partition.
+/// A checkpoint is worthwhile after so much new log, however small the partition.
 const CHECKPOINT_TAIL_BYTES_MIN: u64 = 256 << 10;
-/// Partitions whose segments are synced at a time so that a journal file can go.
+/// Partitions whose segments are synced at a time so that a journal file can be removed.
 const JOURNAL_SYNCS_AT_ONCE: usize = 8;
 
 impl Upkeep {
@@ -69,7 +69,7 @@ impl Upkeep {
         }
     }
 
-    /// Takes note of a write. On the way of every write: no search, no allocation in the common case.
+    /// Records a write. On the path of every write: no search, no allocation in the common case.
     #[inline]
     pub(super) fn wrote(&mut self, handle: Handle, store: &mut PartitionStore, entry_bytes: usize) {
         self.reclaim.written_bytes += entry_bytes as u64;
@@ -87,7 +87,7 @@ impl Upkeep {
         }
     }
 
-    /// Has a partition synced so many milliseconds from now, or when it is due already if that is earlier.
+    /// Schedules a sync of a partition after so many milliseconds, unless an earlier one is due.
     pub(super) fn sync_later(&mut self, handle: Handle, ms: u32) {
         let due = self.now_ms.saturating_add(u64::from(ms));
         match self.sync_due.get(&handle) {
@@ -125,11 +125,11 @@ impl Upkeep {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Does a few small steps of upkeep. `now_ms` is any clock that does not run backwards. Returns whether there is
-    /// more that could be done at once; otherwise it wants to be called again within a few milliseconds.
+    /// Does a few small steps of maintenance. `now_ms` is any clock that does not run backwards. Returns
+    /// whether more could be done at once; otherwise it must be called again within a few milliseconds.
     ///
     /// # Errors
-    /// What the disk answers; the partition concerned takes no more writes then, others go on.
+    /// Errors of the disk; the affected partition then accepts no more writes, the others continue.
     pub fn maintain(&mut self, now_ms: u64) -> EngineResult<bool> {
         self.upkeep.now_ms = now_ms;
         self.sync_dirty(now_ms)?;
@@ -144,7 +144,7 @@ impl<D: Disk> Engine<D> {
         Ok(checkpoint || compaction || forgetting || dropping)
     }
 
-    /// Lets go of some older versions that nobody can ask for any more. Whether there are more.
+    /// Releases some older versions that no snapshot can read any more. Returns whether there are more.
     fn forget_versions(&mut self) -> bool {
         let Engine { partitions, upkeep, .. } = self;
         let Some(&handle) = upkeep.forgetting.front() else { return false };
@@ -156,10 +156,10 @@ impl<D: Disk> Engine<D> {
         !upkeep.forgetting.is_empty()
     }
 
-    /// Begins a checkpoint of a partition that carries an upper layer's state as of the present commit index.
+    /// Starts a checkpoint of a partition that carries an upper layer's state as of the present commit index.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// Errors of the disk.
     pub fn checkpoint_begin(&mut self, handle: Handle, extra: &[u8]) -> EngineResult<()> {
         if extra.len() > crate::limits::CHECKPOINT_EXTRA_BYTES_MAX {
             return Err(crate::EngineError::Limit {
@@ -176,8 +176,8 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Whether enough log has come behind a partition's last checkpoint that its owner should begin another, and few are
-    /// being written.
+    /// Whether enough log has been written since a partition's last checkpoint that its owner should start
+    /// another, and few checkpoints are being written.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -187,7 +187,8 @@ impl<D: Disk> Engine<D> {
         Ok(has_room && !is_writing && self.is_worth_checkpoint(handle))
     }
 
-    /// Whether another checkpoint is worth it, though too many others may be being written for it to be due now.
+    /// Whether another checkpoint is worthwhile, even if it is not due now because too many others are being
+    /// written.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -196,29 +197,29 @@ impl<D: Disk> Engine<D> {
         Ok(!is_writing && self.is_worth_checkpoint(handle))
     }
 
-    /// Log bytes behind a partition's checkpoint that recovery is to read at most.
+    /// Log bytes behind a partition's checkpoint that recovery may have to read at most.
     pub(super) fn checkpoint_tail_max(&self) -> u64 {
         let partitions = self.by_id.len().max(1) as u64;
         (self.options.checkpoint_tail_bytes / partitions).max(CHECKPOINT_TAIL_BYTES_MIN)
     }
 
-    /// Ends what is under way in one partition: its checkpoint and its compaction.
+    /// Completes the running checkpoint and compaction of one partition.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// Errors of the disk.
     pub fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         while store.checkpoint_step(io, true)? != UpkeepStep::Done {}
-        // One that is held stays where it is.
+        // A compaction that is on hold stays where it is.
         while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_held {}
         Ok(())
     }
 
-    /// Compacts a partition until nothing more is to be gained, and waits for it. Does nothing to one that is held in
-    /// memory.
+    /// Compacts a partition until nothing more is to be gained, and waits for it. Does nothing to a partition
+    /// in memory.
     ///
     /// # Errors
-    /// [`crate::EngineError::DiskFull`] if there is no room for a copy; what the disk answers.
+    /// [`crate::EngineError::DiskFull`] if there is no room for a copy; errors of the disk.
     pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
         let policy =
             Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes, presses: false };
@@ -255,15 +256,15 @@ impl<D: Disk> Engine<D> {
     }
 
     fn poll_syncs(&mut self) -> EngineResult<()> {
-        // They end in about the order they were begun in: asking the first is enough.
+        // Syncs end in about the order in which they were started: polling the first is enough.
         while let Some(&handle) = self.upkeep.syncing.front() {
             let Engine { io, partitions, upkeep, .. } = self;
             if let Ok(store) = store_of(partitions, handle) {
                 let done = store.log.sync_done(io, false);
                 match store.stop_on_failure(done) {
                     Ok(false) => return Ok(()),
-                    // Idle from now on: the mark that tells what is synced is synced too, with the next interval. (Not
-                    // durable yet: what came while an earlier sync was under way.)
+                    // The partition is idle: the mark that records what is synced is synced too, with the
+                    // next interval. (Not durable yet: entries that were appended during an earlier sync.)
                     Ok(true) if !store.is_dirty && !store.is_incoming() => {
                         if store.log.mark_now(io, store.commit)? || !store.log.is_durable() {
                             store.is_dirty = true;
@@ -282,13 +283,13 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Lets go of the oldest journal file once the segments hold what it holds.
+    /// Removes the oldest journal file once the segments durably hold its entries.
     fn shorten_journal(&mut self) -> EngineResult<()> {
         let Some(holds) = self.journal.oldest_closed() else { return Ok(()) };
         let mut behind = Vec::new();
         for (&handle, &index) in holds {
             let Ok(store) = store_of(&mut self.partitions, Handle(handle)) else { continue };
-            // An index that was cut off since needs no segment.
+            // An index that was truncated since needs no segment.
             if store.log.synced_index() < index.min(store.log.last.1) {
                 behind.push(Handle(handle));
             }
@@ -308,7 +309,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Has a checkpoint of a partition begun when there are few enough under way.
+    /// Schedules a checkpoint of a partition for when few enough are being written.
     pub(super) fn checkpoint_later(&mut self, handle: Handle) {
         let Engine { partitions, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return };
@@ -319,7 +320,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Begins as many checkpoints as may be under way.
+    /// Starts as many checkpoints as may run at a time.
     pub(super) fn begin_checkpoints(&mut self) -> EngineResult<()> {
         while self.upkeep.checkpointing.len() < CHECKPOINTS_AT_ONCE
             && let Some(handle) = self.upkeep.to_checkpoint.pop_front()
@@ -336,7 +337,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Does a step of the checkpoint whose turn it is. Whether there is more to do at once.
+    /// Does a step of the next checkpoint in turn. Returns whether there is more to do at once.
     pub(super) fn step_checkpoint(&mut self, wait: bool) -> EngineResult<bool> {
         let Some(&handle) = self.upkeep.checkpointing.front() else { return Ok(false) };
         let (io, store) = self.store(handle)?;

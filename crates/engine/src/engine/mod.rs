@@ -34,7 +34,7 @@ use options::{Durability, EngineOptions, PartitionOptions};
 use report::{Damage, EngineStats, PartitionStats};
 use write::bytes_of;
 
-/// An open partition of one [`Engine`]. Not reused while the engine lives.
+/// An open partition of one [`Engine`]. Not reused while the engine exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u32);
 
@@ -61,28 +61,28 @@ pub struct Engine<D> {
     journal_stopped: Option<String>,
     partitions: Vec<Option<Box<PartitionStore>>>,
     by_id: BTreeMap<PartitionId, Handle>,
-    /// Partitions whose removal was put off, or has failed half-way.
+    /// Partitions whose removal was deferred, or has failed half-way.
     dropping: BTreeMap<PartitionId, drops::Remains>,
-    /// Those of them whose memory is still to be given back.
+    /// Those of them whose memory is not released yet.
     buried: Vec<PartitionStore>,
-    /// By their parents: those that are being made of them.
+    /// The child partitions that are being made, by their parents.
     splits: BTreeMap<PartitionId, Vec<split::ChildLog>>,
     upkeep: maintain::Upkeep,
     scratch: Vec<u8>,
 }
 
 impl<D: Disk> Engine<D> {
-    /// A buffer for whoever puts something together of what the engine holds. There is one for all partitions, so that it is in
-    /// the processor's caches more often than one of each would be. What stands in it, and how long it is, is up to them.
+    /// A buffer for code that assembles data which the engine holds. One buffer is shared by all partitions, so that it is
+    /// in the processor's caches more often than separate ones would be. Its contents and length belong to the caller.
     #[inline]
     pub fn scratch(&mut self) -> &mut Vec<u8> {
         &mut self.scratch
     }
 
-    /// Opens a partition, and creates it if it is new. A partition that nobody writes to costs no file.
+    /// Opens a partition, and creates it if it is new. A partition without writes costs no file.
     ///
     /// # Errors
-    /// What the disk answers; also to the removal of an older one of this name, if that has failed half-way.
+    /// Errors of the disk; also errors of the removal of an older partition of this name, if that has failed half-way.
     pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
         match self.dropping.get(&id) {
             None => {}
@@ -95,7 +95,7 @@ impl<D: Disk> Engine<D> {
         let handle = match self.by_id.get(&id) {
             Some(&handle) => {
                 let (_, store) = self.store(handle)?;
-                // A crash may have left the folder alone, which names no seed.
+                // After a crash the folder may exist alone, without a seed.
                 if store.names_no_seed() {
                     store.log.index_seed = options.index_seed;
                 }
@@ -119,16 +119,16 @@ impl<D: Disk> Engine<D> {
         Ok(handle)
     }
 
-    /// Adds an entry to a partition's log: the one after the last, of the same or a higher epoch. It changes nothing
-    /// to readers before [`Engine::commit`].
+    /// Adds an entry to a partition's log: the next one after the last, of the same or a higher epoch. Readers do not see it
+    /// before [`Engine::commit`].
     ///
     /// # Errors
-    /// Before anything has changed: a full disk or memory, a length beyond its limit, a place that is not the next.
+    /// Before anything has changed: a full disk or memory, a length beyond its limit, a position that is not the next.
     pub fn append(&mut self, handle: Handle, meta: &Meta, key: &[u8], payload: &[u8]) -> EngineResult<()> {
         self.append_pieces(handle, meta, key, [payload])
     }
 
-    /// As [`Engine::append`], of an entry whose payload comes in pieces: it is these, one behind the other.
+    /// As [`Engine::append`], for an entry whose payload is the concatenation of these pieces.
     ///
     /// # Errors
     /// As there.
@@ -152,24 +152,24 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Commits everything up to a log index: readers see it from now on. A unit ([`crate::FLAG_JOINED`]) is committed
-    /// once its end is there and is not behind that index, and otherwise not at all; [`PartitionStats::commit`] tells
-    /// how far it went.
+    /// Commits everything up to a log index: readers see it from now on. An atomic batch ([`crate::FLAG_JOINED`]) is
+    /// committed if its end is in the log and is not behind that index, and otherwise not at all; [`PartitionStats::commit`]
+    /// is the index that was reached.
     ///
     /// # Errors
-    /// What the disk answers where older entries must be read.
+    /// Errors of the disk where older entries must be read.
     pub fn commit(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         let committed = store.commit(io, index);
         store.stop_on_failure(committed)
     }
 
-    /// Cuts off the uncommitted entries after a log index. The cut survives a crash once this returns. What is appended
-    /// in their place must differ from them in epoch or be the same: epoch and index name an entry.
+    /// Truncates the uncommitted entries after a log index. The truncation survives a crash once this returns. Entries that
+    /// are appended in their place must differ from them in epoch or be the same: epoch and index identify an entry.
     ///
     /// # Errors
-    /// [`EngineError::Committed`] if committed entries would go, [`EngineError::DiskFull`] before anything was cut,
-    /// [`EngineError::Incoming`]; what the disk answers.
+    /// [`EngineError::Committed`] if committed entries would be removed, [`EngineError::DiskFull`] before anything was
+    /// removed, [`EngineError::Incoming`]; errors of the disk.
     pub fn cut_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
         let is_journaled = self.journal.holds(handle.0);
         let (_, store) = self.store(handle)?;
@@ -179,7 +179,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         if is_journaled && index >= commit {
-            // Should the power go before the cut is told, what it has taken must not look as if it were lost.
+            // If the power fails before the journal has the truncation, the removed entries must not look lost.
             self.journal.push_cut_begins(partition, index);
             self.flush()?;
         }
@@ -190,7 +190,7 @@ impl<D: Disk> Engine<D> {
         }
         self.journal.push_cut(handle.0, partition, index);
         match self.flush() {
-            // It is told with the next flush. Until then a crash may bring the entries back, uncommitted as they were.
+            // The next flush writes it. Until then a crash may restore the entries, uncommitted as they were.
             Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(()),
             other => other,
         }
@@ -199,8 +199,8 @@ impl<D: Disk> Engine<D> {
     /// Makes every entry accepted so far by `sync` partitions survive a crash: one flush of the journal.
     ///
     /// # Errors
-    /// [`EngineError::DiskFull`]: nothing is lost, call again once there is space. Any other: the entries since the
-    /// last flush must not be acknowledged, and nothing more is accepted.
+    /// [`EngineError::DiskFull`]: nothing is lost; the caller retries once there is space. Any other: the entries since the
+    /// last flush must not be acknowledged, and no more entries are accepted.
     pub fn flush(&mut self) -> EngineResult<()> {
         if let Some(reason) = &self.journal_stopped {
             return Err(EngineError::Stopped { reason: reason.clone() });
@@ -211,7 +211,7 @@ impl<D: Disk> Engine<D> {
         let large = self.journal.take_large();
         for &handle in &large {
             let Ok((io, store)) = self.store(Handle(handle)) else { continue };
-            // The whole log: recovery would cut it at the first place that was not synced.
+            // The complete log: recovery would truncate it at the first position that was not synced.
             if let Err(error) = store.sync(io) {
                 self.journal.put_large_back(large);
                 return Err(self.flush_failed(error));
@@ -226,13 +226,14 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Begins what [`Engine::flush`] does, so that its owner goes on while the disk works. `true`: it was begun, and covers what was
-    /// accepted so far; [`Engine::flush_done`] says when it is done. `false`: all of that survives a crash already.
+    /// Starts what [`Engine::flush`] does, so that the owner continues while the disk works. `true`: the flush was started
+    /// and covers what was accepted so far; [`Engine::flush_done`] reports its end. `false`: all of that survives a crash
+    /// already.
     ///
     /// # Errors
     /// As [`Engine::flush`].
     pub fn flush_begin(&mut self) -> EngineResult<bool> {
-        // What a batch only refers to is synced first, and one flush goes on at a time: these are waited for.
+        // Entries that a batch only refers to are synced first, and one flush runs at a time: these are waited for.
         if self.journal_stopped.is_some() || self.journal.has_large() || self.journal.is_flushing() {
             return self.flush().map(|()| false);
         }
@@ -242,10 +243,10 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Whether no flush is under way, and what was begun survives a crash.
+    /// Whether no flush is running, and the started one survives a crash.
     ///
     /// # Errors
-    /// As [`Engine::flush`], for what was begun.
+    /// As [`Engine::flush`], for the started flush.
     pub fn flush_done(&mut self) -> EngineResult<bool> {
         self.poll_journal()?;
         if let Some(reason) = &self.journal_stopped {
@@ -254,8 +255,8 @@ impl<D: Disk> Engine<D> {
         Ok(!self.journal.is_flushing())
     }
 
-    /// What the batch holds cannot be acknowledged any more, whose ever it is: unless the disk is only full, no `sync`
-    /// partition takes more.
+    /// The entries of the batch cannot be acknowledged any more, whichever partitions they belong to. Unless the disk is
+    /// only full, no `sync` partition accepts more entries.
     pub(super) fn flush_failed(&mut self, error: EngineError) -> EngineError {
         let error = self.io.full_or(error);
         if !error.is_for_want_of_room() {
@@ -270,7 +271,7 @@ impl<D: Disk> Engine<D> {
     /// Makes everything accepted so far survive a crash, of all partitions, and waits for it.
     ///
     /// # Errors
-    /// What the disk answers, or that a partition has stopped; the others are synced all the same.
+    /// Errors of the disk, or that a partition has stopped; the others are synced all the same.
     pub fn sync(&mut self) -> EngineResult<()> {
         let mut result = self.flush();
         let Engine { io, partitions, .. } = self;
@@ -282,7 +283,7 @@ impl<D: Disk> Engine<D> {
         result
     }
 
-    /// The record of a key as it is now.
+    /// The present record of a key.
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] if its bytes on disk are not the ones that were written.
@@ -305,7 +306,7 @@ impl<D: Disk> Engine<D> {
         store_of(partitions, handle)?.lookup_at(io, key, timestamp)
     }
 
-    /// Reads the entry of a log index: a part of a record, or an entry to be sent on.
+    /// Reads the entry of a log index: a part of a record, or an entry to be sent to another member.
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] also if the log does not hold it.
@@ -314,8 +315,8 @@ impl<D: Disk> Engine<D> {
         store_of(partitions, handle)?.read_entry(io, index)
     }
 
-    /// The contents of a record put together: a bytes record's bytes, or a list's values as its parts hold them, each
-    /// part's four bytes of count left out; a chunk's up to the end of what was written. `None` if there is none.
+    /// The assembled contents of a record: the bytes of a bytes record; the values of a list as its parts hold them, without
+    /// each part's four bytes of count; a chunk up to the end of what was written. `None` if there is no record.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -346,8 +347,9 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Where a trim of so many units at the head of a record would cut: the payload for a [`crate::EntryKind::Trim`] entry. `None`
-    /// if nothing would be left (or nothing is there): then the record is to be removed.
+    /// The position where a trim of so many units at the head of a record would cut: the payload for a
+    /// [`crate::EntryKind::Trim`] entry. `None` if nothing would be left, or there is no record: then the record must be
+    /// removed.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -366,7 +368,7 @@ impl<D: Disk> Engine<D> {
         })
     }
 
-    /// Keeps older versions that end after `horizon` and forgets the others; `None` keeps none, which is the default.
+    /// Keeps older versions that end after `horizon` and drops the others; `None` keeps none, which is the default.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -375,7 +377,8 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// As [`Engine::set_horizon`], but what nobody can ask for any more goes step by step, with [`Engine::maintain`].
+    /// As [`Engine::set_horizon`], but versions that no snapshot can read any more are dropped step by step, by
+    /// [`Engine::maintain`].
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -389,7 +392,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Older versions that a partition keeps.
+    /// Number of older versions that a partition keeps.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -397,8 +400,8 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.versions.len())
     }
 
-    /// The keys of one page of the index as it was at a timestamp not below the horizon, and more: those that were there are
-    /// among them. Otherwise as [`Engine::scan`].
+    /// The keys of one page of the index as it was at a timestamp not below the horizon, and possibly more keys. Otherwise
+    /// as [`Engine::scan`].
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -412,7 +415,8 @@ impl<D: Disk> Engine<D> {
         store.scan_at(io, cursor, timestamp)
     }
 
-    /// Epoch of the entry at a log index; `None` if the log does not hold it (any more). The last committed one is known.
+    /// Epoch of the entry at a log index; `None` if the log does not hold it (any more). The epoch of the last committed
+    /// entry is always known.
     ///
     /// # Errors
     /// As [`Engine::read_entry`].
@@ -430,8 +434,8 @@ impl<D: Disk> Engine<D> {
         Ok(store.durable_index())
     }
 
-    /// Walks the records of a partition: those of one page of the index, from a cursor on. Returns the log index and
-    /// key of each, and the next cursor. A record that is there throughout a walk from cursor 0 is met at least once.
+    /// Iterates over the records of a partition: returns the log index and key of those of one page of the index, from a
+    /// cursor on, and the next cursor. A record that exists throughout an iteration from cursor 0 is returned at least once.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -440,7 +444,7 @@ impl<D: Disk> Engine<D> {
         store.scan(io, cursor)
     }
 
-    /// Pins the sealed segments of a partition that hold committed entries only, so that their files stand until
+    /// Pins the sealed segments of a partition that hold committed entries only, so that their files exist until
     /// [`Engine::unpin`].
     ///
     /// # Errors
@@ -451,7 +455,7 @@ impl<D: Disk> Engine<D> {
         let mut files = Vec::new();
         for slot in order {
             let segment = store.log.segment_mut(slot);
-            // What is not committed may yet be cut off.
+            // Uncommitted entries may still be truncated.
             if segment.sealed && segment.is_durable() && segment.last_index <= store.commit {
                 segment.pins += 1;
                 files.push(SegmentFile {
@@ -466,10 +470,10 @@ impl<D: Disk> Engine<D> {
         Ok(files)
     }
 
-    /// Lets go of pinned segments. The files of those that compaction has replaced meanwhile go.
+    /// Releases pinned segments. The files of those that compaction has replaced meanwhile are removed.
     ///
     /// # Errors
-    /// [`EngineError::UnknownPartition`]; what the disk answers.
+    /// [`EngineError::UnknownPartition`]; errors of the disk.
     pub fn unpin(&mut self, handle: Handle, files: &[SegmentFile]) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         for file in files {
@@ -479,7 +483,7 @@ impl<D: Disk> Engine<D> {
         store.remove_retired(io)
     }
 
-    /// How a partition stands.
+    /// Statistics of a partition.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -499,7 +503,7 @@ impl<D: Disk> Engine<D> {
         })
     }
 
-    /// How many records a partition has.
+    /// Number of records of a partition.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -507,7 +511,7 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.index.len() as u64)
     }
 
-    /// How the engine stands.
+    /// Statistics of the engine.
     pub fn stats(&self) -> EngineStats {
         EngineStats {
             partitions: self.by_id.len() as u64,
@@ -517,7 +521,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// What is known to be corrupt or missing in a partition.
+    /// The known corrupt or missing parts of a partition.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -546,7 +550,7 @@ impl<D: Disk> Engine<D> {
         Ok((&mut self.io, store_of(&mut self.partitions, handle)?))
     }
 
-    /// Gives back the oldest blocks until memory is within its budget.
+    /// Evicts the oldest blocks until memory is within its budget.
     #[inline]
     fn evict(&mut self) {
         if self.io.memory.is_over() {
@@ -556,7 +560,7 @@ impl<D: Disk> Engine<D> {
 
     #[cold]
     fn evict_slowly(&mut self) {
-        // What nobody reads any more goes first.
+        // Memory of dropped partitions, which no request reads, is released first.
         while self.io.memory.is_over() && self.bury(false) {}
         let mut stuck = VecDeque::new();
         while self.io.memory.is_over() {

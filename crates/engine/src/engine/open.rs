@@ -1,4 +1,4 @@
-//! Opening an engine: every partition from its folder, then the journal over them; and closing it in order.
+//! Opening an engine: every partition from its folder, then the journal over them.
 
 use super::drops::Remains;
 use super::maintain::Upkeep;
@@ -16,18 +16,18 @@ use crate::{PartitionId, PartitionReport};
 /// Names the format of a data folder.
 const FORMAT_FILE: &str = "format";
 const FORMAT: &[u8] = b"zerohop engine data, format 1\n";
-/// What it begins with whatever the format; the number follows, and a line feed.
+/// The start of the file in every format; the number follows, and a line feed.
 const FORMAT_BEGIN: &[u8] = b"zerohop engine data, format ";
 /// Longer than the file of any format.
 const FORMAT_BYTES_MAX: u64 = 64;
 
 impl<D: Disk> Engine<D> {
-    /// Opens the data on a disk, or begins again on an empty one. Entries behind the known commit index wait for
-    /// [`Engine::commit`]; a lone owner calls [`Engine::commit_all`].
+    /// Opens the data on a disk, or starts with an empty state on an empty disk. Entries behind the known commit index wait
+    /// for [`Engine::commit`]; an owner without other replicas calls [`Engine::commit_all`].
     ///
     /// # Errors
-    /// [`EngineError::Format`] if the disk holds something else or a newer format; what the disk answers. Corrupt and
-    /// missing entries are no errors: the report names them.
+    /// [`EngineError::Format`] if the disk holds other data or a newer format; errors of the disk. Corrupt
+    /// and missing entries are not errors: the report names them.
     pub fn open(disk: D, options: EngineOptions) -> EngineResult<(Engine<D>, RecoveryReport)> {
         let options = options.bounded();
         let io = Io {
@@ -119,14 +119,15 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Segments and journal are read: what is left of a unit now has no end.
+    /// Segments and journal are read: an atomic batch that is incomplete now has no end.
     fn cut_unfinished_units(&mut self, report: &mut RecoveryReport) -> EngineResult<()> {
         for (id, handle) in self.partitions().collect::<Vec<_>>() {
             let is_journaled = self.journal.holds(handle.0);
             let (io, store) = self.store(handle)?;
             let cut = store.cut_unfinished_unit(io)?;
             let last = store.log.last.1;
-            // The journal is kept where the disk is full. Should it lose this, the entries are cut off once more.
+            // The journal is kept if the disk is full. If it loses this record, the entries are truncated
+            // once more.
             if cut > 0 && is_journaled {
                 self.journal.push_cut(handle.0, id, last);
             }
@@ -153,17 +154,18 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-/// The number of another format, if that is what the file says: anything else is a damaged file, also one whose number is of
+/// The number of another format, if the file names one. Any other content is a damaged file, also a number of
 /// more than nine digits.
 fn other_format(bytes: &[u8]) -> Option<u32> {
     let digits = bytes.strip_prefix(FORMAT_BEGIN)?.strip_suffix(b"\n")?;
     let is_number = (1..=9).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     let number: u32 = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
-    // One bit of a digit may have turned: no program has ever written format 0, nor this one another than its own.
+    // One bit of a digit may have flipped: no program has ever written format 0, and this program writes only
+    // its own.
     (number > 1).then_some(number)
 }
 
-/// Whose folder this is.
+/// The partition that this folder belongs to.
 pub(super) fn id_of_folder(name: &str) -> Option<PartitionId> {
     name.strip_prefix("p-").and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(PartitionId)
 }
@@ -208,7 +210,7 @@ mod tests {
             );
             assert!(!told.contains("damaged"), "{told}");
         }
-        // Every bit, but those that make another digit of the number.
+        // Every bit, except those that make another digit of the number.
         for at in 0..FORMAT.len() {
             for bit in 0..8 {
                 let mut bytes = FORMAT.to_vec();

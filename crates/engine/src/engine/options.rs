@@ -1,4 +1,4 @@
-//! What an engine and a partition can be told, with defaults that are safe and fast.
+//! Options of an engine and of a partition, with safe and fast defaults.
 
 use crate::limits;
 
@@ -11,7 +11,7 @@ pub enum Durability {
     Memory,
     /// After at most so many milliseconds, if [`crate::Engine::maintain`] is called.
     Interval {
-        /// How long an entry may stay unsynced. Every partition has its own.
+        /// How long an entry may stay unsynced. Every partition has its own interval.
         ms: u32,
     },
     /// Before it is acknowledged: [`crate::Engine::flush`] has returned.
@@ -19,11 +19,11 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// What a partition gets if nothing else is asked for: ten flushes a second, which any disk has to spare.
+    /// The default of a partition: ten flushes a second, which any disk can sustain.
     pub const DEFAULT: Durability = Durability::Interval { ms: DEFAULT_INTERVAL_MS };
 
-    /// How long what is not waited for may stay unsynced: entries of an `interval` partition, and of a `sync` one the
-    /// marks in its segments, which the journal does not hold.
+    /// How long data that no request waits for may stay unsynced: entries of an `interval` partition, and the
+    /// marks in the segments of a `sync` partition, which the journal does not hold.
     pub(crate) fn sync_after_ms(self) -> u32 {
         match self {
             Durability::Interval { ms } => ms,
@@ -51,22 +51,24 @@ pub struct EngineOptions {
     pub checkpoint_tail_bytes: u64,
     /// Dead share of a partition's log, in percent, above which it is compacted.
     pub dead_percent_max: u64,
-    /// Dead share of all logs together, in percent, above which upkeep does not return before compaction has caught up by
-    /// some steps: the owner accepts less, and dead space grows no further. Not counted: what is not durable yet or not
-    /// committed, and up to 256 KiB of each partition. 100 is no bound. Writers lose a quarter of their time at most by it, and
-    /// dead space grows on if that is not enough, up to a sixteenth of what is free on the disk.
+    /// Dead share of all logs together, in percent, above which maintenance does not return before compaction
+    /// has made some steps: the owner accepts less, and dead space does not grow. Not counted: entries that
+    /// are not durable or not committed, and up to 256 KiB of each partition. 100 is no bound. Writers lose
+    /// at most a quarter of their time by it. If that is not enough, dead space continues to grow, up to a
+    /// sixteenth of the free space of the disk.
     pub dead_percent_bound: u64,
-    /// Dead bytes, over all logs, that no writer waits for whatever their share: who removes almost everything would else
-    /// wait for a log that is small anyway.
+    /// Dead bytes, over all logs, for which no writer waits whatever their share: an owner that removes
+    /// almost everything would otherwise wait for a log that is small anyway.
     pub dead_bytes_allowed: u64,
-    /// From so many `interval` partitions on that are due to be synced together, the journal makes what they have
-    /// durable instead.
+    /// If at least so many `interval` partitions are due to be synced together, the journal makes their
+    /// entries durable instead.
     pub journal_from_due: usize,
-    /// How often a partition is looked at for dead space below that share, in milliseconds.
+    /// How often a partition is checked for dead space below that share, in milliseconds.
     pub collect_every_ms: u64,
     /// See [`limits::DISK_RESERVE_BYTES`].
     pub disk_reserve_bytes: u64,
-    /// Whether checkpoints begin by themselves. An upper layer with state of its own begins them with that state.
+    /// Whether the engine starts checkpoints itself. An upper layer with state of its own starts them with
+    /// that state.
     pub checkpoints_begin_alone: bool,
 }
 

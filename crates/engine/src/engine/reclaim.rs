@@ -1,21 +1,24 @@
-//! Dead space: where to look for it, how fast it is given back, and what the owner pays when it outgrows its bound.
+//! Dead space: where to look for it, how fast it is reclaimed, and how the owner is slowed down when it
+//! exceeds its bound.
 //!
 //! ```text
 //!   written to, or much died ──> due ──look──> to compact ──> compacting (a few at a time) ──> due
 //!                                      └─────> to checkpoint (see maintain)
 //! ```
 //!
-//! A compaction waits for the disk three times, behind whatever else is being synced, so several partitions are compacted
-//! at a time. How fast is set by what is written. Where that is not enough, because the disk is slower than the writers,
-//! and more than [`crate::EngineOptions::dead_percent_bound`] of all logs is dead, upkeep waits for the disk itself: for
-//! one sync in a call, so that no call takes longer than that. A sync that is waited for gives back some megabytes at best,
-//! which a writer of large objects adds in less time than it takes: so it waits for a quarter of the time at most, while what is
-//! dead is little beside what is free on the disk.
+//! A compaction waits for the disk three times, behind all other running syncs, so several partitions are
+//! compacted at a time. The rate follows the bytes written. If the disk is slower than the writers, that is
+//! not enough, and more than [`crate::EngineOptions::dead_percent_bound`] of all logs becomes dead.
+//! Maintenance then waits for the disk itself: for one sync in a call, so that no call takes longer than
+//! that. Such a sync reclaims some megabytes at best, which a writer of large objects adds in less time than
+//! the sync takes. Therefore maintenance waits for at most a quarter of the time, while dead space is small
+//! relative to the free space of the disk.
 //!
-//! **A disk that is short of space**, as more is dead than is free beside the reserve, changes four things: partitions are looked
-//! at every half second, small dead shares count, upkeep waits for the disk whatever the bound, and a partition whose dead space
-//! waits for checkpoints is *pressed* to make them ([`Engine::is_pressed`]), however little log has come. An idle partition
-//! is pressed by the timer, too: no write comes that would bring its next checkpoint.
+//! **A disk that is short of space** has more dead bytes than free bytes beside the reserve. That changes
+//! four things: partitions are checked every half second; small dead shares count; maintenance waits for the
+//! disk whatever the bound; and a partition whose dead space waits for checkpoints is *pressed* to make them
+//! ([`Engine::is_pressed`]), however little log was written. The timer presses idle partitions too: no write
+//! would cause their next checkpoint.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,70 +29,74 @@ use crate::error::EngineResult;
 use crate::store::compaction_policy::Policy;
 use crate::store::{Account, PartitionStore, UpkeepStep};
 
-/// Compactions under way at a time. Each holds a copy of at most a segment, and some hundred descriptors are there.
+/// Simultaneous compactions. Each holds a copy of at most a segment, and some hundred file descriptors are
+/// available.
 const COMPACTIONS_AT_ONCE: usize = 8;
 /// Log that a step of compaction reads, about.
 const STEP_BYTES: u64 = 8 << 10;
-/// Steps of compaction in one call at most: some half a millisecond, spent only after a batch of half a megabyte.
+/// Steps of compaction in one call at most: some half a millisecond, spent only after a batch of half a
+/// megabyte.
 const STEPS_PER_CALL_MAX: u64 = 64;
 /// The same above the bound: some eight milliseconds, after a batch of four megabytes.
 const STEPS_PER_CALL_ABOVE_BOUND_MAX: u64 = 1024;
-/// Steps that are put off to later calls at most: some hundred microseconds.
+/// Steps that are deferred to later calls at most: some hundred microseconds.
 const STEPS_OWED_MAX: u64 = 16;
-/// Compactions that are asked in one call whether the disk has ended what they wait for: each costs a hundred nanoseconds.
+/// Compactions that are polled in one call for the end of their disk operation: each costs a hundred
+/// nanoseconds.
 const ASKED_PER_CALL: usize = 2;
-/// Of so many parts of the time one is spent waiting for the disk above the bound,
+/// Above the bound, maintenance waits for the disk for one in so many parts of the time,
 const WAITS_ONE_OF: u64 = 4;
-/// unless more is dead than this part of what is free on the disk.
+/// unless dead space is more than this part of the free space of the disk.
 const DEAD_OF_FREE: u64 = 16;
-/// Partitions looked at in one call.
+/// Partitions checked in one call.
 const LOOKS_PER_CALL: usize = 4;
-/// The disk is asked so often how much is free.
+/// Interval at which the free space is read from the disk.
 const ROOM_EVERY_MS: u64 = 200;
-/// Partitions are looked at so often where space is short.
+/// Interval at which partitions are checked if space is short.
 const COLLECT_SHORT_EVERY_MS: u64 = 500;
-/// A partition is looked at again after so much was written to it.
+/// A partition is checked again after so many bytes were written to it.
 const LOOK_BYTES: u64 = 256 << 10;
 /// Or after a sixteenth of its log has died, but not for less than this.
 const LOOK_DEAD_BYTES_MIN: u64 = 16 << 10;
 
-/// What is dead, and what is being done about it.
+/// The dead space, and the work to reclaim it.
 pub(super) struct Reclaim {
-    /// Partitions to be looked at, in the order in which they came up.
+    /// Partitions to be checked, in the order in which they became due.
     due: VecDeque<Handle>,
-    /// Partitions that are worth a compaction, and what is worth it there.
+    /// Partitions that are worth a compaction, and the policy for each.
     to_compact: VecDeque<(Handle, Policy)>,
-    /// Those under way; the first is stepped.
+    /// Running compactions; the first is stepped.
     compacting: VecDeque<Handle>,
-    /// Bytes of all logs, and of what is wasted of them, as of the last look at each.
+    /// Bytes of all logs, and their wasted bytes, as of the last check of each.
     log_bytes: u64,
     wasted_bytes: u64,
-    /// The part of these that lies on the disk, and does not die with the process.
+    /// The part of these that is on the disk, and survives the process.
     wasted_on_disk_bytes: u64,
-    /// Steps that calls before could not do, as all that was under way waited for the disk.
+    /// Steps that earlier calls could not do because all running compactions waited for the disk.
     steps_owed: u64,
     /// Bytes of log since the last call, over all partitions.
     pub(super) written_bytes: u64,
     rests: ReclaimPause,
-    /// When each partition is looked at next, whatever was written.
+    /// When each partition is checked next, whatever was written.
     collect_at: u64,
     collect_next: usize,
-    /// When the disk is asked next how much is free.
+    /// When the free space of the disk is read next.
     room_at: u64,
-    /// Partitions whose dead space waits for a checkpoint that nothing else brings.
+    /// Partitions whose dead space waits for a checkpoint that nothing else causes.
     pressed: BTreeSet<Handle>,
 }
 
-/// Between two waits for the disk. Times are the owner's, in milliseconds.
+/// The pause between two waits for the disk. Times are the owner's, in milliseconds.
 #[derive(Default)]
 struct ReclaimPause {
-    /// When the call began that waited last, until the next one.
+    /// The start of the last call that waited, until the next call.
     waited_at: Option<u64>,
     until: u64,
 }
 
 impl ReclaimPause {
-    /// A call begins. Whether it comes in a rest; how long the call before it waited shows only now.
+    /// Called when a call starts. Returns whether the call is in a pause; the duration of the last wait is
+    /// known only now.
     fn is_on(&mut self, now_ms: u64) -> bool {
         if let Some(waited_at) = self.waited_at.take() {
             let waited_ms = now_ms.saturating_sub(waited_at);
@@ -118,7 +125,7 @@ impl Reclaim {
         }
     }
 
-    /// Has a partition looked at.
+    /// Schedules a check of a partition.
     pub(super) fn look_later(&mut self, handle: Handle, store: &mut PartitionStore) {
         store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + LOOK_BYTES;
         store.dead_since_look = 0;
@@ -127,7 +134,7 @@ impl Reclaim {
         }
     }
 
-    /// Counts what a partition's log holds now.
+    /// Counts the present size of a partition's log.
     fn count(&mut self, store: &mut PartitionStore) {
         let sizes = store.log.sizes();
         self.uncount(store);
@@ -142,7 +149,7 @@ impl Reclaim {
         store.look_at_dead_bytes = (sizes.bytes / 16).clamp(LOOK_DEAD_BYTES_MIN, LOOK_BYTES);
     }
 
-    /// Takes note of whether a partition's dead space waits for a checkpoint.
+    /// Records whether a partition's dead space waits for a checkpoint.
     fn press(&mut self, handle: Handle, waits: bool) {
         match waits {
             true => self.pressed.insert(handle),
@@ -156,7 +163,7 @@ impl Reclaim {
         self.wasted_on_disk_bytes -= std::mem::take(&mut store.account.wasted_on_disk_bytes);
     }
 
-    /// A partition goes.
+    /// Forgets a partition that is closed.
     pub(super) fn forget(&mut self, handle: Handle, store: &mut PartitionStore) {
         self.uncount(store);
         store.account = Account::default();
@@ -168,7 +175,7 @@ impl Reclaim {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Decides what is worth it: a checkpoint where much log has come, a compaction where much is dead.
+    /// Decides which work is worthwhile: a checkpoint after much new log, a compaction if much is dead.
     pub(super) fn look_around(&mut self, now_ms: u64) -> EngineResult<()> {
         if now_ms >= self.upkeep.reclaim.room_at {
             self.upkeep.reclaim.room_at = now_ms.saturating_add(ROOM_EVERY_MS);
@@ -183,7 +190,7 @@ impl<D: Disk> Engine<D> {
             reclaim.collect_at = now_ms.saturating_add(every_ms);
             reclaim.collect_next = 0;
         }
-        // By the timer, and where space is short, also what the share would leave alone.
+        // On the timer, and if space is short, smaller dead shares count too.
         let collected_percent = self.options.dead_percent_max / 4 + 1;
         let due_percent = if is_short { collected_percent } else { self.options.dead_percent_max };
         for _ in 0..LOOKS_PER_CALL {
@@ -203,7 +210,8 @@ impl<D: Disk> Engine<D> {
         self.begin_compactions()
     }
 
-    /// Looks what is worth it in one partition. With `presses`, its dead space does not wait for writes to bring a checkpoint.
+    /// Decides the worthwhile work for one partition. With `presses`, its dead space does not wait until
+    /// writes cause a checkpoint.
     fn look_at(&mut self, handle: Handle, dead_percent_max: u64, presses: bool) {
         let begins_alone = self.options.checkpoints_begin_alone;
         let policy = self.policy(dead_percent_max);
@@ -229,18 +237,20 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Whether the dead space of any partition waits for a checkpoint that nothing else brings: the owner ticks those soon.
+    /// Whether the dead space of any partition waits for a checkpoint that nothing else causes: the owner
+    /// ticks such partitions soon.
     pub fn presses(&self) -> bool {
         !self.upkeep.reclaim.pressed.is_empty()
     }
 
-    /// Whether the dead space of this partition waits for a checkpoint that nothing else brings.
+    /// Whether the dead space of this partition waits for a checkpoint that nothing else causes.
     pub fn is_pressed(&self, handle: Handle) -> bool {
         self.upkeep.reclaim.pressed.contains(&handle)
     }
 
-    /// Whether a pressed partition has to append an entry before its next checkpoint, as that is as of a later log index than the
-    /// last. Each of the kept checkpoints has to cover what is given back.
+    /// Whether a pressed partition must append an entry before its next checkpoint, because that checkpoint
+    /// must have a later log index than the last one. Each of the kept checkpoints must cover what is
+    /// reclaimed.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -251,7 +261,7 @@ impl<D: Disk> Engine<D> {
         Ok(is_pressed && is_idle && store.stopped.is_none() && !store.checkpoints.lacks_newest(store.commit))
     }
 
-    /// A checkpoint of a partition is done: what it was pressed for may be possible now.
+    /// A checkpoint of a partition is done: the work for which it was pressed may be possible now.
     pub(super) fn look_again_if_pressed(&mut self, handle: Handle) {
         if self.is_pressed(handle)
             && let Ok(store) = store_of(&mut self.partitions, handle)
@@ -260,7 +270,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Begins as many compactions as may be under way.
+    /// Starts as many compactions as may run at a time.
     fn begin_compactions(&mut self) -> EngineResult<()> {
         while self.upkeep.reclaim.compacting.len() < COMPACTIONS_AT_ONCE
             && let Some((handle, policy)) = self.upkeep.reclaim.to_compact.pop_front()
@@ -281,7 +291,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Does some steps of compaction. Whether there is more to do at once.
+    /// Does some steps of compaction. Returns whether there is more to do at once.
     pub(super) fn step_compactions(&mut self) -> EngineResult<bool> {
         let written_bytes = std::mem::take(&mut self.upkeep.reclaim.written_bytes);
         let is_above_bound = self.is_above_bound();
@@ -308,7 +318,7 @@ impl<D: Disk> Engine<D> {
                         if !may_wait {
                             break;
                         }
-                        // The one at the front has waited the longest.
+                        // The compaction at the front has waited the longest.
                         (may_wait, wait, waiting) = (false, true, 0);
                         self.upkeep.reclaim.rests.waited_at = Some(now_ms);
                     }
@@ -316,7 +326,7 @@ impl<D: Disk> Engine<D> {
             }
         }
         if may_wait && self.upkeep.reclaim.compacting.is_empty() {
-            // What is dead may be held back by a checkpoint.
+            // A checkpoint may be needed to release the dead space.
             self.step_checkpoint(true)?;
             self.upkeep.reclaim.rests.waited_at = Some(now_ms);
         }
@@ -338,7 +348,7 @@ impl<D: Disk> Engine<D> {
         if step == UpkeepStep::Done {
             upkeep.counts.compactions += 1;
             upkeep.reclaim.count(store);
-            // There may be more where that came from.
+            // The same partition may have more dead space.
             if !store.compaction.ran_out_of_space() {
                 upkeep.reclaim.look_later(handle, store);
             }
@@ -346,7 +356,7 @@ impl<D: Disk> Engine<D> {
         Ok(step)
     }
 
-    /// Whether more is dead, of all logs, than the owner may go on adding to.
+    /// Whether the dead share of all logs is above the bound up to which the owner may continue freely.
     fn is_above_bound(&self) -> bool {
         let Reclaim { log_bytes, wasted_bytes, .. } = self.upkeep.reclaim;
         let is_much = wasted_bytes > self.options.dead_bytes_allowed
@@ -356,21 +366,22 @@ impl<D: Disk> Engine<D> {
         is_much || is_any_worth && self.is_short_of_space()
     }
 
-    /// Whether more is dead, of all logs on the disk, than is free there beside the reserve.
+    /// Whether the logs on the disk have more dead bytes than the disk has free bytes beside the reserve.
     fn is_short_of_space(&self) -> bool {
         let Reclaim { wasted_on_disk_bytes, .. } = self.upkeep.reclaim;
         let space = &self.io.space;
         wasted_on_disk_bytes > 0 && (wasted_on_disk_bytes > space.spare_bytes() || space.is_full())
     }
 
-    /// Whether what is dead, of all logs, is much beside what is free on the disk, as far as that is told.
+    /// Whether the dead space of all logs is large relative to the free space of the disk, if that is known.
     fn is_much_dead(&mut self) -> bool {
         let free = self.io.disk.free_bytes();
         free.is_ok_and(|free| self.upkeep.reclaim.wasted_bytes > free / DEAD_OF_FREE)
     }
 
-    /// How many steps keep pace with what was written: at the dead share where compaction begins, reading so much
-    /// log frees as much as may have died. With fewer, dead space would grow with the size of the owner's batches.
+    /// The number of steps that keeps pace with the writes: at the dead share where compaction starts,
+    /// reading so much log frees as much as may have died. With fewer steps, dead space would grow with the
+    /// size of the owner's batches.
     fn compaction_steps_for(&self, written_bytes: u64, is_above_bound: bool) -> u64 {
         let to_read = written_bytes.saturating_mul(100) / self.options.dead_percent_max;
         let steps_owed = self.upkeep.reclaim.steps_owed;
@@ -381,14 +392,14 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Whether enough log has come behind a partition's checkpoint for another.
+    /// Whether enough log was written behind a partition's checkpoint for another.
     pub(super) fn is_worth_checkpoint(&mut self, handle: Handle) -> bool {
         let tail_max = self.checkpoint_tail_max();
         let Ok(store) = store_of(&mut self.partitions, handle) else { return false };
         if self.upkeep.reclaim.pressed.contains(&handle) {
             return store.stopped.is_none() && store.checkpoints.lacks_newest(store.commit);
         }
-        // Sooner where nothing can be given back without one.
+        // Sooner if nothing can be reclaimed without a checkpoint.
         let tail_max = if store.account.is_held_back { LOOK_BYTES } else { tail_max };
         store.durability != Durability::Memory
             && store.stopped.is_none()

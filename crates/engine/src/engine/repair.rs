@@ -1,4 +1,4 @@
-//! Finding what is corrupt where nobody reads, and repair it.
+//! Finding corrupt entries that no request reads, and repairing them.
 
 use super::report::{CorruptEntry, ScrubFrom, ScrubStep};
 use super::{Engine, Handle, store_of};
@@ -6,32 +6,33 @@ use crate::disk::Disk;
 use crate::error::EngineResult;
 
 impl<D: Disk> Engine<D> {
-    /// Reads on through a partition's log, about so many bytes (one entry may be more), from the disk and not from memory,
-    /// checks every entry that is synced, and says where to go on. [`ScrubFrom::default`] begins.
+    /// Continues to read a partition's log, about so many bytes (one entry may be more), from the disk and
+    /// not from memory. Checks every synced entry and returns the next position. [`ScrubFrom::default`]
+    /// starts.
     ///
     /// # Errors
-    /// What the disk answers. Corruption is none: it is told.
+    /// Errors of the disk. Corruption is not an error: it is part of the result.
     pub fn scrub(&mut self, handle: Handle, from: ScrubFrom, bytes_max: usize) -> EngineResult<ScrubStep> {
         let (io, store) = self.store(handle)?;
         store.scrub(io, from, bytes_max)
     }
 
-    /// Which entries of a key's record cannot be read.
+    /// The entries of a key's record that cannot be read.
     ///
     /// # Errors
-    /// [`crate::EngineError::Corrupt`] if not even that can be told; what the disk answers.
+    /// [`crate::EngineError::Corrupt`] if not even these can be determined; errors of the disk.
     pub fn corrupt_of(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Vec<CorruptEntry>> {
         let (io, store) = self.store(handle)?;
         store.corrupt_of(io, key)
     }
 
-    /// Repairs the corrupt entry of a log index with key and payload as another replica has them. They are compared with what
-    /// the entry's head tells of them. From then on it can be read, until a restart or for good, as soon as compaction has
-    /// rewritten its segment. `false`: this is not what stood there, its head cannot be read, or too much was repaired that
-    /// is not rewritten yet.
+    /// Repairs the corrupt entry of a log index with key and payload from another replica. They are checked
+    /// against the entry's head. The entry is then readable until a restart, or permanently once compaction
+    /// has rewritten its segment. `false`: the bytes differ from the original entry, its head cannot be read,
+    /// or too many repaired entries are not rewritten yet.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// Errors of the disk.
     pub fn repair(
         &mut self,
         handle: Handle,
@@ -48,8 +49,8 @@ impl<D: Disk> Engine<D> {
         Ok(is_repaired)
     }
 
-    /// What may stay in a partition's log though nothing needs it, while somebody takes a copy of it that must fit together:
-    /// no segment is replaced by a rewritten one before this is called with `false`.
+    /// Holds compaction, or releases it with `false`: dead entries stay in a partition's log while a
+    /// consistent copy is taken. No segment is replaced by a rewritten one meanwhile.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -58,7 +59,8 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// The seed of a partition's hash fragments: those of two logs can be compared if it is the same.
+    /// The seed of a partition's hash fragments: the fragments of two logs can be compared if their seeds are
+    /// equal.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -66,8 +68,8 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.log.index_seed)
     }
 
-    /// Where a slice of the keys that begins at this hash fragment ends, itself included, so that it holds at most so many, and about
-    /// so many bytes, by what the index knows of them. A fragment is never taken apart.
+    /// The last hash fragment of a slice of the keys that starts at this fragment. The slice has at most so many keys and
+    /// about so many bytes, as far as the index knows them. A fragment is never divided.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -75,7 +77,7 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.slice_end(from, most, bytes))
     }
 
-    /// The keys of these hash fragments, the last included. `None`: there are more than so many.
+    /// The keys of these hash fragments, including the last. `None`: there are more than so many.
     ///
     /// # Errors
     /// As [`Engine::scan`].

@@ -1,9 +1,9 @@
-//! Bringing into the logs what only the journal holds.
+//! Replay of the journal: entries that only the journal holds are restored to the logs.
 //!
-//! Two passes: the first notes what was cut off later on, the second brings back what was not. A log as its segments
-//! show it is never older than a cut that the journal tells of, since a cut is durable there before it is told here:
-//! so where the two differ, the segments are right, and what the journal has behind that place belongs to a branch that
-//! was given up.
+//! There are two passes: the first collects the truncations, the second restores the entries that were not
+//! truncated later. A log in its segments is never older than a truncation in the journal, since a truncation
+//! is durable in the segments before it is written to the journal. If the two differ, the segments are
+//! therefore right, and the journal's entries behind that position belong to an abandoned branch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,27 +23,27 @@ use crate::store::PendingEntry;
 struct Replay {
     /// Records so far, over all files.
     count: u64,
-    /// Of each partition: after which records it was cut, and the last index that stayed.
+    /// For each partition: the records after which it was truncated, and the last index that stayed.
     cuts: BTreeMap<PartitionId, Vec<(u64, u64)>>,
-    /// The same for cuts that were begun, whether or not they were carried out.
+    /// The same for truncations that were started, whether or not they were completed.
     begun: BTreeMap<PartitionId, Vec<(u64, u64)>>,
     /// Partitions whose segments have left the branch that the journal holds.
     left: BTreeSet<PartitionId>,
-    /// By which seeds the keys of partitions are hashed, as far as the journal tells.
+    /// The hash seeds of partitions, as far as the journal has them.
     seeds: BTreeMap<PartitionId, u64>,
-    /// Highest log index of each that the journal holds and the log does too.
+    /// Highest log index of each partition that both the journal and the log hold.
     holds: BTreeMap<PartitionId, u64>,
 }
 
 impl Replay {
-    /// Whether the entry of this record was not cut off by a later one.
+    /// Whether the entry of this record was not truncated by a later one.
     fn survives(&self, partition: PartitionId, index: u64) -> bool {
         let cuts = self.cuts.get(&partition).into_iter().flatten();
         !self.left.contains(&partition)
             && cuts.filter(|(at, _)| *at > self.count).all(|(_, last)| index <= *last)
     }
 
-    /// Whether entries behind this index may be gone because a cut was begun after this record.
+    /// Whether entries behind this index may be gone because a truncation was started after this record.
     fn may_be_cut(&self, partition: PartitionId, last: u64) -> bool {
         let begun = self.begun.get(&partition).into_iter().flatten();
         begun.filter(|(at, _)| *at > self.count).any(|(_, stays)| *stays <= last)
@@ -56,8 +56,8 @@ impl Replay {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Replays the journal, makes what it held durable in the segments, and begins a new one.
-    /// What it has of partitions that were split is in their children. Whether nothing is left in it.
+    /// Replays the journal, makes its entries durable in the segments, and starts a new one. Its entries of
+    /// partitions that were split are in their children. Returns whether nothing is left in it.
     pub(super) fn replay_journal(
         &mut self,
         report: &mut RecoveryReport,
@@ -107,7 +107,7 @@ impl<D: Disk> Engine<D> {
         Ok(true)
     }
 
-    /// Makes all logs durable. Whether there was room for it; where there was none, upkeep tries again.
+    /// Makes all logs durable. Returns whether there was room for it; if not, maintenance tries again.
     fn sync_replayed(&mut self, replay: &Replay) -> EngineResult<bool> {
         let mut has_room = true;
         for (number, store) in self.partitions.iter_mut().enumerate() {
@@ -126,14 +126,14 @@ impl<D: Disk> Engine<D> {
         Ok(has_room)
     }
 
-    /// The disk is full: what the journal holds stays there until the segments hold it durably.
+    /// The disk is full: the entries stay in the journal until the segments hold them durably.
     fn keep_journal(&mut self, names: &[DirEntry], replay: &Replay) -> EngineResult<()> {
         let holds = |(partition, &index)| self.by_id.get(partition).map(|handle| (handle.0, index));
         let holds: BTreeMap<u32, u64> = replay.holds.iter().filter_map(holds).collect();
         for name in names {
             self.journal.keep(&mut self.io.disk, name, holds.clone())?;
         }
-        // A replay of the same files must not follow the branches that were left.
+        // A replay of the same files must not follow the abandoned branches.
         for partition in &replay.left {
             if let Some(handle) = self.by_id.get(partition)
                 && let Ok(store) = store_of(&mut self.partitions, *handle)
@@ -144,8 +144,8 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Reads a file. `None` if it holds no records: it was begun, and the power went. A corrupt header is reported; what
-    /// it says is known from the file's name.
+    /// Reads a file. `None` if it holds no records: the power failed just after the file was made. A corrupt
+    /// header is reported; its contents are known from the file's name.
     fn read_journal(
         &mut self,
         name: &DirEntry,
@@ -236,7 +236,7 @@ impl<D: Disk> Engine<D> {
             && store.names_no_seed()
             && !is_planted(Bug::SeedUnheard)
         {
-            // All that is left of it is what the journal holds.
+            // Only the journal has entries of this log.
             store.log.index_seed = seed;
         }
         let placed = store.append(io, meta, key, [payload])?;
@@ -248,7 +248,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// An entry that stands in its segment, which was synced before the journal was.
+    /// An entry that is in its segment, which was synced before the journal was.
     fn replay_reference(
         &mut self,
         replay: &mut Replay,
@@ -266,7 +266,7 @@ impl<D: Disk> Engine<D> {
             }
             return Ok(());
         }
-        // What stood there cannot be read any more, if it was not cut off.
+        // The entries there cannot be read any more, unless they were truncated.
         replay.left.insert(partition);
         if !ends_cleanly(partition, report) && !replay.may_be_cut(partition, last) {
             self.report_missing(partition, last + 1, meta.index, report)?;
@@ -274,7 +274,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Whether the log has another entry in this one's place.
+    /// Whether the log has another entry at this position.
     fn held_otherwise(&mut self, partition: PartitionId, meta: &Meta) -> EngineResult<bool> {
         let Some(&handle) = self.by_id.get(&partition) else { return Ok(false) };
         let (io, store) = self.store(handle)?;
@@ -283,7 +283,7 @@ impl<D: Disk> Engine<D> {
         }
         match store.log.epoch_at(io, meta.index) {
             Ok(epoch) => Ok(epoch.is_some_and(|epoch| epoch != meta.epoch)),
-            // It is there, and reported.
+            // The entry is there, and its corruption is reported.
             Err(EngineError::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -308,7 +308,8 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-/// The good records of a file up to its torn end, and where bad bytes stand that are known to have been synced.
+/// The valid records of a file up to its torn end, and the position of bad bytes that are known to have been
+/// synced.
 fn records<'a>(header: &JournalHeader, bytes: &'a [u8]) -> (Option<u64>, Vec<JournalRecord<'a>>) {
     let (mut found, mut bad, mut synced) = (Vec::new(), Vec::new(), 0);
     for item in format::items(header.salt, &bytes[HEADER_BYTES..]) {
@@ -329,8 +330,8 @@ fn records<'a>(header: &JournalHeader, bytes: &'a [u8]) -> (Option<u64>, Vec<Jou
     (bad.first().map(|(offset, _)| *offset).filter(|offset| *offset < synced), found)
 }
 
-/// Whether nothing was cut off a partition's log by its recovery. If entries are missing then, the log was being cut,
-/// and the power went before the journal told of it.
+/// Whether recovery removed nothing from the end of a partition's log. If entries are missing then, the log
+/// was being truncated, and the power failed before the journal had the truncation.
 fn ends_cleanly(partition: PartitionId, report: &RecoveryReport) -> bool {
     report.partitions.iter().all(|(id, found)| *id != partition || found.torn_bytes == 0)
 }

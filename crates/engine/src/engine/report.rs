@@ -1,4 +1,4 @@
-//! What the engine tells about itself.
+//! Reports and statistics of the engine.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use crate::PartitionId;
 use crate::log::LogSizes;
 use crate::store::recover::PartitionReport;
 
-/// Something on disk that is not as it was written.
+/// Damage on disk: bytes that are not as they were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Whose.
+    /// The partition.
     pub partition: PartitionId,
-    /// What.
+    /// The kind of damage.
     pub kind: DamageKind,
     /// File and offset.
     pub place: String,
 }
 
-/// An entry whose payload is not what was written; its head and key are.
+/// An entry whose payload is not as written; its head and key are intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CorruptEntry {
     /// Its epoch.
@@ -26,53 +26,53 @@ pub struct CorruptEntry {
     pub index: u64,
 }
 
-/// Where a scrub goes on.
+/// The position at which a scrub continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubFrom {
     /// First log index of the segment.
     pub(crate) index: u64,
-    /// How often that was rewritten.
+    /// How often the segment was rewritten.
     pub(crate) generation: u32,
     /// Offset in it.
     pub(crate) offset: u64,
 }
 
-/// What a step of a scrub has come to.
+/// The result of a step of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStep {
-    /// Where to go on; `None`: everything has been read.
+    /// The next position; `None`: everything has been read.
     pub next: Option<ScrubFrom>,
     /// Bytes read.
     pub bytes: u64,
     /// Entries that can be repaired.
     pub corrupt: Vec<CorruptEntry>,
-    /// Bytes were met that are no entry: what stood there cannot be told.
+    /// The scrub found bytes that are no entry; the original entry cannot be determined.
     pub is_unreadable: bool,
 }
 
-/// What kind of damage.
+/// A kind of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// An entry's payload is corrupt. Reading its key says so.
+    /// An entry's payload is corrupt. Reading its key returns an error.
     Entry {
         /// Its log index.
         index: u64,
         /// Its key.
         key: Vec<u8>,
     },
-    /// Bytes that hold no readable entry; whatever stood there is lost.
+    /// Bytes without a readable entry; the original entry is lost.
     Unreadable {
         /// Log index of the last good entry before them; 0 if unknown.
         after: u64,
     },
-    /// Entries that are not there.
+    /// Missing entries.
     Missing {
         /// First log index.
         from: u64,
         /// Last log index.
         through: u64,
     },
-    /// A checkpoint; an older one or the log stood in for it.
+    /// A checkpoint; an older one or the log was used instead.
     Checkpoint,
     /// The journal.
     Journal,
@@ -99,7 +99,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What opening an engine found.
+/// The findings of opening an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Partition by partition.
@@ -109,13 +109,13 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// All that is corrupt or missing.
+    /// All corrupt and missing parts.
     pub fn damage(&self) -> impl Iterator<Item = &Damage> {
         self.journal.iter().chain(self.partitions.iter().flat_map(|(_, p)| &p.damage))
     }
 }
 
-/// How a partition stands.
+/// Statistics of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionStats {
     /// Records.
@@ -138,7 +138,7 @@ pub struct PartitionStats {
     pub versions: u64,
 }
 
-/// How an engine stands.
+/// Statistics of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
     /// Partitions open.
@@ -147,17 +147,17 @@ pub struct EngineStats {
     pub resident_bytes: u64,
     /// Bytes of journal files.
     pub journal_bytes: u64,
-    /// What upkeep has done since the engine was opened.
+    /// The work of maintenance since the engine was opened.
     pub upkeep: UpkeepCounts,
 }
 
-/// How often upkeep has done something.
+/// Counters of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpkeepCounts {
-    /// Syncs of one partition's segments that were begun.
+    /// Started syncs of one partition's segments.
     pub segment_syncs: u64,
-    /// Checkpoints that were ended.
+    /// Completed checkpoints.
     pub checkpoints: u64,
-    /// Compactions of one partition that were ended.
+    /// Completed compactions of one partition.
     pub compactions: u64,
 }

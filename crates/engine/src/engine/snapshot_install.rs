@@ -1,15 +1,17 @@
-//! A log goes to another engine as it stands: runs of bytes are read out of segments here and taken into an empty partition there.
+//! Snapshot install: a log is copied to another engine unchanged. Runs of bytes are read from segments here
+//! and installed into an empty partition there.
 //!
 //! ```text
-//!   sender    |segment|segment|segment, open ..|        reads on from a place, entry by entry checked
+//!   sender    |segment|segment|segment, open ..|        continues from a place, entry by entry checked
 //!                  └──run──run──run──┐
-//!   receiver  'incoming' stands first in the folder     each run: to the file as it is, then into the index
+//!   receiver  'incoming' is first in the folder         each run: to the file as it is, then into the index
 //!             end: a checkpoint is durable ──> 'incoming' removed
 //! ```
 //!
-//! Segments name partition, first index and generation alike on all members, and their checksums depend on nothing else; so the
-//! receiver's log is the sender's, byte for byte, up to the entry that the sender stops at. What stands half in a folder looks like
-//! any log that ends there. So until `incoming` has gone, an opening throws away what stands in its folder.
+//! Segments contain the same partition, first index and generation on all members, and their checksums depend
+//! on nothing else. The receiver's log is therefore the sender's, byte for byte, up to the sender's last
+//! entry. A half-installed folder looks like any log that ends there. So until `incoming` is removed, opening
+//! the engine discards the contents of the folder.
 
 use super::{Engine, Handle, folder_of, store_of};
 use crate::disk::{Disk, DiskError, OpenMode};
@@ -17,44 +19,45 @@ use crate::error::{EngineError, EngineResult};
 use crate::planted::{Bug, is_planted};
 use crate::store::snapshot_install::{Incoming, InstalledRun};
 
-/// In the folder of a partition whose log is being taken.
+/// Marker file in the folder of a partition whose log is being installed.
 pub(super) const INCOMING: &str = "incoming";
 
-/// Where in a log to read on. The default is its beginning.
+/// The position in a log at which reading continues. The default is its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunPlace {
-    /// First log index and generation of the segment; with the offset 0, of the first that begins there or behind.
+    /// First log index and generation of the segment; with the offset 0, of the first segment that starts at
+    /// or behind that index.
     pub(crate) first_index: u64,
     pub(crate) generation: u32,
     pub(crate) offset: u64,
 }
 
-/// What was read of a log.
+/// The result of reading a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRun {
-    /// Whole entries of one segment, and what stands between them; the place is behind them.
+    /// Complete entries of one segment, and the bytes between them; the place is behind them.
     Bytes {
-        /// They begin with the segment's header. Otherwise they follow those that were read before.
+        /// They start with the segment's header. Otherwise they follow the bytes that were read before.
         begins: bool,
     },
     /// There is nothing more up to that log index.
     End,
-    /// The payload of the entry of this log index is not what was written.
+    /// The payload of the entry of this log index is not as written.
     Corrupt {
-        /// Which.
+        /// The log index.
         index: u64,
     },
-    /// The segment that was being read is not there any more.
+    /// The segment that was being read does not exist any more.
     Replaced,
 }
 
 impl<D: Disk> Engine<D> {
-    /// Fills `out` with about so many bytes of a partition's log as they stand in its segments, up to the entry of a log index that is
-    /// committed. Checksums are checked; nothing corrupt is handed out. The caller holds compaction meanwhile
-    /// ([`Engine::hold_compaction`]).
+    /// Fills `out` with about so many bytes of a partition's log as they are in its segments, up to the entry
+    /// of a committed log index. Checksums are checked; corrupt bytes are never returned. The caller holds
+    /// compaction meanwhile ([`Engine::hold_compaction`]).
     ///
     /// # Errors
-    /// [`EngineError::Corrupt`] if a head cannot be read; what the disk answers.
+    /// [`EngineError::Corrupt`] if a head cannot be read; errors of the disk.
     pub fn read_run(
         &mut self,
         handle: Handle,
@@ -66,7 +69,8 @@ impl<D: Disk> Engine<D> {
         store.log.read_run(&mut io.disk, place, (through, bytes), out)
     }
 
-    /// Bytes of a partition's segments up to a log index, about: what [`Engine::read_run`] will come to.
+    /// Bytes of a partition's segments up to a log index, about: the total that [`Engine::read_run`] will
+    /// return.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -76,11 +80,11 @@ impl<D: Disk> Engine<D> {
         Ok(segments.filter(|segment| segment.first_index() <= through).map(|segment| segment.bytes).sum())
     }
 
-    /// An empty partition takes another's log from here on ([`Engine::take_run`]), until [`Engine::end_taking`]; a crash before
-    /// that leaves it empty.
+    /// Starts the install of another engine's log into an empty partition ([`Engine::take_run`]), until
+    /// [`Engine::end_taking`]; a crash before that leaves the partition empty.
     ///
     /// # Errors
-    /// [`EngineError::NotNext`] if it is not empty; [`EngineError::DiskFull`]; what the disk answers.
+    /// [`EngineError::NotNext`] if it is not empty; [`EngineError::DiskFull`]; errors of the disk.
     pub fn begin_taking(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
         store.check_going()?;
@@ -92,19 +96,21 @@ impl<D: Disk> Engine<D> {
         if is_on_disk { self.mark_incoming(handle) } else { Ok(()) }
     }
 
-    /// Adds a run that [`Engine::read_run`] has read: the next one. Its entries are committed there, and so they are here.
-    /// Returns the newest timestamp in it.
+    /// Adds the next run that [`Engine::read_run`] has read. Its entries are committed at the sender, and
+    /// therefore here. Returns the newest timestamp in it.
     ///
     /// # Errors
-    /// [`EngineError::DiskFull`], [`EngineError::MemoryFull`]: nothing was taken. [`EngineError::Format`], if it is not the next run
-    /// of a log of this partition, and what the disk answers: what was taken so far is of no use.
+    /// [`EngineError::DiskFull`], [`EngineError::MemoryFull`]: nothing was installed. [`EngineError::Format`]
+    /// if it is not the next run of a log of this partition, and errors of the disk: the part installed so
+    /// far is of no use.
     pub fn take_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
         let Engine { io, partitions, upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         let taken = store.take_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
         upkeep.wrote(handle, store, taken.bytes);
         if !store.log.is_in_memory_only() {
-            // It is made durable as it comes, whoever asks for it: at the end only little must be waited for.
+            // The runs become durable as they arrive, without a request: at the end little is left to wait
+            // for.
             upkeep.sync_later(handle, store.durability.sync_after_ms());
         }
         let InstalledRun { newest, .. } = taken;
@@ -112,20 +118,20 @@ impl<D: Disk> Engine<D> {
         Ok(newest)
     }
 
-    /// All has been taken up to this entry, the last one: entries may be appended once [`Engine::end_taking`] was called.
+    /// The log is installed up to this last entry: entries may be appended after [`Engine::end_taking`].
     ///
     /// # Errors
-    /// [`EngineError::NotNext`] if the log ends elsewhere; what the disk answers.
+    /// [`EngineError::NotNext`] if the log ends elsewhere; errors of the disk.
     pub fn taken(&mut self, handle: Handle, last: (u32, u64)) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         store.taken(io, last)
     }
 
-    /// The log that was taken counts from here on, also after a crash. For a log that reaches the disk there must be a
-    /// checkpoint by now, as the log does not hold what its entries told of that are gone.
+    /// The installed log counts from here on, also after a crash. A log that reaches the disk must have a
+    /// checkpoint by now, as the log lacks the state of entries that were dropped.
     ///
     /// # Errors
-    /// [`EngineError::Incoming`] before [`Engine::taken`]; what the disk answers. Then it is not told.
+    /// [`EngineError::Incoming`] before [`Engine::taken`]; errors of the disk. The log then does not count.
     pub fn end_taking(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
         if !store.is_incoming() {
@@ -135,7 +141,7 @@ impl<D: Disk> Engine<D> {
             return Err(EngineError::Incoming);
         }
         let folder = folder_of(store.log.partition);
-        // There may be one though the log is in memory: its durability may have been changed meanwhile.
+        // The marker may exist though the log is in memory: its durability may have been changed meanwhile.
         if self.io.disk.list(&folder)?.iter().any(|name| name.name == INCOMING) {
             self.io.disk.remove(&format!("{folder}/{INCOMING}"))?;
             self.io.disk.sync_dir(&folder)?;
@@ -144,14 +150,14 @@ impl<D: Disk> Engine<D> {
         let store = store_of(partitions, handle)?;
         store.incoming = Incoming::No;
         if !store.log.is_in_memory_only() {
-            // Somebody must vouch for what was synced.
+            // A mark must confirm what was synced.
             store.is_dirty = true;
             upkeep.sync_later(handle, store.durability.sync_after_ms());
         }
         Ok(())
     }
 
-    /// Says in the partition's folder, before anything else stands there, that it is not whole.
+    /// Writes the marker `incoming` into the partition's folder, before anything else is there.
     pub(super) fn mark_incoming(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
         let folder = folder_of(store.log.partition);
@@ -165,7 +171,7 @@ impl<D: Disk> Engine<D> {
                 disk.close(file);
                 Ok(())
             }
-            // An earlier call made it, and had no room for what was to follow.
+            // An earlier call made it, and had no room for the rest.
             Err(DiskError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
         };

@@ -1,16 +1,17 @@
-//! Splitting a partition: it becomes two or more that hold what it held, whole. Who owns which half is its owner's to know.
+//! Splitting a partition: it becomes two or more partitions that each hold all of its contents. The owner
+//! knows which half belongs to which child.
 //!
 //! ```text
 //!   parent    |──────── serves ─────────|            'gone' (durable: the split has happened) ──> removed
 //!   children      segments, ahead ──> the rest, checkpoints ──> synced        │
-//!                  'unborn-PARENT' stands first in each folder                 └──> 'unborn' removed, they serve
+//!                  'unborn-PARENT' is first in each folder                  └──> 'unborn' removed, they serve
 //! ```
 //!
-//! Until `gone` is durable in the parent's folder, an opening throws the children away, and afterwards the parent: it
-//! finds the one or the others, never both, and never half a child.
+//! Until `gone` is durable in the parent's folder, opening the engine discards the children, and afterwards
+//! the parent. It finds the parent or the children, never both, and never half a child.
 //!
-//! Segments are copied, entry by entry at the same offsets, as their checksums and headers name the partition
-//! ([`crate::log::restamp`]). All that is durable of the parent's, and all that is only accepted, is durable in the
+//! Segments are copied, entry by entry at the same offsets, as their checksums and headers contain the
+//! partition ([`crate::log::restamp`]). All durable and all accepted entries of the parent are durable in the
 //! children once they serve: nothing of the parent is needed from its journal.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,9 +27,9 @@ use crate::log::segment::Segment;
 use crate::planted::{Bug, is_planted};
 use crate::store::PartitionStore;
 
-/// In the folder of a partition that was split: what is left of it goes.
+/// Marker file in the folder of a partition that was split: the rest of the folder is to be removed.
 const GONE: &str = "gone";
-/// In the folder of a partition that is being made: the number of its parent in hex follows.
+/// Marker file in the folder of a partition that is being made: the number of its parent in hex follows.
 const UNBORN: &str = "unborn-";
 
 /// A child that is being made.
@@ -36,13 +37,14 @@ const UNBORN: &str = "unborn-";
 pub(super) struct ChildLog {
     id: PartitionId,
     folder: String,
-    /// Copied so far, by slot of the parent's log.
+    /// The segments copied so far, by slot of the parent's log.
     segments: BTreeMap<u32, Segment>,
 }
 
 impl<D: Disk> Engine<D> {
-    /// Copies one more segment of a partition that is to be split, for each of its children, while it goes on. `true`: what
-    /// is left must be copied by [`Engine::split_partition`], to which this is but a head start.
+    /// Copies one more segment of a partition that is to be split, for each of its children, while the
+    /// partition continues to serve. `true`: [`Engine::split_partition`] must copy the rest; this function
+    /// only gives it a head start.
     ///
     /// # Errors
     /// As there.
@@ -71,17 +73,20 @@ impl<D: Disk> Engine<D> {
         result.map_err(|error| self.give_up_split(parent, error))
     }
 
-    /// Makes children of a partition: each holds all that it held, its log, its records, what is not committed of
-    /// it, and its checkpoints, and survives a crash as the parent would; the parent is no more. `state` is what an upper
-    /// layer knows beside its records and the log index that is as of: the children' owners take it with
-    /// [`Engine::recovered_extra`]. Without it they take what the parent's checkpoint had.
+    /// Makes children of a partition. Each child holds everything of the parent: its log, its records, its
+    /// uncommitted entries and its checkpoints, and survives a crash as the parent would. The parent is
+    /// removed. `state` is the upper layer's state beside its records and the log index of that state: the
+    /// children's owners take it with [`Engine::recovered_extra`]. Without it they get the payload of the
+    /// parent's checkpoint.
     ///
-    /// Returns what keeps files of the parent from being removed, if anything does; they go when the folder is opened.
+    /// Returns the error that prevents the removal of the parent's files, if there is one; they are removed
+    /// when the folder is opened.
     ///
     /// # Errors
-    /// [`EngineError::Stopped`] for a child that is there already: an attempt that failed may have left one without
-    /// entries, which is to be dropped. [`EngineError::DiskFull`] and others: the parent is as it was. After a failure of the disk in the very moment of the
-    /// change it has stopped, and the next opening finds one or the others.
+    /// [`EngineError::Stopped`] for a child that exists already: a failed attempt may have left one without
+    /// entries, which must be dropped. [`EngineError::DiskFull`] and others: the parent is unchanged. After a
+    /// failure of the disk at the very moment of the change the parent has stopped, and the next opening
+    /// finds the parent or the children.
     pub fn split_partition(
         &mut self,
         parent: PartitionId,
@@ -99,7 +104,8 @@ impl<D: Disk> Engine<D> {
             let gone = gone.map_err(|error| self.give_up_split(parent, error.into()))?;
             self.io.disk.close(gone);
             if let Err(error) = self.io.disk.sync_dir(&folder) {
-                // Whether it has happened is open until the folder is opened again: nothing may be added to either.
+                // Whether the split has happened is unknown until the folder is opened again: neither the
+                // parent nor a child may accept entries.
                 let (_, store) = self.store(handle)?;
                 store.stopped = Some(error.to_string().into_boxed_str());
                 self.splits.remove(&parent);
@@ -112,7 +118,7 @@ impl<D: Disk> Engine<D> {
             let mut store = Box::new(store);
             self.upkeep.recovered(handle, &mut store);
             if is_on_disk {
-                // Somebody must vouch for what was synced.
+                // A mark must confirm what was synced.
                 store.is_dirty = true;
                 self.upkeep.sync_later(handle, store.durability.sync_after_ms());
             }
@@ -132,7 +138,7 @@ impl<D: Disk> Engine<D> {
         Ok(left.err())
     }
 
-    /// The parent, if it and the children are as they must be.
+    /// The parent, if it and the children are in a state that allows a split.
     fn may_split(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<Handle> {
         let Some(&handle) = self.by_id.get(&parent) else { return Err(EngineError::UnknownPartition) };
         let is_there = |id: &&PartitionId| self.by_id.contains_key(id) || self.dropping.contains_key(id);
@@ -143,7 +149,8 @@ impl<D: Disk> Engine<D> {
         Ok(handle)
     }
 
-    /// All that must be durable before the parent may go, and the children as they will be.
+    /// Makes everything durable that must be durable before the parent may be removed, and makes the children
+    /// in their final form.
     fn make_children(
         &mut self,
         handle: Handle,
@@ -196,7 +203,7 @@ impl<D: Disk> Engine<D> {
         result.map(|()| made)
     }
 
-    /// The parent's folder is durable, and each child's begins with the word that it is not born.
+    /// Makes the parent's folder durable, and puts the marker `unborn` first into each child's folder.
     fn begin_split(
         &mut self,
         handle: Handle,
@@ -207,10 +214,10 @@ impl<D: Disk> Engine<D> {
             if begun.iter().map(|child| child.id).eq(children.iter().copied()) {
                 return Ok(());
             }
-            // Others were to be made of it before.
+            // An earlier attempt had other children.
             self.leave_split(parent)?;
         }
-        // A child whose parent has no folder counts as born.
+        // A child whose parent has no folder counts as complete.
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
         self.splits.insert(parent, children.iter().map(|&id| ChildLog::new(id)).collect());
@@ -225,9 +232,10 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Leaves what was begun; what cannot be removed now goes with the next attempt, or when the folder is opened.
+    /// Abandons a started split; what cannot be removed now is removed with the next attempt, or when the
+    /// folder is opened.
     fn give_up_split(&mut self, parent: PartitionId, error: EngineError) -> EngineError {
-        // The first error is told.
+        // The first error is returned.
         let _ = self.leave_split(parent);
         self.io.full_or(error)
     }
@@ -244,8 +252,9 @@ impl<D: Disk> Engine<D> {
         result
     }
 
-    /// Ends, when the folder is opened, what a crash has interrupted. Returns the partitions that are there, and those that
-    /// were split, whose folders are to be removed once the journal has nothing of them.
+    /// When the folder is opened, completes splits that a crash has interrupted. Returns the existing
+    /// partitions, and those that were split, whose folders are to be removed once the journal has nothing of
+    /// them.
     pub(super) fn end_splits(
         &mut self,
         names: &[DirEntry],
@@ -277,19 +286,19 @@ impl<D: Disk> Engine<D> {
             }
         }
         there.retain(|id| !gone.contains(id));
-        // What was being taken from another goes.
+        // Partitions with an incomplete snapshot install are removed.
         for id in incoming.into_iter().filter(|id| there.remove(id)) {
             self.clear_folder(&folder_of(id))?;
         }
         Ok((there, gone))
     }
 
-    /// Removes a folder and its files, if it is there: what says of the others what they are goes last.
+    /// Removes a folder and its files, if it exists: the markers are removed last.
     pub(super) fn clear_folder(&mut self, folder: &str) -> EngineResult<()> {
         let disk = &mut self.io.disk;
         let names = disk.list(folder)?;
         let (last, first): (Vec<_>, Vec<_>) = names.iter().partition(|name| is_marker(&name.name));
-        // The oldest segment last: what a crash leaves must not look like a log that begins again.
+        // The oldest segment last: the files that a crash leaves must not look like a new log.
         for name in first.iter().rev() {
             disk.remove(&format!("{folder}/{}", name.name))?;
         }
@@ -328,7 +337,7 @@ impl ChildLog {
         Ok(())
     }
 
-    /// Copies of what the parent has rewritten since go.
+    /// Removes copies of segments that the parent has rewritten since.
     fn remove_replaced<D: Disk>(&mut self, io: &mut Io<D>, store: &PartitionStore) -> EngineResult<()> {
         for slot in self.segments.keys().copied().collect::<Vec<_>>() {
             let is_in_order = store.log.order.contains(&slot);
@@ -346,12 +355,12 @@ impl ChildLog {
     }
 }
 
-/// Whether a file says of the others in its folder what they are.
+/// Whether a file is a marker about the other files of its folder.
 fn is_marker(name: &str) -> bool {
     name == GONE || name == INCOMING || name.starts_with(UNBORN)
 }
 
-/// Whether a copy that was made earlier is one of this segment, whole.
+/// Whether an earlier copy is a complete copy of this segment.
 fn is_copy(copy: &Segment, original: &Segment) -> bool {
     let named = |segment: &Segment| (segment.first_index(), segment.header.generation, segment.bytes);
     named(copy) == named(original)

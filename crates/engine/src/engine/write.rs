@@ -1,5 +1,5 @@
-//! The short way of a replica group of one: entries are numbered, appended and committed in one call, and the index is
-//! changed with key and payload at hand.
+//! The short path for a replica group of one: entries are numbered, appended and committed in one call, and
+//! the index is changed with key and payload at hand.
 
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
@@ -10,26 +10,27 @@ use crate::overflow::extents::CHUNK_HEAD_BYTES;
 use crate::store::read::Hint;
 use crate::store::{PartitionStore, PendingEntry, units_of};
 
-/// An entry before it has its place in the log.
+/// An entry that has no position in the log yet.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'a> {
-    /// What it does.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// See [`Meta::flags`].
     pub flags: u8,
-    /// When it commits.
+    /// Its commit timestamp.
     pub timestamp: u64,
-    /// The key; empty where there is none.
+    /// The key; empty if there is none.
     pub key: &'a [u8],
     /// The payload.
     pub payload: &'a [u8],
-    /// Where the key's record was found just now, if it was looked up. Of the same key: another's would lose records.
+    /// The position at which the key's record was found just now, if it was looked up. It must belong to the
+    /// same key: another key's hint would lose records.
     pub hint: Option<&'a Hint>,
 }
 
 impl<D: Disk> Engine<D> {
-    /// Adds an entry as the next one of the present epoch and commits it: a replica group of one. Returns its log
-    /// index. Of a `sync` partition it may be acknowledged once [`Engine::flush`] has returned.
+    /// Adds an entry as the next one of the present epoch and commits it, for a replica group of one. Returns
+    /// its log index. An entry of a `sync` partition may be acknowledged once [`Engine::flush`] has returned.
     ///
     /// # Errors
     /// As [`Engine::append`].
@@ -54,8 +55,8 @@ impl<D: Disk> Engine<D> {
         self.write_pieces(handle, entry, [entry.payload])
     }
 
-    /// As [`Engine::write_entry`], of an entry of a chunk whose bytes lie elsewhere: they go behind the [`ChunkHead`] that the
-    /// payload begins with, and before its trailer.
+    /// As [`Engine::write_entry`], for an entry of a chunk whose bytes are in a separate buffer: they go
+    /// behind the [`ChunkHead`] at the start of the payload, and before its trailer.
     ///
     /// [`ChunkHead`]: crate::ChunkHead
     ///
@@ -70,8 +71,8 @@ impl<D: Disk> Engine<D> {
         self.write_pieces(handle, entry, chunk_pieces(entry.payload, bytes))
     }
 
-    /// The payload comes in pieces. That of `entry` has what the index and upper layers look at: it is all of it, but for the
-    /// bytes of a chunk.
+    /// The payload comes in pieces. The payload in `entry` has the parts that the index and upper layers
+    /// read: everything except the bytes of a chunk.
     #[inline]
     fn write_pieces<const N: usize>(
         &mut self,
@@ -106,12 +107,12 @@ impl<D: Disk> Engine<D> {
         Ok(meta.index)
     }
 
-    /// Adds entries that stand or fall together as the next ones of the present epoch, and commits them as
-    /// [`Engine::write`] does one. Returns the log index of the last. `entries` comes to the same however often it is run
-    /// through; which entries are joined is set here.
+    /// Adds the entries of an atomic batch as the next ones of the present epoch, and commits them as
+    /// [`Engine::write`] does for one entry. Returns the log index of the last. `entries` must yield the same
+    /// entries in every iteration; this function sets which entries are joined.
     ///
     /// # Errors
-    /// As [`Engine::append`]; none of them is there then, unless it is the disk that failed.
+    /// As [`Engine::append`]; none of the entries is then in the log, unless the disk has failed.
     pub fn write_unit<'e>(
         &mut self,
         handle: Handle,
@@ -120,7 +121,7 @@ impl<D: Disk> Engine<D> {
         let (_, store) = self.store(handle)?;
         let (before, is_idle) = (store.log.last.1, store.pending.is_empty());
         if let Err(error) = self.append_joined(handle, entries.clone()) {
-            // If the disk fails here too, nothing more is taken for this log, and its next start cuts it.
+            // If the disk fails here too, this log accepts no more entries, and its next start truncates it.
             let cut = self.cut_after(handle, before);
             return Err(if matches!(error, EngineError::Disk(_)) {
                 error
@@ -136,7 +137,7 @@ impl<D: Disk> Engine<D> {
             return Ok(last);
         }
         for NewEntry { kind, flags, key, payload, hint, .. } in entries {
-            // They are those that were appended just now.
+            // The pending entries are those that were appended just now.
             let Some(&PendingEntry { meta, placed }) = store.pending.front() else { break };
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
@@ -172,7 +173,7 @@ impl<D: Disk> Engine<D> {
     }
 }
 
-/// The pieces of a chunk entry's payload of which the chunk's bytes lie elsewhere.
+/// The pieces of a chunk entry's payload whose bytes are in a separate buffer.
 pub fn chunk_pieces<'p>(payload: &'p [u8], bytes: &'p [u8]) -> [&'p [u8]; 3] {
     let (head, trailer) = payload.split_at(payload.len().min(CHUNK_HEAD_BYTES));
     [head, bytes, trailer]

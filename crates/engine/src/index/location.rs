@@ -1,4 +1,4 @@
-//! Where the newest version of a key stands, in 8 bytes.
+//! The location of the newest version of a key, in 8 bytes.
 //!
 //! ```text
 //!  bit 63      62       61 .. 54      53 .. 47   46 .. 27        26 .. 0
@@ -17,7 +17,7 @@ const SLOT_AT: u32 = 27;
 const SLOT_MASK: u64 = (1 << 20) - 1;
 const OFFSET_MASK: u64 = (1 << 27) - 1;
 
-/// What a [`Location`] holds.
+/// The content of a [`Location`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPlace {
     /// One entry.
@@ -26,10 +26,10 @@ pub enum EntryPlace {
     Chain(u32),
 }
 
-/// A place in one segment, and how many bytes to read there at most.
+/// A position in one segment, and the maximum number of bytes to read there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Which segment of the partition, by its slot in memory.
+    /// The segment of the partition, by its slot in memory.
     pub slot: u32,
     /// Offset in its file.
     pub offset: u32,
@@ -38,7 +38,7 @@ pub struct Position {
 }
 
 impl Location {
-    /// An entry of that length at that place.
+    /// An entry of that length at that position.
     pub fn entry(slot: u32, offset: u32, entry_bytes: usize) -> Location {
         debug_assert!(u64::from(slot) <= SLOT_MASK && u64::from(offset) <= OFFSET_MASK);
         Location(
@@ -51,7 +51,7 @@ impl Location {
         Location(CHAIN | u64::from(id))
     }
 
-    /// What it holds.
+    /// The decoded content.
     pub fn place(self) -> EntryPlace {
         if self.0 & CHAIN != 0 {
             return EntryPlace::Chain(self.0 as u32);

@@ -1,16 +1,16 @@
-//! The hash index: where the newest version of each key stands, without the keys.
+//! The hash index: the location of the newest version of each key, without the keys.
 //!
 //! ```text
 //!   fragment (32 bits of the key's hash)
 //!     leading bits ──> directory ──> page ──> line (64 B) ──> slot: fragment, location
 //! ```
 //!
-//! Extendible hashing over small pages: a page that fills grows, then splits into two by its next bit, so no
-//! insert ever waits for more than one page to be laid again. Fragments are kept whole, so neither needs a key. Two
-//! keys may share a fragment: whoever looks reads the log to tell them apart (`accept`).
+//! Extendible hashing over small pages: a page that fills grows, then splits into two by its next bit, so no insert ever
+//! waits for more than one page to be rebuilt. Fragments are stored complete, so neither step needs a key. Two keys may
+//! share a fragment: a lookup reads the log to tell them apart (`accept`).
 //!
-//! Memory: 12 bytes of fragment and location a slot, 12.8 with the line's mask. Pages are laid out for a load
-//! between [`LOAD_AFTER_GROWTH`] and [`LOAD_MAX`], which makes 15 to 19 bytes an entry, directory included.
+//! Memory: 12 bytes of fragment and location a slot, 12.8 with the line's mask. Pages are built for a load between
+//! [`LOAD_AFTER_GROWTH`] and [`LOAD_MAX`], which makes 15 to 19 bytes an entry, directory included.
 
 use std::convert::Infallible;
 
@@ -20,11 +20,11 @@ mod page;
 use location::Location;
 use page::{Page, SLOTS, SlotAt};
 
-/// Lines of a page at most: 16 KiB, about 1,100 entries, laid again in some ten microseconds.
+/// Lines of a page at most: 16 KiB, about 1,100 entries, rebuilt in some ten microseconds.
 const PAGE_LINES_MAX: usize = 256;
-/// A page grows or splits when more than this share of its slots is taken, in percent.
+/// A page grows or splits when more than this share of its slots is used, in percent.
 pub const LOAD_MAX: usize = 86;
-/// The share taken after it has grown, in percent.
+/// The share used after it has grown, in percent.
 pub const LOAD_AFTER_GROWTH: usize = 68;
 /// Fragments have 32 bits, of which a page needs some for its lines: 2^24 pages are 18 billion entries.
 const DEPTH_MAX: u8 = 24;
@@ -70,8 +70,8 @@ impl HashIndex {
         }
     }
 
-    /// An empty index laid out for so many entries. In whatever order they come, hardly a page must be laid again. Put
-    /// into a plain one in the order of their fragments they would all meet in the same few pages.
+    /// An empty index sized for so many entries. In whatever order they are inserted, hardly a page must be rebuilt. If they
+    /// were inserted into a plain index in the order of their fragments, all inserts would go to the same few pages.
     pub fn for_entries(entries: usize) -> HashIndex {
         let mut index = HashIndex::new();
         if entries == 0 {
@@ -88,27 +88,27 @@ impl HashIndex {
         index
     }
 
-    /// Entries held.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// Whether it holds none.
+    /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// Memory it takes, in bytes.
+    /// Memory that it uses, in bytes.
     pub fn bytes(&self) -> usize {
         self.page_bytes
             + self.directory.capacity() * size_of::<u32>()
             + self.pages.capacity() * size_of::<Page>()
     }
 
-    /// Finds the entry with this fragment whose location `accept` takes (it reads the key there).
+    /// Finds the entry with this fragment whose location `accept` accepts (it reads the key there).
     ///
     /// # Errors
-    /// Whatever `accept` returns.
+    /// Errors of `accept`.
     pub fn find<E>(
         &self,
         fragment: u32,
@@ -119,26 +119,26 @@ impl HashIndex {
         Ok(found.map(|(at, location)| (IndexSlot { page, at }, location)))
     }
 
-    /// Finds the entry with this fragment at exactly this place.
+    /// Finds the entry with this fragment at exactly this location.
     pub fn find_place(&self, fragment: u32, location: Location) -> Option<(IndexSlot, Location)> {
         self.find(fragment, |l| Ok::<_, Infallible>(l.same_place(location)))
             .unwrap_or_else(|never| match never {})
     }
 
-    /// Fetches the line of a fragment into the cache. Several in a row are fetched at the same time, where looking up
-    /// one after the other waits for each.
+    /// Prefetches the line of a fragment into the cache. Several prefetches in a row run in parallel, whereas lookups one
+    /// after the other wait for each line.
     pub fn touch(&self, fragment: u32) {
         if let Some(page) = self.page_of(fragment) {
             std::hint::black_box(self.pages[page as usize].touch(fragment));
         }
     }
 
-    /// How often it was changed: as long as this stays, what was found is still where it was.
+    /// Number of changes: as long as it stays the same, found slots stay valid.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Adds an entry; the caller has made sure that its key is not there.
+    /// Adds an entry; the caller has made sure that its key is not in the index.
     pub fn insert(&mut self, fragment: u32, location: Location) {
         self.changes += 1;
         if self.directory.is_empty() {
@@ -154,21 +154,21 @@ impl HashIndex {
         self.entries += 1;
     }
 
-    /// Points a found entry elsewhere.
+    /// Changes the location of a found entry.
     pub fn replace(&mut self, found: IndexSlot, location: Location) {
         self.changes += 1;
         self.pages[found.page as usize].replace(found.at, location);
     }
 
-    /// Drops a found entry.
+    /// Removes a found entry.
     pub fn remove(&mut self, found: IndexSlot) {
         self.changes += 1;
         self.pages[found.page as usize].remove(found.at);
         self.entries -= 1;
     }
 
-    /// The entries of the page that holds `from`, and the first fragment behind it (`None` at the end). Walking so
-    /// from 0 meets every entry that is there throughout, whatever is inserted or split meanwhile.
+    /// The entries of the page that holds `from`, and the first fragment behind it (`None` at the end). An iteration from 0
+    /// returns every entry that exists throughout, whatever is inserted or split meanwhile.
     pub fn page_entries(&self, from: u32) -> (impl Iterator<Item = (u32, Location)>, Option<u32>) {
         let page = self.page_of(from).map(|p| &self.pages[p as usize]);
         let next = page.and_then(|p| {
@@ -192,8 +192,8 @@ impl HashIndex {
         (self.pages.len() - 1) as u32
     }
 
-    /// Grows the page that holds `fragment`, or splits it once it is of full size. Entries that all share their
-    /// leading bits cannot be split apart: their page grows on.
+    /// Grows the page that holds `fragment`, or splits it once it is of full size. Entries that all share their leading bits
+    /// cannot be split apart: their page continues to grow.
     fn make_room(&mut self, fragment: u32, id: u32) {
         let page = &self.pages[id as usize];
         if page.lines() < PAGE_LINES_MAX {
@@ -206,7 +206,7 @@ impl HashIndex {
         }
     }
 
-    /// The directory stays in proportion to the pages, however unevenly fragments fall.
+    /// The directory stays in proportion to the pages, however unevenly fragments are distributed.
     fn may_double(&self) -> bool {
         self.depth < DEPTH_MAX && self.directory.len() <= DIRECTORY_PER_PAGE_MAX * self.pages.len()
     }
@@ -224,8 +224,8 @@ impl HashIndex {
         let is_upper = |f: u32| f >> (32 - u32::from(depth)) & 1 == 1;
         let upper_used = old.entries().filter(|&(f, _)| is_upper(f)).count();
         let lower_used = old.used() - upper_used;
-        // Where all went to one side, that page is as full as before and splits again. It may be larger than usual, if
-        // it had to grow while the directory could not: never fewer lines than its entries need.
+        // If all entries went to one side, that page is as full as before and splits again. It may be larger than usual if
+        // it had to grow while the directory could not: it never has fewer lines than its entries need.
         let lower_lines = lines_for(lower_used).min(old.lines());
         let upper_lines = lines_for(upper_used).min(old.lines());
         let lower = laid(depth, lower_lines, old.entries().filter(|&(f, _)| !is_upper(f)));
@@ -237,7 +237,7 @@ impl HashIndex {
             self.directory = self.directory.iter().flat_map(|&p| [p, p]).collect();
             self.depth = depth;
         }
-        // The directory slots of one page are neighbours: the upper half of them now leads to the new page.
+        // The directory slots of one page are neighbours: the upper half of them now points to the new page.
         let slots = 1usize << (self.depth - depth);
         let first = self.slot_of(fragment) & !(2 * slots - 1);
         debug_assert!(self.directory[first..first + 2 * slots].iter().all(|&p| p == id));
@@ -269,7 +269,7 @@ mod tests {
     use crate::random::Random;
 
     thread_local! {
-        /// Entries that were laid again, by all inserts of this thread.
+        /// Entries that were moved by rebuilds, by all inserts of this thread.
         pub(super) static MOVED: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -287,7 +287,7 @@ mod tests {
             let mut random = Random::new(seed);
             let mut index = HashIndex::new();
             let mut model: BTreeMap<u64, u32> = BTreeMap::new();
-            // Some seeds draw from few leading bits, so that pages split unevenly, some repeat whole fragments.
+            // Some seeds draw from few leading bits, so that pages split unevenly, some repeat complete fragments.
             let mask = [u32::MAX, 0xFFFF, 0xFFFF_0000, 0x3FF][seed as usize % 4];
             for n in 0..20_000u64 {
                 match random.below(4) {
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// As recovery puts them in: those of a checkpoint in order, then those of the log behind it in none.
+    /// The order of inserts in recovery: the entries of a checkpoint in order, then those of the log behind it in no order.
     #[test]
     fn entries_may_come_in_the_order_of_their_fragments() {
         let mut random = Random::new(3);
@@ -362,8 +362,8 @@ mod tests {
         assert!(worst <= 24.0, "{worst}");
     }
 
-    /// Growth without a stall: a page is laid again in some ten microseconds, and what is as large as the index (its
-    /// directory, the list of its pages) is some bytes for a thousand entries.
+    /// Growth without a stall: a page is rebuilt in some ten microseconds, and structures that grow with the index (its
+    /// directory, the list of its pages) are some bytes for a thousand entries.
     #[test]
     fn no_insert_moves_more_than_the_entries_of_a_page() {
         let mut random = Random::new(4);

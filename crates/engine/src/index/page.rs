@@ -1,8 +1,8 @@
 //! A page of the index: a small hash table of cache lines.
 //!
-//! A line holds five slots: five 32-bit fragments of hashes, five 64-bit locations, a mask of what is taken and a
-//! count of entries that wanted this line and stand further on. A lookup reads one line in most cases and stops at
-//! the first line that nothing has passed.
+//! A line holds five slots: five 32-bit fragments of hashes, five 64-bit locations, a mask of used slots, and a count of
+//! entries that belong to this line and are stored in a later one. A lookup reads one line in most cases and stops at the
+//! first line that no entry has passed.
 
 use super::location::Location;
 
@@ -14,7 +14,7 @@ pub(super) const SLOTS: usize = 5;
 #[repr(C, align(64))]
 struct Line {
     fragments: [u32; SLOTS],
-    /// Bits 0 to 4: slot taken. The rest: how many entries of this or an earlier home passed this line by.
+    /// Bits 0 to 4: slot used. The rest: how many entries of this or an earlier home line are stored in a later line.
     taken_and_passed: u32,
     locations: [u64; SLOTS],
 }
@@ -32,7 +32,7 @@ impl Line {
         self.taken_and_passed >= PASSED_ONE
     }
 
-    /// A bit for each taken slot with this fragment.
+    /// A bit for each used slot with this fragment.
     fn matches(&self, fragment: u32) -> u32 {
         let mut bits = 0;
         for (i, &f) in self.fragments.iter().enumerate() {
@@ -42,7 +42,7 @@ impl Line {
     }
 }
 
-/// Which slot of a page; valid until the page next changes.
+/// A slot of a page; valid until the page next changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotAt {
     line: u32,
@@ -54,7 +54,7 @@ pub(super) struct SlotAt {
 pub(super) struct Page {
     lines: Box<[Line]>,
     used: u32,
-    /// How many leading bits of the fragment all entries here share.
+    /// The number of leading bits of the fragment that all entries here share.
     pub(super) depth: u8,
 }
 
@@ -79,18 +79,18 @@ impl Page {
         size_of_val(&*self.lines)
     }
 
-    /// The line a fragment wants: the bits behind the shared ones, scaled to the number of lines.
+    /// The home line of a fragment: the bits behind the shared ones, scaled to the number of lines.
     fn home(&self, fragment: u32) -> usize {
         let own = u64::from(fragment << self.depth.min(31));
         ((own * self.lines.len() as u64) >> 32) as usize
     }
 
-    /// Reads the line that a fragment wants.
+    /// Reads the home line of a fragment.
     pub(super) fn touch(&self, fragment: u32) -> u32 {
         self.lines[self.home(fragment)].taken_and_passed
     }
 
-    /// Finds the slot with this fragment that `accept` takes.
+    /// Finds the slot with this fragment that `accept` accepts.
     pub(super) fn find<E>(
         &self,
         fragment: u32,

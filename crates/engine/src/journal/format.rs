@@ -29,10 +29,10 @@
 //! | 44 | 4 | payload length |
 //! | 48 | | key and payload (entry), key (reference), nothing (the others) |
 //!
-//! A reference stands for an entry that is in its segment, which was synced before the journal was. A cut says that
-//! the partition's log was cut after that index, which is 0 where the partition was dropped; the segments were cut
-//! before, and before that it was told that the cut begins. A batch record begins each flush. A seed record stands before the
-//! entries of a partition no segment of which says yet, durably, by which seed its keys are hashed.
+//! A reference is an entry that is in its segment, which was synced before the journal was. A cut records that the
+//! partition's log was truncated after that index, which is 0 where the partition was dropped. The segments were
+//! truncated before, and before that the journal got a record that the cut begins. A batch record starts each flush. A
+//! seed record precedes the entries of a partition if no segment of it durably has the seed of the hash of its keys.
 
 use crate::PartitionId;
 use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -45,8 +45,8 @@ pub const RECORD_BYTES: usize = 48;
 const MAGIC: &[u8; 8] = b"zerohjnl";
 /// The version that is written.
 const VERSION: u32 = 4;
-/// The oldest that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`JournalRecord::CutBegins`], and up to 2 there was no
-/// [`FLAG_CHUNK`](crate::FLAG_CHUNK), up to 3 no [`JournalRecord::Seed`].
+/// The oldest version that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`JournalRecord::CutBegins`], and
+/// up to 2 there was no [`FLAG_CHUNK`](crate::FLAG_CHUNK), up to 3 no [`JournalRecord::Seed`].
 const VERSION_MIN: u32 = 1;
 
 /// The header of a journal file.
@@ -100,12 +100,12 @@ impl JournalHeader {
     }
 }
 
-/// A record, key and payload borrowed from where they lie.
+/// A record, with key and payload borrowed in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalRecord<'a> {
-    /// A whole entry.
+    /// A complete entry.
     Entry {
-        /// Whose.
+        /// The partition.
         partition: PartitionId,
         /// Its fields.
         meta: Meta,
@@ -114,9 +114,9 @@ pub enum JournalRecord<'a> {
         /// Its payload.
         payload: &'a [u8],
     },
-    /// An entry that stands in its segment.
+    /// An entry that is in its segment.
     Reference {
-        /// Whose.
+        /// The partition.
         partition: PartitionId,
         /// Its fields.
         meta: Meta,
@@ -125,28 +125,28 @@ pub enum JournalRecord<'a> {
         /// Bytes of its payload.
         payload_bytes: u32,
     },
-    /// The log was cut.
+    /// The log was truncated.
     Cut {
-        /// Whose.
+        /// The partition.
         partition: PartitionId,
         /// The last index that stayed.
         index: u64,
     },
-    /// The log is about to be cut: what comes behind the index may be gone from the segments.
+    /// The log is about to be truncated: entries behind the index may be missing in the segments.
     CutBegins {
-        /// Whose.
+        /// The partition.
         partition: PartitionId,
         /// The last index that is to stay.
         index: u64,
     },
-    /// By which seed a partition's keys are hashed: should its entries be all that is left of it.
+    /// The seed of the hash of a partition's keys, in case nothing but its entries in the journal is left of it.
     Seed {
-        /// Whose.
+        /// The partition.
         partition: PartitionId,
         /// The seed.
         seed: u64,
     },
-    /// A flush begins.
+    /// A flush starts.
     Batch {
         /// Bytes of this file that survive a crash by now.
         synced_bytes: u64,
@@ -188,7 +188,7 @@ pub fn encode(salt: u32, record: &JournalRecord<'_>, out: &mut Vec<u8>) {
     out[at..at + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The record at the beginning of `bytes` and its length, if there is a good one.
+/// The record at the start of `bytes` and its length, if it is valid.
 pub fn decode(salt: u32, bytes: &[u8]) -> Option<(JournalRecord<'_>, usize)> {
     let head = bytes.first_chunk::<RECORD_BYTES>()?;
     let key_and_kind = u32_at(head, 36);
@@ -230,21 +230,21 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(JournalRecord<'_>, usize)> {
     Some((record, whole.len()))
 }
 
-/// One thing met in a journal file.
+/// An item in a journal file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalItem<'a> {
-    /// A good record.
+    /// A valid record.
     Record(JournalRecord<'a>),
-    /// Bytes that are none, from this offset up to the next good record or the end.
+    /// Bytes that are no record, from this offset up to the next valid record or the end.
     Bad {
-        /// Where they begin.
+        /// Their offset.
         offset: u64,
-        /// Whether a good record follows.
+        /// Whether a valid record follows.
         more_follows: bool,
     },
 }
 
-/// The items of a journal file, header left out: `bytes` begin at offset [`HEADER_BYTES`]. Never panics.
+/// The items of a journal file without its header: `bytes` start at offset [`HEADER_BYTES`]. Never panics.
 pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = JournalItem<'_>> {
     let (mut at, mut end) = (0, None);
     std::iter::from_fn(move || {
@@ -256,7 +256,7 @@ pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = JournalItem<'_>> {
             return Some(JournalItem::Record(record));
         }
         let offset = (HEADER_BYTES + at) as u64;
-        // Behind the last byte that is not zero there is only room that was made ahead: no record begins there.
+        // Behind the last byte that is not zero there is only preallocated space: no record starts there.
         let end =
             *end.get_or_insert_with(|| bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         let next = (at + 1..end).find(|&next| decode(salt, &bytes[next..]).is_some());

@@ -1,10 +1,10 @@
-//! The journal of one instance: entries of `sync` partitions, and those of `interval` partitions of which many are due at
-//! once, so that one flush makes a whole batch durable however many partitions it touches.
+//! The journal of one instance. It holds entries of `sync` partitions, and entries of `interval` partitions if many of these
+//! are due at once. One flush makes a complete batch durable, however many partitions it touches.
 //!
 //! ```text
-//!   push ... push ──flush──────> append + one sync ──> all of them survive a crash     (somebody waits)
-//!   push ... push ──flush_begin──> append, sync begun ... flush_done ──> they do       (nobody waits)
-//!   file full ──> next file; the old one goes once the segments hold, durably, what it holds
+//!   push ... push ──flush──────> append + one sync ──> all of them survive a crash     (the caller waits)
+//!   push ... push ──flush_begin──> append, sync begun ... flush_done ──> they do       (no caller waits)
+//!   file full ──> next file; the old one is removed once the segments durably hold its entries
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,27 +27,27 @@ pub(crate) struct Journal {
     files: VecDeque<File>,
     next_number: u64,
     buffer: Vec<u8>,
-    /// Of the file that the buffer is for, which may be yet to be made.
+    /// The salt of the file that the buffer is for; that file may not exist yet.
     salt: u32,
     is_for_new_file: bool,
-    /// What the buffer holds of each partition: handle and highest log index.
+    /// The buffer's entries of each partition: handle and highest log index.
     batch: BTreeMap<u32, u64>,
-    /// Partitions of which the file that the buffer is for tells the seed.
+    /// Partitions whose seed is in the file that the buffer is for.
     seeded: BTreeSet<u32>,
     /// Partitions whose segments must be synced with this batch.
     large: Vec<u32>,
-    /// The flush that was begun and is not known to be done.
+    /// The flush that was started and is not known to be done.
     begun: Option<JournalSync>,
     /// The last flush found no room; the batch is kept.
     is_full: bool,
 }
 
-/// Whose entries are taken in.
+/// The owner of added entries.
 #[derive(Clone, Copy)]
 pub(crate) struct JournalOwner {
     pub(crate) handle: u32,
     pub(crate) partition: PartitionId,
-    /// By which seed its keys are hashed, if no segment of it says so durably.
+    /// The seed of the hash of its keys, if no segment of it records the seed durably.
     pub(crate) seed: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ struct JournalSync {
     file: FileId,
     /// Bytes of the file that it makes durable.
     bytes: u64,
-    /// What they hold of each partition, beyond what is known to be durable: handle and highest log index.
+    /// Their entries of each partition, beyond those known to be durable: handle and highest log index.
     held: BTreeMap<u32, u64>,
 }
 
@@ -66,7 +66,7 @@ struct File {
     salt: u32,
     written_bytes: u64,
     synced_bytes: u64,
-    /// Highest log index of each partition in here.
+    /// Highest log index of each partition in this file.
     holds: BTreeMap<u32, u64>,
 }
 
@@ -87,14 +87,14 @@ impl Journal {
         }
     }
 
-    /// Takes an entry into the batch. An entry above the inline size is only referred to: its partition's segments are
-    /// synced with the batch.
+    /// Adds an entry to the batch. An entry above the inline size is only referred to: its partition's segments are synced
+    /// with the batch.
     pub(crate) fn push(&mut self, whose: JournalOwner, entry: (&Meta, &[u8], &[u8])) {
         self.push_one_of(whose, entry);
         self.batch.insert(whose.handle, entry.0.index);
     }
 
-    /// As [`Journal::push`], for one of several that follow each other: [`Journal::pushed`] ends them.
+    /// As [`Journal::push`], for one of several consecutive entries: [`Journal::pushed`] ends them.
     pub(crate) fn push_one_of(&mut self, whose: JournalOwner, entry: (&Meta, &[u8], &[u8])) {
         let (meta, key, payload) = entry;
         if payload.len() > JOURNAL_INLINE_BYTES_MAX {
@@ -105,7 +105,7 @@ impl Journal {
         self.push_record(&JournalRecord::Entry { partition, meta: *meta, key, payload });
     }
 
-    /// As [`Journal::push`], of an entry whose payload comes in pieces.
+    /// As [`Journal::push`], for an entry whose payload comes in pieces.
     pub(crate) fn push_pieces<const N: usize>(
         &mut self,
         whose: JournalOwner,
@@ -123,7 +123,7 @@ impl Journal {
         self.batch.insert(whose.handle, meta.index);
     }
 
-    /// The entry stands in its segment, which joins the flush.
+    /// Adds a reference to an entry in its segment, which joins the flush.
     fn push_reference(&mut self, whose: JournalOwner, (meta, key): (&Meta, &[u8]), bytes: usize) {
         let JournalOwner { handle, partition, .. } = whose;
         if !self.large.contains(&handle) {
@@ -137,27 +137,27 @@ impl Journal {
         });
     }
 
-    /// Takes note of up to which log index a partition's entries were taken in.
+    /// Records the log index up to which a partition's entries were added.
     pub(crate) fn pushed(&mut self, handle: u32, index: u64) {
         self.batch.insert(handle, index);
     }
 
-    /// Takes note that a partition's log is about to be cut after `index`.
+    /// Records that a partition's log is about to be truncated after `index`.
     pub(crate) fn push_cut_begins(&mut self, partition: PartitionId, index: u64) {
         self.push_record(&JournalRecord::CutBegins { partition, index });
     }
 
-    /// Takes note that a partition's log was cut after `index`.
+    /// Records that a partition's log was truncated after `index`.
     pub(crate) fn push_cut(&mut self, handle: u32, partition: PartitionId, index: u64) {
         self.push_record(&JournalRecord::Cut { partition, index });
-        // It makes no entry durable; and it need not outlast the entries before it, which go first.
+        // This makes no entry durable; and the record need not outlast the entries before it, which are removed first.
         let begun = self.begun.as_mut().and_then(|begun| begun.held.get_mut(&handle));
         for held in self.batch.get_mut(&handle).into_iter().chain(begun) {
             *held = index.min(*held);
         }
     }
 
-    /// Once in each file: those before it may be gone by the time that this one is replayed.
+    /// Once in each file: earlier files may be gone by the time that this one is replayed.
     fn push_seed(&mut self, JournalOwner { handle, partition, seed }: JournalOwner) {
         let Some(seed) = seed else { return };
         self.begin_batch();
@@ -174,7 +174,7 @@ impl Journal {
     fn begin_batch(&mut self) {
         if self.buffer.is_empty() {
             let open = self.files.back().filter(|f| f.written_bytes < self.file_bytes_max);
-            // A batch goes into one file. A new one is made when the batch is flushed.
+            // A batch goes into one file. A new file is made when the batch is flushed.
             let (salt, synced_bytes) = match open {
                 Some(file) => (file.salt, file.synced_bytes),
                 None => (JournalHeader::new(self.next_number).salt, HEADER_BYTES as u64),
@@ -212,7 +212,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes in a file of before the store was opened, which is written no more. It holds entries of these partitions,
+    /// Adds a file from before the store was opened, to which nothing more is written. It holds entries of these partitions,
     /// up to these log indexes.
     pub(crate) fn keep<D: Disk>(
         &mut self,
@@ -232,7 +232,7 @@ impl Journal {
         std::mem::take(&mut self.large)
     }
 
-    /// Whether there are such.
+    /// Whether there are any.
     pub(crate) fn has_large(&self) -> bool {
         !self.large.is_empty()
     }
@@ -242,28 +242,28 @@ impl Journal {
         self.large.extend(large);
     }
 
-    /// Whether something was taken in that is not known to be durable.
+    /// Whether an added entry is not known to be durable.
     pub(crate) fn has_batch(&self) -> bool {
         !self.buffer.is_empty() || self.begun.is_some()
     }
 
-    /// Whether the last flush found no room: its batch is kept, and another should not be added to it lightly.
+    /// Whether the last flush found no room: its batch is kept, and the caller should avoid adding to it.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Whether a flush was begun and is not known to be done.
+    /// Whether a flush was started and is not known to be done.
     pub(crate) fn is_flushing(&self) -> bool {
         self.begun.is_some()
     }
 
-    /// Makes what was taken in survive a crash: one append, one sync. Returns what is durable now: partition handles and their
-    /// highest log indexes. After `Full` the batch is kept and the call may be repeated.
+    /// Makes the added entries survive a crash: one append, one sync. Returns what is durable now: partition handles and
+    /// their highest log indexes. After `Full` the batch is kept and the call may be repeated.
     pub(crate) fn flush<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
         let is_new = !self.buffer.is_empty();
         let mut held = if is_new { self.append_batch(disk)? } else { BTreeMap::new() };
-        // What was begun may hold what is waited for; and a failure is told to only one of two syncs of a file, which
-        // this one must not miss.
+        // The started flush may hold entries that the caller waits for. Also, a failure is reported to only one of two syncs
+        // of a file, and this sync must not miss it.
         if let Some(begun) = &self.begun {
             disk.sync_wait(begun.ticket).map_err(DiskError::beyond_repair)?;
         }
@@ -280,8 +280,8 @@ impl Journal {
         Ok(held)
     }
 
-    /// Begins to make the batch survive a crash; [`Journal::flush_done`] says when it does. Only while no other was
-    /// begun. After `Full` the batch is kept.
+    /// Starts to make the batch survive a crash; [`Journal::flush_done`] reports the end. Only while no other flush was
+    /// started. After `Full` the batch is kept.
     pub(crate) fn flush_begin<D: Disk>(&mut self, disk: &mut D, is_awaited: bool) -> DiskResult<()> {
         debug_assert!(self.begun.is_none());
         if self.buffer.is_empty() {
@@ -295,8 +295,8 @@ impl Journal {
         Ok(())
     }
 
-    /// What the flush that was begun has made durable, once it is done. After an error nothing that was begun is known
-    /// to be; what that was is returned with it.
+    /// The entries that the started flush has made durable, once it is done. After an error none of its entries is known to
+    /// be durable; they are returned with the error.
     pub(crate) fn flush_done<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -318,7 +318,7 @@ impl Journal {
         Ok(held)
     }
 
-    /// Appends the batch to the newest file. Returns what it holds.
+    /// Appends the batch to the newest file. Returns its entries.
     fn append_batch<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
         if self.is_for_new_file {
             self.begin_file(disk).inspect_err(|error| self.is_full = error.is_temporary())?;
@@ -336,7 +336,7 @@ impl Journal {
         Ok(std::mem::take(&mut self.batch))
     }
 
-    /// What the oldest file that is no longer written holds: partition handles and highest log indexes.
+    /// The entries of the oldest file that is no longer written: partition handles and highest log indexes.
     pub(crate) fn oldest_closed(&self) -> Option<&BTreeMap<u32, u64>> {
         let is_followed = self.files.len() > 1;
         let is_at_rest = |file: &&File| self.begun.as_ref().is_none_or(|begun| begun.file != file.file);
@@ -344,8 +344,8 @@ impl Journal {
         oldest.filter(|f| is_followed || f.written_bytes >= self.file_bytes_max).map(|f| &f.holds)
     }
 
-    /// Removes the oldest file: the segments hold, durably, what it holds. In order, so that after a crash the files
-    /// that are left are the newest.
+    /// Removes the oldest file: the segments durably hold its entries. In order, so that after a crash the remaining files
+    /// are the newest.
     pub(crate) fn remove_oldest<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
         let Some(file) = self.files.front() else { return Ok(()) };
         match disk.remove(&file.path) {
@@ -358,7 +358,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes all files: at an orderly close, once the segments hold everything.
+    /// Removes all files: at a clean shutdown, once the segments hold everything.
     pub(crate) fn remove_all<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
         while !self.files.is_empty() {
             self.remove_oldest(disk)?;
@@ -366,7 +366,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether a replay could meet something of this partition.
+    /// Whether a replay could find a record of this partition.
     pub(crate) fn holds(&self, handle: u32) -> bool {
         self.batch.contains_key(&handle) || self.files.iter().any(|f| f.holds.contains_key(&handle))
     }

@@ -1,4 +1,4 @@
-//! A log once more, as another partition's.
+//! A copy of a log, as another partition's log.
 
 use std::collections::BTreeMap;
 

@@ -13,9 +13,9 @@
 //! | 22 | 6 | timestamp, less the segment's |
 //! | 28 | | key, then payload |
 //!
-//! All little-endian. The head with the key has a checksum of its own, so that a corrupt payload is known by its key
-//! and stepped over by its length. The salt keeps bytes of another segment, left in a reused sector, from being
-//! taken for an entry of this one.
+//! All little-endian. The head with the key has a checksum of its own: the key of an entry with a corrupt payload is known,
+//! and its length allows a reader to skip it. The salt prevents bytes of another segment, left in a reused sector, from
+//! passing for an entry of this segment.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -27,32 +27,32 @@ pub const HEAD_BYTES: usize = 28;
 /// The longest entry.
 pub const ENTRY_BYTES_MAX: usize = HEAD_BYTES + KEY_BYTES_MAX + PAYLOAD_BYTES_MAX;
 
-/// Timestamps within one segment lie within so much of its first (6 bytes).
+/// Timestamps within one segment differ from its first by less than this (6 bytes).
 pub const TIMESTAMP_SPAN: u64 = 1 << 48;
 
-/// What an entry does.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryKind {
     /// The record becomes this payload.
     Put = 1,
-    /// The record is gone. The payload, if any, belongs to upper layers.
+    /// The record is removed. The payload, if any, belongs to upper layers.
     Remove = 2,
-    /// The record gains this payload at its end, and exists from then on. For a list the payload begins with the
-    /// number of its values (4 bytes); for bytes each byte counts one; a chunk is written to where the payload says.
+    /// This payload is appended to the record, which exists from then on. For a list the payload starts with the number of
+    /// its values (4 bytes); for bytes each byte is a unit; for a chunk the payload names the offset that it is written to.
     Append = 3,
-    /// The record loses units (values of a list, bytes) at its head: the payload is their number (8 bytes).
+    /// Units (values of a list, bytes) are removed from the head of the record: the payload is their number (8 bytes).
     Trim = 4,
-    /// Nothing for the index: marks and state of upper layers. Kept until a checkpoint covers it.
+    /// Does not change the index: marks and state of upper layers. Kept until a checkpoint covers it.
     Mark = 5,
-    /// Local, not of the replicated log: what was synced and committed when this was written.
+    /// Local, not part of the replicated log: the synced and committed indexes at the time when this was written.
     Synced = 0xF0,
     /// Local: the end of a sealed segment.
     Footer = 0xF1,
 }
 
 impl Meta {
-    /// Whether it stands or falls with the entry behind it: [`FLAG_JOINED`].
+    /// Whether it is in one atomic batch with the entry behind it: [`FLAG_JOINED`].
     #[inline]
     pub fn is_joined(&self) -> bool {
         self.flags & FLAG_JOINED != 0
@@ -74,7 +74,7 @@ impl EntryKind {
         })
     }
 
-    /// Whether it stands in the replicated log (has an index of its own), or only in this file.
+    /// Whether it exists only in this file, in contrast to entries of the replicated log, which have an index of their own.
     pub fn is_local(self) -> bool {
         matches!(self, EntryKind::Synced | EntryKind::Footer)
     }
@@ -88,23 +88,23 @@ impl EntryKind {
 /// Flag: the record is a list, not bytes.
 pub const FLAG_LIST: u8 = 1;
 
-/// Flag: the payload ends with a trailer of the upper layer's. It belongs to the entry, not to the record: it counts
-/// for nothing there and is not returned with it. See [`split_trailer`].
+/// Flag: the payload ends with a trailer of the upper layer. It belongs to the entry, not to the record: it does not count
+/// as contents and is not returned with the record. See [`split_trailer`].
 pub const FLAG_TRAILER: u8 = 2;
 
-/// Flag: the entry and the next one stand or fall together. Entries with consecutive indexes of which all but the last
-/// carry it are a *unit*: it is committed whole, and recovery cuts one off whose last entry is lost.
+/// Flag: the entry and the next one are in one atomic batch. Entries with consecutive indexes, of which all but the last
+/// carry the flag, are a *unit*: it is committed completely, and recovery truncates a unit whose last entry is lost.
 pub const FLAG_JOINED: u8 = 4;
 
 /// Flag: the record is a chunk, bytes written at offsets; see [`ChunkHead`](crate::ChunkHead). Not together with
 /// [`FLAG_LIST`].
 pub const FLAG_CHUNK: u8 = 8;
 
-/// Flags an upper layer may use as it likes; the engine returns them with the value.
+/// Flags for upper layers; the engine returns them with the value.
 pub const FLAGS_FOR_UPPER_LAYERS: u8 = 0xF0;
 
-/// What an entry's payload gives to the record, and its trailer. A trailer's last byte, left out here, tells its
-/// length, itself included.
+/// The part of an entry's payload that belongs to the record, and its trailer. A trailer's last byte, left out here, has the
+/// trailer's length, including itself.
 pub fn split_trailer(flags: u8, payload: &[u8]) -> (&[u8], &[u8]) {
     match payload.split_last() {
         Some((&bytes, rest))
@@ -119,7 +119,7 @@ pub fn split_trailer(flags: u8, payload: &[u8]) -> (&[u8], &[u8]) {
 /// An entry's fields, all absolute, beside its key and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What it does.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// [`FLAG_LIST`], [`FLAG_CHUNK`], [`FLAG_TRAILER`], [`FLAG_JOINED`] and the upper layers' bits.
     pub flags: u8,
@@ -127,11 +127,11 @@ pub struct Meta {
     pub epoch: u32,
     /// Its log index, from 1.
     pub index: u64,
-    /// When it committed, on the hybrid logical clock.
+    /// Its commit timestamp, on the hybrid logical clock.
     pub timestamp: u64,
 }
 
-/// What the fields of one segment are counted from.
+/// The base values from which the fields of one segment are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Base {
     /// Xored into the head's checksum.
@@ -145,7 +145,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// Whether such an entry can be written into this segment; if not, a new one is begun.
+    /// Whether this entry can be written into this segment; if not, a new segment is started.
     pub fn reaches(&self, meta: &Meta) -> bool {
         meta.index.checked_sub(self.index).is_some_and(|d| d <= u64::from(u32::MAX))
             && meta.epoch.checked_sub(self.epoch).is_some_and(|d| d <= u32::from(u8::MAX))
@@ -162,17 +162,17 @@ pub struct Head {
     pub key_bytes: usize,
     /// Bytes of the payload.
     pub payload_bytes: usize,
-    /// What the payload's CRC-32C must be.
+    /// The required CRC-32C of the payload.
     pub payload_crc: u32,
 }
 
 impl Head {
-    /// Bytes of the whole entry.
+    /// Bytes of the complete entry.
     pub fn entry_bytes(&self) -> usize {
         HEAD_BYTES + self.key_bytes + self.payload_bytes
     }
 
-    /// Where the payload begins.
+    /// The offset of the payload.
     pub fn payload_at(&self) -> usize {
         HEAD_BYTES + self.key_bytes
     }
@@ -183,7 +183,7 @@ pub fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// CRC-32C of pieces, as if they stood behind each other.
+/// CRC-32C of the concatenated pieces.
 #[inline]
 pub(crate) fn crc_of_pieces<const N: usize>(pieces: [&[u8]; N]) -> u32 {
     if let [whole] = pieces[..] {
@@ -249,18 +249,18 @@ pub fn decode_head_unchecked(base: &Base, bytes: &[u8]) -> Option<Head> {
     Some(Head { meta, key_bytes, payload_bytes, payload_crc: u32_at(head, 4) })
 }
 
-/// What stands at the beginning of some bytes.
+/// The result of decoding a head at the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadDecode {
-    /// A good head; the key follows within the bytes given.
+    /// A valid head; the key follows within the given bytes.
     Head(Head),
-    /// It could be a head, but this many bytes are needed to tell.
+    /// It may be a head, but this many bytes are needed to decide.
     Need(usize),
-    /// No head.
+    /// Not a head.
     Bad,
 }
 
-/// Reads a head with its key, which never left memory: what can be a head is one.
+/// Reads a head with its key, which never left memory: any plausible head is accepted.
 pub fn decode_head_in_memory(base: &Base, bytes: &[u8]) -> HeadDecode {
     match decode_head_unchecked(base, bytes) {
         Some(head) if head.payload_at() <= bytes.len() => HeadDecode::Head(head),
@@ -278,7 +278,7 @@ pub fn decode_head(base: &Base, bytes: &[u8]) -> HeadDecode {
     if crc(covered) ^ base.salt == u32_at(bytes, 0) { HeadDecode::Head(head) } else { HeadDecode::Bad }
 }
 
-/// The checksum of head and key, without the salt, for a key that does not yet stand behind its head.
+/// The checksum of head and key, without the salt, for a key that is not behind its head yet.
 fn head_crc(head: &[u8; HEAD_BYTES], key: &[u8]) -> u32 {
     const SHORT: usize = 100;
     if key.len() <= SHORT {

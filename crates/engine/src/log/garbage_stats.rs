@@ -1,8 +1,9 @@
-//! Which entries of a segment were replaced by a put or a removal, so that compaction need not ask the index for each.
+//! The entries of a segment that were replaced by a put or a removal, so that compaction need not look each entry up in the
+//! index.
 //!
-//! One bit for every [`HEAD_BYTES`] of the file, which is no more than any two entries are apart: half a percent of the
-//! log. It is not on disk. After recovery, and where an entry died in another way (a part of a record, an older
-//! version), a bit that is not set says nothing.
+//! There is one bit for every [`HEAD_BYTES`] of the file, the smallest distance of two entries: half a percent of the log.
+//! The bits are not on disk. After recovery, and if an entry died in another way (a part of a record, an older version), a
+//! clear bit means nothing.
 
 use super::entry::HEAD_BYTES;
 
@@ -10,19 +11,19 @@ use super::entry::HEAD_BYTES;
 #[derive(Clone, Debug)]
 pub(crate) struct DeadEntries {
     marks: Vec<u64>,
-    /// How many bits are set.
+    /// The number of set bits.
     count: u32,
-    /// Whether an entry without a mark lives.
+    /// Whether an entry without a mark is live.
     is_complete: bool,
 }
 
 impl DeadEntries {
-    /// Of a segment whose entries were never seen to live.
+    /// For a segment whose entries may be dead or live.
     pub(crate) fn unknown() -> DeadEntries {
         DeadEntries { marks: Vec::new(), count: 0, is_complete: false }
     }
 
-    /// Of a segment without entries.
+    /// For a segment without entries.
     pub(crate) fn none() -> DeadEntries {
         DeadEntries { marks: Vec::new(), count: 0, is_complete: true }
     }
@@ -37,12 +38,12 @@ impl DeadEntries {
         self.marks[word] |= bit;
     }
 
-    /// How many are known to be dead.
+    /// The number of entries known to be dead.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Some entry died, nobody knows where.
+    /// An entry died at an unknown position.
     pub(crate) fn mark_somewhere(&mut self) {
         self.is_complete = false;
     }
@@ -54,14 +55,14 @@ impl DeadEntries {
         (is_marked || self.is_complete).then_some(is_marked)
     }
 
-    /// Whether it knows of every entry.
+    /// Whether the state of every entry is known.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Entries from this offset on are cut off, and others will stand there.
+    /// Entries from this offset on are truncated, and other entries will be written there.
     pub(crate) fn forget_from(&mut self, offset: u64) {
-        // An entry before it is no shorter than a head, and so has an earlier place.
+        // An entry before it is at least as long as a head, and so has an earlier bit.
         let (word, bit) = place(offset as u32);
         self.marks.truncate(word + 1);
         if let Some(last) = self.marks.get_mut(word) {
@@ -70,7 +71,7 @@ impl DeadEntries {
         self.count = self.marks.iter().map(|marks| marks.count_ones()).sum();
     }
 
-    /// Memory it takes, in bytes.
+    /// Memory that it uses, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.marks.capacity() * size_of::<u64>()
     }

@@ -43,23 +43,23 @@ const MAGIC: &[u8; 8] = b"zerohseg";
 const TRAILER_MAGIC: &[u8; 4] = b"zhft";
 /// The version that is written.
 const VERSION: u32 = 3;
-/// The oldest that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED), and up to 2 there was no
+/// The oldest version that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED), and up to 2 there was no
 /// [`FLAG_CHUNK`](crate::FLAG_CHUNK).
 const VERSION_MIN: u32 = 1;
 const FOOTER_FIXED_BYTES: usize = 28 + HEADER_BYTES;
 
-/// What the header of a segment file says.
+/// The header of a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Whose entries these are.
+    /// The partition of these entries.
     pub partition: PartitionId,
-    /// What the entries' fields count from; its index is the first the file may hold.
+    /// The base of the entries' fields; its index is the first that the file may hold.
     pub base: Base,
-    /// The last log index a rewritten file covers; 0 for a file as first written.
+    /// The last log index that a rewritten file covers; 0 for a file as first written.
     pub covers_through: u64,
     /// The epoch of that index; 0 for a file as first written.
     pub covers_epoch: u32,
-    /// Which file wins where two cover the same range.
+    /// If two files cover the same range, the higher generation wins.
     pub generation: u32,
     /// Commit index at which compaction judged this range; 0 if never.
     pub compacted_at: u64,
@@ -68,7 +68,7 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// The file's name. Sorted by name, files stand in log order.
+    /// The file's name. Sorted by name, files are in log order.
     pub fn file_name(&self) -> String {
         format!("{:016x}-{:08x}.seg", self.base.index, self.generation)
     }
@@ -139,7 +139,7 @@ pub fn find_copy(bytes: &[u8], is_it: impl Fn(&SegmentHeader) -> bool) -> Option
         .find(is_it)
 }
 
-/// The salt of a file: different for every range, epoch, generation and partition, and not to be met by chance.
+/// The salt of a file: different for every range, epoch, generation and partition, and unlikely to occur by chance.
 pub fn salt_of(partition: PartitionId, first_index: u64, epoch: u32, generation: u32) -> u32 {
     let mut bytes = [0u8; 24];
     bytes[0..8].copy_from_slice(&partition.0.to_le_bytes());
@@ -149,7 +149,7 @@ pub fn salt_of(partition: PartitionId, first_index: u64, epoch: u32, generation:
     xxhash_rust::xxh3::xxh3_64(&bytes) as u32
 }
 
-/// What a sealed segment knows about itself.
+/// Data of a sealed segment about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Footer {
     /// Log index of the last entry.
@@ -158,7 +158,8 @@ pub struct Footer {
     pub last_epoch: u32,
     /// Bytes of removals in the file.
     pub removal_bytes: u32,
-    /// Commit index at which compaction had judged every entry, so that what it left out was dead by then; 0 if never.
+    /// Commit index at which compaction had judged every entry, so that each entry that it left out was dead by then; 0 if
+    /// never.
     pub judged_at: u64,
     /// Log index (less the first) and offset of every so-many-th entry, ascending.
     pub samples: Vec<(u32, u32)>,
@@ -200,7 +201,7 @@ impl Footer {
     }
 }
 
-/// The trailer behind a footer entry of that place and length.
+/// The trailer behind a footer entry of this position and length.
 pub fn encode_trailer(salt: u32, footer_at: u32, footer_bytes: u32) -> [u8; TRAILER_BYTES] {
     let mut out = [0u8; TRAILER_BYTES];
     out[0..4].copy_from_slice(&footer_at.to_le_bytes());
@@ -211,7 +212,7 @@ pub fn encode_trailer(salt: u32, footer_at: u32, footer_bytes: u32) -> [u8; TRAI
     out
 }
 
-/// Reads a trailer: where the footer entry stands and how long it is.
+/// Reads a trailer: position and length of the footer entry.
 pub fn decode_trailer(salt: u32, bytes: &[u8]) -> Option<(u32, u32)> {
     let bytes = bytes.first_chunk::<TRAILER_BYTES>()?;
     (&bytes[8..12] == TRAILER_MAGIC && crc(&bytes[..12]) ^ salt == u32_at(bytes, 12))

@@ -1,5 +1,4 @@
-//! Entries of chunks that lie in memory, block by block: looked at where they lie, whatever their length, without being put
-//! together.
+//! Entries of chunks in memory: they are read in place, block by block, whatever their length, without being assembled.
 
 use std::ops::Range;
 
@@ -17,14 +16,14 @@ pub(crate) struct ChunkInMemory<'l> {
     segment: &'l Segment,
     pub(crate) head: Head,
     pub(crate) key: &'l [u8],
-    /// What of the chunk it covers.
+    /// The range of the chunk that it covers.
     pub(crate) chunk: ChunkHead,
-    /// Where its bytes of the chunk begin in the segment; `None`: they are zeros, and are not there.
+    /// The position of its bytes of the chunk in the segment; `None`: they are zeros, and are not stored.
     data_at: Option<u64>,
 }
 
 impl PartitionLog {
-    /// The entry at a position; `None` if it is no chunk's, or some of it is not in memory or wants a check.
+    /// The entry at a position; `None` if it is not a chunk's, or part of it is not in memory or needs a check.
     pub(crate) fn chunk_in_memory(&self, at: Position) -> Option<ChunkInMemory<'_>> {
         let segment = self.segment(at.slot);
         let begin = u64::from(at.offset);
@@ -47,18 +46,18 @@ impl PartitionLog {
         let data_at = match data_bytes {
             0 => None,
             bytes if bytes == chunk.length as usize => Some(payload_at + CHUNK_HEAD_BYTES as u64),
-            // Nothing that was written so.
+            // No valid entry has this form.
             _ => return None,
         };
         Some(ChunkInMemory { segment, head, key, chunk, data_at })
     }
 }
 
-/// Zeros to show where nobody wrote.
+/// Zeros for ranges that were never written.
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 impl<'l> ChunkInMemory<'l> {
-    /// These bytes of the chunk where they lie, in order, zeros where the entry has none.
+    /// Passes these bytes of the chunk in place, in order, with zeros where the entry has none.
     pub(crate) fn look(&self, range: Range<u64>, mut see: impl FnMut(&'l [u8])) {
         let covers = self.chunk.range();
         let begin = covers.start.clamp(range.start, range.end.max(range.start));
@@ -73,7 +72,7 @@ impl<'l> ChunkInMemory<'l> {
             Some(data_at) => {
                 let at = data_at + (begin - covers.start);
                 for (at, bytes) in pieces(at..at + (end - begin)) {
-                    // All of it was in memory when this was made, and stays so as long as it is borrowed.
+                    // All of it was in memory when this was made, and stays there as long as it is borrowed.
                     see(within_block(self.segment, at, bytes).unwrap_or(&[]));
                 }
             }
@@ -83,19 +82,20 @@ impl<'l> ChunkInMemory<'l> {
     }
 }
 
-/// What the checksum of an entry's payload is about, of which the bytes of a chunk are asked for, all that the entry holds.
+/// The inputs of the checksum of an entry's payload, for a request of exactly the bytes of a chunk that the entry holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChecksumParts {
-    /// CRC-32C of the payload: what is before the bytes, they, and what is behind them.
+    /// CRC-32C of the payload: the part before the bytes, the bytes, and the part behind them.
     pub payload_crc: u32,
-    /// What stands before them.
+    /// The part before the bytes.
     pub before: [u8; CHUNK_HEAD_BYTES],
-    /// What stands behind them.
+    /// The part behind them.
     pub behind: Vec<u8>,
 }
 
 impl ChunkInMemory<'_> {
-    /// How the checksum of these bytes follows from that of the entry; `None`: they are not those that it holds.
+    /// How the checksum of these bytes follows from that of the entry; `None`: the range differs from the one that the entry
+    /// holds.
     pub(crate) fn summed(&self, range: &Range<u64>) -> Option<ChecksumParts> {
         let data_at = self.data_at.filter(|_| self.chunk.range() == *range)?;
         let data_bytes = self.chunk.length as usize;
@@ -114,7 +114,7 @@ impl ChunkInMemory<'_> {
         self.look(range, |piece| out.extend_from_slice(piece));
     }
 
-    /// Lays what the entry has of some bytes of the chunk over them: `out` holds them from `from` on.
+    /// Copies the entry's part of some bytes of the chunk over them: `out` holds these bytes from `from` on.
     pub(crate) fn lay(&self, out: &mut [u8], from: u64) {
         let covers = self.chunk.range();
         let (begin, end) = (covers.start.max(from), covers.end.min(from + out.len() as u64));
@@ -133,7 +133,7 @@ impl ChunkInMemory<'_> {
     }
 }
 
-/// So many bytes at a place, if they lie in one block.
+/// So many bytes at a position, if they are in one block.
 fn within_block(segment: &Segment, at: u64, bytes: usize) -> Option<&[u8]> {
     segment.in_memory(at, bytes)?.get(..bytes)
 }

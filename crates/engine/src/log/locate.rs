@@ -1,4 +1,4 @@
-//! Finding entries by log index, stepping through a segment, and cutting the log's tail.
+//! Finding entries by log index, stepping through a segment, and truncating the log.
 
 use super::entry::{self, EntryKind, HEAD_BYTES, Head, HeadDecode};
 use super::{AppendedPlace, FIRST_ENTRY_AT, PartitionLog};
@@ -8,10 +8,10 @@ use crate::io::Io;
 use crate::limits::{KEY_BYTES_MAX, SAMPLE_EVERY};
 
 impl PartitionLog {
-    /// Where the entry of this log index stands; `None` if the log does not hold it (any more).
+    /// The position of the entry of this log index; `None` if the log does not hold it (any more).
     ///
     /// # Errors
-    /// `Corrupt` if the way to it leads over bytes that cannot be read.
+    /// `Corrupt` if bytes on the way to the entry cannot be read.
     pub(crate) fn locate<D: Disk>(
         &self,
         io: &mut Io<D>,
@@ -25,7 +25,7 @@ impl PartitionLog {
         }
         let mut offset = segment.sample_before(index);
         let mut scratch = Vec::new();
-        // A sample stands every so many entries; marks may stand between.
+        // There is a sample for every so many entries; marks may be between them.
         for _ in 0..8 * SAMPLE_EVERY {
             let Some(head) = self.head_at(io, slot, offset, &mut scratch)? else { return Ok(None) };
             if !head.meta.kind.is_local() {
@@ -42,13 +42,13 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// Epoch of the entry at this log index; `None` if the log does not hold it (any more), and it is not the last that
-    /// a segment covers.
+    /// Epoch of the entry at this log index; `None` if the log does not hold it (any more), and it is not the last that a
+    /// segment covers.
     pub(crate) fn epoch_at<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<u32>> {
         if index == self.last.1 {
             return Ok(Some(self.last.0));
         }
-        // Known of a segment's last entry even when compaction has dropped it, as it may the last committed one.
+        // Known for a segment's last entry even when compaction has dropped it, as it may drop the last committed one.
         let segment = self.order_of(index).map(|at| self.segment(self.order[at]));
         if let Some(segment) = segment.filter(|segment| segment.last_index == index) {
             return Ok(Some(segment.last_epoch));
@@ -87,9 +87,9 @@ impl PartitionLog {
         }
     }
 
-    /// Which segment, by its place in the order, would hold this log index.
+    /// The segment, by its place in the order, that would hold this log index.
     pub(crate) fn order_of(&self, index: u64) -> Option<usize> {
-        // Mostly the last: what is new is what is asked for.
+        // Mostly the last segment: new entries are read most.
         if let Some((&slot, before)) = self.order.split_last()
             && self.segment(slot).first_index() <= index
         {
@@ -98,7 +98,7 @@ impl PartitionLog {
         self.order.partition_point(|&s| self.segment(s).first_index() <= index).checked_sub(1)
     }
 
-    /// Removes the last segment. That survives a crash before this returns.
+    /// Removes the last segment. The removal survives a crash before this returns.
     pub(super) fn drop_last<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let dropped = self.order.pop().and_then(|slot| self.drop_slot(io, slot));
         self.first_unsynced = self.first_unsynced.min(self.order.len());
@@ -112,12 +112,12 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Cuts off every entry after `index`. The cut survives a crash before this returns.
+    /// Truncates every entry after `index`. The truncation survives a crash before this returns.
     pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         if index >= self.last.1 {
             return Ok(());
         }
-        // The last segment first: whatever a crash leaves is a prefix of the log.
+        // The last segment first: a crash always leaves a prefix of the log.
         while let Some(&slot) = self.order.last() {
             if self.segment(slot).first_index() <= index {
                 break;

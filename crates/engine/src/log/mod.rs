@@ -1,8 +1,8 @@
 //! The log of one partition: segments in the order of their log indexes, the last one open for appending.
 //!
-//! Entries are numbered by (epoch, index). Positions (segment slot and offset) change when compaction rewrites a
-//! segment; log indexes never do. A segment that compaction rewrote covers the same range with fewer entries, so the
-//! log stays sorted: "newer" is "further on".
+//! Entries are numbered by (epoch, index). Positions (segment slot and offset) change when compaction rewrites a segment;
+//! log indexes never do. A segment that compaction rewrote covers the same range with fewer entries, so the log stays
+//! sorted: a newer entry is always further on.
 
 use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
@@ -27,7 +27,7 @@ use entry::{Base, EntryKind, HEAD_BYTES, Head, HeadDecode, Meta};
 use header::{HEADER_BYTES, SegmentHeader, salt_of};
 use segment::Segment;
 
-/// An entry as read: its fields, and key and payload where they lie.
+/// An entry as read: its fields, and key and payload in place.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryRef<'a> {
     /// Fields and lengths.
@@ -38,7 +38,7 @@ pub struct EntryRef<'a> {
     pub payload: &'a [u8],
 }
 
-/// Where an entry was put.
+/// The position of an appended entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AppendedPlace {
     pub(crate) slot: u32,
@@ -46,7 +46,7 @@ pub(crate) struct AppendedPlace {
     pub(crate) entry_bytes: usize,
 }
 
-/// How a log treats the disk.
+/// How a log uses the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogOptions {
     pub(crate) segment_bytes: u64,
@@ -64,10 +64,10 @@ pub(crate) struct PartitionLog {
     pub(crate) order: Vec<u32>,
     pub(crate) slots: Vec<Option<Box<Segment>>>,
     pub(crate) index_seed: u64,
-    /// What the last [`EntryKind::Synced`] mark said.
+    /// The synced index in the last [`EntryKind::Synced`] mark.
     marked_synced: u64,
     mark_due_at: u64,
-    /// The first segment in `order` that may not be durable as a whole.
+    /// The first segment in `order` that may not be completely durable.
     first_unsynced: usize,
     options: LogOptions,
     pub(crate) partition: PartitionId,
@@ -77,7 +77,7 @@ pub(crate) struct PartitionLog {
     free_slots: Vec<u32>,
 }
 
-/// A mark of what is synced and committed is written at least this often, so that recovery can apply entries as it
+/// A mark with the synced and committed indexes is written at least this often, so that recovery can apply entries as it
 /// reads them: 1 MiB.
 const MARK_EVERY_BYTES: u64 = 16 * BLOCK_BYTES as u64;
 
@@ -110,12 +110,12 @@ impl PartitionLog {
         self.options.in_memory_only
     }
 
-    /// Treats the disk otherwise from now on.
+    /// Changes how the log uses the disk from now on.
     pub(crate) fn set_options(&mut self, options: LogOptions) {
         self.options = options;
     }
 
-    /// Its segments get the names that their files are to have: of one that was compacted in memory there was none.
+    /// Gives the segments the names of their files: a segment that was compacted in memory had none.
     pub(crate) fn name_segments(&mut self) {
         let PartitionLog { slots, folder, .. } = self;
         for segment in slots.iter_mut().flatten().filter(|segment| segment.file.is_none()) {
@@ -153,7 +153,7 @@ impl PartitionLog {
         Ok(AppendedPlace { slot, offset: offset as u32, entry_bytes })
     }
 
-    /// Issues what a segment holds in memory only.
+    /// Issues to the file what is in memory only.
     pub(crate) fn write_out<D: Disk>(&mut self, io: &mut Io<D>, slot: u32, all: bool) -> EngineResult<()> {
         let handle = self.handle;
         let segment = self.segment_mut(slot);
@@ -161,21 +161,21 @@ impl PartitionLog {
         let result = segment.write_out(&mut io.disk, all);
         let mut whole = segment.written / BLOCK_BYTES as u64;
         if segment.sealed && segment.written == segment.bytes && matches!(result, Ok(1..)) {
-            // Its last block is not whole, and never will be.
+            // Its last block is not full, and never will be.
             whole = segment.written.div_ceil(BLOCK_BYTES as u64);
         }
         for number in first..whole {
             io.memory.evictable.push_back((handle, slot, number as u32));
         }
         match result {
-            // What could not be written stays in memory and is tried again; new entries are refused meanwhile.
+            // Data that could not be written stays in memory and is retried; new entries are refused meanwhile.
             Ok(_) => Ok(()),
             Err(error) if error.is_temporary() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The open segment, or a new one if this entry does not go into it.
+    /// The open segment, or a new one if this entry does not fit into it.
     fn open_segment_for<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -190,7 +190,7 @@ impl PartitionLog {
                 return Ok(slot);
             }
             if !segment.sealed && segment.last_index < segment.first_index() {
-                // It holds a mark alone, and the next would have its name.
+                // It holds only a mark, and the next segment would have its name.
                 self.drop_last(io)?;
             } else if !segment.sealed {
                 self.seal(io, slot)?;
@@ -223,14 +223,14 @@ impl PartitionLog {
         };
         let segment = Segment::new(header, &self.folder);
         io.memory.took(segment.resident_bytes());
-        // A segment says from its first bytes on what was synced before it.
+        // The first bytes of a segment record what was synced before it.
         self.mark_due_at = 0;
         let slot = self.add_slot(segment)?;
         self.order.push(slot);
         Ok(slot)
     }
 
-    /// Ends a segment with its footer and trailer.
+    /// Seals a segment with its footer and trailer.
     pub(crate) fn seal<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> EngineResult<()> {
         let segment = self.segment_mut(slot);
         let taken = push_footer(segment, 0);
@@ -238,7 +238,7 @@ impl PartitionLog {
         if self.options.in_memory_only { Ok(()) } else { self.write_out(io, slot, true) }
     }
 
-    /// Writes a [`EntryKind::Synced`] mark if more is synced than the last one said, or if one is due by size.
+    /// Writes a [`EntryKind::Synced`] mark if more is synced than at the last mark, or if one is due by size.
     fn mark_if_due<D>(&mut self, io: &mut Io<D>, slot: u32, commit: u64) {
         if self.options.in_memory_only {
             return;
@@ -249,11 +249,11 @@ impl PartitionLog {
         }
     }
 
-    /// Writes a mark if there is something new to say. Whether it did. Behind a sealed segment it begins a new one, for
-    /// else nothing would vouch for the last entries as long as no other comes.
+    /// Writes a mark if there is something new to record. Returns whether it did. Behind a sealed segment it starts a new
+    /// one; otherwise nothing would confirm the last entries as long as no other entry is appended.
     ///
     /// # Errors
-    /// As many segments as there may be.
+    /// The maximum number of segments is reached.
     pub(crate) fn mark_now<D>(&mut self, io: &mut Io<D>, commit: u64) -> EngineResult<bool> {
         let synced = self.synced_index();
         let Some(&last) = self.order.last().filter(|_| synced > self.marked_synced) else { return Ok(false) };
@@ -301,12 +301,12 @@ impl PartitionLog {
         later.map(|segment| segment.bytes - segment.sample_before(after + 1)).sum()
     }
 
-    /// Whether something of the log would not survive a crash now.
+    /// Whether the complete log would survive a crash now.
     pub(crate) fn is_durable(&self) -> bool {
         self.order[self.first_unsynced.min(self.order.len())..].iter().all(|&s| self.segment(s).is_durable())
     }
 
-    /// Writes everything and begins to make it survive a crash.
+    /// Writes everything and starts to make it survive a crash.
     pub(crate) fn sync_begin<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         for at in self.first_unsynced..self.order.len() {
             let slot = self.order[at];
@@ -323,7 +323,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// As [`PartitionLog::sync_begin`], for those who wait until it is done: a full disk is an error.
+    /// As [`PartitionLog::sync_begin`], for callers that wait until it is done: a full disk is an error.
     pub(crate) fn sync_begin_or_full<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         self.sync_begin(io)?;
         let mut unsynced = self.order[self.first_unsynced..].iter().map(|&slot| self.segment(slot));
@@ -334,7 +334,7 @@ impl PartitionLog {
         }
     }
 
-    /// Whether no sync is under way any more. With `wait` it waits for those that are.
+    /// Whether no sync is running any more. With `wait` it waits for the running ones.
     pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> EngineResult<bool> {
         let mut done = true;
         for at in self.first_unsynced..self.order.len() {
@@ -380,8 +380,8 @@ impl PartitionLog {
         Some(entry_of(head, bytes))
     }
 
-    /// Like [`PartitionLog::read`], but checks no more than head and key. Whether the payload needs no check, because it never
-    /// left memory.
+    /// Like [`PartitionLog::read`], but checks no more than head and key. Returns whether the payload needs no check,
+    /// because it never left memory.
     pub(crate) fn read_key<'a, D: Disk>(
         &'a self,
         disk: &mut D,
@@ -424,7 +424,7 @@ impl PartitionLog {
         }
     }
 
-    /// Takes a segment in, without a place in the order.
+    /// Adds a segment without a place in the order.
     pub(crate) fn add_slot(&mut self, segment: Segment) -> EngineResult<u32> {
         if let Some(slot) = self.free_slots.pop() {
             self.slots[slot as usize] = Some(Box::new(segment));
@@ -437,7 +437,7 @@ impl PartitionLog {
         Ok((self.slots.len() - 1) as u32)
     }
 
-    /// Forgets a segment that nothing refers to any more. Its file, if any, is the caller's.
+    /// Forgets a segment that is no longer referenced. The caller removes its file, if any.
     pub(crate) fn drop_slot<D>(&mut self, io: &mut Io<D>, slot: u32) -> Option<Box<Segment>> {
         let segment = self.slots.get_mut(slot as usize)?.take()?;
         io.memory.freed(segment.resident_bytes());
@@ -445,13 +445,13 @@ impl PartitionLog {
         Some(segment)
     }
 
-    /// Puts segments into the order in place of others. Only what is durable may replace.
+    /// Replaces the order of segments. Only durable segments may replace others.
     pub(crate) fn reorder(&mut self, order: Vec<u32>) {
         self.order = order;
         self.first_unsynced = 0;
     }
 
-    /// Bytes of all segments, and how many of them are dead or removals.
+    /// Bytes of all segments, and the dead bytes and removals among them.
     pub(crate) fn sizes(&self) -> LogSizes {
         let mut sizes = LogSizes::default();
         for &slot in &self.order {
@@ -464,7 +464,7 @@ impl PartitionLog {
         sizes
     }
 
-    /// Memory held by anything but blocks.
+    /// Memory used by everything but blocks.
     pub(crate) fn overhead_bytes(&self) -> usize {
         self.slots.iter().flatten().map(|s| s.overhead_bytes()).sum::<usize>()
             + self.slots.capacity() * size_of::<Option<Box<Segment>>>()
@@ -472,7 +472,7 @@ impl PartitionLog {
             + self.folder.capacity()
     }
 
-    /// Sets where the log ends and what was said last, after recovery or a cut.
+    /// Sets the end of the log after recovery or a truncation, and forgets the last mark.
     pub(crate) fn set_end(&mut self, last: (u32, u64)) {
         self.last = last;
         self.marked_synced = 0;
@@ -481,12 +481,12 @@ impl PartitionLog {
     }
 }
 
-/// How much a log holds.
+/// The size of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSizes {
     /// Bytes of all segments.
     pub bytes: u64,
-    /// Bytes of entries that nothing refers to.
+    /// Bytes of entries that are no longer referenced.
     pub dead_bytes: u64,
     /// Bytes of removals.
     pub removal_bytes: u64,
@@ -494,7 +494,7 @@ pub struct LogSizes {
     pub segments: u64,
 }
 
-/// Ends a segment; compaction says at which commit index it judged the last entry. Returns the memory taken.
+/// Seals a segment; `judged_at` is the commit index at which compaction judged the last entry. Returns the memory taken.
 pub(crate) fn push_footer(segment: &mut Segment, judged_at: u64) -> usize {
     let base = *segment.base();
     let meta = Meta {

@@ -1,6 +1,7 @@
-//! The bytes of a segment as another partition's: a salt that is xored into checksums, and copies of the header.
+//! Restamping: the bytes of a segment become another partition's, with another salt that is xored into checksums, and other
+//! copies of the header.
 //!
-//! Every entry keeps its offset, so that locations into the one hold in the other. What is corrupt stays corrupt.
+//! Every entry keeps its offset, so that locations into the original are valid in the copy. Corrupt bytes stay corrupt.
 
 use crate::PartitionId;
 use crate::log::entry::{Base, HEAD_BYTES, crc, u32_at};
@@ -13,7 +14,7 @@ const BEFORE_COPY_IN_FOOTER: usize = 20;
 const MARK_BYTES: usize = HEAD_BYTES + BEFORE_COPY_IN_MARK + HEADER_BYTES;
 
 impl SegmentHeader {
-    /// The same file's header if it were this partition's.
+    /// The header of the same file for this partition.
     #[must_use]
     pub fn of_partition(&self, partition: PartitionId) -> SegmentHeader {
         let Base { index, epoch, .. } = self.base;
@@ -23,7 +24,7 @@ impl SegmentHeader {
 }
 
 /// Turns the bytes of a segment with one header into those of a segment with another that differs in its partition only.
-/// Whether every byte of it could be read.
+/// Returns whether every byte of it could be read.
 pub fn rebrand(from: &SegmentHeader, to: &SegmentHeader, bytes: &mut [u8]) -> bool {
     let salts = from.base.salt ^ to.base.salt;
     let mut is_clean = true;

@@ -4,7 +4,7 @@ use super::EntryRef;
 use super::entry::{self, Base, EntryKind, HeadDecode, u64_at};
 use super::header::{Footer, HEADER_BYTES, SegmentHeader};
 
-/// What a [`EntryKind::Synced`] entry says: how far the log was synced and committed when it was written.
+/// The contents of a [`EntryKind::Synced`] entry: how far the log was synced and committed when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Log index of the last entry known to survive a crash.
@@ -14,7 +14,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The payload: synced (8), commit (8), and a copy of the segment's header (80), for when that becomes corrupt.
+    /// The payload: synced (8), commit (8), and a copy of the segment's header (80), in case the header becomes corrupt.
     pub(crate) fn encode(&self, header: &SegmentHeader) -> [u8; 16 + HEADER_BYTES] {
         let mut out = [0; 16 + HEADER_BYTES];
         out[0..8].copy_from_slice(&self.synced.to_le_bytes());
@@ -29,12 +29,12 @@ impl Mark {
     }
 }
 
-/// One thing met in a segment.
+/// An item in a segment.
 #[derive(Clone, Debug)]
 pub enum ScanItem<'a> {
-    /// An entry of the replicated log. Its head and key are good; its payload only if `payload_is_good`.
+    /// An entry of the replicated log. Its head and key are valid; its payload only if `payload_is_good`.
     Entry {
-        /// Where it begins.
+        /// Its offset.
         offset: u64,
         /// The entry.
         entry: EntryRef<'a>,
@@ -43,29 +43,29 @@ pub enum ScanItem<'a> {
     },
     /// A mark.
     Mark {
-        /// Where it ends.
+        /// The offset of its end.
         end: u64,
-        /// What it says.
+        /// Its contents.
         mark: Mark,
     },
     /// The end of a sealed segment.
     Footer {
-        /// Where it begins.
+        /// Its offset.
         offset: u64,
-        /// What it says.
+        /// Its contents.
         footer: Footer,
     },
-    /// Bytes that are no entry, up to the next good one or the end of the file.
+    /// Bytes that are no entry, up to the next valid one or the end of the file.
     Bad {
-        /// Where they begin.
+        /// Their offset.
         offset: u64,
-        /// Whether a good entry follows in this file.
+        /// Whether a valid entry follows in this file.
         more_follows: bool,
     },
 }
 
-/// The items of a segment: `bytes` are the file's from offset `from` on, where an entry begins; those before it have log
-/// indexes up to `after`. Never panics, whatever the bytes.
+/// The items of a segment. `bytes` are the file's from offset `from` on, where an entry starts; the entries before it have
+/// log indexes up to `after`. Never panics, whatever the bytes.
 pub fn items<'a>(base: &Base, bytes: &'a [u8], from: u64, after: u64) -> Items<'a> {
     Items { base: *base, bytes, from, at: 0, last_index: after, done: false }
 }
@@ -103,7 +103,7 @@ impl<'a> Iterator for Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The entry that begins here, if its head is good, it is whole, and it stands in order.
+    /// The entry at this position, if its head is valid, it is complete, and it is in order.
     fn entry_at(&self, at: usize) -> Option<EntryRef<'a>> {
         let bytes = self.bytes.get(at..)?;
         let HeadDecode::Head(head) = entry::decode_head(&self.base, bytes) else { return None };
@@ -111,7 +111,7 @@ impl<'a> Items<'a> {
         (is_in_order && head.entry_bytes() <= bytes.len()).then(|| super::entry_of(head, bytes))
     }
 
-    /// Whether reading can go on here after bad bytes: only at an entry that is good as a whole.
+    /// Whether reading can continue here after bad bytes: only at a completely valid entry.
     fn is_resumption(&self, at: usize) -> bool {
         self.entry_at(at).is_some_and(|e| entry::crc(e.payload) == e.head.payload_crc)
     }

@@ -6,7 +6,7 @@
 //!   memory    [ block 0 ][ (gone) ][ block 2 ][ block 3 ..     blocks of 64 KiB of the file
 //! ```
 //!
-//! `synced <= written <= bytes`. What is not written is in memory; blocks that are written may be given back.
+//! `synced <= written <= bytes`. Unwritten bytes are in memory; written blocks may be evicted.
 
 mod blocks;
 mod copy;
@@ -23,8 +23,8 @@ use crate::log::tail_cache::Recent;
 use places::Places;
 
 /// A segment of one partition's log.
-// The first line of the cache is what every read and write asks for; then what entries count from; then what a write and
-// the death of an entry change. The rest is upkeep's.
+// The first cache line has the fields of every read and write; then follows the base of the entries; then the fields that a
+// write and the death of an entry change. The rest is used by maintenance.
 #[repr(C, align(64))]
 pub(crate) struct Segment {
     /// Length, memory included.
@@ -32,53 +32,53 @@ pub(crate) struct Segment {
     /// Bytes in memory before this offset came from the file and were not checked.
     trusted_from: u64,
     blocks: Vec<Option<Vec<u8>>>,
-    /// Log index of the last entry, `header.base.index - 1` while there is none.
+    /// Log index of the last entry, `header.base.index - 1` if there is none.
     pub(crate) last_index: u64,
-    /// Entries of the replicated log in here, to know when to take a sample.
+    /// Number of entries of the replicated log in the segment, which determines when to take a sample.
     pub(crate) entries: u32,
     /// Epoch of the last entry.
     pub(crate) last_epoch: u32,
-    /// No entry is added any more.
+    /// No more entries are added.
     pub(crate) sealed: bool,
     /// Whether the file's name survives a crash.
     pub(crate) name_is_durable: bool,
     /// Offset of the last entry whose place is remembered.
     noted_at: u32,
     pub(crate) header: SegmentHeader,
-    /// How much of it survives a crash.
+    /// The length that survives a crash.
     pub(crate) synced: u64,
     /// Log index of the last entry that survives a crash as far as this file goes.
     pub(crate) synced_index: u64,
-    /// How much of it was issued to the file.
+    /// The length that was issued to the file.
     pub(crate) written: u64,
-    /// Bytes of entries that nothing refers to any more.
+    /// Bytes of entries that are no longer referenced.
     pub(crate) dead_bytes: u64,
-    /// Which entries these are, as far as it is known.
+    /// The dead entries, as far as known.
     pub(crate) dead: DeadEntries,
     /// Path of the file, which may not exist yet.
     pub(crate) path: String,
     pub(crate) file: Option<FileId>,
-    /// How much of it the system was told not to cache.
+    /// The length that the system was told not to cache.
     uncached: u64,
-    /// A sync under way, and how far it reaches: bytes and log index.
+    /// A running sync, and its reach: bytes and log index.
     pub(crate) syncing: Option<(SyncTicket, u64, u64)>,
-    /// Bytes of removals, which compaction may drop once nothing older can come back.
+    /// Bytes of removals, which compaction may drop once no older entry can come back.
     pub(crate) removal_bytes: u64,
     samples: Vec<(u32, u32)>,
     places: Places,
     recent: Recent,
-    /// Somebody reads the file (a copy to another node, a compaction): it is not removed.
+    /// Number of readers of the file (a copy to another node, a compaction): it is not removed.
     pub(crate) pins: u32,
-    /// Its entries cannot be counted from the base of a segment before it: it is not merged with that.
+    /// Its entries cannot be counted from the base of a preceding segment: it is not merged with one.
     pub(crate) is_alone: bool,
-    /// A corrupt entry was met here: compaction leaves the file alone until it is repaired.
+    /// A corrupt entry was found here: compaction skips the file until the entry is repaired.
     pub(crate) is_damaged: bool,
     /// Blocks that are right in memory and corrupt in the file: they stay until the segment is rewritten.
     repaired: Vec<u32>,
 }
 
 impl Segment {
-    /// A new segment in memory; the header stands at its beginning.
+    /// A new segment in memory; it starts with the header.
     pub(crate) fn new(header: SegmentHeader, folder: &str) -> Segment {
         let mut segment = Segment {
             path: format!("{folder}/{}", header.file_name()),
@@ -113,7 +113,7 @@ impl Segment {
         segment
     }
 
-    /// A segment found on disk, nothing of it in memory.
+    /// A segment found on disk, with nothing of it in memory.
     pub(crate) fn found(header: SegmentHeader, path: String, file: FileId, bytes: u64) -> Segment {
         let mut segment = Segment::new(header, "");
         segment.blocks = Vec::new();
@@ -131,7 +131,7 @@ impl Segment {
         }
     }
 
-    /// What the entries' fields count from.
+    /// The base of the entries' fields.
     pub(crate) fn base(&self) -> &Base {
         &self.header.base
     }
@@ -141,7 +141,7 @@ impl Segment {
         self.header.base.index
     }
 
-    /// Takes the fields of an entry that stands at `offset` into account.
+    /// Records the fields of an entry at `offset`.
     pub(crate) fn note(&mut self, meta: &Meta, offset: u64, entry_bytes: usize) {
         let place = ((meta.index - self.first_index()) as u32, offset as u32);
         if self.entries.is_multiple_of(crate::limits::SAMPLE_EVERY) {
@@ -159,7 +159,7 @@ impl Segment {
         }
     }
 
-    /// Where to begin looking for the entry of that log index.
+    /// The offset at which a search for the entry of this log index starts.
     pub(crate) fn sample_before(&self, index: u64) -> u64 {
         let wanted = index.saturating_sub(self.first_index());
         if let Some(offset) = self.recent.before(wanted.min(u32::MAX.into()) as u32) {
@@ -170,7 +170,7 @@ impl Segment {
         sample.max(self.places.before(wanted)).map_or(HEADER_BYTES as u64, u64::from)
     }
 
-    /// Forgets what is known of its entries: it is about to be read from the first on.
+    /// Forgets what is known of its entries: it is about to be read from the first entry on.
     pub(crate) fn forget_notes(&mut self) {
         self.samples.clear();
         self.places.cut(0);
@@ -190,7 +190,7 @@ impl Segment {
         self.dead.is_complete() && self.dead.count() == self.entries
     }
 
-    /// Nothing refers to one of the entries any more, for whatever reason.
+    /// One of the entries is no longer referenced, for whatever reason.
     pub(crate) fn bury_somewhere(&mut self, entry_bytes: u64) {
         self.dead_bytes += entry_bytes;
         self.dead.mark_somewhere();
@@ -201,18 +201,18 @@ impl Segment {
         self.samples.iter().copied().filter(|&(_, at)| u64::from(at) < offset).collect()
     }
 
-    /// Takes over what a checkpoint says of the entries before an offset.
+    /// Adopts a checkpoint's samples of the entries before an offset.
     pub(crate) fn adopt_samples(&mut self, samples: Vec<(u32, u32)>) {
         self.entries = samples.len() as u32 * crate::limits::SAMPLE_EVERY;
         self.samples = samples;
     }
 
-    /// Whether anything tells where to find its entries.
+    /// Whether any sample helps to find its entries.
     pub(crate) fn has_samples(&self) -> bool {
         !self.samples.is_empty()
     }
 
-    /// What is read into memory from now on is checked only from this offset on.
+    /// Bytes that are read into memory from now on are checked only from this offset on.
     pub(crate) fn trust_from(&mut self, offset: u64) {
         self.trusted_from = offset.min(self.bytes);
     }
@@ -237,12 +237,12 @@ impl Segment {
         self.sealed = true;
     }
 
-    /// Bytes of memory held by blocks.
+    /// Bytes of memory used by blocks.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.blocks.iter().flatten().map(Vec::capacity).sum()
     }
 
-    /// Bytes of memory held by anything else.
+    /// Bytes of memory used by everything else.
     pub(crate) fn overhead_bytes(&self) -> usize {
         size_of::<Segment>()
             + self.blocks.capacity() * size_of::<Option<Vec<u8>>>()
@@ -252,8 +252,7 @@ impl Segment {
             + self.path.capacity()
     }
 
-    /// Adds the parts of an entry at the end, in memory: head, key, and the pieces of its payload. Returns how much memory was
-    /// taken for it.
+    /// Adds the parts of an entry at the end, in memory: head, key, and the pieces of its payload. Returns the memory taken.
     #[inline]
     pub(crate) fn push_parts<const N: usize>(
         &mut self,
@@ -263,7 +262,7 @@ impl Segment {
     ) -> usize {
         let bytes = head.len() + key.len() + payload.iter().map(|piece| piece.len()).sum::<usize>();
         let within = self.bytes as usize % BLOCK_BYTES;
-        // Nearly always there is room for all of it in the block that is being filled.
+        // Nearly always the current block has room for all of it.
         if within > 0
             && within + bytes <= BLOCK_BYTES
             && let Some(Some(block)) = self.blocks.last_mut()
@@ -279,7 +278,7 @@ impl Segment {
         before + payload.into_iter().map(|piece| self.push(piece)).sum::<usize>()
     }
 
-    /// Adds bytes at the end, in memory. Returns how much memory was taken for it.
+    /// Adds bytes at the end, in memory. Returns the memory taken.
     pub(crate) fn push(&mut self, mut data: &[u8]) -> usize {
         let mut taken = 0;
         while !data.is_empty() {
@@ -307,7 +306,8 @@ impl Segment {
         taken
     }
 
-    /// The bytes at a place if they lie in one block in memory and need no check; at most `bytes`, less at the segment's end.
+    /// The bytes at an offset if they are in one block in memory and need no check; at most `bytes`, less at the segment's
+    /// end.
     #[inline]
     pub(crate) fn in_memory(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
         if offset < self.trusted_from {
@@ -319,12 +319,12 @@ impl Segment {
         if end <= block.len() {
             return Some(&block[within..end]);
         }
-        // The last entry of a segment may be shorter than asked for.
+        // The last entry of a segment may be shorter than requested.
         (offset as usize - within + block.len() == self.bytes as usize && within < block.len())
             .then(|| &block[within..])
     }
 
-    /// Reads up to `bytes` at a place into `into`, from memory where it can. Returns whether they need no check, as they
+    /// Reads up to `bytes` at an offset into `into`, from memory where possible. Returns whether they need no check, as they
     /// never left memory or were checked.
     pub(crate) fn read(
         &self,
@@ -347,7 +347,7 @@ impl Segment {
                     at = block_end;
                 }
                 None => {
-                    // As many blocks in one call as are not in memory.
+                    // One call reads as many blocks as are not in memory.
                     let mut stop = number + 1;
                     while self.blocks.get(stop).is_some_and(Option::is_none) {
                         stop += 1;
@@ -380,7 +380,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// Issues to the file what is in memory only; whole blocks alone unless `all`. Returns bytes issued.
+    /// Issues to the file what is in memory only; without `all` only full blocks. Returns bytes issued.
     pub(crate) fn write_out(&mut self, disk: &mut impl Disk, all: bool) -> DiskResult<u64> {
         let until = if all { self.bytes } else { self.bytes - self.bytes % BLOCK_BYTES as u64 };
         if self.written >= until {
@@ -416,7 +416,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes everything and begins to make it survive a crash; [`Segment::sync_done`] ends it.
+    /// Writes everything and starts to make it survive a crash; [`Segment::sync_done`] ends it.
     pub(crate) fn sync_begin(&mut self, disk: &mut impl Disk, folder: &str) -> DiskResult<()> {
         self.write_out(disk, true)?;
         let is_needed = self.synced < self.written || self.file.is_some() && !self.name_is_durable;
@@ -433,7 +433,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether no sync is under way any more. With `wait` it waits for one that is.
+    /// Whether no sync is running any more. With `wait` it waits for a running one.
     pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> DiskResult<bool> {
         let Some((ticket, bytes, index)) = self.syncing else { return Ok(true) };
         if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
@@ -441,7 +441,7 @@ impl Segment {
         }
         self.syncing = None;
         self.name_is_durable = true;
-        // A cut may have come between.
+        // A truncation may have come between.
         if bytes <= self.bytes {
             self.synced = self.synced.max(bytes);
             self.synced_index = self.synced_index.max(index);
@@ -449,8 +449,8 @@ impl Segment {
         Ok(true)
     }
 
-    /// Has the system not keep twice what is synced and stays in memory. Whole blocks only: what is appended to a part of
-    /// a page would have to be read again first. Where memory is short it is as well that the system keeps it.
+    /// Tells the system not to cache synced bytes that stay in memory. Complete blocks only: before an append to a part of a
+    /// page, the page would have to be read again. If memory is short, the system's copy is kept.
     pub(crate) fn uncache(&mut self, disk: &mut impl Disk, memory: &Memory) {
         let whole = self.synced - self.synced % BLOCK_BYTES as u64;
         if whole > self.uncached
@@ -476,8 +476,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Puts bytes in place of those in the file, in memory, where they stay; whatever is read from here on is checked, as
-    /// the rest of their blocks may be as corrupt. Returns the memory taken.
+    /// Replaces bytes of the file in memory, where they stay. All later reads are checked, as the rest of their blocks may
+    /// be as corrupt. Returns the memory taken.
     pub(crate) fn patch(&mut self, disk: &mut impl Disk, offset: u64, bytes: &[u8]) -> DiskResult<usize> {
         let (mut taken, mut at, mut left) = (0, offset, bytes);
         while !left.is_empty() {
@@ -503,7 +503,7 @@ impl Segment {
         Ok(taken)
     }
 
-    /// Blocks that [`Segment::patch`] has made to stay.
+    /// Number of blocks that [`Segment::patch`] has pinned in memory.
     pub(crate) fn repaired_blocks(&self) -> usize {
         self.repaired.len()
     }
@@ -517,8 +517,8 @@ impl Segment {
         self.blocks.get(number).is_some_and(Option::is_some)
     }
 
-    /// Cuts the segment to `bytes`, in memory and in the file, and makes the cut survive a crash before anything is
-    /// written behind it: otherwise old entries could show up behind new ones. Returns bytes of memory freed.
+    /// Truncates the segment to `bytes`, in memory and in the file, and makes the truncation survive a crash before anything
+    /// is written behind it: otherwise old entries could appear behind new ones. Returns bytes of memory freed.
     pub(crate) fn cut(&mut self, disk: &mut impl Disk, bytes: u64, last: (u32, u64)) -> DiskResult<usize> {
         assert!(bytes >= HEADER_BYTES as u64 && bytes <= self.bytes);
         let before = self.resident_bytes();
@@ -536,10 +536,10 @@ impl Segment {
         if self.written > bytes {
             let file = self.ensure_file(disk)?;
             disk.truncate(file, bytes)?;
-            // From here on the file is shorter, whatever comes: so is what is held of it in memory.
+            // From here on the file is shorter, whatever happens: so is its part in memory.
             cut = disk.sync(file).map_err(DiskError::beyond_repair);
             self.written = bytes;
-            // A file whose name is not durable may yet be lost as a whole.
+            // A file whose name is not durable may still be lost completely.
             self.synced = if self.name_is_durable && cut.is_ok() { bytes } else { 0 };
         }
         if let Some(block) = tail {
@@ -563,7 +563,7 @@ impl Segment {
         self.dead.forget_from(bytes);
         self.repaired.retain(|&number| (number as usize) < self.blocks.len());
         self.uncached = self.uncached.min(bytes);
-        // At most so many: the next sample comes soon enough.
+        // An upper bound: the next sample comes soon enough.
         self.entries = self.samples.len() as u32 * crate::limits::SAMPLE_EVERY;
         (self.last_epoch, self.last_index) = last;
         let is_synced = self.synced == self.bytes;

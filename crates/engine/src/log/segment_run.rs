@@ -1,4 +1,4 @@
-//! Reading a log as it stands, for another engine that takes it so.
+//! Reading a log unchanged, for a snapshot install into another engine.
 
 use super::entry::{self, EntryKind, HeadDecode};
 use super::header::{HEADER_BYTES, TRAILER_BYTES};
@@ -8,17 +8,17 @@ use crate::disk::Disk;
 use crate::engine::snapshot_install::{LogRun, RunPlace};
 use crate::error::EngineResult;
 
-/// How far the bytes that were read can be handed out.
+/// How far the bytes that were read can be returned.
 enum RunWalk {
     /// Up to here; more of the segment follows.
     More(usize),
-    /// Up to here, and that is all of the segment, or all up to the log index that was asked for.
+    /// Up to here, and that is all of the segment, or all up to the requested log index.
     All(usize),
-    /// Not even the first entry is whole: it takes so many bytes.
+    /// Not even the first entry is complete: it needs so many bytes.
     Needs(usize),
     Corrupt {
         at: usize,
-        /// If its head is good.
+        /// Set if its head is valid.
         index: Option<u64>,
     },
 }
@@ -47,7 +47,7 @@ impl PartitionLog {
             return Ok(LogRun::End);
         }
         let from = if begins { FIRST_ENTRY_AT } else { place.offset };
-        // The header goes with the first entries.
+        // The header is sent with the first entries.
         let before = if begins { HEADER_BYTES } else { 0 };
         let mut length = wanted.max(entry::HEAD_BYTES);
         let (used, is_all) = loop {
@@ -57,7 +57,7 @@ impl PartitionLog {
                 RunWalk::Needs(more) => length = more.max(length + 1),
                 RunWalk::More(used) => break (used, false),
                 RunWalk::All(used) => break (used, true),
-                // What stands before it goes out first.
+                // The bytes before it are sent first.
                 RunWalk::Corrupt { at, .. } if at > 0 => break (at, false),
                 RunWalk::Corrupt { index: Some(index), .. } => return Ok(LogRun::Corrupt { index }),
                 RunWalk::Corrupt { index: None, .. } => return Err(self.corrupt(slot, from as u32)),
@@ -65,7 +65,7 @@ impl PartitionLog {
         };
         out.truncate(before + used);
         if begins {
-            // As it is known, should it are corrupt in the file.
+            // The header as known in memory, in case it is corrupt in the file.
             out[..before].copy_from_slice(&segment.header.encode());
         }
         let generation = segment.header.generation;
@@ -102,7 +102,7 @@ fn walk(segment: &Segment, bytes: &[u8], is_end: bool, through: u64) -> RunWalk 
                     at = end;
                     continue;
                 }
-                // The trailer goes with it.
+                // The trailer is sent with it.
                 if is_end && bytes.len() == end + TRAILER_BYTES {
                     return RunWalk::All(bytes.len());
                 }

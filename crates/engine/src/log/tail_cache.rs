@@ -1,29 +1,30 @@
-//! Where the entries stand that were appended to a segment last: they are read again at once, to be sent to others and to be
-//! applied, and found between two samples only by stepping over up to [`crate::limits::SAMPLE_EVERY`] of them.
+//! Positions of the entries that were appended to a segment last. These entries are read again at once, to be replicated and
+//! applied; without this cache each would be found only by stepping over up to [`crate::limits::SAMPLE_EVERY`] entries
+//! between two samples.
 
 use crate::limits::RECENT_ENTRIES;
 
 /// Offsets of entries by their log indexes, counted from the segment's first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent {
-    /// An offset of 0 is no entry's.
+    /// Offset 0 means an unused slot.
     places: [(u32, u32); RECENT_ENTRIES],
     next: u32,
 }
 
 impl Recent {
-    /// The segment's newest entry stands there.
+    /// Records the position of the segment's newest entry.
     pub(crate) fn note(&mut self, index: u32, offset: u32) {
         self.places[self.next as usize % RECENT_ENTRIES] = (index, offset);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Entries were cut off, or are to be read again.
+    /// Forgets all positions: entries were truncated, or are to be read again.
     pub(crate) fn forget(&mut self) {
         *self = Recent::default();
     }
 
-    /// The last of them up to this log index.
+    /// The offset of the last of them up to this log index.
     pub(crate) fn before(&self, index: u32) -> Option<u64> {
         let found = self.places.iter().filter(|&&(at, offset)| offset > 0 && at <= index);
         found.max().map(|&(_, offset)| u64::from(offset))

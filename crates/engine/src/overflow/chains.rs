@@ -1,4 +1,4 @@
-//! Records of several parts: lists, and bytes that were appended to.
+//! Records of several parts: lists, and bytes with appends.
 
 use std::collections::VecDeque;
 
@@ -10,19 +10,19 @@ use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, Meta, u64_at};
 pub struct ChainPart {
     /// Log index of its entry.
     pub index: u64,
-    /// Bytes of the whole entry, for the account of dead space.
+    /// Bytes of the complete entry, for the account of dead space.
     pub entry_bytes: u32,
-    /// Values (of a list) or bytes in it; of a chunk, bytes that it covers.
+    /// Values (of a list) or bytes in it; for a chunk, the bytes that it covers.
     pub units: u32,
 }
 
-/// Where a record begins after a trim: a part, and units of it that no longer count. Absolute, so that it means the
-/// same when it is replayed over a log from which trimmed parts are already gone.
+/// The start of a record after a trim: a part, and units of it that no longer count. Absolute, so that it means the same
+/// when it is replayed over a log in which trimmed parts are already gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimTo {
     /// Log index of the first part that stays.
     pub part: u64,
-    /// Units at its head that are gone.
+    /// Units at its head that are removed.
     pub skip: u64,
 }
 
@@ -35,13 +35,13 @@ impl TrimTo {
         out
     }
 
-    /// Reads such a payload.
+    /// Reads this payload.
     pub fn decode(bytes: &[u8]) -> Option<TrimTo> {
         (bytes.len() == 16).then(|| TrimTo { part: u64_at(bytes, 0), skip: u64_at(bytes, 8) })
     }
 }
 
-/// What a record is: bytes, if neither.
+/// The kind of a record: bytes, if neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) is_list: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// As an entry's flags say.
+    /// The form in an entry's flags.
     pub(crate) fn of(flags: u8) -> Form {
         Form { is_list: flags & FLAG_LIST != 0, is_chunk: flags & FLAG_CHUNK != 0 }
     }
@@ -64,7 +64,7 @@ pub(crate) struct Chain {
     pub(crate) parts: VecDeque<ChainPart>,
     /// Units at the head of the first part that were trimmed away.
     pub(crate) skipped: u64,
-    /// Log index of the trim that said so; 0 if none.
+    /// Log index of the trim that removed them; 0 if none.
     pub(crate) trimmed_by: u64,
     /// Units that count: of all parts, less the skipped.
     pub(crate) units: u64,
@@ -72,22 +72,22 @@ pub(crate) struct Chain {
     pub(crate) applied: u64,
     /// The fields of an entry that changed it. Not kept in checkpoints.
     pub(crate) changed_by: Option<Meta>,
-    /// Of a chunk, where its parts lie.
+    /// For a chunk, the extents of its parts.
     pub(crate) extents: Option<Box<Extents>>,
 }
 
 impl Chain {
-    /// Notes the fields of the entry that has just changed it.
+    /// Records the fields of the entry that has just changed it.
     pub(crate) fn note(&mut self, meta: &Meta) {
         self.changed_by = Some(*meta);
     }
 
-    /// The fields of the entry that changed it last, if they are known here: else they stand in the log.
+    /// The fields of the entry that changed it last, if they are known here; otherwise they are in the log.
     pub(crate) fn newest(&self) -> Option<Meta> {
         self.changed_by.filter(|meta| meta.index == self.applied)
     }
 
-    /// A record of parts of this form that has none yet.
+    /// An empty record of parts of this form.
     pub(crate) fn new(key: &[u8], form: Form) -> Chain {
         let extents = form.is_chunk.then(Box::default);
         Chain { key: key.into(), is_list: form.is_list, extents, ..Chain::default() }
@@ -97,7 +97,7 @@ impl Chain {
         Form { is_list: self.is_list, is_chunk: self.extents.is_some() }
     }
 
-    /// Adds a part: one of a chunk with what its entry says, unless that is corrupt. Returns the parts that it hides.
+    /// Adds a part; for a chunk with the head in its entry, unless that is corrupt. Returns the parts that it hides.
     pub(crate) fn add(&mut self, part: ChainPart, head: Option<ChunkHead>) -> Vec<ChainPart> {
         let mut gone = Vec::new();
         if let Some(extents) = &mut self.extents {
@@ -110,7 +110,7 @@ impl Chain {
         gone
     }
 
-    /// Adds parts that stood in a checkpoint, those of a chunk with where they begin.
+    /// Adds parts from a checkpoint; for a chunk with their offsets.
     pub(crate) fn load(&mut self, parts: &[ChainPart], offsets: Option<&[u32]>) {
         for (at, &part) in parts.iter().enumerate() {
             if let Some(extents) = &mut self.extents {
@@ -126,7 +126,7 @@ impl Chain {
         self.parts.push_back(part);
     }
 
-    /// Drops the parts before a point and the units before it in its part. Returns the parts that went.
+    /// Removes the parts before a point and the units before it in its part. Returns the removed parts.
     pub(crate) fn trim(&mut self, to: TrimTo, by: u64) -> Vec<ChainPart> {
         let keep_from = self.parts.partition_point(|p| p.index < to.part);
         let gone: Vec<ChainPart> = self.parts.drain(..keep_from).collect();
@@ -137,7 +137,8 @@ impl Chain {
         gone
     }
 
-    /// Drops parts that turned out to be gone. What was skipped of the first counts no more if it is among them.
+    /// Removes parts that turned out to be missing. The skipped units of the first part no longer count if that part is
+    /// among them.
     pub(crate) fn forget(&mut self, missing: &[u64]) {
         if self.parts.front().is_some_and(|first| missing.contains(&first.index)) {
             self.skipped = 0;
@@ -155,7 +156,7 @@ impl Chain {
     }
 }
 
-/// The place so many units behind the beginning of the first part.
+/// The position so many units behind the beginning of the first part.
 pub(crate) fn trim_point(parts: &VecDeque<ChainPart>, mut skip: u64) -> Option<TrimTo> {
     for part in parts {
         if skip < u64::from(part.units) {
@@ -195,7 +196,7 @@ impl Chains {
         }
     }
 
-    /// How often one of them may have been changed.
+    /// Number of possible changes to any of them.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }

@@ -1,7 +1,7 @@
-//! Chunks: records that are bytes written at offsets. What nobody wrote are zeros.
+//! Chunks: records that are bytes written at offsets. Unwritten bytes are zeros.
 //!
-//! A chunk is a record of parts like a list, but its parts lie over one another: a later one hides what it covers of
-//! those before it. Its newest entry tells a stamp, which upper layers give it.
+//! A chunk is a record of parts like a list, but its parts overlap: a later part hides the bytes that it covers of earlier
+//! ones. Its newest entry has a stamp, which upper layers set.
 //!
 //! An entry of a chunk ([`FLAG_CHUNK`](crate::FLAG_CHUNK)) is a put, which hides everything before it, or an append. Its
 //! payload:
@@ -19,19 +19,19 @@ use std::ops::Range;
 use super::chains::ChainPart;
 use crate::log::entry::u32_at;
 
-/// Bytes of an entry of a chunk before the chunk's.
+/// Bytes of an entry of a chunk before the chunk's bytes.
 pub const CHUNK_HEAD_BYTES: usize = 24;
 
-/// What an upper layer notes with each write of a chunk: the newest one counts.
+/// An upper layer's note with each write of a chunk: the newest one counts.
 pub type ChunkStamp = [u8; 16];
 
-/// What a corrupt entry covers: nobody knows. All reads of the chunk look at it, and hear of the corruption.
+/// The length of a corrupt entry, whose range is unknown. All reads of the chunk read it, and return the corruption.
 pub(crate) const COVERS_UNKNOWN: u32 = u32::MAX;
 
 /// The beginning of a chunk entry's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHead {
-    /// Where in the chunk it begins.
+    /// Its offset in the chunk.
     pub offset: u32,
     /// Bytes of the chunk that it covers.
     pub length: u32,
@@ -63,8 +63,8 @@ impl ChunkHead {
     }
 }
 
-/// Lays what an entry's payload (trailer left out) has of some bytes of a chunk over them: `out` holds them from `from` on.
-/// Bytes that the entry does not cover stay as they are.
+/// Copies the part of a chunk's bytes that an entry's payload (without trailer) has over them: `out` holds these bytes from
+/// `from` on. Bytes that the entry does not cover stay unchanged.
 pub fn lay_over(out: &mut [u8], from: u64, payload: &[u8]) {
     let Some(head) = ChunkHead::decode(payload) else { return };
     let (covers, data) = (head.range(), &payload[CHUNK_HEAD_BYTES..]);
@@ -79,18 +79,18 @@ pub fn lay_over(out: &mut [u8], from: u64, payload: &[u8]) {
     }
 }
 
-/// What a record of parts knows beside them if it is a chunk.
+/// The data of a record of parts, beside the parts, if it is a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extents {
-    /// Where each part begins. Their lengths are the parts' units.
+    /// The offset of each part. Their lengths are the parts' units.
     pub(crate) offsets: VecDeque<u32>,
-    /// That of the newest part, if it is known here: else it stands in the log.
+    /// The stamp of the newest part, if it is known here; otherwise it is in the log.
     pub(crate) stamp: Option<ChunkStamp>,
-    /// In how many runs each part shows.
+    /// The number of visible runs of each part.
     shows: VecDeque<u32>,
-    /// What shows of all parts: ascending, and no byte twice.
+    /// The visible bytes of all parts: ascending, and without overlap.
     runs: Vec<VisibleRun>,
-    /// Log indexes of the parts that are not in runs: they cover nothing, or nobody knows what. They are looked at one by one.
+    /// Log indexes of the parts that are not in runs: they cover nothing, or an unknown range. They are checked one by one.
     loose: Vec<u64>,
 }
 
@@ -104,8 +104,8 @@ pub(crate) struct VisibleRun {
 }
 
 impl Extents {
-    /// Lays a part over those that there are, which are before it in the log. Takes those out of which nothing shows any more,
-    /// and returns them. The first always stays: it may have replaced an older record, whose entries must not come back.
+    /// Adds a part over the existing ones, which are before it in the log. Removes parts without visible bytes, and returns
+    /// them. The first part always stays: it may have replaced an older record, whose entries must not come back.
     pub(crate) fn lay(
         &mut self,
         parts: &mut VecDeque<ChainPart>,
@@ -126,14 +126,14 @@ impl Extents {
         gone
     }
 
-    /// The same for parts that stood in a checkpoint, where those of which nothing shows stay: the account of dead space counts
-    /// them as live.
+    /// The same for parts from a checkpoint, where parts without visible bytes stay: the account of dead space counts them
+    /// as live.
     pub(crate) fn load(&mut self, parts: &VecDeque<ChainPart>, part: ChainPart, offset: u32) {
         self.cover(parts, part, offset);
         self.note(part, offset);
     }
 
-    /// Forgets what is not among the parts any more.
+    /// Forgets data of parts that are no longer there.
     pub(crate) fn keep(&mut self, before: &VecDeque<ChainPart>, missing: &[u64]) {
         let offsets = std::mem::take(&mut self.offsets);
         (self.shows, self.runs, self.loose) = Default::default();
@@ -149,7 +149,7 @@ impl Extents {
         self.shows.push_back(u32::from(is_laid(&part)));
     }
 
-    /// Puts a part into its place, and returns those of which nothing shows any more.
+    /// Puts a part into its place, and returns those without visible bytes.
     fn cover(&mut self, parts: &VecDeque<ChainPart>, part: ChainPart, offset: u32) -> Vec<u64> {
         let mut hidden = Vec::new();
         let new = range_of(offset, part.units);
@@ -195,7 +195,7 @@ impl Extents {
         hidden
     }
 
-    /// What shows of these bytes, part by part; `None` if there are parts of which nobody knows where they lie.
+    /// The visible runs of these bytes, part by part; `None` if the range of any part is unknown.
     pub(crate) fn shown(&self, parts: &VecDeque<ChainPart>, wanted: &Range<u64>) -> Option<Vec<VisibleRun>> {
         if self.has_unknown(parts) {
             return None;
@@ -212,26 +212,27 @@ impl Extents {
         Some(shown)
     }
 
-    /// The part that has all of these bytes, and is all that shows there; `None` says nothing. Asked where every part is known.
+    /// The part that has all of these bytes, and is the only visible one there; `None` means nothing. Requires that the
+    /// range of every part is known.
     pub(crate) fn only(&self, wanted: &Range<u64>) -> Option<u64> {
         let run = self.runs.get(self.runs.partition_point(|run| run.end <= wanted.start))?;
         let is_all = run.begin <= wanted.start && wanted.start < wanted.end && wanted.end <= run.end;
         is_all.then_some(run.part)
     }
 
-    /// Whether nobody knows where some part lies.
+    /// Whether the range of any part is unknown.
     pub(crate) fn has_unknown(&self, parts: &VecDeque<ChainPart>) -> bool {
         self.loose(parts).any(|(part, _)| part.units == COVERS_UNKNOWN)
     }
 
-    /// Where the last of the parts ends of which that is known.
+    /// The end of the last part, among those whose range is known.
     pub(crate) fn end(&self, parts: &VecDeque<ChainPart>) -> u64 {
         let loose = self.loose(parts).filter(|(part, _)| part.units != COVERS_UNKNOWN);
         let loose = loose.map(|(_, offset)| u64::from(offset)).max().unwrap_or(0);
         self.runs.last().map_or(0, |run| run.end).max(loose)
     }
 
-    /// The parts that are not in runs, and where they begin.
+    /// The parts that are not in runs, and their offsets.
     pub(crate) fn loose<'a>(
         &'a self,
         parts: &'a VecDeque<ChainPart>,
@@ -242,7 +243,7 @@ impl Extents {
         })
     }
 
-    /// Memory that it takes.
+    /// Memory that it uses.
     pub(crate) fn bytes(&self) -> usize {
         let lists = 4 * (self.offsets.capacity() + self.shows.capacity()) + 8 * self.loose.capacity();
         size_of::<Extents>() + lists + size_of::<VisibleRun>() * self.runs.capacity()
@@ -321,14 +322,14 @@ mod tests {
         assert_eq!(laid.lay(0, 2), [3], "what covers nothing goes where something is written over its place");
         assert_eq!(laid.lay(2, 3), []);
         assert_eq!(laid.lay(5, 2), []);
-        // Two hide together what neither does alone.
+        // Two parts together hide another, which neither does alone.
         assert_eq!(laid.lay(7, 5), [5]);
         assert_eq!(laid.lay(1, 7), [7, 8]);
         assert_eq!(laid.shown(0..99), Some(vec![(6, 0, 1), (9, 8, 12), (10, 1, 8)]));
         assert_eq!(laid.extents.end(&laid.parts), 12);
         assert_eq!(laid.lay(20, 0), []);
         assert_eq!(laid.extents.loose(&laid.parts).map(|(part, at)| (part.index, at)).last(), Some((11, 20)));
-        // Of a corrupt one nobody knows what it covers: it hides nothing, and all that is there is read.
+        // The range of a corrupt part is unknown: it hides nothing, and all parts are read.
         assert_eq!((laid.lay(0, COVERS_UNKNOWN), laid.lay(0, 99)), (vec![], vec![6, 9, 10, 11]));
         assert_eq!(laid.shown(0..4), None);
         assert!(Extents::touches(&laid.parts[1], 0, &(90..91)));
@@ -367,11 +368,11 @@ mod tests {
                     (is_one.then(|| seen[0]), &bytes[wanted.start as usize..wanted.end as usize])
                 );
             }
-            // Every part but the first shows, or covers nothing.
+            // Every part but the first is visible, or covers nothing.
             for part in laid.parts.iter().skip(1).filter(|part| part.units > 0) {
                 assert!(bytes.contains(&part.index));
             }
-            // A checkpoint brings the same back, and so does forgetting what is not there.
+            // A checkpoint restores the same, and so does forgetting missing parts.
             let mut again = Extents { stamp: laid.extents.stamp, ..Extents::default() };
             let mut parts = VecDeque::new();
             for (&part, &offset) in laid.parts.iter().zip(&laid.extents.offsets) {

@@ -1,4 +1,4 @@
-//! The side table: what does not fit one entry of the index. Parts are named by log index, never by place, so that
+//! The side table: records that do not fit one entry of the index. Parts are named by log index, never by position, so that
 //! segments can be rewritten and moved under them.
 
 pub(crate) mod chains;

@@ -1,6 +1,6 @@
-//! Older versions of records, as long as somebody can still ask for them.
+//! Older versions of records, as long as a snapshot can still read them.
 //!
-//! Whenever a record changes, the state it had is kept here under the timestamp at which it ended, until the horizon
+//! Whenever a record changes, its previous state is kept here under the timestamp at which it ended, until the horizon
 //! passes that. Nothing here is persistent: no reader of an older version survives a restart.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,10 +9,10 @@ use std::ops::Bound;
 use super::chains::{Chain, ChainPart, Form};
 use crate::log::entry::Meta;
 
-/// What a record was.
+/// The former state of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FormerState {
-    /// There was none.
+    /// There was no record.
     Absent,
     /// One entry, by log index.
     Entry(u64),
@@ -36,7 +36,7 @@ impl Newest {
     }
 }
 
-/// A state a record had, and until when.
+/// A former state of a record, and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OlderVersion {
     pub(crate) fragment: u32,
@@ -46,7 +46,7 @@ pub(crate) struct OlderVersion {
     /// Log index of that entry.
     pub(crate) by: u64,
     pub(crate) was: FormerState,
-    /// Parts that no newer state holds: dead once this one is forgotten.
+    /// Parts that no newer state holds: dead once this version is dropped.
     pub(crate) gone: Vec<ChainPart>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct OlderVersion {
 #[derive(Clone, Default)]
 pub(crate) struct Versions {
     ring: VecDeque<OlderVersion>,
-    /// Number of the ring's first element since the beginning.
+    /// Number of the ring's first element, counted from the beginning.
     first: u64,
     by_fragment: BTreeMap<u32, VecDeque<u64>>,
 }
@@ -66,8 +66,8 @@ impl Versions {
         self.ring.push_back(older);
     }
 
-    /// The state that this key had at `timestamp` if it has changed since; or a later one, of which it had the parts up to an
-    /// entry, the one that had changed it last then.
+    /// The state of this key at `timestamp`, if it has changed since. Or a later state, with the entry up to which its parts
+    /// existed at that time: the one that had changed the record last.
     pub(crate) fn at(
         &self,
         fragment: u32,
@@ -79,12 +79,12 @@ impl Versions {
         for older in self.of(fragment).filter(|o| *o.key == *key && o.until > timestamp) {
             last = Some((&older.was, through));
             match older.was {
-                // The first is the shortest: those that follow were longer.
+                // The first is the shortest: the following ones were longer.
                 FormerState::Shorter { through: t } => through = through.or(Some(t)),
                 _ => break,
             }
         }
-        // If even the newest kept state is a shorter one, the record's present state holds the parts.
+        // If even the newest kept state is a `Shorter` one, the record's present state holds the parts.
         last.map(|(was, _)| (was, through))
     }
 
@@ -97,7 +97,7 @@ impl Versions {
         })
     }
 
-    /// Takes out the oldest state if nobody at or above `horizon` can ask for it.
+    /// Removes and returns the oldest state if no reader at or above `horizon` can read it.
     pub(crate) fn expire(&mut self, horizon: u64) -> Option<OlderVersion> {
         if self.ring.front()?.until > horizon {
             return None;
@@ -125,17 +125,17 @@ impl Versions {
         keys
     }
 
-    /// Versions kept.
+    /// Number of versions kept.
     pub(crate) fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Log index of the entry that ended the oldest version kept; `u64::MAX` if none is.
+    /// Log index of the entry that ended the oldest version kept; `u64::MAX` if there is none.
     pub(crate) fn oldest_ended_by(&self) -> u64 {
         self.ring.front().map_or(u64::MAX, |older| older.by)
     }
 
-    /// Parts that will be dead once the versions kept are forgotten.
+    /// Parts that will be dead once the kept versions are dropped.
     pub(crate) fn gone_later(&self) -> impl Iterator<Item = &ChainPart> {
         self.ring.iter().flat_map(|older| &older.gone)
     }

@@ -1,7 +1,7 @@
 //! Committed entries change the index.
 //!
-//! Applying is idempotent: an entry that is older than what the index holds of its key changes nothing. So a
-//! checkpoint may be taken page by page while entries go on being applied, and the tail replayed over it.
+//! Applying is idempotent: an entry that is older than the key's state in the index changes nothing. So a
+//! checkpoint may be taken page by page while entries are applied, and the tail replayed over it.
 
 use super::read::{Hint, NewestEntry, UnreadableKey};
 use super::{PartitionStore, units_of};
@@ -16,7 +16,7 @@ use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo};
 use crate::overflow::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
 use crate::overflow::versions::{FormerState, Newest, OlderVersion};
 
-/// What the index holds of a key.
+/// The index entry of a key.
 struct IndexedKey {
     found: IndexSlot,
     location: Location,
@@ -24,7 +24,7 @@ struct IndexedKey {
 }
 
 impl PartitionStore {
-    /// Applies an entry that stands in the log, reading its key there.
+    /// Applies an entry that is in the log, and reads its key there.
     pub(crate) fn apply_from_log<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -49,7 +49,8 @@ impl PartitionStore {
             (self.entry_scratch, self.key_scratch) = (scratch, own_key);
             return result;
         }
-        // A corrupt payload does not matter here: the key then leads to the entry, and reading it tells.
+        // A corrupt payload does not matter here: the key then points to the entry, and reading it returns
+        // the error.
         let result = match self.log.read_key(&mut io.disk, position, &mut scratch) {
             Ok((entry, is_checked)) => {
                 own_key.extend_from_slice(entry.key);
@@ -58,7 +59,7 @@ impl PartitionStore {
                 if meta.kind == EntryKind::Trim {
                     payload.extend_from_slice(entry.payload);
                 } else if meta.flags & FLAG_CHUNK != 0 {
-                    // Where it lies stands in the payload: that of a corrupt one is not believed.
+                    // The payload contains the covered range: a corrupt payload's range is not used.
                     match !is_checked && crc(entry.payload) != head.payload_crc {
                         true => units = COVERS_UNKNOWN,
                         false => payload.extend(entry.payload.iter().take(CHUNK_HEAD_BYTES)),
@@ -72,8 +73,8 @@ impl PartitionStore {
         result
     }
 
-    /// Applies a committed entry. `payload` is needed of a trim, and of a chunk its head, if that is as it was written. A
-    /// hint is of the same key.
+    /// Applies a committed entry. `payload` is needed for a trim; for a chunk its head is needed, if the head
+    /// is intact. A hint must be for the same key.
     pub(crate) fn apply<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -119,7 +120,7 @@ impl PartitionStore {
         Ok(())
     }
 
-    /// An entry older than what the index holds is dead space, unless it is part of it.
+    /// An entry older than the key's state in the index is dead space, unless it is part of that state.
     fn bury_unless_held(&mut self, meta: &Meta, placed: AppendedPlace, held: &IndexedKey) {
         let is_held = match held.location.place() {
             EntryPlace::Entry(_) => held.location.same_place(PartitionStore::location_of(placed)),
@@ -183,8 +184,9 @@ impl PartitionStore {
         };
         let form = Form::of(meta.flags);
         if held.seen.form != form && !held.seen.is_unreadable() {
-            // Upper layers refuse this before it gets here; should one come, it replaces the record. It is kept as a
-            // record of parts, by which compaction knows what the other kind's entries were replaced by.
+            // Upper layers refuse this before it gets here; if it happens, the entry replaces the record. It
+            // is stored as a record of parts, by which compaction knows what has replaced the entries of the
+            // other kind.
             self.retire(meta, fragment, key, &held);
             let mut chain = Chain::new(key, form);
             chain.add(part, head);
@@ -195,7 +197,8 @@ impl PartitionStore {
         }
         match held.location.place() {
             EntryPlace::Entry(position) => {
-                // What cannot be read stays a part, and reading the record says so until it is replaced or removed.
+                // An unreadable entry stays a part, and reading the record returns an error until it is
+                // replaced or removed.
                 let (first, first_head) = match form.is_chunk {
                     true => self.chunk_part(io, position, held.seen.as_part())?,
                     false => (held.seen.as_part(), None),
@@ -282,7 +285,8 @@ impl PartitionStore {
                 if matches!(meta.kind, EntryKind::Put | EntryKind::Remove) {
                     segment.bury(position.offset, entry_bytes);
                 } else {
-                    // An append replaces what is of the other kind only: compaction has to look what stands between.
+                    // An append replaces only records of the other kind: compaction must check for entries
+                    // between them.
                     segment.bury_somewhere(entry_bytes);
                 }
                 self.let_go_bytes += segment.let_go(position.offset, entry_bytes);

@@ -1,12 +1,12 @@
-//! Taking a checkpoint in small steps, while entries go on being appended and applied.
+//! Taking a checkpoint in small steps, while entries are appended and applied.
 //!
 //! ```text
 //!   Walk (a page of the index a step) ──> Log sync ──> File sync ──> rename ──> older ones removed
 //! ```
 //!
-//! Pages are written as they are when the walk comes by, so the file may hold entries newer than its commit index;
-//! replaying the log over it from that index on gives the present state all the same, since applying is idempotent.
-//! What it refers to is made durable before the file gets its name.
+//! Pages are written as they are at the time of their step, so the file may hold entries newer than its
+//! commit index. Replaying the log over it from that index on still gives the present state, since applying
+//! is idempotent. Everything that the checkpoint refers to is made durable before the file gets its name.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,13 +26,13 @@ use crate::log::FIRST_ENTRY_AT;
 // Hot fields first: see [`super::Store`].
 #[repr(C)]
 pub(crate) struct Checkpoints {
-    /// Bytes appended to the log since the last one began.
+    /// Bytes appended to the log since the last checkpoint started.
     pub(crate) tail_bytes: u64,
-    /// At how many the owner looks whether one is due.
+    /// The value of `tail_bytes` at which the owner checks whether a checkpoint is due.
     pub(crate) look_at_bytes: u64,
-    /// Commit index and file bytes of each good one, oldest first.
+    /// Commit index and file bytes of each valid checkpoint, oldest first.
     pub(crate) kept: VecDeque<(u64, u64)>,
-    /// Paths of corrupt ones, which go when there is a new one.
+    /// Paths of corrupt checkpoints, which are removed when there is a new one.
     pub(crate) bad: Vec<String>,
     writing: Option<Box<CheckpointWrite>>,
 }
@@ -48,23 +48,24 @@ struct CheckpointWrite {
     /// Commit index when the last page was written.
     applied: u64,
     tail_bytes: u64,
-    /// The segment that was open when it began and its length then: what is newer stands behind.
+    /// The segment that was open when the checkpoint started, and its length then: newer entries are behind
+    /// that.
     resume: Option<(u32, u64)>,
     stage: CheckpointStage,
 }
 
 enum CheckpointStage {
-    /// The next page to write begins at this fragment.
+    /// The next page to write starts at this fragment.
     Walk(u32),
     /// Everything is written; the log must be durable up to this index.
     Log(u64),
     /// The file itself is being synced.
     File(SyncTicket),
-    /// It has its name, which is being synced.
+    /// The file has its name, which is being synced.
     Name(SyncTicket),
 }
 
-/// New log that a checkpoint must spare reading, in times its own size.
+/// New log that a checkpoint must save from being read, in multiples of its own size.
 const TAIL_PER_CHECKPOINT: u64 = 3;
 /// The buffer is issued to the file when it holds this much.
 const WRITE_BYTES: usize = 64 << 10;
@@ -74,23 +75,23 @@ impl Checkpoints {
         self.writing.is_some()
     }
 
-    /// Forgets the one that is being written. Its file.
+    /// Forgets the checkpoint that is being written. Returns its file.
     pub(crate) fn give_up(&mut self) -> Option<FileId> {
         self.writing.take().map(|writing| writing.file)
     }
 
-    /// Bytes of the newest one.
+    /// Bytes of the newest checkpoint.
     pub(crate) fn newest_bytes(&self) -> u64 {
         self.kept.back().map_or(0, |&(_, bytes)| bytes)
     }
 
-    /// New log from which on another is worth its own size: what is written for checkpoints stays below a third of what is
-    /// written for entries.
+    /// New log that makes another checkpoint worth its size: the bytes written for checkpoints stay below a
+    /// third of the bytes written for entries.
     pub(crate) fn worth_bytes(&self) -> u64 {
         TAIL_PER_CHECKPOINT * self.newest_bytes()
     }
 
-    /// Whether none that is kept is as of this commit index.
+    /// Whether no kept checkpoint has this commit index.
     pub(crate) fn lacks_newest(&self, commit: u64) -> bool {
         self.kept.back().is_none_or(|&(kept, _)| kept < commit)
     }
@@ -102,8 +103,8 @@ impl Checkpoints {
 }
 
 impl PartitionStore {
-    /// Begins a checkpoint; does nothing if one is being written, or if nothing has changed since the last,
-    /// or if not all of a log that is being taken is there.
+    /// Starts a checkpoint. Does nothing if one is being written, if nothing has changed since the last, or
+    /// if a snapshot install is incomplete.
     pub(crate) fn checkpoint_begin<D: Disk>(&mut self, io: &mut Io<D>, extra: &[u8]) -> EngineResult<()> {
         let is_new = self.checkpoints.lacks_newest(self.commit);
         let has_to_wait = self.checkpoints.is_writing() || self.compaction.is_swapping();
@@ -147,14 +148,14 @@ impl PartitionStore {
         Ok(())
     }
 
-    /// Does one small step. With `wait`, one that the disk has to end first waits until it has.
+    /// Does one small step. With `wait`, a step that depends on the disk waits for it.
     pub(crate) fn checkpoint_step<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         wait: bool,
     ) -> EngineResult<UpkeepStep> {
         let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(UpkeepStep::Done) };
-        // What is durable of a log after a failure nobody knows: none is taken of it then.
+        // After a failure it is unknown which part of a log is durable: no checkpoint of it is taken then.
         let result = self.check_going().and_then(|()| self.step(io, &mut writing, wait));
         match result {
             Ok(UpkeepStep::Done) => Ok(UpkeepStep::Done),
@@ -163,7 +164,7 @@ impl PartitionStore {
                 Ok(step)
             }
             Err(error) => {
-                // Half a checkpoint is none; the log still holds everything.
+                // An incomplete checkpoint is useless; the log still holds everything.
                 io.disk.close(writing.file);
                 let removed = io.disk.remove(&writing.path).map_err(EngineError::from);
                 let outcome = match error {
@@ -193,7 +194,7 @@ impl PartitionStore {
                     None => {
                         writing.applied = self.commit;
                         self.log.sync_begin_or_full(io)?;
-                        // Not the log's end, which may be cut off again.
+                        // Not the log's end, which may still be truncated.
                         CheckpointStage::Log(self.commit)
                     }
                 };
@@ -203,7 +204,7 @@ impl PartitionStore {
                 let is_done = self.log.sync_done(io, wait)?;
                 if self.log.synced_index() < through {
                     if is_done {
-                        // A sync that was under way when this one was asked for was too early.
+                        // A sync that was already running when this one was requested was too early.
                         self.log.sync_begin_or_full(io)?;
                     }
                     return Ok(UpkeepStep::Waits);
@@ -272,7 +273,8 @@ impl PartitionStore {
 
     fn write_end(&mut self, writing: &mut CheckpointWrite) {
         let salt = writing.header.salt();
-        // Older versions do not outlive the process: what only they hold is dead to whoever reads this.
+        // Older versions do not outlive the process: entries that only they hold are dead to a reader of this
+        // checkpoint.
         let mut dead_later: BTreeMap<u32, u64> = BTreeMap::new();
         for part in self.versions.gone_later() {
             if let Some(at) = self.log.order_of(part.index) {
@@ -284,7 +286,7 @@ impl PartitionStore {
             let segment = self.log.segment(slot);
             let resume_at = match writing.resume {
                 _ if segment.last_index <= writing.header.commit => segment.synced,
-                // Not a mark at its end that may yet be torn: what is read again begins where that stands.
+                // Not a mark at its end that may still be torn: reading resumes at that mark.
                 Some((open, bytes)) if open == slot => bytes.min(segment.synced),
                 _ => FIRST_ENTRY_AT,
             };
@@ -334,8 +336,8 @@ impl PartitionStore {
 }
 
 impl PartitionStore {
-    /// Copies the good checkpoints into another partition's folder, as that partition's, and syncs the copies. Commit index and
-    /// bytes of each, oldest first.
+    /// Copies the valid checkpoints into another partition's folder, relabelled for that partition, and syncs
+    /// the copies. Returns commit index and bytes of each, oldest first.
     pub(crate) fn copy_checkpoints<D: Disk>(
         &self,
         io: &mut Io<D>,
@@ -353,7 +355,7 @@ impl PartitionStore {
             let read = io.disk.read_at(file, 0, &mut bytes);
             io.disk.close(file);
             read?;
-            // One that is corrupt since stands in for nothing.
+            // A checkpoint that has become corrupt is no substitute for another.
             let Ok(header) = CheckpointHeader::decode(&bytes) else { continue };
             crate::checkpoint::rebrand(&header, partition, &mut bytes);
             let file = io.disk.open(&format!("{folder}/{}", name.name), OpenMode::Create)?;

@@ -1,5 +1,5 @@
-//! What upper layers need beside whole records: what a record is without reading it, a part of it without touching
-//! the rest, and the entries behind their own state.
+//! Access for upper layers beside complete records: the shape of a record without reading it, a part of it
+//! without touching the rest, and the entries behind their own state.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use crate::log::scan::{self, ScanItem};
 use crate::planted::{Bug, is_planted};
 
 impl PartitionStore {
-    /// Up to which log index entries need not stay for an upper layer that reads its state again after a crash: it
-    /// begins at one of the kept checkpoints.
+    /// The log index up to which entries need not stay for an upper layer that reads its state again after a
+    /// crash: it starts at one of the kept checkpoints.
     pub(crate) fn state_is_held_through(&self) -> u64 {
-        // What is in memory only is never read by a recovery.
+        // A log in memory only is never read by a recovery.
         if self.holds_state && !self.log.is_in_memory_only() && !is_planted(Bug::StateForgotten) {
             self.checkpoints.covered()
         } else {
@@ -25,7 +25,7 @@ impl PartitionStore {
         }
     }
 
-    /// What a key's record is. Its cost does not grow with the record's parts.
+    /// The shape of a key's record. Its cost does not grow with the record's parts.
     pub(crate) fn inspect<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -53,7 +53,7 @@ impl PartitionStore {
                     Some(meta) => (meta, units),
                     None => match self.log.locate(io, seen.newest_index)? {
                         Some((_, head)) => (head.meta, units),
-                        // The trim that changed it last has done its work and is gone.
+                        // The trim that changed it last has taken effect and is dropped.
                         None => (self.read_entry(io, last_part)?.head.meta, units),
                     },
                 }
@@ -109,8 +109,8 @@ impl PartitionStore {
         Ok(found)
     }
 
-    /// Hands over the entries after a log index, in order, and whether each one's payload is as it was written.
-    /// Entries that the log does not hold (any more) are left out.
+    /// Passes the entries after a log index to the caller, in order, and whether each one's payload is as
+    /// written. Entries that the log does not hold (any more) are left out.
     pub(crate) fn entries_after<D: Disk>(
         &mut self,
         io: &mut Io<D>,

@@ -1,4 +1,4 @@
-//! Reading chunks: parts that lie over one another, put together.
+//! Reading chunks: overlapping parts are put together.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::log::large::{ChecksumParts, ChunkInMemory};
 use crate::overflow::chains::{Chain, ChainPart};
 use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, VisibleRun, lay_over};
 
-/// What a chunk is, without its contents.
+/// The state of a chunk, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkState {
     /// Log index of the entry that changed it last.
@@ -23,16 +23,16 @@ pub struct ChunkState {
     pub timestamp: u64,
     /// Stamp of that entry.
     pub stamp: ChunkStamp,
-    /// Entries that it consists of.
+    /// Number of its entries.
     pub parts: u32,
-    /// Bytes that these cover in all: those that lie under others count as well.
+    /// Bytes that these cover in total; hidden bytes count as well.
     pub covered: u64,
-    /// Where in the chunk the last of them ends.
+    /// The end of the last of them in the chunk.
     pub end: u64,
 }
 
 impl ChunkInMemory<'_> {
-    /// What a chunk is that is this entry.
+    /// The state of a chunk that is this entry.
     fn state(&self) -> ChunkState {
         let Meta { index, timestamp, .. } = self.head.meta;
         let (covered, end) = (u64::from(self.chunk.length), self.chunk.range().end);
@@ -41,8 +41,8 @@ impl ChunkInMemory<'_> {
 }
 
 impl PartitionStore {
-    /// A part of a key's chunk where it lies, piece by piece, as far as it was written, and what the chunk is, if one entry
-    /// that lies in memory has all of it: at the cost of one look. `None` says nothing.
+    /// A part of a key's chunk in place, piece by piece, as far as it was written, and the chunk's state, if
+    /// one entry in memory has all of it: at the cost of one lookup. `None` means nothing about the chunk.
     pub(crate) fn chunk_at_once<'s, D: Disk>(
         &'s mut self,
         io: &mut Io<D>,
@@ -74,7 +74,7 @@ impl PartitionStore {
         Ok(Some((state, summed)))
     }
 
-    /// What a key's chunk is; `None` if there is none, or what there is is no chunk.
+    /// The state of a key's chunk; `None` if the key has no record, or one that is not a chunk.
     pub(crate) fn chunk_state<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -110,7 +110,7 @@ impl PartitionStore {
         let loose = extents.into_iter().flat_map(|extents| extents.loose(&chain.parts));
         unknown.extend(loose.filter(|(part, _)| part.units == COVERS_UNKNOWN).map(|(part, _)| part.index));
         let newest = newest_of(chain);
-        // It may have been repaired since.
+        // The entry may have been repaired since.
         for index in unknown {
             let entry = self.read_entry(io, index)?;
             let head = head_of(entry.head.meta.flags, entry.payload);
@@ -128,7 +128,7 @@ impl PartitionStore {
         Ok(Some(ChunkState { index, timestamp, stamp, parts, covered, end }))
     }
 
-    /// Appends these bytes of a key's chunk to `out`: zeros where there are none.
+    /// Appends these bytes of a key's chunk to `out`: zeros where nothing was written.
     pub(crate) fn read_chunk<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -164,7 +164,7 @@ impl PartitionStore {
         let chain = self.readable_chain(id)?;
         let Some(extents) = &chain.extents else { return Ok(()) };
         let wanted = extents.shown(&chain.parts, &range).unwrap_or_else(|| {
-            // In the order of the log: each hides what it covers of those before it.
+            // In the order of the log: each part hides the bytes that it covers of earlier ones.
             let with_offsets = chain.parts.iter().zip(&extents.offsets);
             let touching = with_offsets.filter(|&(part, &offset)| Extents::touches(part, offset, &range));
             touching
@@ -189,7 +189,7 @@ impl PartitionStore {
         Ok(())
     }
 
-    /// A chunk that is one entry, as the part that it becomes.
+    /// A chunk of one entry, as the part that it becomes.
     pub(super) fn chunk_part<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -209,7 +209,7 @@ impl PartitionStore {
     }
 }
 
-/// What a chunk of several parts is, if that is known without a look at the log.
+/// The state of a chunk of several parts, if that is known without reading the log.
 fn state_of(chain: &Chain) -> Option<ChunkState> {
     let extents = chain.extents.as_deref()?;
     let (timestamp, stamp) = newest_of(chain)?;

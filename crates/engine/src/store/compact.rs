@@ -5,15 +5,15 @@
 //!                                                                                             └──> old files go
 //! ```
 //!
-//! A run of neighbouring sealed segments becomes one that covers the same range of log indexes, so the log stays
-//! sorted. Until the rename the old files are the truth; after it the new one is, and the old ones go once no location
-//! leads into them and nobody copies them away.
+//! A run of neighbouring sealed segments becomes one that covers the same range of log indexes, so the log stays sorted.
+//! Until the rename the old files are valid; after it the new file is. The old files are removed once no location points
+//! into them and they are not pinned.
 //!
-//! Of a partition that is held in memory only there are no files: the copy is swapped in as soon as it is whole.
+//! A partition in memory only has no files: the copy is swapped in as soon as it is complete.
 //!
-//! **Which removals may go.** A removal keeps older entries of its key from coming back when the index is rebuilt from
-//! the log. It may go when no older segment can hold such an entry: when each has no dead entry at all, or was itself
-//! rewritten after the removal was committed.
+//! **Which removals may be dropped.** A removal keeps older entries of its key from coming back when the index is rebuilt
+//! from the log. It may be dropped when no older segment can hold such an entry: when each has no dead entry at all, or was
+//! itself rewritten after the removal was committed.
 
 mod finish;
 
@@ -35,10 +35,10 @@ use crate::planted::{Bug, is_planted};
 #[derive(Default)]
 pub(crate) struct Compactor {
     job: Option<Box<CompactionJob>>,
-    /// Replaced segments whose files still stand, because somebody copies them away.
+    /// Replaced segments whose files still exist because they are pinned.
     retired: Vec<u32>,
     ran_out_of_space: bool,
-    /// Somebody copies the log: no segment is replaced.
+    /// The log is being copied: no segment is replaced.
     pub(crate) is_held: bool,
 }
 
@@ -47,9 +47,9 @@ struct CompactionJob {
     sources: Vec<u32>,
     output: Option<Segment>,
     moves: Vec<CopiedEntry>,
-    /// Removals up to this log index may go.
+    /// Removals up to this log index may be dropped.
     removals_through: u64,
-    /// What comes after this log index is copied as it is, dead or not: an upper layer may read its state from it again.
+    /// Entries after this log index are copied, dead or not: an upper layer may read its state from them again.
     keeps_after: u64,
     stage: CompactionStage,
 }
@@ -65,19 +65,20 @@ struct CopiedEntry {
 }
 
 enum CompactionStage {
-    /// What is to be rewritten was sealed and is being synced; then the run is chosen.
+    /// The segment to be rewritten was sealed and is being synced; then the run is chosen.
     Seal(Policy),
-    /// Copying from this source, by its place in the run, from this offset on.
+    /// Copying from this source, by its position in the run, from this offset on.
     Copy(usize, u64),
-    /// The copy is being synced. Then the log must be durable up to this index: what was left out is dead by an entry that must not be lost.
+    /// The copy is being synced. Then the log must be durable up to this index: entries that were left out are dead because
+    /// of an entry that must not be lost.
     Sync(SyncTicket, u64),
     /// The same, once the copy is synced.
     Log(u64),
-    /// The copy is whole and has its name, which is being synced.
+    /// The copy is complete and has its name, which is being synced.
     Name(SyncTicket),
-    /// Both stand on the disk; the log still leads to the old ones.
+    /// Both versions are on the disk; the log still points to the old ones.
     Swap,
-    /// Locations from this move on still lead to the old segments; the new one has this slot.
+    /// Locations from this move on still point to the old segments; the new one has this slot.
     Patch(usize, u32),
 }
 
@@ -87,12 +88,12 @@ const STEP_BYTES: usize = 8 << 10;
 const PATCH_MOVES: usize = 64;
 
 impl Compactor {
-    /// Whether locations lead into segments that are not of the log any more.
+    /// Whether locations point into segments that are no longer in the log.
     pub(crate) fn is_swapping(&self) -> bool {
         self.job.as_ref().is_some_and(|job| matches!(job.stage, CompactionStage::Patch(..)))
     }
 
-    /// Whether a checkpoint, if one is being written, stands in the way.
+    /// Whether the compaction waits for a checkpoint, if one is being written.
     pub(crate) fn waits_for_checkpoint(&self) -> bool {
         self.job.as_ref().is_some_and(|job| matches!(job.stage, CompactionStage::Swap))
     }
@@ -101,21 +102,21 @@ impl Compactor {
         self.job.is_some()
     }
 
-    /// Forgets the copy that is being written. Its file.
+    /// Forgets the copy that is being written. Returns its file.
     pub(crate) fn give_up<D>(&mut self, io: &mut Io<D>) -> Option<FileId> {
         let output = self.job.take()?.output?;
         io.memory.freed(output.resident_bytes());
         output.file
     }
 
-    /// Whether the last one was given up because the disk was full.
+    /// Whether the last compaction was abandoned because the disk was full.
     pub(crate) fn ran_out_of_space(&self) -> bool {
         self.ran_out_of_space
     }
 }
 
 impl PartitionStore {
-    /// Begins to rewrite the segments where most is to be gained. Whether there are any.
+    /// Starts to rewrite the segments where most is to be gained. Returns whether there are any.
     pub(crate) fn compaction_begin<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -124,7 +125,7 @@ impl PartitionStore {
         if self.compaction.is_busy() || self.stopped.is_some() {
             return Ok(self.compaction.is_busy());
         }
-        // What is being taken is no log yet: to end its open segment would leave the next run no place.
+        // An incomplete snapshot install is not a log yet: sealing its open segment would leave no place for the next run.
         if self.compaction.is_held || self.is_incoming() {
             return Ok(false);
         }
@@ -158,8 +159,8 @@ impl PartitionStore {
             covers_through: last.last_index,
             covers_epoch: last.last_epoch,
             generation,
-            // An entry that an older version still needs is copied though it is dead by now. And of what is copied dead or not
-            // nothing may be taken for gone: a later removal is all that keeps it from coming back.
+            // An entry that an older version still needs is copied though it is dead by now. And no entry that is copied
+            // regardless of being dead may count as gone: only a later removal keeps it from coming back.
             compacted_at: self.commit.min(self.versions.oldest_ended_by().saturating_sub(1)).min(keeps_after),
             index_seed: self.log.index_seed,
         };
@@ -177,7 +178,7 @@ impl PartitionStore {
         }
     }
 
-    /// Does one small step. With `wait`, one that the disk has to end first waits until it has; not for a checkpoint.
+    /// Does one small step. With `wait`, a step that depends on the disk waits for it, but never for a checkpoint.
     pub(crate) fn compaction_step<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -186,7 +187,7 @@ impl PartitionStore {
         self.remove_retired(io)?;
         let is_swapping = self.compaction.is_swapping();
         let Some(mut job) = self.compaction.job.take() else { return Ok(UpkeepStep::Done) };
-        // Once begun, leading locations to the copy is ended; it needs no more than reads.
+        // Once started, the redirection of locations to the copy is completed; it needs only reads.
         let may_go_on = if is_swapping { Ok(()) } else { self.check_going() };
         match may_go_on.and_then(|()| self.job_step(io, &mut job, wait)) {
             Ok(UpkeepStep::Done) => {
@@ -198,7 +199,7 @@ impl PartitionStore {
                 Ok(step)
             }
             Err(error) if matches!(job.stage, CompactionStage::Patch(..)) => {
-                // The log leads to the copy already: there is no way back.
+                // The log points to the copy already: the compaction cannot be undone.
                 self.compaction.job = Some(job);
                 self.stop_on_failure(Err(error))
             }
@@ -219,9 +220,9 @@ impl PartitionStore {
                 }
                 match self.choose_run(&policy, false) {
                     Some(run) => *job = self.job_for(run),
-                    // It may have been cut off meanwhile, or be held back by something else.
+                    // The segment may have been truncated meanwhile, or be held back for another reason.
                     None if self.choose_run(&policy, true).is_none() => return Ok(UpkeepStep::Done),
-                    // A sync that was under way when the segment was sealed was too early.
+                    // A sync that was already running when the segment was sealed was too early.
                     None => self.log.sync_begin_or_full(io)?,
                 }
                 Ok(UpkeepStep::Went)
@@ -255,7 +256,7 @@ impl PartitionStore {
                 Ok(UpkeepStep::Waits)
             }
             CompactionStage::Name(ticket) => {
-                // A crash may bring the name back if it is taken away now: no further segment may be rewritten then.
+                // If the name is removed now, a crash may bring it back: no further segment may be rewritten then.
                 if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
                     return Ok(UpkeepStep::Waits);
                 }
@@ -290,7 +291,7 @@ impl PartitionStore {
         }
     }
 
-    /// Copies what lives among the next few entries. Where to go on; `None` at the source's end.
+    /// Copies the live ones of the next few entries. Returns the next position; `None` at the source's end.
     fn copy_step<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -301,7 +302,7 @@ impl PartitionStore {
         let slot = job.sources[source];
         let segment = self.log.segment(slot);
         if offset == FIRST_ENTRY_AT && segment.is_all_dead() && segment.last_index <= job.keeps_after {
-            // Nothing of it is copied: it need not be read.
+            // No entry of it is copied: it need not be read.
             return Ok(None);
         }
         let mut bytes = std::mem::take(&mut self.entry_scratch);
@@ -329,7 +330,7 @@ impl PartitionStore {
             let head = match decode(&base, &bytes[at..]) {
                 HeadDecode::Head(head) if head.meta.kind == EntryKind::Footer => return Ok(None),
                 HeadDecode::Head(head) if head.entry_bytes() <= bytes.len() - at => head,
-                // Cut by the end of what was read: go on there, with as much as it needs.
+                // The entry is cut by the end of the bytes read: continue there, with as many bytes as it needs.
                 HeadDecode::Head(head) if at == 0 => {
                     self.log.segment(slot).read(&mut io.disk, offset, head.entry_bytes(), bytes)?;
                     if bytes.len() < head.entry_bytes() {
@@ -357,7 +358,7 @@ impl PartitionStore {
         }
     }
 
-    /// Has the index lines of the entries in these bytes fetched side by side, before they are wanted one by one.
+    /// Prefetches the index lines of the entries in these bytes together, before they are needed one by one.
     fn touch_index_of(&self, base: &entry::Base, bytes: &[u8]) {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
@@ -380,17 +381,17 @@ impl PartitionStore {
         let mut meta = read.head.meta;
         let is_kept = meta.index > job.keeps_after && !meta.kind.is_local();
         if !is_kept {
-            // It is committed, and so is the rest of its unit, of which some may go.
+            // The entry is committed, and so is the rest of its atomic batch, of which some entries may be dropped.
             meta.flags &= !FLAG_JOINED;
         }
         let is_dead = self.log.segment(slot).dead.at(offset as u32);
         if is_dead == Some(true) && !is_kept {
-            // The put or removal that replaced it is what keeps older entries of its key from coming back.
+            // The put or removal that replaced it keeps older entries of its key from coming back.
             return Ok(());
         }
         let fragment = if meta.kind.has_key() { self.fragment(read.key) } else { 0 };
         let (mut payload, mut payload_crc) = (read.payload, read.head.payload_crc);
-        // One that dies from here on is counted as dead when locations are led to the copy.
+        // An entry that dies from here on is counted as dead when locations are redirected to the copy.
         let lives = is_dead == Some(false) && matches!(meta.kind, EntryKind::Put | EntryKind::Append);
         if !lives && !is_kept && !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
             if !self.still_removes(job, &meta, fragment, read.key) {
@@ -414,7 +415,7 @@ impl PartitionStore {
         let taken = output.push_parts(&head, read.key, [payload]);
         output.note(&meta, new_offset, entry_bytes);
         if meta.kind == EntryKind::Trim && meta.index <= job.removals_through && !is_kept {
-            // It is kept for what it says of a record that is there: rewriting it again would free nothing.
+            // The entry is kept because an existing record depends on it: rewriting it again would free nothing.
             output.removal_bytes -= entry_bytes as u64;
         }
         io.memory.took(taken);
@@ -463,8 +464,8 @@ impl PartitionStore {
         }
     }
 
-    /// Whether an entry that replaced a record, and was trimmed off the present one since or was itself replaced by an
-    /// append of the other kind, is all that keeps entries of the replaced record from coming back.
+    /// Whether an entry is all that keeps entries of a replaced record from coming back. The entry replaced that record, and
+    /// was since trimmed off the present one, or was itself replaced by an append of the other kind.
     fn still_removes(&self, job: &CompactionJob, meta: &Meta, fragment: u32, key: &[u8]) -> bool {
         let stands_between = |id| {
             let chain = self.chains.get(id);
@@ -489,8 +490,8 @@ impl PartitionStore {
         }
     }
 
-    /// Up to which log index removals may go from the run that begins with this segment. What is dead in an older
-    /// segment later is dead by a later removal.
+    /// The log index up to which removals may be dropped from the run that starts with this segment. Entries of an older
+    /// segment that die later are dead by a later removal.
     fn removals_through(&self, run_begins: u32) -> u64 {
         if is_planted(Bug::RemovalDropped) {
             return u64::MAX;
@@ -505,7 +506,7 @@ impl PartitionStore {
         job: &mut CompactionJob,
     ) -> EngineResult<CompactionStage> {
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
-        // It covers the range to its end, whatever the last entry is that lived.
+        // It covers the range to its end, whatever the last live entry is.
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
         let taken = push_footer(output, self.commit);
         io.memory.took(taken);
@@ -515,7 +516,7 @@ impl PartitionStore {
         output.write_out(&mut io.disk, true)?;
         let Some(file) = output.file else { unreachable!("it was written") };
         let ticket = io.disk.sync_begin(file)?;
-        // Both at a time: each sync may have to wait behind others.
+        // Both at the same time: each sync may have to wait behind others.
         if self.log.synced_index() < self.commit {
             self.log.sync_begin_or_full(io)?;
         }
@@ -536,7 +537,7 @@ impl PartitionStore {
         Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
     }
 
-    /// The new segment takes the place of the old ones in the log.
+    /// The new segment replaces the old ones in the log.
     fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut CompactionJob) -> EngineResult<u32> {
         let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
         let is_in_file = !self.log.is_in_memory_only();
@@ -547,7 +548,7 @@ impl PartitionStore {
         }
         let blocks = if is_in_file { output.block_count() as u32 } else { 0 };
         let slot = self.log.add_slot(output)?;
-        // What is rewritten is old: it goes first when memory is short.
+        // The rewritten data is old: it is evicted first when memory is short.
         (0..blocks).for_each(|number| io.memory.evictable.push_front((self.log.handle, slot, number)));
         let mut order = Vec::with_capacity(self.log.order.len());
         for &old in &self.log.order {
@@ -562,7 +563,7 @@ impl PartitionStore {
         Ok(slot)
     }
 
-    /// Leads one location to the copy, or counts the copy as dead if its entry died meanwhile.
+    /// Redirects one location to the copy, or counts the copy as dead if its entry died meanwhile.
     fn patch<D: Disk>(&mut self, io: &mut Io<D>, moved: &CopiedEntry, slot: u32) -> EngineResult<()> {
         let bytes = moved.entry_bytes as usize;
         if self.log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
@@ -581,7 +582,7 @@ impl PartitionStore {
         let mut scratch = Vec::new();
         let read = match self.log.read_key(&mut io.disk, position, &mut scratch) {
             Ok((read, _)) => read,
-            // Nothing leads to it any more, or it is a part, and reading that will tell.
+            // No location points to it any more, or it is a part, and reading the record will return the error.
             Err(EngineError::Corrupt { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };

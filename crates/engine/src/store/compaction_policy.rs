@@ -11,17 +11,18 @@ use crate::log::segment::Segment;
 
 /// An open segment is sealed to be compacted once it has this much.
 const SEAL_BYTES_MIN: u64 = 256 << 10;
-/// The same where nothing more is written, or the disk is short of space.
+/// The same if nothing more is written, or the disk is short of space.
 const SEAL_PRESSED_BYTES_MIN: u64 = 16 << 10;
 
 /// When to compact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// Dead share of all bytes, in percent, above which it begins.
+    /// Dead share of all bytes, in percent, above which compaction starts.
     pub(crate) dead_percent_max: u64,
-    /// The size a segment is written up to.
+    /// The size up to which a segment is written.
     pub(crate) segment_bytes: u64,
-    /// Dead space does not wait for more writes to bring the checkpoints that must cover it, or to fill the open segment.
+    /// Dead space does not wait until more writes cause the checkpoints that must cover it, or fill the open
+    /// segment.
     pub(crate) presses: bool,
 }
 
@@ -51,7 +52,8 @@ impl PartitionStore {
         Ok(())
     }
 
-    /// Whether segments that are worth it must stay because they hold state that the kept checkpoints do not cover.
+    /// Whether segments that are worth it must stay because they hold state that the kept checkpoints do not
+    /// cover.
     pub(crate) fn is_held_back(&self, policy: &Policy) -> bool {
         let covered = self.state_is_held_through();
         let is_much = |&slot: &u32| {
@@ -61,8 +63,8 @@ impl PartitionStore {
         covered < self.commit && self.log.order.iter().any(is_much)
     }
 
-    /// Whether a sealed segment that is worth it must stay until checkpoints are made that cover it. (To one that is open, the entry
-    /// that makes the next checkpoint possible would be added.)
+    /// Whether a sealed segment that is worth it must stay until checkpoints cover it. (To an open segment,
+    /// the entry that makes the next checkpoint possible would be added.)
     pub(crate) fn waits_for_checkpoint(&self, policy: &Policy) -> bool {
         let covered = self.state_is_held_through();
         let is_worth = |&slot: &u32| {
@@ -84,21 +86,22 @@ impl PartitionStore {
         is_held && self.may_be_copied(slot, once_durable)
     }
 
-    /// The same of one that is rewritten with all that the kept checkpoints do not cover, dead or not.
+    /// The same for a segment that is rewritten with all entries that the kept checkpoints do not cover, dead
+    /// or not.
     fn may_be_copied(&self, slot: u32, once_durable: bool) -> bool {
         let segment = self.log.segment(slot);
         let is_safe = once_durable || segment.is_durable() || self.log.is_in_memory_only();
         segment.sealed && is_safe && segment.last_index <= self.commit && !segment.is_damaged
     }
 
-    /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it; with
-    /// `once_durable` as if all were synced.
+    /// The segment with the largest wasted share, and its neighbours as far as they fit into one segment with
+    /// it; with `once_durable` as if all were synced.
     pub(super) fn choose_run(&self, policy: &Policy, once_durable: bool) -> Option<Vec<u32>> {
         let order = &self.log.order;
         let best = self.most_worthwhile(policy, once_durable)?;
         let (mut from, mut until) = (best, best + 1);
         let mut bytes = live(self.log.segment(order[best]));
-        // What is dead goes in any case, removals may have to stay.
+        // Dead entries are dropped in any case, removals may have to stay.
         let mut bytes_max = self.log.segment(order[best]).bytes;
         let fits = |slot: u32, bytes: u64, bytes_max: u64| {
             let segment = self.log.segment(slot);
@@ -119,7 +122,7 @@ impl PartitionStore {
                 timestamp,
             })
         };
-        // One of which what is dead stays has its size for itself.
+        // A segment whose dead entries stay keeps its size, and has no room for neighbours.
         let is_alone =
             self.log.segment(order[best]).is_alone || !self.may_be_rewritten(order[best], once_durable);
         while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
@@ -137,9 +140,10 @@ impl PartitionStore {
         Some(order[from..until].to_vec())
     }
 
-    /// Where rewriting frees most. Dead entries are freed at once; removals only where they may go, and where they are
-    /// much and may not, the oldest segment with dead entries is what stands in their way. One in which something was repaired
-    /// comes first, and waits for no checkpoint: what is right in memory only is corrupt again after any restart.
+    /// The segment where rewriting frees most. Dead entries are freed at once; removals only where they may
+    /// be dropped. If removals are many and must stay, the oldest segment with dead entries is what blocks
+    /// them. A segment with a repaired entry comes first, and waits for no checkpoint: an entry that is right
+    /// in memory only is corrupt again after any restart.
     fn most_worthwhile(&self, policy: &Policy, once_durable: bool) -> Option<usize> {
         let sizes = self.log.sizes();
         let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
@@ -175,7 +179,7 @@ fn live(segment: &Segment) -> u64 {
     segment.bytes.saturating_sub(waste(segment))
 }
 
-/// Up to which log index removals in newer segments are not needed for this one.
+/// The log index up to which removals in newer segments are not needed for this one.
 pub(super) fn blocked_removals(segment: &Segment) -> u64 {
     if segment.dead_bytes == 0 && !segment.is_damaged { u64::MAX } else { segment.header.compacted_at }
 }

@@ -1,4 +1,4 @@
-//! A partition's data once more, as another partition's: what a split makes of its parent, twice.
+//! A copy of a partition's data, as another partition: a split makes such copies of the parent.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::log::segment::Segment;
 use crate::{Damage, PartitionId};
 
 impl PartitionStore {
-    /// The same records, log and versions over copies of the segments. Nothing may be under way that leads locations into
-    /// segments that are not of the log any more. `state`: what an upper layer knows beside, and the log index it is as
-    /// of; without one, what the checkpoint had.
+    /// The same records, log and versions over copies of the segments. No running work may redirect locations
+    /// into segments that are no longer in the log. `state`: the upper layer's state, and the log index of
+    /// that state; without it, the payload of the checkpoint.
     pub(crate) fn copy_for(
         &self,
         (partition, handle): (PartitionId, u32),

@@ -36,8 +36,8 @@ mod repair;
 pub(crate) mod snapshot_install;
 
 /// Log, index and side table of one partition.
-// What every read and write asks for comes first, so that it takes few lines of the cache: with hundreds of partitions each
-// of them is waited for.
+// The fields of every read and write come first, so that they occupy few cache lines: with hundreds of
+// partitions, each line is a cache miss.
 #[repr(C, align(64))]
 pub(crate) struct PartitionStore {
     pub(crate) index: HashIndex,
@@ -46,17 +46,17 @@ pub(crate) struct PartitionStore {
     pub(crate) durability: Durability,
     /// Log index of the last committed entry.
     pub(crate) commit: u64,
-    /// Written to since the last sync began.
+    /// Written to since the last sync started.
     pub(crate) is_dirty: bool,
-    /// Versions that ended at or before this are forgotten. `None`: none are kept.
+    /// Versions that ended at or before this are dropped. `None`: none are kept.
     pub(crate) horizon: Option<u64>,
     /// Appended and not yet committed.
     pub(crate) pending: VecDeque<PendingEntry>,
-    /// Bytes that have died since the owner last looked whether compaction is due.
+    /// Bytes that have died since the owner last checked whether compaction is due.
     pub(crate) dead_since_look: u64,
-    /// At how many such bytes it looks.
+    /// The number of such bytes at which it checks.
     pub(crate) look_at_dead_bytes: u64,
-    /// Memory of entries that died while the present one is applied, not yet taken off the account.
+    /// Memory of entries that died while the present one is applied, not yet subtracted from the account.
     let_go_bytes: usize,
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
@@ -65,49 +65,50 @@ pub(crate) struct PartitionStore {
     pub(crate) journaled: u64,
     /// Log index of the last entry of an `interval` partition that was copied to the journal, durable there or not yet.
     pub(crate) copied: u64,
-    /// How its owner counts it.
+    /// The owner's account of this partition.
     pub(crate) account: Account,
     pub(crate) damage: Vec<Damage>,
-    /// Whether entries tell more than their records: then they stay until every kept checkpoint covers them.
+    /// Whether entries carry state beside their records: then they stay until every kept checkpoint covers
+    /// them.
     pub(crate) holds_state: bool,
-    /// What an upper layer had added to the checkpoint that was loaded, and the commit index it is as of.
+    /// The upper layer's payload of the loaded checkpoint, and the commit index of that checkpoint.
     pub(crate) recovered_extra: Option<Box<(u64, Vec<u8>)>>,
     pub(crate) compaction: compact::Compactor,
-    /// Something was repaired in memory only: the segment is to be rewritten.
+    /// An entry was repaired in memory only: its segment must be rewritten.
     pub(crate) has_repaired: bool,
-    /// Whether another's log is being taken in.
+    /// Whether another member's log is being installed.
     pub(crate) incoming: snapshot_install::Incoming,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
     key_scratch: Vec<u8>,
 }
 
-/// What the upkeep of the engine notes of a partition.
+/// What the engine's maintenance records of a partition.
 #[derive(Default)]
 pub(crate) struct Account {
-    /// It waits for a look at its dead space and its checkpoint.
+    /// It waits for a check of its dead space and its checkpoint.
     pub(crate) awaits_look: bool,
-    /// It waits for a checkpoint to begin.
+    /// It waits for a checkpoint to start.
     pub(crate) awaits_checkpoint: bool,
-    /// It waits for a compaction to begin.
+    /// It waits for a compaction to start.
     pub(crate) awaits_compaction: bool,
-    /// Its dead space cannot be given back before a checkpoint.
+    /// Its dead space cannot be reclaimed before a checkpoint.
     pub(crate) is_held_back: bool,
-    /// Bytes of its log and of what is wasted of them, at the last look.
+    /// Bytes of its log, and the wasted bytes among them, at the last check.
     pub(crate) log_bytes: u64,
     pub(crate) wasted_bytes: u64,
-    /// What of it lies on the disk.
+    /// The part of these on the disk.
     pub(crate) wasted_on_disk_bytes: u64,
 }
 
-/// What a small step of upkeep has come to.
+/// The result of a small step of maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpkeepStep {
     /// There is nothing more to do.
     Done,
     /// There is more to do at once.
     Went,
-    /// Something else has to end first.
+    /// Another operation must end first.
     Waits,
 }
 
@@ -155,12 +156,12 @@ impl PartitionStore {
         xxhash_rust::xxh3::xxh3_64_with_seed(key, self.log.index_seed) as u32
     }
 
-    /// Nothing that it has been opened with, or has taken in since, says by which seed its keys are hashed.
+    /// Neither its files nor entries since then determine the seed of the hash of its keys.
     pub(crate) fn names_no_seed(&self) -> bool {
         self.log.order.is_empty() && self.index.is_empty()
     }
 
-    /// For the journal.
+    /// The owner data for the journal.
     #[inline]
     pub(crate) fn whose(&self, handle: Handle) -> JournalOwner {
         let first = self.log.order.first().map(|&slot| self.log.segment(slot));
@@ -189,7 +190,8 @@ impl PartitionStore {
             return Err(EngineError::NotNext { last: self.log.last });
         }
         let bytes = (HEAD_BYTES + key.len() + payload_bytes) as u64;
-        // What frees space, and the small marks without which nobody may answer a request that would.
+        // Entries that free space, and the small marks without which no request that frees space could be
+        // answered.
         let is_small_mark = meta.kind == EntryKind::Mark && payload_bytes <= LET_IN_BYTES_MAX;
         let is_let_in = meta.kind == EntryKind::Remove || is_small_mark || io.space.lets_in();
         match self.durability {
@@ -219,8 +221,9 @@ impl PartitionStore {
         }
     }
 
-    /// Adds an admitted entry, whose payload may come in pieces, to the log; it waits to be committed. Inlined, as is
-    /// [`PartitionLog::append`]: the place is stored in two halves, and who loads it as a whole at once waits for both.
+    /// Adds an admitted entry, whose payload may come in pieces, to the log; it waits to be committed.
+    /// Inlined, as is [`PartitionLog::append`]: the place is stored in two halves, and code that loads it in
+    /// one access right afterwards waits for both.
     #[inline]
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
@@ -233,13 +236,13 @@ impl PartitionStore {
         self.stop_on_failure(placed)
     }
 
-    /// Commits everything up to `index`, but for a unit that ends behind it, or has no end.
+    /// Commits everything up to `index`, except an atomic batch that ends behind it, or has no end.
     pub(crate) fn commit<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         self.commit_known(io, index.min(self.whole_units_through(index)))
     }
 
-    /// Commits everything up to `index`, which is known to have been committed as a whole: what is missing of a unit
-    /// was dropped since.
+    /// Commits everything up to `index`, which is known to have been committed completely: missing entries of
+    /// an atomic batch were dropped since.
     pub(crate) fn commit_known<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         while let Some(&PendingEntry { meta, placed }) =
             self.pending.front().filter(|p| p.meta.index <= index)
@@ -251,7 +254,7 @@ impl PartitionStore {
         Ok(())
     }
 
-    /// The last index of the units that end, as far as the log goes, at or before `index`; all of those that wait.
+    /// The last index of the pending atomic batches that end, as far as the log goes, at or before `index`.
     fn whole_units_through(&self, index: u64) -> u64 {
         let upto = self.pending.partition_point(|pending| pending.meta.index <= index);
         match self.pending.range(..upto).rev().find(|pending| !pending.meta.is_joined()) {
@@ -260,10 +263,11 @@ impl PartitionStore {
         }
     }
 
-    /// Cuts off a unit whose last entry is lost: a crash came before it was durable, so nobody was told of it. How many
-    /// entries went.
+    /// Truncates an atomic batch whose last entry is lost: a crash came before it was durable, so it was not
+    /// acknowledged. Returns how many entries were removed.
     pub(crate) fn cut_unfinished_unit<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<u64> {
-        // Behind an entry that waits nothing was compacted: if the log ends with it, so does what is left of its unit.
+        // No entry behind a pending one was compacted: if the log ends with it, so does the rest of its
+        // atomic batch.
         let is_unfinished =
             self.pending.back().is_some_and(|p| p.meta.is_joined() && p.meta.index == self.log.last.1);
         if !is_unfinished || is_planted(Bug::UnitNotCut) {
@@ -274,7 +278,7 @@ impl PartitionStore {
         Ok(last - keep)
     }
 
-    /// Cuts off uncommitted entries after `index`.
+    /// Truncates uncommitted entries after `index`.
     pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         self.check_going()?;
         self.check_is_own()?;
@@ -290,13 +294,14 @@ impl PartitionStore {
         self.stop_on_failure(cut)
     }
 
-    /// Forgets older versions that ended at or before `horizon`; keeps those that end later from now on.
+    /// Drops older versions that ended at or before `horizon`; keeps those that end later from now on.
     pub(crate) fn set_horizon(&mut self, horizon: Option<u64>) {
         self.horizon = horizon;
         self.expire_versions(usize::MAX);
     }
 
-    /// Forgets at most `most` versions that nobody can ask for any more. Whether there may be more of them.
+    /// Drops at most `most` versions that no snapshot can read any more. Returns whether there may be more of
+    /// them.
     pub(crate) fn expire_versions(&mut self, most: usize) -> bool {
         let horizon = self.horizon.unwrap_or(u64::MAX);
         for _ in 0..most {
@@ -322,25 +327,25 @@ impl PartitionStore {
         self.log.synced_index().max(self.journaled)
     }
 
-    /// Whether another's log is being taken in: what is here does not stand for anything yet.
+    /// Whether another member's log is being installed: the data here does not count yet.
     pub(crate) fn is_incoming(&self) -> bool {
         self.incoming != snapshot_install::Incoming::No
     }
 
     /// # Errors
-    /// [`EngineError::Incoming`] while another's log is being taken in.
+    /// [`EngineError::Incoming`] while another member's log is being installed.
     pub(crate) fn check_is_own(&self) -> EngineResult<()> {
         if self.is_incoming() { Err(EngineError::Incoming) } else { Ok(()) }
     }
 
-    /// Makes the whole log survive a crash. Not after a failure: a sync that succeeds then proves nothing.
+    /// Makes the complete log survive a crash. Not after a failure: a sync that succeeds then proves nothing.
     pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         self.check_going()?;
         let synced = self.log.sync(io);
         self.stop_on_failure(synced).map_err(|error| io.full_or(error))
     }
 
-    /// Lets go of every file and of all memory that is counted: the partition is being removed.
+    /// Releases every file and all counted memory: the partition is being removed.
     pub(crate) fn release<D: Disk>(&mut self, io: &mut Io<D>) {
         self.close_files(io);
         let mut all = usize::MAX;
@@ -355,7 +360,7 @@ impl PartitionStore {
         segments.filter_map(|segment| segment.file.take()).for_each(|file| io.disk.close(file));
     }
 
-    /// Gives back the memory of up to so many segments. Whether there are more.
+    /// Releases the memory of up to so many segments. Returns whether there are more.
     pub(crate) fn release_some<D>(&mut self, io: &mut Io<D>, segments: &mut usize) -> bool {
         while *segments > 0 {
             let Some(slot) = self.log.slots.len().checked_sub(1) else { return false };
@@ -374,8 +379,8 @@ impl PartitionStore {
         }
     }
 
-    /// After a failure of the disk nothing more is accepted: what is in flight is in an unknown state. A full disk is
-    /// none: nothing was written, and it is tried again.
+    /// After a failure of the disk no more entries are accepted: data in flight is in an unknown state. A
+    /// full disk is not a failure: nothing was written, and the call is retried.
     #[inline]
     pub(crate) fn stop_on_failure<T>(&mut self, result: EngineResult<T>) -> EngineResult<T> {
         match result {
@@ -386,7 +391,7 @@ impl PartitionStore {
 
     #[cold]
     fn stop(&mut self, error: EngineError) -> EngineError {
-        // A full disk is no failure: nothing was done, and the call may be repeated.
+        // A full disk is not a failure: nothing was done, and the call may be repeated.
         if let EngineError::Disk(error) = &error
             && !error.is_temporary()
             && self.stopped.is_none()
@@ -396,7 +401,7 @@ impl PartitionStore {
         error
     }
 
-    /// Memory it takes beside log blocks, in bytes.
+    /// Memory that it uses beside log blocks, in bytes.
     pub(crate) fn overhead_bytes(&self) -> usize {
         size_of::<PartitionStore>()
             + self.log.overhead_bytes()
@@ -411,7 +416,7 @@ impl PartitionStore {
     }
 }
 
-/// How many units (values or bytes) an entry's payload holds, or covers of a chunk.
+/// The number of units (values or bytes) that an entry's payload holds, or covers in a chunk.
 pub(crate) fn units_of(kind: EntryKind, flags: u8, payload: &[u8]) -> u32 {
     let (payload, _) = split_trailer(flags, payload);
     match kind {

@@ -17,13 +17,14 @@ use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo, trim_point};
 use crate::overflow::versions::{FormerState, Newest};
 use crate::planted::{Bug, is_planted};
 
-/// From this length on an entry of a chunk is looked at where it lies: it may lie in two blocks, and would be put together.
+/// From this length on an entry of a chunk is read in place: it may span two blocks, and would otherwise be
+/// assembled.
 const LARGE_ENTRY_BYTES: usize = 16 << 10;
 
-/// Pages of the index that one slice of the keys is looked for in.
+/// Pages of the index that are searched for one slice of the keys.
 const SLICE_PAGES_MAX: usize = 8;
 
-/// What reading a record's newest entry told.
+/// The result of reading a record's newest entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewestEntry {
     /// Log index of the newest entry of the record.
@@ -31,7 +32,7 @@ pub(crate) struct NewestEntry {
     pub(crate) form: Form,
     pub(crate) entry_bytes: u32,
     pub(crate) units: u32,
-    /// Of the newest entry; zero for a record of parts.
+    /// The timestamp of the newest entry; zero for a record of parts.
     pub(crate) timestamp: u64,
     epoch: u32,
     pub(crate) flags: u8,
@@ -55,7 +56,7 @@ impl NewestEntry {
         is_checked: false,
     };
 
-    /// What the record is, if it is one entry and that is sure.
+    /// The shape of the record, if it is one entry whose payload is known to be intact.
     pub(crate) fn inspected(&self, hint: Hint) -> Option<RecordShape> {
         self.is_checked.then_some(RecordShape {
             is_list: self.form.is_list,
@@ -72,14 +73,15 @@ impl NewestEntry {
         ChainPart { index: self.newest_index, entry_bytes: self.entry_bytes, units: self.units }
     }
 
-    /// Whether it stands for an entry that was taken for the key's, see [`UnreadableKey::IsTaken`].
+    /// Whether it represents an unreadable entry that is treated as the key's, see
+    /// [`UnreadableKey::IsTaken`].
     pub(crate) fn is_unreadable(&self) -> bool {
         self.newest_index == 0
     }
 }
 
-/// Where a key's record was found, for a change of that key that comes soon: it need not be looked for again. Once anything
-/// else has changed in the partition it says nothing, and is not used.
+/// The position at which a key's record was found, for a change of that key that follows soon: it need not be
+/// searched again. After any other change in the partition the hint is void, and is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub(crate) fragment: u32,
@@ -104,18 +106,18 @@ pub struct StoredRecord<'a> {
     pub epoch: u32,
     /// Timestamp of that entry: the record's version.
     pub timestamp: u64,
-    /// What it holds.
+    /// Its contents.
     pub body: RecordBody<'a>,
-    /// Where it was found; `None` of one that is not the newest.
+    /// The position at which it was found; `None` if it is not the newest version.
     pub hint: Option<Hint>,
 }
 
-/// Where a record's contents are.
+/// The location of a record's contents.
 #[derive(Debug)]
 pub enum RecordBody<'a> {
     /// In one entry, whose payload this is.
     Whole(&'a [u8]),
-    /// In several: their payloads are read part by part.
+    /// In several entries: their payloads are read part by part.
     Parts(Parts),
 }
 
@@ -132,18 +134,18 @@ pub struct RecordShape {
     pub index: u64,
     /// Timestamp of that entry: the record's version.
     pub timestamp: u64,
-    /// Values of a list, or bytes; of a chunk, bytes that its parts cover in all.
+    /// Values of a list, or bytes; for a chunk, the bytes that its parts cover in total.
     pub units: u64,
-    /// Where it was found.
+    /// The position at which it was found.
     pub hint: Hint,
 }
 
 /// Those parts of a record that hold some of its units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartsOf {
-    /// In order. Their entries' payloads hold the units, trailers left out.
+    /// In order. The payloads of their entries hold the units, without trailers.
     pub parts: Vec<ChainPart>,
-    /// Units at the head of the first that come before those asked for.
+    /// Units at the head of the first part that come before the requested ones.
     pub skip: u64,
 }
 
@@ -152,31 +154,32 @@ pub struct PartsOf {
 pub struct Parts {
     /// In order.
     pub parts: VecDeque<ChainPart>,
-    /// Units (values or bytes) to skip at the head of the first.
+    /// Units (values or bytes) to skip at the head of the first part.
     pub skipped: u64,
-    /// Units in all, without the skipped.
+    /// Units in total, without the skipped.
     pub units: u64,
 }
 
-/// What to make of an entry with the key's hash whose own key cannot be read any more.
+/// How to treat an entry with the key's hash whose own key cannot be read any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnreadableKey {
-    /// Say so: for reading.
+    /// Return an error: for reading.
     IsError,
-    /// Take it for the key's: what is written now takes its place. Were it another key's, that one is lost anyway.
+    /// Treat it as the key's: the entry that is written now replaces it. If it belonged to another key, that
+    /// key's record is lost anyway.
     IsTaken,
 }
 
 impl Parts {
-    /// Where a trim of so many units would cut; `None` if nothing would be left.
+    /// The position where a trim of so many units would cut; `None` if nothing would be left.
     pub fn trim_point(&self, units: u64) -> Option<TrimTo> {
         trim_point(&self.parts, self.skipped + units)
     }
 }
 
 impl PartitionStore {
-    /// Finds a key's slot. The newest entry, if the record is one entry and was not in memory, is in `scratch` then, unless it
-    /// is a chunk's.
+    /// Finds a key's slot. If the record is one entry that was not in memory, that entry is in `scratch`
+    /// afterwards, unless it belongs to a chunk.
     pub(crate) fn find<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -196,7 +199,7 @@ impl PartitionStore {
                     Ok(*chain.key == *key)
                 }
                 EntryPlace::Entry(position) => {
-                    // Of a long entry no more is looked at than its beginning.
+                    // Only the beginning of a long entry is read.
                     if position.bytes_max as usize >= LARGE_ENTRY_BYTES
                         && let Some(large) = log.chunk_in_memory(position)
                     {
@@ -243,7 +246,7 @@ impl PartitionStore {
         Ok(found.zip(seen).map(|((found, location), seen)| (found, location, seen)))
     }
 
-    /// What has been found, for as long as nothing changes.
+    /// A hint for what has been found, valid until the next change.
     pub(crate) fn hint(
         &self,
         fragment: u32,
@@ -261,7 +264,7 @@ impl PartitionStore {
         self.index.changes() + self.chains.changes()
     }
 
-    /// The record of a key as it is now.
+    /// The present record of a key.
     pub(crate) fn lookup<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -279,7 +282,8 @@ impl PartitionStore {
                 if seen.form.is_chunk && position.bytes_max as usize >= LARGE_ENTRY_BYTES {
                     log.read_key(&mut io.disk, position, scratch)?;
                 }
-                // Head and key were checked when it was found; where it was not in memory, it stands in the scratch buffer.
+                // Head and key were checked when it was found; an entry that was not in memory is in the
+                // scratch buffer.
                 let segment = log.segment(position.slot);
                 let in_memory = segment.in_memory(u64::from(position.offset), position.bytes_max as usize);
                 if let Some(bytes) = in_memory.filter(|_| seen.is_checked) {
@@ -317,7 +321,8 @@ impl PartitionStore {
         }
     }
 
-    /// A record of several parts, if none of them stands for an entry that could not be read when they were put together.
+    /// A record of several parts, unless one of them represents an entry that could not be read when they
+    /// were put together.
     pub(crate) fn readable_chain(&self, id: u32) -> EngineResult<&Chain> {
         let chain = self.chains.get(id);
         match chain.parts.front() {
@@ -376,7 +381,7 @@ impl PartitionStore {
         log.read(&mut io.disk, PartitionStore::position_at(placed), scratch)
     }
 
-    /// Where the entry of a log index stands.
+    /// The position of the entry of a log index.
     pub(crate) fn position_of<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<Position>> {
         Ok(self.log.locate(io, index)?.map(|(placed, _)| PartitionStore::position_at(placed)))
     }
@@ -394,8 +399,8 @@ impl PartitionStore {
         EngineError::Corrupt { partition: self.log.partition, place }
     }
 
-    /// The keys of one page of the index from a fragment on, and where the next page begins. Where they are long it ends earlier, but
-    /// never between keys of one fragment.
+    /// The keys of one page of the index from a fragment on, and the start of the next page. If the keys are
+    /// long the page ends earlier, but never between keys of one fragment.
     pub(crate) fn scan<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -426,7 +431,7 @@ impl PartitionStore {
         Ok(match place {
             EntryPlace::Chain(id) => self.chains.get(id).key.to_vec(),
             EntryPlace::Entry(position) => {
-                // Of a long entry no more is looked at than its beginning.
+                // Only the beginning of a long entry is read.
                 let is_long = position.bytes_max as usize >= LARGE_ENTRY_BYTES;
                 match self.log.chunk_in_memory(position).filter(|_| is_long) {
                     Some(large) => large.key.to_vec(),
@@ -436,7 +441,8 @@ impl PartitionStore {
         })
     }
 
-    /// The same, and the keys of that page that have changed after a timestamp: whatever was there then is among them.
+    /// The same, and the keys of that page that have changed after a timestamp: all keys that existed at that
+    /// timestamp are among them.
     pub(crate) fn scan_at<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -453,7 +459,7 @@ impl PartitionStore {
         Ok((keys, next))
     }
 
-    /// Where a slice from this fragment on ends, itself included: within the page of the index that holds it.
+    /// The last fragment of a slice that starts at this fragment: within the page of the index that holds it.
     pub(crate) fn slice_end(&self, from: u32, most: usize, bytes: u64) -> u32 {
         let (entries, next) = self.index.page_entries(from);
         let bytes_of = |location: Location| match location.place() {
@@ -475,7 +481,7 @@ impl PartitionStore {
         next.map_or(u32::MAX, |next| next - 1)
     }
 
-    /// The keys of these hash fragments; `None`: there are more than so many, or they stand in too many pages.
+    /// The keys of these hash fragments; `None`: there are more than so many, or they are in too many pages.
     pub(crate) fn keys_of_slice<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -502,7 +508,8 @@ impl PartitionStore {
         Ok(Some(keys))
     }
 
-    /// The same record whether or not the log still holds the trim that changed it last, as long as that is remembered.
+    /// Returns the same record whether or not the log still holds the trim that changed it last, as long as
+    /// that trim is remembered.
     fn record_changed_by<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -525,7 +532,7 @@ impl PartitionStore {
     ) -> EngineResult<StoredRecord<'_>> {
         let newest = match self.log.locate(io, newest)? {
             Some((_, head)) => head.meta,
-            // The trim that changed it last has done its work and is gone.
+            // The trim that changed it last has taken effect and is dropped.
             None => {
                 let last_part = parts.parts.back().map_or(newest, |part| part.index);
                 self.read_entry(io, last_part)?.head.meta

@@ -1,8 +1,10 @@
-//! Corruption: looking for it in bytes that nobody reads, and repair entries with what another replica has.
+//! Corruption: a scrub finds it in bytes that no request reads, and corrupt entries are repaired with another
+//! replica's copy.
 //!
-//! Files are written once, so a corrupt entry is not overwritten. Its block is held in memory with the right bytes in
-//! place, is never given back, and every read of its segment is checked from then on; then compaction rewrites the segment
-//! from there before others. Until that has ended a restart finds the corruption again, and it is repaired again.
+//! Files are written once, so a corrupt entry is not overwritten. Its block is kept in memory with the right
+//! bytes in place and is never evicted, and every read of its segment is checked from then on. Compaction
+//! then rewrites the segment from memory, before other segments. If the process restarts before that has
+//! ended, the corruption is found and repaired again.
 
 use super::PartitionStore;
 use crate::disk::Disk;
@@ -17,8 +19,8 @@ use crate::store::read::UnreadableKey;
 use crate::{Damage, DamageKind};
 
 impl PartitionStore {
-    /// Reads on from a place, from the disk whatever is in memory, about so many bytes that are synced, and says what of it
-    /// is corrupt.
+    /// Continues reading from a place, always from the disk, about so many synced bytes, and returns the
+    /// corrupt entries.
     pub(crate) fn scrub<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -29,7 +31,7 @@ impl PartitionStore {
         let at = self.log.order_of(from.index).unwrap_or(0);
         let Some(&slot) = self.log.order.get(at) else { return Ok(scrubbed) };
         let segment = self.log.segment(slot);
-        // One that was rewritten since begins elsewhere.
+        // A segment that was rewritten since starts elsewhere.
         let is_same = segment.first_index() == from.index && segment.header.generation == from.generation;
         let offset = if is_same { from.offset.max(FIRST_ENTRY_AT) } else { FIRST_ENTRY_AT };
         let next = self.log.order.get(at + 1).map(|&next| {
@@ -60,7 +62,7 @@ impl PartitionStore {
                     needed = more;
                     break;
                 }
-                // Nothing tells where the next one begins: the rest of the segment is not read.
+                // The position of the next entry is unknown: the rest of the segment is not read.
                 HeadDecode::Need(_) | HeadDecode::Bad => {
                     scrubbed.is_unreadable = true;
                     at = (end - offset) as usize;
@@ -74,7 +76,7 @@ impl PartitionStore {
             at += head.entry_bytes();
         }
         if at == 0 && needed > bytes.len() {
-            // One entry is larger than what was to be read.
+            // One entry is larger than the number of bytes to read.
             if offset + needed as u64 <= end {
                 return self.scrub(io, from, needed);
             }
@@ -149,7 +151,8 @@ impl PartitionStore {
         Ok(corrupt)
     }
 
-    /// Puts the right payload in the place of a corrupt one. `false`: it is not what stood there, or there is no room.
+    /// Replaces a corrupt payload by the right one. `false`: it differs from the original, or there is no
+    /// room.
     pub(crate) fn repair<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -188,7 +191,7 @@ impl PartitionStore {
         Ok(true)
     }
 
-    /// `false`: too much is held in memory for this already.
+    /// `false`: too much repaired data is in memory already.
     fn hold_repaired<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -206,7 +209,7 @@ impl PartitionStore {
         Ok(true)
     }
 
-    /// Whether segments wait to be rewritten because something in them was repaired.
+    /// Checks whether segments wait to be rewritten because of a repaired entry.
     pub(crate) fn look_for_repaired(&mut self) {
         if self.has_repaired {
             let mut segments = self.log.order.iter().map(|&slot| self.log.segment(slot));

@@ -1,4 +1,4 @@
-//! Taking another's log in, run by run.
+//! Snapshot install: another member's log is installed, run by run.
 
 use super::{PartitionStore, units_of};
 use crate::disk::{Disk, OpenMode};
@@ -11,20 +11,20 @@ use crate::log::scan::{self, ScanItem};
 use crate::log::segment::Segment;
 use crate::log::{AppendedPlace, FIRST_ENTRY_AT};
 
-/// Whether what is here stands for anything yet.
+/// Whether the data here counts as a log yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Incoming {
     /// It is the log.
     #[default]
     No,
-    /// Another's log is being taken in, run by run. The block that its open segment would go on with is in the file only: nothing
-    /// else may add to it, end it or cut it.
+    /// Another member's log is being installed, run by run. The last block of its open segment is in the file
+    /// only: no other operation may extend, seal or truncate it.
     Runs,
-    /// All of it is there, and does not count before it is durable.
+    /// All of it has arrived, and does not count before it is durable.
     Whole,
 }
 
-/// What a run came to.
+/// The result of installing a run.
 pub(crate) struct InstalledRun {
     pub(crate) bytes: usize,
     /// The highest timestamp of its entries.
@@ -98,7 +98,7 @@ impl PartitionStore {
         EngineError::Format { path: self.log.segment(slot).path.clone(), reason: reason.into() }
     }
 
-    /// A segment with the header that the bytes begin with. Where its entries begin.
+    /// Makes a segment with the header at the start of the bytes. Returns the position of its entries.
     fn begin_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
         let wrong =
             |reason: &str| EngineError::Format { path: self.log.folder.clone(), reason: reason.into() };
@@ -120,7 +120,7 @@ impl PartitionStore {
             let file = io.disk.open(&path, OpenMode::Create)?;
             if let Err(error) = io.disk.append(file, bytes) {
                 io.disk.close(file);
-                // The same run comes again once there is room.
+                // The same run is sent again once there is room.
                 io.disk.remove(&path)?;
                 return Err(error.into());
             }
@@ -135,7 +135,7 @@ impl PartitionStore {
         Ok((slot, FIRST_ENTRY_AT))
     }
 
-    /// More of the last segment. Where it begins.
+    /// Extends the last segment. Returns the position of the new bytes.
     fn go_on_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
         let open = self.log.order.last().copied().filter(|&slot| !self.log.segment(slot).sealed);
         let Some(slot) = open else {
@@ -148,7 +148,7 @@ impl PartitionStore {
         if from + bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
             return Err(self.not_a_run(slot, "too many bytes of a segment"));
         }
-        // There may be a file that lacks the end: the log was to go to the disk, which was full.
+        // There may be a file that lacks the end: the log was to be written to the disk, which was full.
         match segment.file.filter(|_| !in_memory_only && segment.is_all_written()) {
             Some(file) => {
                 io.disk.append(file, bytes)?;
@@ -172,7 +172,7 @@ impl PartitionStore {
             let segment = self.log.segment_mut(slot);
             if !segment.sealed && !segment.has_open_block() {
                 segment.load_open_block(io)?;
-                // It was checked as it came, but not now.
+                // It was checked when it arrived, but not now.
                 segment.trust_from(u64::MAX);
             }
         }

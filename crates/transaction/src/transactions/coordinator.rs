@@ -1,4 +1,4 @@
-//! The last of a transaction's partitions: it asks the others, decides, and tells.
+//! The coordinator, the last of a transaction's partitions: it contacts the others, decides, and sends the decision.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ impl RunningTransaction {
         self.request.parts.split_last().map_or(&[], |(_, others)| others)
     }
 
-    /// Only who was asked is in the answers, each once.
+    /// The answers come only from contacted participants, each once.
     fn has_all_answers(&self) -> bool {
         self.answers.len() == self.others().len()
     }
 }
 
 impl Transactions {
-    /// A client's request, of which the session table, over what is appended too, knows no outcome, and which may still
-    /// begin. One that runs already is answered under the newest ticket only.
+    /// A client's request. The session table, including appended entries, must know no outcome of it, and the request must
+    /// still be allowed to start. A request that is running already is answered under the newest ticket only.
     ///
     /// # Errors
     /// Nothing is done, and nothing is logged: the request contradicts itself or a limit, or there is no room.
@@ -76,7 +76,8 @@ impl Transactions {
         Ok(())
     }
 
-    /// Whether a request that names this transaction finds it begun, or asked about: it is not to be refused for anything.
+    /// Whether the transaction of a request is running here, or is being logged as aborted after a query: the request must
+    /// not be refused then.
     #[must_use]
     pub fn runs(&self, id: &TransactionId) -> bool {
         self.running.contains_key(id) || self.unknown.contains_key(id)
@@ -87,7 +88,7 @@ impl Transactions {
         Attempt { epoch: self.epoch, counter: self.attempts }
     }
 
-    /// Side by side: own intents first, then everybody else's at once, and nobody queues.
+    /// In parallel: own intents first, then those of all others at once, and no participant queues.
     fn begin(
         &mut self,
         now: Time,
@@ -115,8 +116,8 @@ impl Transactions {
     ) -> Result<Needs<'r>, Refusal> {
         let part = request.parts.last().ok_or(Reason::Malformed)?;
         let mut needs = self.needs(host, (request.id, part))?;
-        // What is logged of the coordinator's part is its change itself, so it waits for whoever may commit below, and nobody
-        // is let in beside it.
+        // The log has the actual change of the coordinator's part. It therefore waits for all holders that may commit below,
+        // and no other transform is admitted beside it.
         for (_, access) in &mut needs.locks {
             if matches!(access, Access::Transform(_)) {
                 *access = Access::Write;
@@ -154,7 +155,7 @@ impl Transactions {
         self.decide_if_all(id, effects);
     }
 
-    /// Who queued for the coordinator's own part is the first in the queue.
+    /// The queue entry of the coordinator's own part is the first in the queue.
     pub(super) fn own_turn(
         &mut self,
         host: &mut impl PartitionHost,
@@ -169,7 +170,7 @@ impl Transactions {
         }
     }
 
-    /// Sends `Prepare` to all who have not answered, or along the chain.
+    /// Sends `Prepare` to all participants that have not answered, or along the chain.
     pub(super) fn ask_others(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         let Some(running) = self.running.get(&id).filter(|running| !running.is_deciding) else { return };
         let (attempt, durability, floor) = (running.attempt, running.request.durability(), self.floor());
@@ -196,7 +197,7 @@ impl Transactions {
         }
     }
 
-    /// Something was in the way: all are freed, and the transaction queues at one after the other.
+    /// There was a conflict: all intents are freed, and the transaction queues at one participant after the other.
     fn go_in_chain(&mut self, now: Time, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         self.free_others(now, id, effects);
         if !is_planted(Bug::OwnKeptInChain) {
@@ -286,7 +287,7 @@ impl Transactions {
         }
     }
 
-    /// All have prepared: the timestamp is fixed, and the decision logged.
+    /// All participants have prepared: the timestamp is fixed, and the decision logged.
     fn decide_if_all(&mut self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
         let all = running.has_all_answers();
@@ -327,7 +328,7 @@ impl Transactions {
         effects.push(TransactionEffect::Append { entry, durability });
     }
 
-    /// Decides not to do it, unless it is decided.
+    /// Decides to abort, unless the transaction is decided.
     pub(super) fn abort(
         &mut self,
         id: TransactionId,
@@ -343,7 +344,7 @@ impl Transactions {
         });
     }
 
-    /// The decision is in the log: it is answered and told.
+    /// The decision is in the log: the client is answered and the participants are notified.
     pub(super) fn is_decided(
         &mut self,
         now: Time,

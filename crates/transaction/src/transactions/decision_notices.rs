@@ -1,10 +1,11 @@
-//! Decisions, told to all whom they concern until all have acknowledged them.
+//! Decision notices: decisions are sent to all participants until all have acknowledged them.
 //!
-//! A participant is the slice that it had when it prepared. It may have been split since, once or more: then each who holds a
-//! part of that slice has the `Prepare` in its log, and is told, and acknowledges for its own slice; a decision is finished
-//! once the acknowledged slices cover the participants' slices. No map is asked: whoever holds the first hash that nobody has
-//! acknowledged is told next. A slice that answers that it does not hold the decision is asked on for a while before it counts as
-//! lost ([`LOSS_US`]); the slices behind it are told meanwhile, so that all parts of a participant are lost in the time of one.
+//! A participant is the slice that it had when it prepared. It may have been split since, once or more. Then each partition
+//! that owns a part of that slice has the `Prepare` in its log, gets the decision, and acknowledges for its own slice. A
+//! decision is finished once the acknowledged slices cover the participants' slices. No map is needed: the owner of the
+//! first unacknowledged hash gets the next notice. If a slice answers that it does not have the prepared changes, the
+//! coordinator repeats the notice for a while before they count as lost ([`LOSS_US`]). The slices behind it get notices
+//! meanwhile, so that all parts of a participant are lost in the time of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,30 +20,30 @@ use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
 use crate::time::Time;
 
-/// A decision being told.
+/// A decision that is being sent.
 #[derive(Debug)]
 pub(super) struct DecisionNotice {
     acknowledged: CoveredSlices,
-    /// Which of the decision's participants have not acknowledged all of what they prepared.
+    /// The decision's participants that have not acknowledged all of what they prepared.
     open: Vec<u32>,
-    /// Who has said that it does not hold what was decided.
+    /// The places that have answered `NotHeld`.
     lost: BTreeMap<RoutingKey, LostParticipant>,
-    /// Slices that have acknowledged, or have said so.
+    /// Slices that have acknowledged, or have answered `NotHeld`.
     reached: CoveredSlices,
     pub(super) resend_at: Time,
     pub(super) is_finishing: bool,
 }
 
-/// What somebody has said whom a decision was told.
+/// The `NotHeld` answers of a place.
 #[derive(Clone, Copy, Debug)]
 struct LostParticipant {
     since: Time,
-    /// How often.
+    /// Number of these answers.
     heard: u32,
 }
 
 impl DecisionNotice {
-    /// Of a decision with so many participants.
+    /// For a decision with so many participants.
     pub(super) fn new(resend_at: Time, participants: usize) -> DecisionNotice {
         DecisionNotice {
             acknowledged: CoveredSlices::default(),
@@ -54,7 +55,7 @@ impl DecisionNotice {
         }
     }
 
-    /// A slice has acknowledged. Of the participants, only those can be covered by it that it has a hash of.
+    /// A slice has acknowledged. It can cover only participants of which it has a hash.
     fn add(&mut self, span: KeyspaceSlice, participants: &[Participant]) {
         self.acknowledged.add(span);
         self.reached.add(span);
@@ -66,8 +67,8 @@ impl DecisionNotice {
         });
     }
 
-    /// Whom to tell of a participant: the first that has not acknowledged, each that has said that it does not hold the decision,
-    /// and the first that has said neither.
+    /// The places of a participant that get the next notices: the first that has not acknowledged, each that has answered
+    /// `NotHeld`, and the first that has not answered.
     fn to_tell(&self, participant: &Participant) -> BTreeSet<RoutingKey> {
         let Some(first) = self.acknowledged.open(participant) else { return BTreeSet::new() };
         let is_open = |place: &&RoutingKey| {
@@ -83,7 +84,7 @@ fn meets(one: KeyspaceSlice, other: KeyspaceSlice) -> bool {
     one.keyspace == other.keyspace && one.first <= other.last && other.first <= one.last
 }
 
-/// Slices that have acknowledged, put together where they touch: keyspace and first hash, and the last one.
+/// Slices that have acknowledged, merged where they touch: keyspace and first hash, and the last one.
 #[derive(Debug, Default)]
 struct CoveredSlices(BTreeMap<(u32, u64), u64>);
 
@@ -104,13 +105,13 @@ impl CoveredSlices {
         self.0.insert((keyspace, first), last);
     }
 
-    /// The last slice that begins at or before this hash.
+    /// The last slice that starts at or before this hash.
     fn before(&self, keyspace: u32, at: u64) -> Option<(u64, u64)> {
         let (begin, end) = self.0.range((keyspace, 0)..=(keyspace, at)).next_back()?;
         Some((begin.1, *end))
     }
 
-    /// The hash at or behind `from` that none of them has.
+    /// The first hash at or behind `from` that is in none of them.
     fn end(&self, keyspace: u32, from: u64) -> Option<u64> {
         match self.before(keyspace, from) {
             Some((_, last)) if last >= from => last.checked_add(1),
@@ -118,7 +119,7 @@ impl CoveredSlices {
         }
     }
 
-    /// Who is to be told next of a participant: its own name first. `None`: all of it has acknowledged.
+    /// The place of a participant that gets the next notice: its own routing key first. `None`: all of it has acknowledged.
     fn open(&self, of: &Participant) -> Option<RoutingKey> {
         let keyspace = of.place.keyspace;
         if self.end(keyspace.0, of.place.point) == Some(of.place.point) {
@@ -133,7 +134,7 @@ impl CoveredSlices {
 }
 
 impl Transactions {
-    /// Tells a decision to all who have not acknowledged it.
+    /// Sends a decision to all that have not acknowledged it.
     pub(super) fn tell(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         let (Some(decision), Some(telling)) = (self.state.decisions.get(&id), self.telling.get(&id)) else {
             return;
@@ -172,7 +173,7 @@ impl Transactions {
     ) {
         let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
         let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else {
-            // Finished long ago: it may forget.
+            // Finished long ago: the participant may forget it.
             return effects.push(send(
                 from,
                 id.coordinator,
@@ -190,14 +191,15 @@ impl Transactions {
                 durability: Durability::Memory,
             });
         } else if let Some(sibling) = sibling {
-            // It was split since it prepared: the next part of it has not heard yet.
+            // The participant was split since it prepared: the next part of it has no notice yet.
             effects.push(self.say_commit(id, sibling));
         }
     }
 
-    /// What was decided is missing. The operator is told, and it is asked for for a while more: who has been deposed, and
-    /// does not know, does not hold it either. Whoever goes on saying so speaks for the partition, which has lost it, with the
-    /// power or by what an operator has accepted: it counts as done there, so that nothing is kept for ever.
+    /// The prepared changes are missing. The operator is told, and the coordinator repeats the notice for a while: a deposed
+    /// primary that does not know of its successor lacks them too. A place that keeps answering `NotHeld` speaks for the
+    /// partition, which has lost the changes, through a power failure or a loss that an operator has accepted. The decision
+    /// then counts as carried out there, so that nothing is kept permanently.
     pub(super) fn not_held(
         &mut self,
         now: Time,
@@ -217,7 +219,8 @@ impl Transactions {
         lost.heard = lost.heard.saturating_add(1);
         if lost.heard == 1 {
             effects.push(TransactionEffect::Loss { id, place: from });
-            // It was split since it prepared: the next part of it need not wait for this one's loss to be certain.
+            // The participant was split since it prepared: the next part of it need not wait until the loss of this part is
+            // certain.
             telling.reached.add(span);
             let own = decision.participants.iter().find(|one| one.span.has(from));
             if let Some((place, prepared)) =
@@ -289,7 +292,7 @@ mod tests {
         assert_eq!(telling.open, [0, 2]);
         telling.add(span(2, 0, u64::MAX), &participants);
         assert_eq!(telling.open, [0, 2], "another keyspace");
-        // A slice may have grown over more than one participant.
+        // A slice may cover more than one participant.
         telling.add(span(1, 0, u64::MAX), &participants);
         assert_eq!(telling.open, [0; 0]);
     }

@@ -1,12 +1,12 @@
 //! Keyspaces that are gone while others have transactions with them.
 //!
-//! Nobody there answers any more. What was prepared for a coordinator there is let go: nobody will ever say what became of it.
-//! What was decided here counts as done there, where nothing is left to do.
+//! No partition of a gone keyspace answers any more. Transactions prepared for a coordinator there are released, since their
+//! outcome will never be known. Decisions made here count as carried out there, where nothing is left to do.
 //!
-//! The map that says so may be too old to have the keyspace yet, instead of too new. No harm is done: answers are routed by the
-//! same map, so no primary that lacks the keyspace has said `Prepared` to it; and a primary that follows another has a newer
-//! map than the one before had when it said so. That leaves a process that restarts with an older map than it had, which has
-//! [`GONE_US`] to hear of the newest.
+//! The map without the keyspace may be too old to have it yet, instead of too new. That is harmless: answers are routed by
+//! the same map, so no primary that lacks the keyspace has sent `Prepared` to it. A primary that follows another has a newer
+//! map than its predecessor had when it answered. One case remains: a process that restarts with an older map than it had,
+//! which has [`GONE_US`] to receive the newest.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::message::TransactionMessage;
 use crate::time::Time;
 
 impl Transactions {
-    /// The other keyspaces that anything here waits for.
+    /// The other keyspaces that any transaction here waits for.
     #[must_use]
     pub fn others(&self) -> BTreeSet<KeyspaceId> {
         let coordinators = self.held.keys().chain(self.queued.keys()).chain(self.state.applied.keys());
@@ -36,14 +36,14 @@ impl Transactions {
         others
     }
 
-    /// Of [`Self::others`] the map does not have these; to be told with every tick.
+    /// The keyspaces of [`Self::others`] that the map does not have; to be called with every tick.
     pub fn without(&mut self, now: Time, missing: &[KeyspaceId], effects: &mut Vec<TransactionEffect>) {
         self.missing.retain(|one, _| missing.contains(one));
         let mut gone = Vec::new();
         for keyspace in missing {
             let since = self.missing.entry(*keyspace).or_insert(now);
             if since.after_us(GONE_US) <= now {
-                // Again after as long a time, should something have come in between.
+                // Again after the same time, in case a transaction has come in between.
                 *since = now;
                 gone.push(*keyspace);
             }

@@ -1,7 +1,7 @@
-//! The primary's view of a partition's transactions: what is committed ([`ParticipantState`]), and what is under way.
+//! The primary's view of a partition's transactions: the committed state ([`ParticipantState`]), and the work in progress.
 //!
-//! All that is not in the state is lost with the primary, and nothing that was answered rests on it: a participant
-//! answers what is committed in its log, a coordinator tells what is committed in its own.
+//! Everything outside the state is lost with the primary, and no answer depends on it: a participant answers what is
+//! committed in its log, a coordinator sends decisions that are committed in its own.
 
 mod coordinator;
 mod decision_notices;
@@ -41,7 +41,7 @@ use decision_notices::DecisionNotice;
 pub struct Transactions {
     span: KeyspaceSlice,
     epoch: PartitionEpoch,
-    /// Attempts of this epoch so far.
+    /// Number of attempts in this epoch.
     attempts: u64,
     state: ParticipantState,
     intents: Intents,
@@ -51,34 +51,34 @@ pub struct Transactions {
     queued: BTreeMap<TransactionId, Box<QueuedTransaction>>,
     /// A `Prepare` of a higher attempt, which waits until the lower one is released.
     next: BTreeMap<TransactionId, Message>,
-    /// Decided, but somebody may commit below on one of its cells.
+    /// Decided transactions that wait because another holder may commit below on one of their cells.
     deferred: BTreeSet<TransactionId>,
     released: BTreeMap<TransactionId, Attempt>,
     released_order: VecDeque<TransactionId>,
-    /// When to ask whether what was applied may be forgotten, the earliest first; some have been forgotten meanwhile.
+    /// When to ask whether an applied transaction may be forgotten, the earliest first; some have been forgotten meanwhile.
     forget_at: VecDeque<(Time, TransactionId)>,
-    /// What coordinators have told about themselves, and is not logged.
+    /// Floors of coordinators that are not logged.
     floors: BTreeMap<KeyspaceSlice, LogIndex>,
-    /// When that is logged next.
+    /// When these are logged next.
     floors_at: Time,
     /// When staged pieces expire, unless they are pinned then.
     expire_at: BTreeMap<StageId, Time>,
-    /// Staged pieces whose `Expire` is appended: whoever comes for one now comes too late.
+    /// Staged pieces whose `Expire` is appended: a transaction that needs one now is too late.
     expiring: BTreeSet<StageId>,
     writes: BTreeMap<Ticket, Holder>,
 
     // As a coordinator.
     running: BTreeMap<TransactionId, Box<RunningTransaction>>,
-    /// Unknown ones that were asked about, being logged as aborted.
+    /// Unknown transactions with queries, being logged as aborted.
     unknown: BTreeMap<TransactionId, StatusWaiters>,
     telling: BTreeMap<TransactionId, Box<DecisionNotice>>,
-    /// Decisions of which the log tells, and that a sibling tells: this was split off from their coordinator.
+    /// Decisions in the log that a sibling sends: this partition was split off from their coordinator.
     of_siblings: Vec<TransactionId>,
     releasing: BTreeMap<TransactionId, ReleasedAttempt>,
 
-    /// Keyspaces that the map does not have, since when.
+    /// Keyspaces that are missing in the map, and since when.
     missing: BTreeMap<KeyspaceId, Time>,
-    /// Nothing is prepared here any more that is not held or queued: the keyspace is being dropped.
+    /// No new transaction is prepared here any more: the keyspace is being dropped.
     is_closed: bool,
 }
 
@@ -87,23 +87,23 @@ pub struct Transactions {
 struct HoldingTransaction {
     holder: Holder,
     attempt: Attempt,
-    /// By which name the coordinator has asked.
+    /// The routing key that the coordinator has used.
     place: RoutingKey,
-    /// All that was prepared lies in this slice; else a sibling, of which this was split off, has the rest.
+    /// All that was prepared is in this slice; otherwise a sibling, of which this partition was split off, has the rest.
     is_whole: bool,
     durability: Durability,
     proposal: Timestamp,
     result: Bytes,
-    /// Staged pieces that it rests on.
+    /// Staged pieces that it depends on.
     pinned: Vec<StageId>,
     stage: HoldStage,
-    /// What it changes has a transform beside others.
+    /// Its changes include a transform that may run beside others.
     has_transform: bool,
-    /// In a chain: whom to pass it on to.
+    /// In a chain: the parts to pass it on to.
     onward: Option<(Floor, Vec<TransactionPart>)>,
     decided: Option<DecidedTransaction>,
     ask_at: Time,
-    /// `Commit` came again while it was being applied.
+    /// `Commit` was repeated while it was being applied.
     is_repeated: bool,
 }
 
@@ -111,7 +111,7 @@ struct HoldingTransaction {
 enum HoldStage {
     /// The `Prepare` entry is appended.
     Preparing,
-    /// It is committed.
+    /// The entry is committed.
     Prepared(LogIndex),
     /// The entry that ends it is appended.
     Ending,
@@ -163,14 +163,14 @@ enum OwnPart {
     Held { holder: Holder, proposal: Timestamp, effect: Bytes, result: Bytes, pinned: Vec<StageId> },
 }
 
-/// Who has asked about an unknown transaction.
+/// The participants that have queried an unknown transaction.
 #[derive(Debug, Default)]
 struct StatusWaiters {
     places: BTreeSet<RoutingKey>,
     ticket: Option<Ticket>,
 }
 
-/// An attempt that has come to nothing, and who may still hold it.
+/// An attempt that has failed, and the participants that may still hold it.
 #[derive(Debug)]
 struct ReleasedAttempt {
     attempt: Attempt,
@@ -178,7 +178,7 @@ struct ReleasedAttempt {
     resend_at: Time,
 }
 
-/// What a part needs: its items, its locks, and the staged pieces that it pins.
+/// The needs of a part: its items, its locks, and the staged pieces that it pins.
 struct Needs<'p> {
     items: Cow<'p, [TransactionItem]>,
     locks: Locks,
@@ -186,8 +186,8 @@ struct Needs<'p> {
 }
 
 impl Transactions {
-    /// For a primary, once the mark of its epoch is committed: `state` is that of all entries up to it. Holds the intents
-    /// of all that is prepared, and goes on telling what is decided.
+    /// Made by a primary, once the mark of its epoch is committed: `state` is that of all entries up to it. Holds the
+    /// intents of all prepared transactions, and continues to send decisions.
     #[must_use]
     pub fn new(
         now: Time,
@@ -225,7 +225,7 @@ impl Transactions {
         one
     }
 
-    /// A message for this partition has come. Those for others are ignored, as are answers nobody waits for.
+    /// Handles a message for this partition. Messages for others are ignored, as are answers that no transaction waits for.
     pub fn message(
         &mut self,
         now: Time,
@@ -320,7 +320,7 @@ impl Transactions {
         self.telling.retain(|id, _| self.state.decisions.contains_key(id));
     }
 
-    /// What the committed log says.
+    /// The state from the committed log.
     #[must_use]
     pub fn state(&self) -> &ParticipantState {
         &self.state
@@ -337,14 +337,13 @@ impl Transactions {
             && self.releasing.is_empty()
     }
 
-    /// No part of a transaction begins here any more, as the keyspace is being dropped. What is under way goes on to its end. That
-    /// no transaction begins of which this is the coordinator is whoever hands requests over to see to.
+    /// No part of a transaction starts here any more, as the keyspace is being dropped. Work in progress continues to its
+    /// end. The caller must itself stop requests of which this partition is the coordinator.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Whether nothing is under way that anybody has a part in: neither prepared, nor running, nor decided and not finished. Once
-    /// closed it remains so.
+    /// Whether no transaction is prepared, running, or decided and not finished. Once closed it remains so.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.state.is_quiet()
@@ -356,26 +355,26 @@ impl Transactions {
             && self.releasing.is_empty()
     }
 
-    /// Whether no intent stands and nobody waits: then nothing that touches records has to ask.
+    /// Whether there is no intent and no waiter: then accesses to records need no check.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.intents.is_empty()
     }
 
-    /// Whether somebody is about to change a cell: what is read there now may not be the newest.
+    /// Whether a holder is about to change a cell: a read there now may not return the newest version.
     #[must_use]
     pub fn stands(&self, cell: u64) -> bool {
         self.intents.stands(cell)
     }
 
-    /// Whether something that is prepared here may commit at or below a time. What is proposed later is above it once the host
+    /// Whether a transaction that is prepared here may commit at or below a time. Later proposals are above it once the host
     /// was raised to it.
     #[must_use]
     pub fn may_commit_by(&self, at: Timestamp) -> bool {
         self.intents.may_commit_by(at)
     }
 
-    /// Whether nothing is in the way of a write of a cell that cannot wait.
+    /// Whether nothing conflicts with a write of a cell that cannot wait.
     #[must_use]
     pub fn may_write(&self, cell: u64) -> bool {
         self.intents.are_free(&vec![(cell, crate::item::Access::Write)])
@@ -394,7 +393,7 @@ impl Transactions {
         effects.extend(self.intents.release(holder, at).into_iter().map(TransactionEffect::Read));
     }
 
-    /// Gives what has become free to whoever is first in the queue.
+    /// Gives free intents to the first entries of the queue.
     fn pump(&mut self, now: Time, host: &mut impl PartitionHost, effects: &mut Vec<TransactionEffect>) {
         while let Some((who, locks)) = self.intents.pop_ready() {
             match who {
@@ -454,7 +453,7 @@ impl Transactions {
     }
 }
 
-/// An effect that sends.
+/// An effect that sends a message.
 fn send(to: RoutingKey, from: RoutingKey, id: TransactionId, what: TransactionMessage) -> TransactionEffect {
     TransactionEffect::Send(Message { to, from, id, what })
 }

@@ -1,4 +1,4 @@
-//! A partition that takes part in transactions which others decide.
+//! The participant: a partition that takes part in transactions which others decide.
 
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
@@ -37,7 +37,7 @@ impl Transactions {
                 TransactionMessage::Refused { attempt, refusal: reason.into() },
             )
         };
-        // A coordinator that asks itself, or one partition twice, has grouped items by an older map.
+        // A coordinator that contacts itself, or one partition twice, has grouped items by an older map.
         if self.running.contains_key(&id) {
             return effects.push(refuse(Reason::Misplaced));
         }
@@ -56,7 +56,7 @@ impl Transactions {
         }
         if let Some(queued) = self.queued.get(&id) {
             let TransactionMessage::Prepare { attempt: known, .. } = &queued.message.what else { return };
-            // Of the same number: it keeps its place.
+            // The same number: it keeps its place.
             if attempt <= *known {
                 return;
             }
@@ -93,7 +93,7 @@ impl Transactions {
         }
     }
 
-    /// The same attempt again: whoever is prepared says so again, and passes it on again.
+    /// The same attempt again: a prepared participant repeats its answer, and passes the transaction on again.
     fn answer_again(&mut self, id: TransactionId, message: &Message, effects: &mut Vec<TransactionEffect>) {
         let TransactionMessage::Prepare { chain, floor, parts, .. } = &message.what else { return };
         let Some(held) = self.held.get_mut(&id) else { return };
@@ -107,7 +107,7 @@ impl Transactions {
         }
     }
 
-    /// A higher attempt: the lower one is released first, and it is looked at again then.
+    /// A higher attempt: the lower one is released first, and then the higher one is handled.
     fn supersede(&mut self, id: TransactionId, message: Message, effects: &mut Vec<TransactionEffect>) {
         let Some(held) = self.held.get_mut(&id) else { return };
         if held.decided.is_some() {
@@ -127,7 +127,7 @@ impl Transactions {
         }
     }
 
-    /// Takes what it has queued for.
+    /// Acquires the intents for which it has queued.
     pub(super) fn take_queued(
         &mut self,
         now: Time,
@@ -152,7 +152,7 @@ impl Transactions {
         }
     }
 
-    /// Takes intents that are free, if what was read is still so, and logs what will be done.
+    /// Acquires free intents if the read versions are still valid, and logs the changes.
     fn take(
         &mut self,
         now: Time,
@@ -209,7 +209,8 @@ impl Transactions {
         effects.push(TransactionEffect::Append { entry, durability });
     }
 
-    /// By which name the coordinator hears of it: that by which it has asked, or, if a sibling has that, one of this slice.
+    /// The routing key under which the coordinator gets the answer: the one that it has used, or, if that belongs to a
+    /// sibling, one of this slice.
     pub(super) fn name(&self, held: &HoldingTransaction) -> RoutingKey {
         if self.span.has(held.place) { held.place } else { self.span.place() }
     }
@@ -238,7 +239,7 @@ impl Transactions {
         let Some(held) = self.held.get(&id).filter(|held| self.span.has(held.place)) else { return };
         let (attempt, proposal, span) = (held.attempt, held.proposal, self.span);
         if !held.is_whole && !is_planted(Bug::HalfIsWhole) {
-            // Nobody can say any more whether all of what this was split off from has it.
+            // It cannot be determined any more whether all parts of the split partition have it.
             let what = TransactionMessage::Refused { attempt, refusal: Reason::Misplaced.into() };
             return effects.push(send(id.coordinator, held.place, id, what));
         }
@@ -260,7 +261,7 @@ impl Transactions {
         }
     }
 
-    /// The coordinator says that an attempt has come to nothing.
+    /// The coordinator reports that an attempt has failed.
     pub(super) fn release(
         &mut self,
         to: RoutingKey,
@@ -288,7 +289,7 @@ impl Transactions {
         effects.push(send(id.coordinator, to, id, TransactionMessage::Released { attempt }));
     }
 
-    /// The coordinator says that it is over.
+    /// The coordinator reports that the transaction is over.
     pub(super) fn drop_held(
         &mut self,
         to: RoutingKey,
@@ -340,7 +341,7 @@ impl Transactions {
         }
     }
 
-    /// The decision has come.
+    /// The decision has arrived.
     pub(super) fn commit(
         &mut self,
         (to, id): (RoutingKey, TransactionId),
@@ -364,8 +365,8 @@ impl Transactions {
                 self.deferred.insert(id);
                 return self.apply_deferred(effects);
             }
-            // What is held is another attempt, or was prepared once more, after a loss: a release, and the `Prepare` that the
-            // decision names, went with the power. A transaction has one decision, so nothing will ever decide this.
+            // Another attempt is held here, or it was prepared once more after a loss: a power failure removed a release and
+            // the `Prepare` that the decision names. A transaction has one decision, so this attempt will never be decided.
             let is_over = held.attempt != attempt || matches!(held.stage, HoldStage::Prepared(_));
             if is_over && held.stage != HoldStage::Ending {
                 held.stage = HoldStage::Ending;
@@ -381,7 +382,7 @@ impl Transactions {
         effects.push(send(id.coordinator, to, id, what));
     }
 
-    /// Logs what is decided and has nobody below it on any of its cells any more.
+    /// Logs decided transactions for which no holder may commit below on any of their cells any more.
     fn apply_deferred(&mut self, effects: &mut Vec<TransactionEffect>) {
         let ready: Vec<TransactionId> =
             self.deferred.iter().copied().filter(|id| self.may_apply(*id)).collect();

@@ -1,17 +1,19 @@
-//! Cells that a reader of several was promised nobody changes for a moment, so that it need not confirm what it has read. A hold
-//! is a shared intent that lapses by itself. Times are those of a clock that is never set, in whatever unit its owner likes.
+//! Read locks with a time limit: a promise to a reader of several cells that they do not change for a moment, so that it
+//! need not confirm its reads. A read lock is a shared intent that expires by itself. Times are those of a clock that is
+//! never set, in any unit that its owner chooses.
 
 use super::{Time, Transactions};
 use crate::effect::TransactionEffect;
 use crate::host::PartitionHost;
 
 impl Transactions {
-    /// Holds a cell until then: `false` if somebody is about to change it, or waits to. Times given must not go back.
+    /// Locks a cell until the given time: `false` if a holder is about to change it, or a transaction queues for it. Times
+    /// must not go back.
     pub fn hold(&mut self, cell: u64, until: u64) -> bool {
         self.intents.hold(cell, until)
     }
 
-    /// Lets go of what was held until now or earlier: whoever waits for it goes on.
+    /// Releases read locks whose time limit is now or earlier: waiting transactions continue.
     pub fn lapse(
         &mut self,
         now: Time,
@@ -24,13 +26,13 @@ impl Transactions {
         }
     }
 
-    /// Until when the first hold lasts.
+    /// The time limit of the first read lock.
     #[must_use]
     pub fn first_lapse(&self) -> Option<u64> {
         self.intents.first_lapse()
     }
 
-    /// Whether somebody may wait for holds to lapse.
+    /// Whether any transaction may wait for read locks to expire.
     #[must_use]
     pub fn has_queue(&self) -> bool {
         self.intents.waiting().0 > 0

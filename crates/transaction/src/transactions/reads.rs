@@ -1,4 +1,4 @@
-//! What reads and writes of single records wait for, and confirmations of reads of several.
+//! What reads and writes of single records wait for, and confirmations of reads of several records.
 
 use zerohop_wire::ids::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::limits::{QUEUE_MAX, READS_MAX};
 use crate::planted::{Bug, is_planted};
 use crate::reason::Reason;
 
-/// When a read or a write may go on.
+/// When a read or a write may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Admission {
@@ -22,7 +22,7 @@ pub enum Admission {
 }
 
 impl Transactions {
-    /// A read of what a cell is now. It waits for those intents that are there, and for no later ones.
+    /// A read of the present contents of a cell. It waits for the intents that exist now, and for no later ones.
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
@@ -30,8 +30,8 @@ impl Transactions {
         self.read_below(ticket, cell, Timestamp::MAX)
     }
 
-    /// A read of what a cell was at `at`: it waits for all who may commit at `at` or before, and from now on nobody else
-    /// does.
+    /// A read of a cell's contents at `at`: it waits for all holders that may commit at `at` or before, and from now on no
+    /// other transaction commits at `at` or before.
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
@@ -43,11 +43,11 @@ impl Transactions {
         at: Timestamp,
     ) -> Result<Admission, Reason> {
         host.raise(at);
-        // `MAX` stands for the present.
+        // `MAX` means the present.
         self.read_below(ticket, cell, at.min(Timestamp(u64::MAX - 1)))
     }
 
-    /// A read of all cells, as they are now: a page of a scan. It waits for those intents that are there, whatever they are on,
+    /// A read of all cells, as they are now: a page of a scan. It waits for the intents that exist now, on whatever cells,
     /// and for no later ones.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Transactions {
         Ok(if self.intents.read(ticket, cell, limit) { Admission::Now } else { Admission::Later })
     }
 
-    /// The second round of a read of several items: whether each still has the version that was read, and nobody is about
+    /// The second round of a read of several items: whether each still has the version that was read, and no holder is about
     /// to change it. `items` name what was read, and `seen` the version.
     #[must_use]
     pub fn confirm(&self, host: &impl PartitionHost, items: &[TransactionItem]) -> bool {
@@ -76,8 +76,8 @@ impl Transactions {
         })
     }
 
-    /// A write of one record, an expiry too. `Now`: it is evaluated and appended before anything else is asked here.
-    /// `Later`: it holds its cells from its effect on, until [`Self::leave`].
+    /// A write of one record, or an expiry. `Now`: the caller evaluates and appends it before any other call here. `Later`:
+    /// the write holds its cells from its effect on, until [`Self::leave`].
     ///
     /// # Errors
     /// `Overloaded` if too many wait.

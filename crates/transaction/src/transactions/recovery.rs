@@ -1,4 +1,4 @@
-//! What is told, asked, answered and acknowledged until all that was decided, or came to nothing, is at its end.
+//! Notices, queries, answers and acknowledgements, until all decided and failed transactions have ended.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::reason::{Reason, Refusal};
 use crate::time::Time;
 
 impl Transactions {
-    /// Takes up what the log of former primaries says.
+    /// Resumes the transactions in the log of former primaries.
     pub(super) fn resume(&mut self, now: Time) {
         for (id, prepared) in &self.state.prepared {
             let held = HoldingTransaction {
@@ -39,7 +39,7 @@ impl Transactions {
                     .any(|(_, access)| matches!(access, Access::Transform(_))),
                 onward: None,
                 decided: None,
-                // Its coordinator may have had the same fate.
+                // Its coordinator may have failed too.
                 ask_at: now.after_us(ASK_US),
                 is_repeated: false,
             };
@@ -61,12 +61,12 @@ impl Transactions {
         }
     }
 
-    /// Of what was locked before this was split off from a greater slice, its own.
+    /// The own ones of the locks that were acquired before this partition was split off from a larger slice.
     fn own_of(&self, locks: &Locks) -> Locks {
         locks.iter().copied().filter(|(cell, _)| self.span.has_cell(*cell)).collect()
     }
 
-    /// Remembers what a coordinator told about itself, until that is logged.
+    /// Remembers a coordinator's floor, until it is logged.
     pub(super) fn note_floor(&mut self, floor: Floor) {
         if let Some(known) = self.floors.get_mut(&floor.span) {
             *known = floor.index.max(*known);
@@ -75,7 +75,7 @@ impl Transactions {
         }
     }
 
-    /// Frees what the present attempt may hold elsewhere, and goes on saying so until all have acknowledged.
+    /// Frees what the present attempt may hold elsewhere, and repeats the release until all have acknowledged it.
     pub(super) fn free_others(&mut self, now: Time, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         let Some(running) = self.running.get(&id) else { return };
         let Some((_, others)) = running.request.parts.split_last() else { return };
@@ -85,7 +85,7 @@ impl Transactions {
         let places: BTreeSet<RoutingKey> = others.iter().map(|part| part.place).collect();
         let (attempt, resend_at) = (running.attempt, now.after_us(RESEND_US));
         self.say_released(id, attempt, &places, effects);
-        // Without room it is said once, and whoever does not hear it asks.
+        // Without room the release is sent once, and a participant that misses it sends a query.
         if self.releasing.len() < RELEASING_MAX || self.releasing.contains_key(&id) {
             self.releasing.insert(id, ReleasedAttempt { attempt, places, resend_at });
         }
@@ -121,7 +121,7 @@ impl Transactions {
         }
     }
 
-    /// A participant asks what has become of a transaction. Silence means: wait.
+    /// A participant queries the outcome of a transaction. No answer means: wait.
     pub(super) fn asked(
         &mut self,
         host: &impl PartitionHost,
@@ -131,7 +131,7 @@ impl Transactions {
         let floor = self.floor();
         if let Some(decision) = self.state.decisions.get(&id) {
             let known = decision.participants.iter().find(|one| one.span.has(from));
-            // Who is not in the decision was prepared by an older grouping, which has come to nothing.
+            // A participant that is not in the decision was prepared by an older grouping, which has failed.
             let answer = known.map_or_else(
                 || send(from, id.coordinator, id, TransactionMessage::Drop { floor }),
                 |participant| self.say_commit(id, (from, participant.prepared)),
@@ -153,13 +153,13 @@ impl Transactions {
         if host.known(&id) == SessionKnowledge::Over || is_planted(Bug::UnknownNotLogged) {
             return effects.push(send(from, id.coordinator, id, TransactionMessage::Drop { floor }));
         }
-        // Whoever finds no room asks again.
+        // A participant that finds no room repeats its query.
         if self.unknown.len() >= UNKNOWN_MAX {
             return;
         }
         self.unknown.insert(id, StatusWaiters { places: [from].into(), ticket: None });
         let refusal = Refusal::from(Reason::Unknown);
-        // As durable as anything may ask: what it is for is not known.
+        // The highest durability, since the durability of the transaction is not known.
         let durability = Durability::Sync;
         effects.push(TransactionEffect::Append {
             entry: TransactionEntry::Abort { id, by: id.coordinator, refusal },

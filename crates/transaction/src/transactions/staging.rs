@@ -1,8 +1,8 @@
-//! Bytes that are too long to travel with their transaction, and come before it.
+//! Staged data: bytes that are too long to be sent with their transaction, and are sent before it.
 //!
-//! A piece is there from its entry on until the transaction that has pinned it is applied, or, without a pin, until
-//! [`STAGED_US_MAX`] after its session has staged here last. The entry that ends it lets go of its bytes as well, so nobody may pin
-//! what is about to expire, nor two transactions one piece.
+//! A piece exists from its entry until the transaction that has pinned it is applied, or, without a pin, until
+//! [`STAGED_US_MAX`] after its session last staged data here. The entry that ends it also releases its bytes. Therefore no
+//! transaction may pin a piece that is about to expire, and no two transactions may pin one piece.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ use crate::reason::{Reason, Refusal};
 use crate::time::Time;
 
 impl Transactions {
-    /// Stages a piece, at the durability of the partition's keyspace. It is there once the entry is committed, and until it
-    /// expires or its transaction has been applied. The session table recognises repeated requests.
+    /// Stages a piece, at the durability of the partition's keyspace. It exists once the entry is committed, until it
+    /// expires or its transaction has been applied. The session table recognizes repeated requests.
     ///
     /// # Errors
     /// `TooLong`, for the piece or for all that the session has staged here; `Overloaded`.
@@ -48,7 +48,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// A piece is there. Whoever stages still lives: what it has staged before stays as long as this.
+    /// A piece is staged. This shows that its session still exists: the session's earlier pieces stay as long as this one.
     pub(super) fn is_staged(&mut self, now: Time, id: StageId) {
         let at = now.after_us(STAGED_US_MAX);
         self.expire_at.insert(id, at);
@@ -57,7 +57,7 @@ impl Transactions {
         own.for_each(|(_, expire_at)| *expire_at = at);
     }
 
-    /// Whether a transaction may rest on these pieces: they are there, stay, and no other rests on them.
+    /// Whether a transaction may depend on these pieces: they exist, stay, and no other transaction depends on them.
     pub(super) fn may_pin(&self, id: TransactionId, pieces: &BTreeSet<StageId>) -> Result<(), Refusal> {
         if pieces.is_empty() {
             return Ok(());
@@ -67,7 +67,7 @@ impl Transactions {
         if pieces.iter().any(|piece| staged(piece).is_none()) {
             return Err(Reason::StagedGone.into());
         }
-        // It may be an earlier one of the same client, which has come to nothing, and has yet to be released.
+        // It may be an earlier transaction of the same client, which has failed and is not released yet.
         let is_pinned = |piece| staged(piece).and_then(|staged| staged.pinned).is_some_and(|by| by != id);
         if pieces.iter().any(is_pinned) || self.pinned_by_others(Some(id)).any(|one| pieces.contains(&one)) {
             return Err(Reason::Overloaded.into());
@@ -75,7 +75,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Pieces that transactions under way rest on, whether the log says so already or not.
+    /// Pieces that pending transactions depend on, whether the log has the pin already or not.
     fn pinned_by_others(&self, but: Option<TransactionId>) -> impl Iterator<Item = StageId> {
         let held = self.held.iter().map(|(id, held)| (*id, &held.pinned[..]));
         // A coordinator's own part needs no pin in the log before the decision.
@@ -83,7 +83,7 @@ impl Transactions {
         held.chain(own).filter(move |(id, _)| Some(*id) != but).flat_map(|(_, pinned)| pinned.iter().copied())
     }
 
-    /// Staged data that nobody has pinned expires.
+    /// Staged data without a pin expires.
     pub(super) fn tick_staged(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
         let is_due = self.expire_at.values().any(|at| *at <= now);
         if !is_due {
@@ -111,7 +111,7 @@ impl Transactions {
     }
 }
 
-/// The first name that a piece of the same session could have.
+/// The lowest id that a piece of the same session could have.
 fn least_of(id: StageId) -> StageId {
     StageId { sequence: Default::default(), ..id }
 }

@@ -1,4 +1,4 @@
-//! What is done when nothing comes.
+//! Timers: actions that are due if no message arrives.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::reason::Reason;
 use crate::time::Time;
 
 impl Transactions {
-    /// Time has passed: overdue messages are sent again, questions asked, transactions that take too long aborted, what may
-    /// be forgotten forgotten. Goes through everything that is under way: to be called some times a second.
+    /// Time has passed. Overdue messages are sent again, queries are sent, transactions that take too long are aborted, and
+    /// finished ones are forgotten. Iterates over all work in progress: to be called some times a second.
     pub fn tick(&mut self, now: Time, host: &mut impl PartitionHost, effects: &mut Vec<TransactionEffect>) {
         self.tick_participant(now, effects);
         self.tick_coordinator(now, effects);
@@ -34,7 +34,8 @@ impl Transactions {
                 effects.push(send(id.coordinator, from, *id, what));
             }
         }
-        // Those who queue too: a row of them that their coordinators have forgotten would else take its turns one by one.
+        // Queued transactions send queries too: otherwise a series of them that their coordinators have forgotten would take
+        // its turns one by one.
         for (id, queued) in &mut self.queued {
             if queued.ask_at <= now
                 && let TransactionMessage::Prepare { attempt, .. } = &queued.message.what
@@ -55,7 +56,7 @@ impl Transactions {
         self.ask_to_forget(now, effects);
     }
 
-    /// What coordinators have told, as one entry for all of them: they are as many as there are partitions.
+    /// Logs the floors of coordinators as one entry for all of them: there are as many coordinators as partitions.
     fn log_floors(&mut self, effects: &mut Vec<TransactionEffect>) {
         let floors = std::mem::take(&mut self.floors).into_iter();
         let floors: Vec<Floor> = floors
@@ -68,7 +69,8 @@ impl Transactions {
         }
     }
 
-    /// Asks coordinators about what was applied long ago, each about the newest: its answer tells of all before.
+    /// Queries coordinators about transactions that were applied long ago, each about the newest: the answer covers all
+    /// earlier ones.
     fn ask_to_forget(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
         let mut newest: BTreeMap<RoutingKey, (LogIndex, TransactionId)> = BTreeMap::new();
         while let Some((_, id)) = self.forget_at.front().copied().filter(|(at, _)| *at <= now) {
@@ -86,7 +88,7 @@ impl Transactions {
 
     fn tick_coordinator(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
         for id in std::mem::take(&mut self.of_siblings) {
-            // Nobody asks here what became of it.
+            // The sibling, not this partition, gets the queries about its outcome.
             effects.push(TransactionEffect::Append {
                 entry: TransactionEntry::Finish { id },
                 durability: Durability::Memory,

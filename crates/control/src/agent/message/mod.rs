@@ -1,5 +1,5 @@
-//! What agents say to each other, and the bytes of it: a version byte, then Protocol Buffers. Bytes may come from anybody:
-//! every length is compared with its limit before anything is made of it.
+//! Messages between agents, and their bytes: a version byte, then Protocol Buffers. The bytes are untrusted:
+//! every length is compared with its limit before it is used.
 
 use std::fmt;
 
@@ -28,93 +28,93 @@ const VERSION: u8 = 1;
 /// A message between two agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// The cluster of its sender; all zero if it does not know yet.
+    /// The cluster of the sender; all zero if it does not know its cluster yet.
     pub cluster: ClusterId,
-    /// Where its sender listens; none in datagrams, which are not answered there.
+    /// The address of the sender; none in datagrams, which are not answered there.
     pub from: Option<Address>,
-    /// What it says.
+    /// The content.
     pub body: AgentBody,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentBody {
-    /// One manager to another, about agreement: a message, or a piece of a long one.
+    /// A Raft message from one manager to another, or a piece of a long one.
     Raft {
-        /// Whose.
+        /// The sender.
         from: ManagerId,
-        /// For whom.
+        /// The receiver.
         to: ManagerId,
-        /// Counts the sender's messages, so that pieces of two are not mixed.
+        /// Counts the sender's messages, so that pieces of two messages are not mixed.
         number: u64,
-        /// Which piece.
+        /// The number of this piece.
         piece: u32,
-        /// Of how many.
+        /// The number of pieces.
         pieces: u32,
         /// Its bytes.
         bytes: Vec<u8>,
     },
     /// A datagram of gossip.
     Gossip(Vec<u8>),
-    /// Whoever leads is to have this decided.
+    /// A command proposal for the leader.
     Ask(CommandRequest),
-    /// What became of it.
+    /// The answer to a proposal.
     Answer {
-        /// Of which request.
+        /// The id of the request.
         id: RequestId,
-        /// What.
+        /// The answer.
         told: ProposalAnswer,
         /// The control group.
         news: ControlGroupNews,
     },
-    /// The map is wanted, or has been taken up.
+    /// A request for the map, or a confirmation of the epoch that the sender has.
     MapWanted {
-        /// Who has it, if it has a number.
+        /// The sender, if it has a number.
         node: Option<NodeId>,
         /// The epoch that it has.
         have: MapEpoch,
-        /// A piece of something that was begun; else whatever it lacks.
+        /// The piece that it needs of an unfinished transfer; none: everything that it lacks.
         piece: Option<PieceOf>,
-        /// It only says what it has.
+        /// The message only confirms the epoch.
         only_told: bool,
     },
-    /// A map, or what changed of it, or that it changed.
+    /// A map, a delta, or the news that the map has changed.
     MapPiece {
-        /// The control group, with the mark of the state that this map is of.
+        /// The control group, with the mark of the state that this map belongs to.
         news: ControlGroupNews,
-        /// Which piece of what.
+        /// Which piece of which delta.
         piece: PieceOf,
-        /// Of how many; zero: only the epoch is told.
+        /// The number of pieces; zero: the message has only the epoch.
         pieces: u32,
         /// Its bytes.
         bytes: Vec<u8>,
     },
-    /// Nodes that do not answer another.
+    /// Nodes that do not answer another node.
     Reports {
-        /// Who says so.
+        /// The reporting node.
         by: NodeId,
-        /// Of whom, and of which starts of them.
+        /// The nodes that do not answer, and the starts of them that are meant.
         about: Vec<(NodeId, Incarnation)>,
     },
-    /// How much is asked of primaries.
+    /// Loads of primaries.
     Loads(Vec<(KeyspaceId, PartitionId, u32)>),
-    /// A founder without a log asks another how it stands.
+    /// A bootstrap member without a log requests the state of another one.
     FounderAsks {
-        /// Its start.
+        /// The start of the sender.
         incarnation: Incarnation,
     },
-    /// How a founder stands.
+    /// The state of a bootstrap member.
     FounderIs {
-        /// Its start.
+        /// The start of the sender.
         incarnation: Incarnation,
         /// Whether it has a log, or knows of a map.
         founded: bool,
-        /// Which start of the asker had been heard from when it founded; zero if none.
+        /// The start of the requester that had been heard from at the bootstrap; zero if none.
         expects: Incarnation,
-        /// If it founded in this start: all the starts that had been heard from.
+        /// If the sender bootstrapped in this start: all the starts that had been heard from.
         heard: Vec<(Address, Incarnation)>,
     },
-    /// The addressee is of another cluster than the sender, who names its own.
+    /// The receiver belongs to another cluster than the sender, which names its own.
     OtherCluster,
 }
 
@@ -125,33 +125,33 @@ pub struct PieceOf {
     pub since: MapEpoch,
     /// The epoch to which they lead.
     pub epoch: MapEpoch,
-    /// Which piece.
+    /// The number of the piece.
     pub piece: u32,
 }
 
-/// What is known of the control group.
+/// What a node knows of the control group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlGroupNews {
-    /// How many commands had been applied.
+    /// The number of commands applied.
     pub mark: u64,
-    /// Its members then.
+    /// The members at that mark.
     pub managers: Vec<ManagerInfo>,
-    /// Who leads it.
+    /// The leader.
     pub leader: Option<ManagerId>,
 }
 
-/// What an asker is told.
+/// The answer that a requester gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProposalAnswer {
-    /// It is decided.
+    /// The proposal is decided.
     Decided(CommandOutcome),
-    /// Ask the leader.
+    /// The requester must contact the leader.
     NotLeader,
-    /// Ask again later.
+    /// The requester must retry later.
     Busy,
 }
 
-/// Bytes that are no message.
+/// Bytes that are not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageError(String);
 
@@ -181,10 +181,10 @@ impl Message {
         bytes
     }
 
-    /// Reads what [`Message::encode`] wrote, and says of other bytes what is wrong with them.
+    /// Reads what [`Message::encode`] wrote, and reports what is wrong with other bytes.
     ///
     /// # Errors
-    /// If the bytes are no message, or one that is too long.
+    /// If the bytes are not a message, or are too long.
     pub fn decode(bytes: &[u8]) -> Result<Message, MessageError> {
         let (version, rest) = bytes.split_first().ok_or_else(|| wrong("no bytes"))?;
         if *version != VERSION {
@@ -390,7 +390,8 @@ fn check_piece(piece: u32, pieces: u32, pieces_max: usize, bytes: &[u8]) -> Resu
     if piece >= pieces || pieces as usize > pieces_max {
         return Err(wrong(format_args!("piece {piece} of {pieces}")));
     }
-    // All but the last are full, so that pieces tell how long the whole is before it is there.
+    // All pieces but the last are full, so that pieces show the length of the complete message before it is
+    // there.
     let is_last = piece + 1 == pieces;
     if bytes.len() > PIECE_BYTES || bytes.is_empty() || (!is_last && bytes.len() != PIECE_BYTES) {
         return Err(wrong(format_args!("a piece of {} bytes", bytes.len())));

@@ -1,4 +1,4 @@
-//! Messages between agents as Protocol Buffers, field by field as `docs/protocols/control.proto` has them.
+//! Messages between agents as Protocol Buffers, field by field as in `docs/protocols/control.proto`.
 
 use prost::{Message, Oneof};
 

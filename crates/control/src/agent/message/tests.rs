@@ -1,4 +1,4 @@
-//! What was written is read, and other bytes are refused.
+//! Encoded messages decode to the same value, and other bytes are refused.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ fn address(text: &str) -> Address {
     Address::new(text).unwrap()
 }
 
-/// One of each kind; none is long.
+/// One message of each kind; none is long.
 fn short_bodies() -> Vec<AgentBody> {
     let news = ControlGroupNews {
         mark: 7,
@@ -54,7 +54,7 @@ fn short_bodies() -> Vec<AgentBody> {
     ]
 }
 
-/// Those, every command, and the longest.
+/// The short messages, every command, and the longest messages.
 fn bodies() -> Vec<AgentBody> {
     let mut bodies = short_bodies();
     let id = RequestId { origin: 5, number: 6 };

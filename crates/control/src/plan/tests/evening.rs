@@ -1,4 +1,4 @@
-//! Who was away, or is asked for less than others, becomes primary, though others are in sync.
+//! A node that was down, or whose primaries have less load, gets primaries, even if other replicas are in sync.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn primaries_are_evened_also_where_a_primary_is_in_sync_alone() {
     let config = KeyspaceConfig { min_in_sync: 1, ..found.config().clone() };
     bench.done(ControlCommand::AlterKeyspace(keyspace, config));
     bench.settle();
-    // One partition is asked for more than all others: they go elsewhere.
+    // One partition has more load than all others: they move elsewhere.
     bench.loads.insert((keyspace, PartitionId(3)), 40);
     bench.settle();
     let mut primaries: Vec<u64> = bench.primaries().into_values().collect();

@@ -1,4 +1,4 @@
-//! What may be changed of a keyspace, and what a snapshot may say.
+//! The settings of a keyspace that may change, and the contents that a snapshot may have.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What can be switched on at a simulated disk, and what it counts.
+//! Faults that can be switched on at a simulated disk, and its counters.
 
 use std::collections::BTreeMap;
 
@@ -72,9 +72,9 @@ pub struct Chance {
 
 /// Faults that stay on until they are switched off. [`SimulatedFaults::default`] has none.
 ///
-/// A failing operation has no effect, but: a failing append may have left bytes that a crash brings to light past
-/// the end of the file; a failing sync makes a random part durable, and the rest is never written by a later sync; a
-/// failing sync of a folder makes a random prefix of the names durable. A `close` cannot fail.
+/// A failing operation has no effect, with these exceptions. A failing append may have left bytes that a crash reveals past
+/// the end of the file. A failing sync makes a random part durable, and the rest is never written by a later sync. A failing
+/// sync of a folder makes a random prefix of the names durable. A `close` cannot fail.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedFaults {
     /// How likely each operation is to fail.
@@ -83,9 +83,9 @@ pub struct SimulatedFaults {
     pub stall: Option<Chance>,
     /// Simulated microseconds of a stall.
     pub stall_us: u64,
-    /// A planted bug: syncs of files answer well and make nothing durable.
+    /// A planted bug: syncs of files succeed and make nothing durable.
     pub lose_syncs: bool,
-    /// A planted bug: syncs of folders answer well and make nothing durable.
+    /// A planted bug: syncs of folders succeed and make nothing durable.
     pub lose_folder_syncs: bool,
 }
 
@@ -111,9 +111,9 @@ impl SimulatedFaults {
 pub struct Latency {
     /// Any operation.
     pub operation_us: u64,
-    /// On top, each begun KiB that an append or a read carries.
+    /// Additional time for each started KiB of an append or a read.
     pub kib_us: u64,
-    /// On top, a sync of a file or a folder.
+    /// Additional time for a sync of a file or a folder.
     pub sync_us: u64,
 }
 

@@ -1,7 +1,7 @@
-//! The bytes of one simulated file: what was issued, what is durable, and what a crash makes of the difference.
+//! The bytes of one simulated file: the issued and the durable bytes, and the effect of a crash on the difference.
 //!
-//! Files only grow at their end and are cut there, so what differs from the durable bytes is known by two things: a
-//! mark below which nothing was touched since the last sync, and the sectors written above it.
+//! Files only grow at their end and are truncated there. Two things describe the difference from the durable bytes: a mark
+//! below which nothing was touched since the last sync, and the sectors written above it.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::random::Random;
 /// The unit in which a device tears.
 pub const SECTOR_BYTES: usize = 512;
 
-/// What a device makes of a hint to reserve room, at most: enough to be met, and little to hold.
+/// The most that a device reserves after a hint: enough to matter, and little to store.
 const RESERVED_BYTES_MAX: usize = 16 << 10;
 
 /// One file.
@@ -21,25 +21,25 @@ pub(super) struct FileBytes {
     durable: Vec<u8>,
     since_sync: Changes,
     begun: Vec<BegunSync>,
-    /// What a failed append may have left on the device past the end of the file.
+    /// Bytes that a failed append may have left on the device past the end of the file.
     failed_tail: Vec<u8>,
-    /// Up to where the device may hold zeros behind it.
+    /// The length up to which the device may hold zeros behind it.
     reserved: usize,
 }
 
-/// What was done to a file since a moment.
+/// The changes to a file since a moment.
 #[derive(Clone, Debug, Default)]
 struct Changes {
-    /// Bytes below this were neither written nor cut.
+    /// Bytes below this were neither written nor truncated.
     untouched: usize,
-    /// The sectors written, in order and apart. Only the last ones ever change, as files do.
+    /// The sectors written, in order and disjoint. Only the last ones ever change, as files do.
     sectors: Vec<Range<usize>>,
 }
 
 #[derive(Clone, Debug)]
 struct BegunSync {
     ticket: SyncTicket,
-    /// The written sectors as they were, each run with the offset of its first byte.
+    /// The previous contents of the written sectors, each run with the offset of its first byte.
     written: Vec<(usize, Vec<u8>)>,
     bytes: usize,
     since: Changes,
@@ -62,12 +62,12 @@ impl FileBytes {
         self.failed_tail.clear();
     }
 
-    /// Room was asked for up to this length.
+    /// Space was reserved up to this length.
     pub(super) fn reserve(&mut self, bytes: usize) {
         self.reserved = bytes.min(self.issued.len() + RESERVED_BYTES_MAX);
     }
 
-    /// An append that failed after some of it had reached the device.
+    /// An append that failed after part of it had reached the device.
     pub(super) fn append_failed(&mut self, reached: &[u8]) {
         self.failed_tail = reached.to_vec();
     }
@@ -100,7 +100,7 @@ impl FileBytes {
         self.begun.push(BegunSync { ticket, written: written.collect(), bytes: length, since });
     }
 
-    /// Carries out a begun sync. Those begun before it must have been carried out.
+    /// Carries out a started sync. Those started before it must have been carried out.
     pub(super) fn sync_complete(&mut self, ticket: SyncTicket) {
         let Some(begun) = self.take_begun(ticket) else { return };
         begun.write_to(&mut self.durable);
@@ -108,13 +108,13 @@ impl FileBytes {
         self.failed_tail.clear();
     }
 
-    /// Forgets a begun sync without effect.
+    /// Forgets a started sync without effect.
     pub(super) fn sync_forget(&mut self, ticket: SyncTicket) {
         self.take_begun(ticket);
     }
 
-    /// A sync, or the begun one of `ticket`, fails as on Linux: a random part of what was written becomes durable,
-    /// and none of it counts as unsynced any longer, so that no later sync writes it.
+    /// A sync, or the started one of `ticket`, fails as on Linux: a random part of what was written becomes durable, and
+    /// none of it counts as unsynced any longer, so that no later sync writes it.
     pub(super) fn sync_failed(&mut self, ticket: Option<SyncTicket>, random: &mut Random) {
         let begun = match ticket {
             Some(ticket) => self.take_begun(ticket),
@@ -136,14 +136,14 @@ impl FileBytes {
                 }
             }
         }
-        // Syncs that were begun meanwhile only waited for those writes: they will not repeat them.
+        // Syncs that were started meanwhile only waited for those writes: they will not repeat them.
         for later in &mut self.begun {
             later.keep_only(&begun.since);
         }
         self.since_sync.sectors = begun.since.sectors;
     }
 
-    /// The power goes: what was not synced becomes old, new, torn or garbage, sector by sector.
+    /// The power fails: unsynced data becomes old, new, torn or garbage, sector by sector.
     pub(super) fn crash(&mut self, random: &mut Random) {
         for begun in std::mem::take(&mut self.begun) {
             if random.chance(1, 2) {
@@ -177,14 +177,14 @@ impl FileBytes {
         self.restart_from_durable();
     }
 
-    /// Everything issued is durable, as after an orderly stop.
+    /// Everything issued is durable, as after a clean shutdown.
     pub(super) fn power_off_clean(&mut self) {
         self.durable.clone_from(&self.issued);
         self.durable.resize(self.issued.len().max(self.reserved), 0);
         self.restart_from_durable();
     }
 
-    /// Flips the bits of `mask` in a durable byte. Readers see it unless they are served from unsynced bytes.
+    /// Flips the bits of `mask` in a durable byte. Readers see it unless they read unsynced bytes.
     pub(super) fn corruption(&mut self, offset: usize, mask: u8) {
         self.durable[offset] ^= mask;
         let sector = offset / SECTOR_BYTES;
@@ -264,8 +264,8 @@ impl BegunSync {
     }
 }
 
-/// How likely a sector is to become each of the four; drawn once per file and crash, so that "all of it" and "none
-/// of it" happen too.
+/// The probability of each of the four outcomes of a sector; drawn once per file and crash, so that "all of it" and "none of
+/// it" happen too.
 struct Outcomes {
     weights: [u64; 4],
 }
@@ -276,7 +276,7 @@ impl Outcomes {
         Outcomes { weights: PROFILES[random.below(4) as usize] }
     }
 
-    /// `sector` holds the old bytes; `new` begins with the new ones and may be shorter or longer.
+    /// `sector` holds the old bytes; `new` starts with the new ones and may be shorter or longer.
     fn apply(&self, sector: &mut [u8], new: &[u8], random: &mut Random) {
         let new = &new[..new.len().min(sector.len())];
         let [old, all_new, torn, _] = self.weights;
@@ -297,7 +297,7 @@ impl Outcomes {
     }
 }
 
-/// A length that the file may have had on the device at some time since `untouched` was its length at least.
+/// A length that the file may have had on the device at some time since `untouched` was its minimum length.
 fn pick_length(durable: usize, issued: usize, untouched: usize, random: &mut Random) -> usize {
     match random.below(4) {
         0 => durable,

@@ -1,4 +1,4 @@
-//! The state of a simulated disk, and what its operations have in common: being counted, taking time, failing.
+//! The state of a simulated disk, and the common parts of its operations: being counted, taking time, failing.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedState {
     pub(super) names: DiskNames,
-    /// By the numbers that `names` gives. A file without a name stays while a crash may bring it back.
+    /// By the numbers of `names`. A file without a name stays while a crash may restore it.
     pub(super) files: BTreeMap<u64, FileBytes>,
     pub(super) open: BTreeMap<FileId, u64>,
     pub(super) begun: BTreeMap<SyncTicket, PendingDiskSync>,
@@ -33,7 +33,7 @@ pub(super) struct SimulatedState {
 pub(super) struct PendingDiskSync {
     pub(super) file: u64,
     pub(super) polls_left: u64,
-    /// By a later sync of the file, before this one was asked about.
+    /// Completed by a later sync of the file, before this one was polled.
     pub(super) carried_out: bool,
 }
 
@@ -148,8 +148,8 @@ impl SimulatedState {
         self.files.get_mut(&number).ok_or_else(|| DiskError::not_open(file, operation.name()))
     }
 
-    /// Carries out the syncs of a file that were begun before `before`, or all of them: syncs of one file end in the
-    /// order in which they began.
+    /// Carries out the syncs of a file that were started before `before`, or all of them: syncs of one file end in the order
+    /// in which they started.
     pub(super) fn complete_begun(&mut self, number: u64, before: Option<SyncTicket>) {
         let before = before.unwrap_or(SyncTicket(u64::MAX));
         let waiting = self.begun.range_mut(..before).filter(|(_, b)| b.file == number && !b.carried_out);
@@ -174,7 +174,7 @@ impl SimulatedState {
         }
     }
 
-    /// Ends the ids of a file that lost its name and gives its space back.
+    /// Ends the ids of a file that lost its name and frees its space.
     pub(super) fn forget(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         self.open.retain(|_, open| *open != number);

@@ -1,5 +1,4 @@
-//! The simulated disk keeps the contract, keeps what was synced through every crash, and does each fault it is
-//! asked for.
+//! The simulated disk keeps the contract, keeps synced data through every crash, and produces each requested fault.
 
 use std::collections::BTreeMap;
 

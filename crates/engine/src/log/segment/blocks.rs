@@ -1,4 +1,4 @@
-//! Which blocks of a segment are in memory.
+//! The blocks of a segment in memory.
 
 use super::Segment;
 use crate::disk::{Disk, DiskResult};
@@ -6,7 +6,7 @@ use crate::io::Io;
 use crate::limits::{BLOCK_BYTES, LET_GO_BYTES_MIN};
 
 impl Segment {
-    /// Has the block in memory that is filled next, up to the segment's end. Counts the memory it takes.
+    /// Loads the block that is filled next, up to the segment's end. Counts the memory that it takes.
     pub(crate) fn load_open_block<D: Disk>(&mut self, io: &mut Io<D>) -> DiskResult<()> {
         if self.has_open_block() {
             return Ok(());
@@ -20,7 +20,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether the block that is filled next is in memory, or is a new one. It ends where the segment does.
+    /// Whether the block that is filled next is in memory, or is a new one. It ends at the end of the segment.
     pub(crate) fn has_open_block(&self) -> bool {
         let within = self.bytes as usize % BLOCK_BYTES;
         let held = self.blocks.get(self.bytes as usize / BLOCK_BYTES).and_then(Option::as_ref);
@@ -31,7 +31,7 @@ impl Segment {
         within == 0 || held.is_some()
     }
 
-    /// Gives a block back that is in the file too. Returns bytes of memory freed.
+    /// Evicts a block that is in the file too. Returns bytes of memory freed.
     pub(crate) fn evict(&mut self, number: usize) -> usize {
         let end = (number as u64 + 1) * BLOCK_BYTES as u64;
         let is_last_of_open = !self.sealed && end > self.bytes;
@@ -41,8 +41,8 @@ impl Segment {
         self.blocks.get_mut(number).and_then(Option::take).map_or(0, |b| b.capacity())
     }
 
-    /// Gives back the blocks that hold nothing but this entry, which died, as far as they are in the file: what is written
-    /// next takes their memory, which new memory would have to be cleared for. Returns bytes of memory freed.
+    /// Evicts the blocks that hold nothing but this dead entry, as far as they are in the file: the next writes use their
+    /// memory, whereas new memory would have to be cleared. Returns bytes of memory freed.
     pub(crate) fn let_go(&mut self, offset: u32, entry_bytes: u64) -> usize {
         if entry_bytes < LET_GO_BYTES_MIN {
             return 0;

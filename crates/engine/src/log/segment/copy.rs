@@ -1,4 +1,4 @@
-//! A segment once more, as another partition's.
+//! A copy of a segment, as another partition's segment.
 
 use super::Segment;
 use crate::PartitionId;
@@ -9,8 +9,8 @@ use crate::log::restamp::rebrand;
 use crate::planted::{Bug, is_planted};
 
 impl Segment {
-    /// Copies the segment into a folder, as that partition's, and syncs the copy; the name is the caller's to sync. A log that
-    /// is in memory only is copied there.
+    /// Copies the segment into a folder, as that partition's, and syncs the copy; the caller syncs the name. A log in memory
+    /// only is copied in memory.
     pub(crate) fn copy_for<D: Disk>(
         &self,
         io: &mut Io<D>,
@@ -45,7 +45,7 @@ impl Segment {
         Ok(copy)
     }
 
-    /// What is known of the entries of the segment that this is a copy of; that may have become more since.
+    /// Takes the metadata of the original's entries; the original may have grown since.
     pub(crate) fn take_notes_of(&mut self, original: &Segment) {
         (self.last_index, self.last_epoch) = (original.last_index, original.last_epoch);
         self.synced_index = original.last_index;

@@ -1,6 +1,6 @@
-//! Where the entries of a segment stand, more closely than its samples tell: of long entries each. Without them a read of a part of a chunk
-//! steps over up to [`crate::limits::SAMPLE_EVERY`] heads that lie pages apart, to find the one that it wants. In memory alone: behind a
-//! restart the samples do.
+//! Positions of the entries of a segment, finer than its samples: of long entries, every position. Without them a read of a
+//! part of a chunk steps over up to [`crate::limits::SAMPLE_EVERY`] heads that are pages apart, to find its entry. They are
+//! in memory only: after a restart only the samples are available.
 
 use crate::limits::PLACE_EVERY_BYTES;
 
@@ -9,7 +9,7 @@ use crate::limits::PLACE_EVERY_BYTES;
 pub(crate) struct Places(Vec<(u32, u32)>);
 
 impl Places {
-    /// Notes an entry that follows the last one noted, if it is far behind what is known: the offset `known`.
+    /// Records an entry that follows the last recorded one, if it is far behind `known`, the last known offset.
     #[inline]
     pub(crate) fn note(&mut self, place: (u32, u32), known: &mut u32) {
         if place.1.saturating_sub(*known) >= PLACE_EVERY_BYTES {
@@ -18,7 +18,7 @@ impl Places {
         }
     }
 
-    /// The offset of the last entry noted up to this log index.
+    /// The offset of the last recorded entry up to this log index.
     pub(crate) fn before(&self, index: u64) -> Option<u32> {
         let after = self.0.partition_point(|&(at, _)| u64::from(at) <= index);
         Some(self.0[after.checked_sub(1)?].1)
@@ -29,7 +29,7 @@ impl Places {
         self.0.truncate(self.0.partition_point(|&(_, offset)| u64::from(offset) < bytes));
     }
 
-    /// Memory that it takes.
+    /// Memory that it uses.
     pub(crate) fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<(u32, u32)>()
     }
@@ -62,7 +62,7 @@ mod tests {
         }
     }
 
-    /// An entry that is asked for by its log index is looked at first, rather than up to fifteen before it.
+    /// A lookup by log index finds the entry directly, instead of stepping over up to fifteen entries before it.
     #[test]
     fn of_a_segment_of_long_entries_each_is_found_where_it_stands() {
         let mut segment = Segment::found(header(), "path".into(), FileId(1), 0);

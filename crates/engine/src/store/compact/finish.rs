@@ -1,4 +1,5 @@
-//! How a compaction ends: what it has replaced is removed, or it is given up and all is as it was.
+//! The end of a compaction: the replaced segments are removed, or the compaction is abandoned and nothing has
+//! changed.
 
 use super::CompactionJob;
 use crate::disk::Disk;
@@ -8,7 +9,7 @@ use crate::store::PartitionStore;
 use crate::{Damage, DamageKind};
 
 impl PartitionStore {
-    /// Removes the files of replaced segments that nobody reads.
+    /// Removes the files of replaced segments that are not pinned.
     pub(crate) fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let mut result = Ok(());
         for slot in std::mem::take(&mut self.compaction.retired) {
@@ -25,7 +26,7 @@ impl PartitionStore {
         result
     }
 
-    /// Gives up a compaction; the old segments are as they were.
+    /// Abandons a compaction; the old segments are unchanged.
     pub(super) fn abandon<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -37,7 +38,7 @@ impl PartitionStore {
             io.memory.freed(output.resident_bytes());
             if let Some(file) = output.file {
                 io.disk.close(file);
-                // What cannot be removed now goes at the next recovery.
+                // Files that cannot be removed now are removed at the next recovery.
                 let removed = io.disk.remove(&output.path);
                 self.stop_on_failure(removed.map_err(Into::into))?;
             }

@@ -29,7 +29,8 @@ impl Recovery<'_> {
             match self.open_segment(io, &path, name.bytes, (first, generation))? {
                 Some(segment) => drop(found.insert((first, generation), segment)),
                 None => {
-                    // A rewritten file was synced before it got its name: what it held was committed and durable.
+                    // A rewritten file was synced before it got its name: its entries were committed and
+                    // durable.
                     if generation > 0 {
                         self.synced = self.synced.max(first);
                     }
@@ -94,7 +95,7 @@ impl Recovery<'_> {
         Ok(Some(segment))
     }
 
-    /// A rewritten segment stands for all older generations of its range.
+    /// A rewritten segment replaces all older generations of its range.
     fn drop_replaced<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -128,7 +129,7 @@ pub(super) fn has_trailer(segment: &Segment, bytes: &[u8], footer_at: u64) -> bo
     })
 }
 
-/// What the footer of a sealed segment says, if there is a good one.
+/// The footer of a sealed segment, if there is a valid one.
 pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineResult<Option<Footer>> {
     let (Some(file), Some(at)) = (segment.file, segment.bytes.checked_sub(TRAILER_BYTES as u64)) else {
         return Ok(None);
@@ -149,7 +150,7 @@ pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineR
     })
 }
 
-/// Whether nothing unreadable stands between an offset and the segment's end.
+/// Whether there is nothing unreadable between an offset and the segment's end.
 pub(super) fn is_readable_from<D: Disk>(io: &mut Io<D>, segment: &Segment, from: u64) -> EngineResult<bool> {
     let Some(file) = segment.file else { return Ok(false) };
     let mut bytes = vec![0; segment.bytes.saturating_sub(from) as usize];

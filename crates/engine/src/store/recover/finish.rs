@@ -1,4 +1,4 @@
-//! The end of a recovery: torn tails are cut off, and the log is made ready to go on.
+//! The end of a recovery: torn tails are truncated, and the log is made ready for new entries.
 
 use super::{Recovery, SuspectSpot};
 use crate::DamageKind;
@@ -8,7 +8,8 @@ use crate::io::Io;
 use crate::planted::{Bug, is_planted};
 
 impl Recovery<'_> {
-    /// What is still in doubt is a torn tail: the log ends before it. Everything that stays is made durable.
+    /// Spots that are still unconfirmed are a torn tail: the log ends before it. Everything that stays is
+    /// made durable.
     pub(super) fn settle<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let log = &mut self.store.log;
         let last = log.last;
@@ -17,7 +18,7 @@ impl Recovery<'_> {
             self.cut_at_doubt(io, &doubt)?;
         }
         self.end_segments(io)?;
-        // An empty one would stand in the way of a new one of its name.
+        // An empty segment would block a new one of its name.
         while let Some(&slot) = self.store.log.order.last() {
             let segment = self.store.log.segment(slot);
             if segment.header.generation > 0 || segment.last_index >= segment.first_index() {
@@ -26,9 +27,9 @@ impl Recovery<'_> {
             self.drop_last_segment(io)?;
         }
         self.judge_headless(io)?;
-        // A process may have died with bytes only in the system's cache: they count as durable only from here on. That
-        // somebody vouches for a segment's last entry does not say that the marks and the footer behind it are durable;
-        // that somebody vouches for a later one does.
+        // A process may have died with bytes only in the system's cache: they count as durable only from here
+        // on. A confirmation of a segment's last entry does not confirm that the marks and the footer behind
+        // it are durable; a confirmation of a later entry does.
         for at in 0..self.store.log.order.len() {
             let slot = self.store.log.order[at];
             let segment = self.store.log.segment_mut(slot);
@@ -40,7 +41,7 @@ impl Recovery<'_> {
             }
         }
         match self.store.log.sync(io) {
-            // It is tried again when there is room; reads need none.
+            // Retried when there is room; reads need none.
             Ok(()) => {}
             Err(error) if error.is_for_want_of_room() => {}
             Err(error) => return Err(error),
@@ -56,7 +57,7 @@ impl Recovery<'_> {
             self.store.pending.pop_back();
             self.report.from_log -= 1;
         }
-        // The last segment first: whatever a crash leaves is a prefix of the log.
+        // The last segment first: a crash always leaves a prefix of the log.
         while let Some(&slot) = self.store.log.order.last() {
             let segment = self.store.log.segment(slot);
             if segment.first_index() <= keep {
@@ -87,8 +88,9 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Cuts what stands behind the last good entry of segments that do not end with a footer. The last one goes on;
-    /// another gets its footer, unless it is damaged: then its bytes are left as they are.
+    /// Truncates the bytes behind the last valid entry of segments that do not end with a footer. The last
+    /// segment stays open; another gets its footer, unless it is damaged: then its bytes are left as they
+    /// are.
     fn end_segments<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let last = self.store.log.order.last().copied();
         for (slot, end) in std::mem::take(&mut self.ends) {
@@ -111,8 +113,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// A file without a readable header is what a crash leaves of one just begun, if it stands behind the log's end.
-    /// Otherwise its entries are lost, which reading the log has told.
+    /// A file without a readable header behind the log's end is a segment that was just started before a
+    /// crash. Otherwise its entries are lost, which reading the log has reported.
     fn judge_headless<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         for (first, path, bytes) in std::mem::take(&mut self.headless) {
             if first > self.store.log.last.1 && first > self.synced {

@@ -1,8 +1,9 @@
-//! Loading a checkpoint, and finding out what of it still holds.
+//! Loading a checkpoint, and determining which part of it is still valid.
 //!
-//! Segments may have been rewritten since: locations that lead into the old ones are not loaded, as the new ones are
-//! read anyway. What was read from a rewritten segment lived when that was begun (`compacted_at`); where the checkpoint
-//! is younger, a removal between the two is in the checkpoint only as an absence, so the log is read again from there.
+//! Segments may have been rewritten since: locations that point into the old ones are not loaded, as the new
+//! ones are read anyway. Entries of a rewritten segment were live when the rewrite started (`compacted_at`).
+//! If the checkpoint is younger, a removal between the two is in the checkpoint only as an absence, so the
+//! log is read again from there.
 
 use std::collections::BTreeMap;
 
@@ -19,28 +20,28 @@ use crate::log::entry::EntryKind;
 use crate::log::scan::{self, ScanItem};
 use crate::overflow::chains::{Chain, Form};
 
-/// What a checkpoint tells beside the index.
+/// The contents of a checkpoint beside the index.
 #[derive(Default)]
 pub(super) struct LoadedCheckpoint {
-    /// Its commit index, and up to which one the log need not be read again.
+    /// Its commit index, and the log index up to which the log need not be read again.
     pub(super) commit: u64,
     pub(super) holds_through: u64,
     /// Entries up to this log index may be in it: those that were committed while it was written.
     pub(super) applied: u64,
-    /// Rows of the segments that are as they were, by slot of this log.
+    /// Rows of the segments that are unchanged, by slot of this log.
     pub(super) rows: BTreeMap<u32, SegmentRow>,
 }
 
-/// What stands in a checkpoint's end and header.
+/// The contents of a checkpoint's end and header.
 struct CheckpointFacts {
     header: checkpoint::CheckpointHeader,
-    /// Committed when the last page of the index was written.
+    /// The commit index when the last page of the index was written.
     applied: u64,
     rows: BTreeMap<u32, SegmentRow>,
 }
 
 impl Recovery<'_> {
-    /// Loads the newest good checkpoint.
+    /// Loads the newest valid checkpoint.
     pub(super) fn load_checkpoint<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -49,7 +50,7 @@ impl Recovery<'_> {
         let mut loaded = LoadedCheckpoint::default();
         for name in names.iter().rev().filter(|n| n.name.ends_with(".ckp")) {
             let path = format!("{}/{}", self.store.log.folder, name.name);
-            // Older ones are not needed now: they stand in for a newer one should that become corrupt.
+            // Older ones are not needed now: they replace a newer one if that becomes corrupt.
             let wanted = if loaded.commit > 0 { checkpoint::HEADER_BYTES as u64 } else { name.bytes };
             let file = io.disk.open(&path, OpenMode::Existing)?;
             let mut bytes = vec![0; wanted.min(name.bytes) as usize];
@@ -76,8 +77,8 @@ impl Recovery<'_> {
                     self.store.recovered_extra = None;
                     self.report.from_checkpoint = 0;
                     self.damage(DamageKind::Checkpoint, format!("{path}: {reason}"));
-                    // What it says is lost, but it had its name only once the log was synced up to there. It stays
-                    // until there is a good one, so that it vouches for that also next time.
+                    // Its contents are lost, but it got its name only once the log was synced up to there. It
+                    // stays until there is a valid one, so that it confirms that also next time.
                     let commit = name.name.strip_suffix(".ckp").map(|hex| u64::from_str_radix(hex, 16));
                     self.synced = self.synced.max(commit.and_then(Result::ok).unwrap_or(0));
                     self.store.checkpoints.bad.push(path);
@@ -114,7 +115,8 @@ impl Recovery<'_> {
         }
         let mut table = Vec::new();
         let mut samples = BTreeMap::new();
-        // Two passes: the rows that locations are read by stand at the end. The first checks every block.
+        // Two passes: the rows that are needed to read locations are at the end. The first pass checks every
+        // block.
         let (mut counts, mut applied, mut extra) = ((0, 0), 0, None);
         checkpoint::read_blocks(header.salt(), bytes, |block| {
             match block {
@@ -148,7 +150,7 @@ impl Recovery<'_> {
         Ok(CheckpointFacts { header, applied: applied.max(header.commit), rows })
     }
 
-    /// Which of the checkpoint's segments are here as they were: slot by slot, and their rows.
+    /// The checkpoint's segments that are unchanged here: slot by slot, and their rows.
     fn match_rows(
         &mut self,
         table: &[SegmentRow],
@@ -177,7 +179,7 @@ impl Recovery<'_> {
 
     fn load_entry(&mut self, slots: &BTreeMap<u32, u32>, fragment: u32, location: Location) {
         let EntryPlace::Entry(position) = location.place() else { return };
-        // An entry of a segment that was rewritten since is found again when that is read.
+        // An entry of a segment that was rewritten since is found again when that segment is read.
         if let Some(&slot) = slots.get(&position.slot) {
             self.store.index.insert(fragment, location.in_slot(slot));
             self.report.from_checkpoint += 1;
@@ -213,8 +215,9 @@ impl Recovery<'_> {
         chain.applied = piece.applied;
     }
 
-    /// Parts that the checkpoint names may be gone if their segment was rewritten since, and with them the removal
-    /// that ended their record: then they do not count, and must not when the log behind the checkpoint is applied.
+    /// Parts that the checkpoint names may be gone if their segment was rewritten since, and with them the
+    /// removal that ended their record. Such parts do not count, and must not count when the log behind the
+    /// checkpoint is applied.
     pub(super) fn forget_missing_parts<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -258,8 +261,9 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The log indexes of what rewritten segments hold beside removals, of those that can be read without a fault: what a damaged one
-    /// lacks may be lost, and reading it will say so.
+    /// The log indexes of the entries of rewritten segments except removals, for those segments that can be
+    /// read without a fault. Entries that a damaged segment lacks may be lost, and reading it will report
+    /// that.
     fn scan_rewritten<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -277,7 +281,7 @@ impl Recovery<'_> {
             let (mut indexes, mut is_whole) = (Vec::new(), false);
             for item in scan::items(segment.base(), &bytes, FIRST_ENTRY_AT, 0) {
                 match item {
-                    // A part that died may still stand there as a removal, when what it holds is gone.
+                    // A part that died may still be there as a removal, with its contents dropped.
                     ScanItem::Entry { entry, .. } if entry.head.meta.kind != EntryKind::Remove => {
                         indexes.push(entry.head.meta.index);
                     }

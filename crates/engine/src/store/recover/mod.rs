@@ -1,14 +1,14 @@
-//! Bringing a partition back from its files.
+//! Recovery of a partition from its files.
 //!
 //! ```text
 //!   newest good checkpoint ──> index, side table                                             (index)
 //!   segments it does not cover ──> entries, in log order ──> applied up to the known commit, the rest pending
-//!   a bad spot: known to have been synced? ──> corruption: reported, and reading goes on behind it
+//!   a bad spot: known to have been synced? ──> corruption: reported, and reading continues behind it
 //!                                     else ──> torn: the log ends there                      (settle)
 //! ```
 //!
-//! What is known to have been synced is what a mark, a checkpoint or a rewritten segment that was written later says. A
-//! bad spot that no one vouches for is what a crash leaves of unsynced bytes, even if good entries happen to follow it.
+//! Bytes are known to have been synced if a later mark, checkpoint or rewritten segment says so. An
+//! unconfirmed bad spot is what a crash leaves of unsynced bytes, even if valid entries happen to follow it.
 
 use std::collections::BTreeMap;
 
@@ -29,24 +29,24 @@ mod index;
 use files::{is_readable_from, read_footer};
 use index::LoadedCheckpoint;
 
-/// What a recovery did to one partition.
+/// The result of the recovery of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionReport {
-    /// Entries taken from the checkpoint.
+    /// Entries loaded from the checkpoint.
     pub from_checkpoint: u64,
     /// Entries read from the log behind it.
     pub from_log: u64,
-    /// Entries taken from the journal.
+    /// Entries restored from the journal.
     pub from_journal: u64,
-    /// Bytes of a torn tail that were cut off.
+    /// Bytes of a torn tail that were truncated.
     pub torn_bytes: u64,
-    /// Entries of a unit that lacks its end, which were cut off too.
+    /// Entries of an atomic batch without its end, which were truncated too.
     pub unfinished: u64,
-    /// What is corrupt or missing.
+    /// Corrupt and missing parts.
     pub damage: Vec<Damage>,
 }
 
-/// A bad spot that nobody vouches for yet.
+/// A bad spot that is not confirmed as synced yet.
 struct SuspectSpot {
     /// The first log index that may be lost there.
     index: u64,
@@ -67,15 +67,16 @@ struct Recovery<'a> {
     commit: u64,
     /// Entries up to this log index are in the index already, if they belong there: they are not applied.
     held_through: u64,
-    /// Epoch and index up to which the log was met: what is not there is told, or was dropped by compaction.
+    /// Epoch and index up to which the log was read: missing entries are reported, or were dropped by
+    /// compaction.
     reached: (u32, u64),
-    /// The last gap that was told begins behind this index.
+    /// The last reported gap starts behind this index.
     told_after: Option<u64>,
     /// In log order.
     doubts: Vec<SuspectSpot>,
     /// Segment files without a readable header: first log index, path, bytes.
     headless: Vec<(u64, String, u64)>,
-    /// Segments that do not end with their footer, and where the last good entry of each ends.
+    /// Segments that do not end with their footer, and the end of the last valid entry of each.
     ends: BTreeMap<u32, u64>,
 }
 
@@ -130,13 +131,14 @@ impl Recovery<'_> {
             let first = self.store.log.segment(slot).first_index();
             self.meet(slot, FIRST_ENTRY_AT, first);
             match loaded.rows.get(&slot).filter(|row| {
-                // Where the checkpoint does not hold, segments are read from their beginning.
+                // Where the checkpoint is not valid, segments are read from their beginning.
                 row.last_index <= loaded.holds_through || loaded.holds_through == loaded.commit
             }) {
                 Some(row) if row.last_index <= loaded.commit && row.resume_at >= row.file_bytes => {
                     let from = self.adopt_covered(io, slot, row.last_index, row.resume_at)?;
                     if let Some(from) = from {
-                        // Removals in other segments that the checkpoint covers are not read: what it holds, holds.
+                        // Removals in other segments that the checkpoint covers are not read: the
+                        // checkpoint's contents are valid.
                         self.held_through = row.last_index;
                         self.read_segment(io, slot, from, is_last)?;
                         self.held_through = 0;
@@ -150,7 +152,7 @@ impl Recovery<'_> {
                     if from > FIRST_ENTRY_AT {
                         let (epoch, index) = (self.store.log.last.0, row.last_index.min(loaded.commit));
                         self.reach(epoch, index);
-                        // What stands before is held, though nothing good may follow it.
+                        // The entries before are held, even if no valid entry follows them.
                         let segment = self.store.log.segment_mut(slot);
                         (segment.last_epoch, segment.last_index) = (epoch, index);
                     }
@@ -163,8 +165,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// A segment that the checkpoint covers is not read: its footer tells what is needed. Where to read on, if it must be
-    /// read all the same.
+    /// Adopts a segment that the checkpoint covers without reading it: its footer has what is needed. Returns
+    /// the position to read from, if it must be read all the same.
     fn adopt_covered<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -175,8 +177,8 @@ impl Recovery<'_> {
         let last_epoch = self.store.log.last.0;
         let segment = self.store.log.segment_mut(slot);
         let footer = read_footer(io, segment)?;
-        // Of what came behind the last entry, a crash may have left the footer and taken a mark before it: that must go
-        // now, while it cannot be taken for corruption.
+        // Behind the last entry, a crash may have left the footer but lost a mark before it: the gap must be
+        // removed now, before it could be mistaken for corruption.
         let is_whole = segment.header.generation > 0 || is_readable_from(io, segment, resume_at)?;
         if let Some(footer) = footer.filter(|footer| is_whole && footer.last_index == last_index) {
             let last = (footer.last_epoch, footer.last_index);
@@ -185,7 +187,7 @@ impl Recovery<'_> {
             return Ok(None);
         }
         if segment.header.generation > 0 || !segment.has_samples() {
-            // It had its footer once, which told where to find entries.
+            // The segment had its footer once, which listed the positions of entries.
             return Ok(Some(FIRST_ENTRY_AT));
         }
         (segment.last_index, segment.last_epoch) = (last_index, last_epoch);
@@ -206,8 +208,8 @@ impl Recovery<'_> {
         let (first, covers) =
             (segment.first_index(), (segment.header.covers_epoch, segment.header.covers_through));
         if covers.1 > 0 && self.doubts.is_empty() {
-            // All it covers was committed, and so was what stands before it: the end of a unit that begins there need
-            // not be here any more.
+            // All entries that it covers were committed, and so were the entries before it: the end of an
+            // atomic batch that starts there may have been dropped.
             self.commit = self.commit.max(covers.1);
             self.store.commit_known(io, covers.1)?;
         }
@@ -216,7 +218,7 @@ impl Recovery<'_> {
         }
         let before = if from == FIRST_ENTRY_AT { first - 1 } else { self.reached.1 };
         let segment = self.store.log.segment(slot);
-        // From a block's beginning, so that whole blocks can stay in memory.
+        // From a block's beginning, so that complete blocks can stay in memory.
         let begin = from - from % BLOCK_BYTES as u64;
         let mut bytes = vec![0; (segment.bytes.max(begin) - begin) as usize];
         if !bytes.is_empty() {
@@ -244,15 +246,16 @@ impl Recovery<'_> {
                     segment.adopt_footer(footer);
                     has_footer = true;
                     if covers.1 == 0 && (is_last || !files::has_trailer(segment, &bytes, offset)) {
-                        // Torn there, and then it is written again; or the log goes on here, with a mark that vouches
-                        // for what is synced.
+                        // Torn there, and then it is written again; or the log continues here, with a mark
+                        // that confirms what is synced.
                         self.ends.insert(slot, offset);
                     }
                 }
                 ScanItem::Bad { offset, more_follows } => {
                     is_clean = false;
-                    // At the end of a segment the next one's first index tells whether anything is missing; at the
-                    // end of the last, only what is known to have been synced can be.
+                    // At the end of a segment the next one's first index shows whether anything is missing.
+                    // At the end of the last segment, only entries that are known to have been synced can be
+                    // missing.
                     let is_an_end = !more_follows && (!is_last || self.reached.1 >= self.synced);
                     if !is_an_end {
                         self.bad_spot(slot, offset);
@@ -261,12 +264,12 @@ impl Recovery<'_> {
             }
         }
         if covers.1 > 0 && !has_footer {
-            // It was written with one.
+            // It was written with a footer.
             let place = self.store.log.segment(slot).path.clone();
             self.damage(DamageKind::Unreadable { after: self.reached.1 }, place);
         }
         if covers.1 > 0 {
-            // A rewritten segment may hold less than it covers, and all it covers was committed.
+            // A rewritten segment may hold less than it covers, and all that it covers was committed.
             self.reach(covers.0, covers.1);
             if self.doubts.is_empty() && self.store.pending.is_empty() {
                 self.store.commit = self.store.commit.max(covers.1);
@@ -283,7 +286,7 @@ impl Recovery<'_> {
         self.apply_known(io)
     }
 
-    /// The log goes on with this index: what is between it and what was reached is missing.
+    /// The log continues with this index: the entries between it and the last one read are missing.
     fn meet(&mut self, slot: u32, offset: u64, index: u64) {
         let missing_from = self.reached.1 + 1;
         if index > missing_from {
@@ -296,7 +299,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// The log ends: what is known to have been synced and was not met is missing.
+    /// The log ends: entries that are known to have been synced and were not read are missing.
     fn meet_end(&mut self) {
         let from = self.reached.1 + 1;
         if from <= self.synced && self.told_after != Some(self.reached.1) {
@@ -313,7 +316,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Bytes that are no entry, behind what was reached.
+    /// Bytes that are no entry, behind the last one read.
     fn bad_spot(&mut self, slot: u32, offset: u64) {
         let after = self.reached.1;
         let place = format!("{}+{offset}", self.store.log.segment(slot).path);
@@ -321,7 +324,8 @@ impl Recovery<'_> {
         self.suspect(slot, offset, after + 1, DamageKind::Unreadable { after }, place);
     }
 
-    /// Somebody may vouch for what stood here; then it is corruption, otherwise the log ends here.
+    /// A bad spot: corruption if the bytes here are confirmed as synced, now or later; otherwise the log ends
+    /// here.
     fn suspect(&mut self, slot: u32, offset: u64, index: u64, kind: DamageKind, place: String) {
         let damage = Damage { partition: self.partition(), kind, place };
         let doubt = SuspectSpot { index, slot, offset, before: self.reached, damage };
@@ -364,7 +368,8 @@ impl Recovery<'_> {
             return Ok(());
         }
         self.report.from_log += 1;
-        // Of a unit nothing is applied before its end is there: what was committed need not have been synced.
+        // No entry of an atomic batch is applied before its end is read: committed entries need not have been
+        // synced.
         let is_whole = !meta.is_joined() || meta.index <= self.store.commit;
         let is_first = self.doubts.is_empty() && self.store.pending.is_empty();
         if is_first && is_whole && meta.index <= self.commit {
@@ -379,7 +384,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Applies pending entries that are known to be committed and stand before any doubt.
+    /// Applies pending entries that are known to be committed and precede any unconfirmed spot.
     fn apply_known<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let vouched = self.doubts.iter().take_while(|doubt| doubt.index <= self.synced).count();
         for doubt in self.doubts.drain(..vouched).collect::<Vec<_>>() {
@@ -389,7 +394,7 @@ impl Recovery<'_> {
         self.store.commit(io, through)
     }
 
-    /// Blocks that were read and found good stay in memory; older ones are given back as the budget asks.
+    /// Blocks that were read and are valid stay in memory; older ones are evicted as the budget requires.
     fn keep_in_memory<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -407,7 +412,7 @@ impl Recovery<'_> {
             if io.memory.is_over() {
                 return;
             }
-            // The first may hold entries that were not checked now.
+            // The first block may hold entries that were not checked now.
             if n == 0 && begin > 0 {
                 continue;
             }

@@ -1,17 +1,17 @@
-//! What must, and must not, be there after a crash.
+//! What must, and must not, exist after a crash.
 
 use super::*;
 use crate::disk::path::join;
 
-/// What the test knows of one file it made.
+/// The test's knowledge of one file that it made.
 #[derive(Clone, Default)]
 struct KnownFile {
     issued: Vec<u8>,
-    /// Issued when the last good sync ended, cut by what was cut since.
+    /// The bytes issued when the last successful sync ended, truncated by later truncations.
     synced: Vec<u8>,
 }
 
-/// The names of a folder, each with the number of the file that it stood for.
+/// The names of a folder, each with the number of its file.
 type FolderNames = BTreeMap<String, usize>;
 
 /// A history in one folder: the names after every change since the last sync of the folder.
@@ -109,7 +109,7 @@ impl FolderHistory<'_> {
         self.states.push(now);
     }
 
-    /// Some state since the last sync of the folder must stand, every file with at least what was synced of it.
+    /// The folder must be in some state since its last sync, and every file must have at least its synced bytes.
     fn crash_and_check(mut self, seed: u64) {
         self.disk.crash();
         let mut found = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Each fault does what it says, and only when it is on.
+//! Each fault has its documented effect, and only when it is on.
 
 use super::*;
 
@@ -240,7 +240,7 @@ fn switching_one_fault_on_does_not_shift_the_draws_of_the_others() {
         disk.set_faults(faults);
         disk.corrupt_random(corruption);
         for _ in 0..20 {
-            // Reads are what fails here, so that nothing but the draws can differ.
+            // Only reads fail here, so that nothing but the draws can differ.
             let _ = disk.read_at(id, 0, &mut [0]);
         }
         disk.set_faults(SimulatedFaults::default());
