@@ -37,31 +37,6 @@ use crate::state::Deadlines;
 use crate::view::{RecordView, WholeBytes};
 use crate::write_buffer::{RecordGlimpse, UnitWriteBuffer};
 
-/// What runs over the records of one partition in one step.
-pub trait Program {
-    /// Reads and changes records, and appends what is to be answered to `reply`. After `Ok(false)` and after a failure
-    /// none of its changes happens; the reply is handed on after `Ok` only.
-    ///
-    /// # Errors
-    /// Why it could not go on, usually what the unit has said.
-    fn run<D: Disk>(&mut self, unit: &mut Unit<'_, D>, reply: &mut Vec<u8>)
-    -> Result<bool, Failure<'static>>;
-
-    /// Whether it may change anything: what only reads is run also while there are too few copies to write to.
-    fn may_write(&self) -> bool {
-        true
-    }
-}
-
-/// What became of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramResult {
-    /// All that its reply rests on is committed, and the reply has been appended.
-    Now,
-    /// The reply comes as [`crate::PartitionEffects::reply`].
-    Later,
-}
-
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
@@ -202,6 +177,14 @@ impl<'u, D: Disk> Unit<'u, D> {
         }))
     }
 
+    /// Makes sure that nothing that is under way stands in the way of reading a record, without reading it.
+    ///
+    /// # Errors
+    /// Something does, or what the disk or the log says.
+    pub fn check(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        self.look_at(key).map(drop)
+    }
+
     /// Hands the whole of a bytes record to `take`, from where it lies if it is one entry, and says what the record is. A
     /// list is not handed over.
     ///
@@ -252,7 +235,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.view().bytes(key, &shape, range, into).or_fail()
     }
 
-    /// Hands a range of the values of a list to `each`, in their order, as far as it has them.
+    /// Hands a range of the values of a list to `each`, in their order, as far as it has them and for as long as `each` says true.
     ///
     /// # Errors
     /// What the disk or the log says.
@@ -260,7 +243,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         &mut self,
         key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
         let Some(shape) = self.shape_of(key, RecordType::List)? else { return Ok(()) };
         let range = clip(range, shape.length());
