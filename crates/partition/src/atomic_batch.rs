@@ -37,32 +37,7 @@ use crate::state::Deadlines;
 use crate::view::{RecordView, WholeBytes};
 use crate::write_buffer::{RecordGlimpse, UnitWriteBuffer};
 
-/// A function that reads and changes records of one partition in one step.
-pub trait Program {
-    /// Reads and changes records, and appends the answer to `reply`. After `Ok(false)` and after a failure none of its changes
-    /// happens. The reply is passed on only after `Ok`.
-    ///
-    /// # Errors
-    /// Why the program could not continue, usually a failure of the atomic batch.
-    fn run<D: Disk>(&mut self, unit: &mut Unit<'_, D>, reply: &mut Vec<u8>)
-    -> Result<bool, Failure<'static>>;
-
-    /// Whether it may change a record. A program that only reads also runs while there are too few copies for writes.
-    fn may_write(&self) -> bool {
-        true
-    }
-}
-
-/// The result of running a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramResult {
-    /// All entries that its reply depends on are committed, and the reply has been appended.
-    Now,
-    /// The reply comes as [`crate::PartitionEffects::reply`].
-    Later,
-}
-
-/// The properties of a record.
+/// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordInfo {
     /// Bytes or a list.
@@ -203,8 +178,16 @@ impl<'u, D: Disk> Unit<'u, D> {
         }))
     }
 
-    /// Passes the complete contents of a bytes record to `take`, without a copy if it is one entry, and returns the record's
-    /// type. A list is not passed.
+    /// Makes sure that nothing that is under way stands in the way of reading a record, without reading it.
+    ///
+    /// # Errors
+    /// Something does, or what the disk or the log says.
+    pub fn check(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        self.look_at(key).map(drop)
+    }
+
+    /// Hands the whole of a bytes record to `take`, from where it lies if it is one entry, and says what the record is. A
+    /// list is not handed over.
     ///
     /// # Errors
     /// Failures of the disk or the log.
@@ -253,7 +236,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.view().bytes(key, &shape, range, into).or_fail()
     }
 
-    /// Passes a range of the values of a list to `each`, in their order, as far as it has them.
+    /// Hands a range of the values of a list to `each`, in their order, as far as it has them and for as long as `each` says true.
     ///
     /// # Errors
     /// Failures of the disk or the log.
@@ -261,7 +244,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         &mut self,
         key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
         let Some(shape) = self.shape_of(key, RecordType::List)? else { return Ok(()) };
         let range = clip(range, shape.length());

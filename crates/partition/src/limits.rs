@@ -123,7 +123,11 @@ pub const TRANSACTED_BYTES_MAX: u64 = 24 << 20;
 /// Snapshots that a partition keeps at once. Each retains versions that have changed since.
 pub const SNAPSHOTS_MAX: usize = 64;
 
-/// Times that are being closed at once for readers of snapshots. Further readers must retry.
+/// Snapshots that a partition keeps beside these, each for one long answer that its client is taking: what comes when there are as many
+/// waits for one of them to end.
+pub const ANSWER_SNAPSHOTS_MAX: usize = 16;
+
+/// Times that are being closed at once for readers of snapshots; more are told to come again.
 pub const SNAPSHOTS_CLOSING_MAX: usize = 64;
 
 /// Older versions and deadlines that a partition keeps for snapshots, some twenty megabytes. Above this the oldest snapshot is

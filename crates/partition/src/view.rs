@@ -189,20 +189,22 @@ impl<D: Disk> RecordView<'_, D> {
         Ok(packed)
     }
 
-    /// Passes a range of the values of a list to `each`.
+    /// Hands a range of the values of a list to `each`, for as long as that says true.
     pub(crate) fn each_value(
         &mut self,
         key: &[u8],
         shape: &Shape,
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> EngineResult<()> {
         for piece in self.pieces(key, shape, range)? {
             let entry = self.engine.read_entry(self.handle, piece.index)?;
             let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
             let values = Values(body.get(4..).unwrap_or(&[]));
             for value in values.skip(piece.skip as usize).take(piece.take as usize) {
-                each(&value[4..]);
+                if !each(&value[4..]) {
+                    return Ok(());
+                }
             }
         }
         Ok(())

@@ -146,7 +146,7 @@ impl GatheredRecords {
         match outcome {
             ExecutionOutcome::Done => GatherStep::Done(over.changes),
             ExecutionOutcome::Aborted(_) | ExecutionOutcome::Refused => GatherStep::Failed,
-            ExecutionOutcome::Wait { .. } => {
+            ExecutionOutcome::Wait { .. } | ExecutionOutcome::Paged(_) => {
                 crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
                 GatherStep::Failed
             }
@@ -236,12 +236,12 @@ impl Records for OverlaidRecords<'_> {
         &mut self,
         key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
         self.is(key, RecordType::List)?.ok_or(Failure::NotFound)?;
         match self.contents(key)? {
             GatheredContents::List(values) => {
-                values[within(values, &range)].iter().for_each(|value| each(value))
+                let _ = values[within(values, &range)].iter().all(|value| each(value));
             }
             GatheredContents::Bytes(_) => return Err(Failure::WrongType { found: RecordType::Bytes }),
         }

@@ -39,7 +39,9 @@ mod world;
 
 pub use args::Args;
 pub use connection::{Connection, NextStep, ReceiveResult};
-pub use execute::{ExecutionOutcome, Scratch, error_reply, execute, failure_reply};
+pub use execute::{
+    ExecutionOutcome, PagedReply, PastRecords, Scratch, error_reply, execute, execute_past, failure_reply,
+};
 pub use gathered::{FoundRecord, GatherStep, GatheredChange, GatheredContents, GatheredRecords, TooMuch};
 pub use parts::{JoinedReplies, Shares};
 pub use records::{Deadline, Info, RecordType, Records};

@@ -1,6 +1,6 @@
 //! Every bound of the Redis protocol, each with its reason.
 
-use zerohop_wire::limits::{TRANSACTION_ITEMS_MAX, VALUE_BYTES_MAX};
+use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TRANSACTION_ITEMS_MAX, VALUE_BYTES_MAX};
 
 /// Longest argument of a command: the longest value. Redis allows 512 MiB; what is larger than this belongs in a blob.
 pub const BULK_BYTES_MAX: usize = VALUE_BYTES_MAX;
@@ -67,7 +67,27 @@ pub const CHECKED_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize / 2;
 /// some ten milliseconds.
 pub const SET_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
-/// Longest reply of one unit. Redis has no such bound; here one instance serves many partitions from one thread, and
+/// Values of a list, and bytes of any reply, up to which `LRANGE` and `MGET` are one step, which takes one or two milliseconds. A longer
+/// reply is read page by page from a snapshot.
+pub const STEP_VALUES_MAX: u64 = LIST_PAGE_VALUES_MAX as u64;
+
+/// See [`STEP_VALUES_MAX`].
+pub const STEP_REPLY_BYTES_MAX: usize = 2 << 20;
+
+/// Bytes of values at which a page of such a reply ends; it has one value at least. The next is asked for once the client has room.
+pub const PAGE_BYTES: usize = 1 << 20;
+
+/// Bytes of keys that are asked for with one page of `MGET`: one at least.
+pub const PAGE_KEY_BYTES: usize = 64 << 10;
+
+/// For how long the snapshot of such a reply is kept while no page of it is asked for: as the client takes a megabyte of a page, any that
+/// takes 20 KB a second is served.
+pub const ANSWER_LEASE_MS: u32 = 60_000;
+
+/// For how long it is kept in any case.
+pub const ANSWER_AGE_MS: u64 = 3_600_000;
+
+/// Longest reply of one unit that is not read in pages. Redis has no such bound; here one instance serves many partitions from one thread, and
 /// four of the longest values already take it milliseconds.
 pub const REPLY_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX + (1 << 20);
 

@@ -51,6 +51,25 @@ impl Unit<'_> {
         self.shared("in one partition", SET_KEYS_MAX)
     }
 
+    /// This unit of one command with many keys, as bytes, without the first so many keys.
+    pub(crate) fn without_keys(&self, count: usize) -> Vec<u8> {
+        let mut parser = Parser::default();
+        let mut unit = Vec::new();
+        if matches!(parser.parse(self.commands), ParseResult::Command { .. }) {
+            let args = Args::within(self.commands, &parser.spans);
+            self.of_keys(args, 1 + count, args.len(), &mut unit);
+        }
+        unit
+    }
+
+    fn of_keys(&self, args: Args<'_>, begin: usize, end: usize, into: &mut Vec<u8>) {
+        let part = args.part(begin, end);
+        let words: Vec<&[u8]> = std::iter::once(args.at(0)).chain(part.iter()).collect();
+        let (mut commands, mut spans) = (Vec::new(), Vec::<ArgumentSpan>::new());
+        push_command(&mut commands, &mut spans, words.into_iter());
+        Unit { commands: &commands, parsed: None, ..*self }.encode(into);
+    }
+
     fn shared(&self, place: &str, checked_keys: usize) -> Shares {
         let mut parser = Parser::default();
         if self.kind != UnitKind::One || !matches!(parser.parse(self.commands), ParseResult::Command { .. }) {
@@ -71,12 +90,8 @@ impl Unit<'_> {
             "msetnx" if keys > checked_keys => refused(checked_keys),
             "mget" | "exists" | "touch" | "del" | "unlink" if keys > PART_KEYS_MAX => {
                 let units = (1..args.len()).step_by(PART_KEYS_MAX).map(|begin| {
-                    let part = args.part(begin, begin + PART_KEYS_MAX);
-                    let words: Vec<&[u8]> = std::iter::once(args.at(0)).chain(part.iter()).collect();
-                    let (mut commands, mut spans) = (Vec::new(), Vec::<ArgumentSpan>::new());
-                    push_command(&mut commands, &mut spans, words.into_iter());
                     let mut unit = Vec::new();
-                    Unit { commands: &commands, parsed: None, ..*self }.encode(&mut unit);
+                    self.of_keys(args, begin, begin + PART_KEYS_MAX, &mut unit);
                     unit
                 });
                 let (name, is_list) = (command.name, command.name == "mget");
@@ -113,6 +128,19 @@ impl JoinedReplies {
             )));
         }
         Ok(())
+    }
+
+    /// Whether its reply is an array, which may be handed on in pieces.
+    pub(crate) fn is_list(&self) -> bool {
+        self.is_list
+    }
+
+    /// What there is of an array so far, its head first if that `is_first`.
+    pub(crate) fn piece(&mut self, is_first: bool, protocol: Protocol, into: &mut Vec<u8>) {
+        if is_first {
+            ReplyWriter::new(into, protocol).array(self.keys);
+        }
+        into.append(&mut self.items);
     }
 
     /// Bytes that it keeps.

@@ -49,6 +49,11 @@ pub trait Records {
     /// What the record of a key is; `None` if there is none.
     fn inspect(&mut self, key: &[u8]) -> Result<Option<Info>, Failure<'static>>;
 
+    /// Makes sure that nothing that is under way stands in the way of reading a record. An implementation need not read it.
+    fn check(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        self.inspect(key).map(drop)
+    }
+
     /// Hands the whole of a bytes record to `take`, in one piece and once, and says what the record is. A list, or none,
     /// is not handed over. This is the way of `GET`: an implementation may lend what it has in memory.
     fn lookup(
@@ -68,12 +73,12 @@ pub trait Records {
     /// Appends a range of the bytes of a bytes record to `into`.
     fn read(&mut self, key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>>;
 
-    /// Hands a range of the values of a list to `each`, in their order.
+    /// Hands a range of the values of a list to `each`, in their order, for as long as that says true.
     fn values(
         &mut self,
         key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>>;
 
     /// Makes the record these bytes, whatever it was.

@@ -3,19 +3,20 @@
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | version of this layout: 1 |
-//! | 1 | 1 | kind: 0 one command, 1 a transaction, 2 watch, 3 a page of a command that asks all partitions |
+//! | 1 | 1 | kind: 0 one command, 1 a transaction, 2 watch, 3 a page of a command that asks all partitions, 4 a page of a long reply |
 //! | 2 | 1 | version of the client's protocol: 2 or 3 |
 //! | 3 | 1 | 0 |
-//! | 4 | 8 | when its wait is over, in milliseconds since 1970; 0 if it has not begun to wait |
-//! | 12 | 4 | W, bytes of the keys watched |
-//! | 16 | W | each key watched: its version (8), 0 if absent; its length (4); its bytes |
+//! | 4 | 8 | when its wait is over, in milliseconds since 1970; 0 if it has not begun to wait. Of `LRANGE` and `MGET`: 1 if the reply may be read in pages, 2 if it may be that to the first keys. Of a page of a long reply: the time at which it reads |
+//! | 12 | 4 | W, bytes of the keys watched; of a page of a long reply 16 |
+//! | 16 | W | each key watched: its version (8), 0 if absent; its length (4); its bytes. Of a page of a long reply: the id of the snapshot |
 //! | 16 + W | rest | the commands, one after the other, as RESP arrays |
 //!
-//! Numbers are little-endian.
+//! Numbers are little-endian. A page of a long reply without a command ends the snapshot. Instances that know no pages pass over what offset 4 says of
+//! `LRANGE` and `MGET`, and answer them whole.
 
 use std::collections::BTreeSet;
 
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{SnapshotId, Timestamp};
 
 use crate::args::ArgumentSpan;
 use crate::command::CommandRow;
@@ -64,7 +65,15 @@ pub(crate) enum UnitKind {
     Watch = 2,
     /// A page of a command that asks all partitions. Its reply is a [`Page`](crate::execute::Page).
     Page = 3,
+    /// A page of a long reply, which is read from a snapshot. Its reply is a count and so many replies.
+    Past = 4,
 }
+
+/// Instead of the end of a wait: the reply of `LRANGE` or `MGET` may be read in pages.
+pub(crate) const MAY_PAGE: u64 = 1;
+
+/// The reply of `MGET` may be that to the first keys.
+pub(crate) const MAY_STOP: u64 = 2;
 
 /// What is executed at one partition in one step.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +131,7 @@ impl<'a> Unit<'a> {
             1 => UnitKind::Transaction,
             2 => UnitKind::Watch,
             3 => UnitKind::Page,
+            4 => UnitKind::Past,
             _ => return Err(NotAUnit),
         };
         let protocol = match protocol {
@@ -148,10 +158,33 @@ impl<'a> Unit<'a> {
         self.kind == UnitKind::Page
     }
 
+    /// Whether it is a step of a longer command: it may wait while others are served.
+    #[must_use]
+    pub fn is_step(&self) -> bool {
+        matches!(self.kind, UnitKind::Page | UnitKind::Past)
+    }
+
+    /// The snapshot that it reads, and the time, if it is a page of a long reply.
+    #[must_use]
+    pub fn reads_past(&self) -> Option<(SnapshotId, Timestamp)> {
+        let id = self.watched.first_chunk::<16>().filter(|_| self.kind == UnitKind::Past)?;
+        Some((SnapshotId(u128::from_le_bytes(*id)), Timestamp(self.wait_until_ms.unwrap_or(0))))
+    }
+
+    /// How many keys its one command names, which all stand behind its name.
+    pub(crate) fn one_keys(&self) -> usize {
+        let mut parser = Parser::default();
+        match parser.parse(self.commands) {
+            ParseResult::Command { .. } => parser.spans.len() - 1,
+            _ => 0,
+        }
+    }
+
     /// All its keys, each once, in no order: those of its commands, and those watched.
     #[must_use]
     pub fn keys(&self) -> BTreeSet<&'a [u8]> {
-        let mut keys: BTreeSet<&[u8]> = watched(self.watched).map(|(key, _)| key).collect();
+        let watched_bytes = if self.kind == UnitKind::Past { &[] } else { self.watched };
+        let mut keys: BTreeSet<&[u8]> = watched(watched_bytes).map(|(key, _)| key).collect();
         self.each_command(|command, bytes, spans| {
             let (places, step) = command.key_places(spans.len());
             let key =
@@ -192,7 +225,7 @@ impl<'a> Unit<'a> {
             }
         };
         match (self.kind, self.parsed) {
-            (UnitKind::Watch, _) => false,
+            (UnitKind::Watch | UnitKind::Past, _) => false,
             (UnitKind::One, Some((command, _))) => command.is_write(),
             (UnitKind::One, None) => {
                 first(|args| CommandRow::find(args.at(0)).is_none_or(CommandRow::is_write))
@@ -292,7 +325,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in prop::sample::select(vec![UnitKind::One, UnitKind::Transaction, UnitKind::Watch, UnitKind::Page]),
+            kind in prop::sample::select(vec![UnitKind::One, UnitKind::Transaction, UnitKind::Watch, UnitKind::Page, UnitKind::Past]),
             is_resp3: bool,
             until in prop::option::of(1..u64::MAX),
             keys in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..9), any::<u64>()), 0..4),

@@ -74,9 +74,9 @@ impl Records for FixedRecords {
         &mut self,
         _key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
-        range.for_each(|_| each(b"value"));
+        let _ = range.into_iter().all(|_| each(b"value"));
         Ok(())
     }
 

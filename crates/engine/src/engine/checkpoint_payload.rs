@@ -76,8 +76,22 @@ impl<D: Disk> Engine<D> {
         store.parts_of(io, key, units)
     }
 
-    /// The state of a key's chunk, without its contents; `None` if the key has no record, or one that is not
-    /// a chunk.
+    /// The same of the record as it was at `timestamp`: [`Engine::lookup_at`] has said that it has these units then.
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn parts_of_at(
+        &mut self,
+        handle: Handle,
+        key: &[u8],
+        timestamp: u64,
+        units: Range<u64>,
+    ) -> EngineResult<PartsOf> {
+        let (io, store) = self.store(handle)?;
+        store.parts_of_at(io, key, timestamp, units)
+    }
+
+    /// What a key's chunk is, without its contents; `None` if there is none, or what there is is no chunk.
     ///
     /// # Errors
     /// As [`Engine::lookup`].

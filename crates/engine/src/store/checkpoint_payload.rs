@@ -11,6 +11,8 @@ use crate::index::location::EntryPlace;
 use crate::io::Io;
 use crate::log::EntryRef;
 use crate::log::scan::{self, ScanItem};
+use crate::overflow::chains::ChainPart;
+use crate::overflow::versions::FormerState;
 use crate::planted::{Bug, is_planted};
 
 impl PartitionStore {
@@ -89,28 +91,48 @@ impl PartitionStore {
             }
             EntryPlace::Chain(id) => {
                 let chain = self.readable_chain(id)?;
-                let wanted = units.start + chain.skipped..units.end + chain.skipped;
-                let mut begins = 0;
-                for part in &chain.parts {
-                    if begins >= wanted.end {
-                        break;
-                    }
-                    let ends = begins + u64::from(part.units);
-                    if ends > wanted.start {
-                        if found.parts.is_empty() {
-                            found.skip = wanted.start - begins;
-                        }
-                        found.parts.push(*part);
-                    }
-                    begins = ends;
-                }
+                return Ok(PartsOf::within(&chain.parts, chain.skipped, units, u64::MAX));
             }
         }
         Ok(found)
     }
 
-    /// Passes the entries after a log index to the caller, in order, and whether each one's payload is as
-    /// written. Entries that the log does not hold (any more) are left out.
+    /// The same of the record as it was at `timestamp`, in which its lookup has said that these units are.
+    pub(crate) fn parts_of_at<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+        timestamp: u64,
+        units: Range<u64>,
+    ) -> EngineResult<PartsOf> {
+        let fragment = self.fragment(key);
+        let Some((was, through)) = self.versions.at(fragment, key, timestamp) else {
+            return self.parts_of(io, key, units);
+        };
+        let last = through.map_or(u64::MAX, |through| through.index);
+        match was {
+            FormerState::Absent => Ok(PartsOf::default()),
+            FormerState::Entry(index) => {
+                // How many it has is not known before it is read.
+                let part = ChainPart { index: *index, entry_bytes: 0, units: u32::MAX };
+                Ok(PartsOf { parts: vec![part], skip: units.start })
+            }
+            FormerState::Chain { parts, skipped, .. } => Ok(PartsOf::within(parts, *skipped, units, last)),
+            FormerState::Shorter { .. } => {
+                let found = self.find(io, fragment, key, UnreadableKey::IsError)?;
+                match found.map(|(_, location, _)| location.place()) {
+                    Some(EntryPlace::Chain(id)) => {
+                        let chain = self.readable_chain(id)?;
+                        Ok(PartsOf::within(&chain.parts, chain.skipped, units, last))
+                    }
+                    _ => Ok(PartsOf::default()),
+                }
+            }
+        }
+    }
+
+    /// Hands over the entries after a log index, in order, and whether each one's payload is as it was written.
+    /// Entries that the log does not hold (any more) are left out.
     pub(crate) fn entries_after<D: Disk>(
         &mut self,
         io: &mut Io<D>,

@@ -1,6 +1,7 @@
 //! Finding and reading records.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::{PartitionStore, units_of};
 use crate::disk::Disk;
@@ -147,6 +148,33 @@ pub struct PartsOf {
     pub parts: Vec<ChainPart>,
     /// Units at the head of the first part that come before the requested ones.
     pub skip: u64,
+}
+
+impl PartsOf {
+    /// Those of these parts, up to a log index, that hold some of the units behind the skipped.
+    pub(crate) fn within<'p>(
+        parts: impl IntoIterator<Item = &'p ChainPart>,
+        skipped: u64,
+        units: Range<u64>,
+        last: u64,
+    ) -> PartsOf {
+        let wanted = units.start + skipped..units.end + skipped;
+        let (mut found, mut begins) = (PartsOf::default(), 0);
+        for part in parts {
+            if begins >= wanted.end || part.index > last {
+                break;
+            }
+            let ends = begins + u64::from(part.units);
+            if ends > wanted.start {
+                if found.parts.is_empty() {
+                    found.skip = wanted.start - begins;
+                }
+                found.parts.push(*part);
+            }
+            begins = ends;
+        }
+        found
+    }
 }
 
 /// The parts of a record.

@@ -133,6 +133,8 @@ pub(super) struct Connection {
     pub(super) in_flight: u32,
     /// For another protocol: nothing is read until its service resumes it.
     pub(super) held: bool,
+    /// Of a foreign protocol: its service has more to say once there is room.
+    pub(super) has_more: bool,
 
     /// Number of bytes that its service buffers for it.
     pub(super) kept_bytes: usize,
@@ -187,6 +189,7 @@ impl Connection {
             send_since_ms: now_ms,
             in_flight: 0,
             held: false,
+            has_more: false,
             kept_bytes: 0,
             waits: BTreeMap::new(),
             waits_load: WaitingLoad::default(),
@@ -297,7 +300,7 @@ impl Connection {
         if self.is_closing() {
             return can_read;
         }
-        (can_read || self.has_frame()) && !self.is_blocked(limits, unsent_total)
+        (can_read || self.has_frame() || self.has_more) && !self.is_blocked(limits, unsent_total)
     }
 
     /// Whether the peer has closed its sending direction and all its requests are answered.

@@ -26,6 +26,9 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             let mut received = std::mem::take(&mut connection.received);
             received.at += self.take_bytes(id, received.rest());
             self.keep(id, received);
+        } else if connection.has_more && connection.stage == ConnectionStage::Foreign && !self.batch_is_full()
+        {
+            self.go_on(id);
         }
         let is_blocked = self.connections.is_blocked(id);
         let Some(connection) = self.connections.get(id) else { return };
@@ -409,7 +412,20 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Whether an unauthenticated connection has sent more than permitted: `used` bytes were processed, and the others wait.
+    /// There is room for more of what a connection of another protocol has asked for.
+    fn go_on(&mut self, id: ConnectionId) {
+        if self.connections.is_blocked(id) {
+            return;
+        }
+        // With the beginning of what comes next, if there is any: it is handed over again.
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.has_more = false;
+        let mut received = std::mem::take(&mut connection.received);
+        received.at += self.take_foreign(id, received.rest());
+        self.keep(id, received);
+    }
+
+    /// Whether a stranger has sent more than strangers may: so many bytes of these were taken, and the others wait.
     fn is_too_much(&mut self, id: ConnectionId, used: usize, bytes: usize) -> bool {
         let most = self.connections.limits.stranger_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return false };

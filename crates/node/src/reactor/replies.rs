@@ -96,7 +96,17 @@ impl Replies<'_> {
         }
     }
 
-    /// Returns whether this many bytes may be buffered for a connection, in place of those so far, and if so, counts them.
+    /// Whether the service of a connection that speaks another protocol has more for it, for what it has asked so far: it is handed over
+    /// again, without more bytes too, once what is to be sent is little.
+    pub(crate) fn asks_on(&mut self, id: ConnectionId, has_more: bool) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && std::mem::replace(&mut connection.has_more, has_more) != has_more
+        {
+            self.connections.mark_dirty(id);
+        }
+    }
+
+    /// Whether so many bytes may be kept for a connection, in place of those kept until now; if so, they are counted.
     pub(crate) fn may_keep(&mut self, id: ConnectionId, bytes: usize) -> bool {
         let kept = self.connections.get(id).map_or(0, |connection| connection.kept_bytes);
         let more = WaitingLoad { bytes: bytes.saturating_sub(kept), waits: 0 };

@@ -123,7 +123,9 @@ impl Clients {
             ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let received = client.connection.receive(bytes, &mut here, out);
         let (waits, is_delayed) = (client.connection.is_waiting(), client.connection.is_delayed());
+        let wants_room = client.connection.wants_room();
         replies.keeps(id, client.connection.held_bytes());
+        replies.asks_on(id, wants_room);
         if is_delayed && let Some(times) = self.delays.wrong(id, now.elapsed_ms) {
             tell(times, replies.peer(id));
         }
@@ -133,7 +135,8 @@ impl Clients {
                 Foreign::Used { used: received.used, need, holds: false, waits }
             }
             NextStep::Hold => {
-                Foreign::Used { used: received.used, need: 0, holds: waits || is_delayed, waits }
+                let holds = waits && !wants_room || is_delayed;
+                Foreign::Used { used: received.used, need: 0, holds, waits }
             }
             NextStep::Close => Foreign::Close,
         };
@@ -143,9 +146,10 @@ impl Clients {
 
     /// A connection has closed: a client's, or one to or from another instance.
     pub(crate) fn closed<D: Disk>(&mut self, id: ConnectionId, instance: &mut Instance<D>, now_ms: u64) {
-        if self.out_of_table(id).is_some() {
+        if let Some(client) = self.out_of_table(id) {
             self.scheduler.clients -= 1;
             self.scheduler.lanes.closed(id);
+            self.scheduler.end_pages(instance.map(), (id, client.connection.ends()), now_ms);
             return instance.disconnected(id.to_u64() | TOKEN_MARK);
         }
         let target = UnitTarget::Wire(id);
@@ -239,8 +243,8 @@ impl Clients {
             return self.scheduler.turn_back(source, number);
         }
         let ran = match Unit::decode(bytes) {
-            Ok(unit) if unit.is_page() && self.scheduler.put_off(to, asker, &unit) => return,
-            Ok(unit) if !unit.is_page() && !self.scheduler.is_full() => {
+            Ok(unit) if unit.is_step() && self.scheduler.put_off(to, asker, &unit) => return,
+            Ok(unit) if !unit.is_step() && !self.scheduler.is_full() => {
                 let mut reply = Vec::new();
                 let ran = self.scheduler.run(at, to, asker, &unit, &mut reply);
                 ran.map(|is_done| is_done.then_some(reply))
@@ -525,19 +529,23 @@ impl Clients {
             ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let mut goes_on = hear(&mut client, &mut here, &mut out);
         let mut closes = ends && !client.connection.is_waiting();
-        if ends {
+        if client.connection.wants_room() && !out.is_empty() {
+            // It goes on once this is on its way.
+        } else if ends {
             goes_on = false;
         } else if goes_on {
             // It may have been waiting to close, and what it was sent is all taken.
             match client.connection.receive(&[], &mut here, &mut out).then {
                 NextStep::More => {}
                 NextStep::Hold => {
-                    goes_on = !(client.connection.is_waiting() || client.connection.is_delayed())
+                    let waits = client.connection.is_waiting() && !client.connection.wants_room();
+                    goes_on = !(waits || client.connection.is_delayed())
                 }
                 NextStep::Close => closes = true,
             }
         }
         let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.held_bytes());
+        replies.asks_on(id, client.connection.wants_room());
         self.table[id.slot as usize] = Some(client);
         replies.keeps(id, held_bytes);
         if closes {

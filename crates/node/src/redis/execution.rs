@@ -3,10 +3,14 @@
 use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
-use zerohop_partition::{Program, Unit};
-use zerohop_resp::{Args, Deadline, ExecutionOutcome, Info, RecordType, Records, Scratch, execute};
+use zerohop_partition::{PastView, Program, SnapshotOpening, Unit};
+use zerohop_resp::limits::{ANSWER_AGE_MS, ANSWER_LEASE_MS};
+use zerohop_resp::{
+    Args, Deadline, ExecutionOutcome, Info, PagedReply, PastRecords, RecordType, Records, Scratch, execute,
+    execute_past,
+};
 use zerohop_wire::Failure;
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::Expiry;
 
 /// One run of a unit.
@@ -15,6 +19,10 @@ pub(super) struct Execution<'e> {
     pub(super) scratch: &'e mut Scratch,
     /// What it waits for, if it has ended so: nothing has changed then, and nothing was answered.
     pub(super) waits: Option<RecordWait>,
+    /// The snapshot that it opens if its reply is long.
+    pub(super) snapshot: SnapshotId,
+    /// Which reply that is, if it has ended so: nothing was answered.
+    pub(super) paged: Option<PagedReply>,
 }
 
 /// What a unit waits for: this record to be another than of this version.
@@ -31,6 +39,29 @@ impl Program for Execution<'_> {
         self.unit.may_write()
     }
 
+    fn opens(&self) -> Option<SnapshotOpening> {
+        let opening = SnapshotOpening { id: self.snapshot, lease_ms: ANSWER_LEASE_MS, age_ms: ANSWER_AGE_MS };
+        self.paged.map(|_| opening)
+    }
+
+    fn opened(&mut self, at: Timestamp, reply: &mut Vec<u8>) {
+        if let Some(paged) = self.paged {
+            paged.opened(self.unit, self.snapshot, at, reply);
+        }
+    }
+
+    fn reads_past(&self) -> Option<(SnapshotId, Timestamp)> {
+        self.unit.reads_past()
+    }
+
+    fn run_past<D: Disk>(
+        &mut self,
+        past: &mut PastView<'_, D>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        execute_past(self.unit, &mut PastAdapter(past), self.scratch, reply)
+    }
+
     #[inline]
     fn run<D: Disk>(
         &mut self,
@@ -42,6 +73,10 @@ impl Program for Execution<'_> {
             // Its reply stands, and its changes are taken back.
             ExecutionOutcome::Refused => Ok(false),
             ExecutionOutcome::Aborted(failure) => Err(failure),
+            ExecutionOutcome::Paged(paged) => {
+                self.paged = Some(paged);
+                Ok(false)
+            }
             ExecutionOutcome::Wait { key, until_ms } => {
                 let version = unit.inspect(&key)?.map_or(Timestamp::ZERO, |found| found.version);
                 self.waits = Some(RecordWait { key, version, until_ms });
@@ -81,6 +116,10 @@ impl<D: Disk> Records for Adapter<'_, '_, D> {
         }))
     }
 
+    fn check(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        self.0.check(key)
+    }
+
     #[inline]
     fn lookup(
         &mut self,
@@ -98,7 +137,7 @@ impl<D: Disk> Records for Adapter<'_, '_, D> {
         &mut self,
         key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
         self.0.values(key, range, each)
     }
@@ -143,6 +182,28 @@ impl<D: Disk> Records for Adapter<'_, '_, D> {
 
     fn count(&mut self) -> u64 {
         self.0.count().unwrap_or(0)
+    }
+}
+
+/// The records of a snapshot in the words of the Redis crate.
+struct PastAdapter<'a, 'v, D>(&'a mut PastView<'v, D>);
+
+impl<D: Disk> PastRecords for PastAdapter<'_, '_, D> {
+    fn lookup(
+        &mut self,
+        key: &[u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<RecordType>, Failure<'static>> {
+        self.0.lookup(key, take)
+    }
+
+    fn values(
+        &mut self,
+        key: &[u8],
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure<'static>> {
+        self.0.values(key, range, each)
     }
 }
 

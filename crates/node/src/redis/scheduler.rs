@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::Instance;
-use zerohop_partition::{ProgramResult, Token};
+use zerohop_partition::{ProgramResult, Token, answer_snapshot};
 use zerohop_placement::ClusterMap;
 use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
@@ -178,8 +178,10 @@ impl UnitScheduler {
         self.next_number += 1;
         let number = self.next_number;
         let token = Token { connection: asker.connection(), request: RequestId(number) };
+        let me = at.me();
+        let snapshot = answer_snapshot(me, number);
         let UnitScheduler { scratch, outlet, .. } = self;
-        let mut program = Execution { unit, scratch, waits: None };
+        let mut program = Execution { unit, scratch, waits: None, snapshot, paged: None };
         let place = (to.keyspace, to.partition);
         let mut effects = OutletEffects { replies: at.replies, outlet, now: at.now };
         let ran = at.instance.run(time(at.now), token, place, (&mut program, reply), &mut effects);
@@ -239,13 +241,27 @@ impl UnitScheduler {
         at.instance.request(time(at.now), token, &envelope, &message, &mut effects);
     }
 
-    /// Puts off a step of a command that asks all partitions. `false`: there is no room.
+    /// Puts off a step of a command that asks all partitions, or of a long reply. `false`: there is no room.
     pub(super) fn put_off(&mut self, to: PartitionPlace, asker: UnitOrigin, unit: &Unit<'_>) -> bool {
         if self.steps.len() >= STEPS_WAITING_MAX {
             return false;
         }
         self.steps.push_back(ScheduledStep { to, asker, unit: encoded(unit) });
         true
+    }
+
+    /// A client is gone: what is open for replies to it ends.
+    pub(super) fn end_pages(
+        &mut self,
+        map: &ClusterMap,
+        (connection, ends): (ConnectionId, Vec<(PartitionPlace, Vec<u8>)>),
+        now_ms: u64,
+    ) {
+        for ((to, unit), number) in ends.into_iter().zip(0..) {
+            let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
+            // Without room it ends by its lease.
+            self.lanes.push(lane, Ticket { number, part: 1 }, (unit, false), now_ms);
+        }
     }
 
     /// A unit was refused here, and nothing of it has happened: it is run later or elsewhere if that may help.
@@ -437,7 +453,7 @@ impl UnitScheduler {
         let Flight { lane: ClientLane { connection, .. }, ticket, .. } = flight;
         let asker = UnitOrigin::Client { connection, ticket };
         let ran = match Unit::decode(&flight.unit) {
-            Ok(unit) if unit.is_page() && self.put_off(to, asker, &unit) => return now_ms,
+            Ok(unit) if unit.is_step() && self.put_off(to, asker, &unit) => return now_ms,
             Ok(unit) if !unit.is_page() && !self.is_full() => {
                 let mut reply = Vec::new();
                 self.run(at, to, asker, &unit, &mut reply).map(|is_done| is_done.then_some(reply))

@@ -78,7 +78,7 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
             && scheduler.lanes.is_free(lane);
         let refused = if is_here && scheduler.is_full() {
             busy
-        } else if is_here && (unit.is_page() || ticket.part > 0) {
+        } else if is_here && (unit.is_step() || ticket.part > 0) {
             if scheduler.put_off(to, asker, unit) {
                 return UnitResult::Later;
             }
@@ -220,7 +220,8 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
             if !sees_all && self.at.replies.access(client.id) != access {
                 continue;
             }
-            each(&client.connection.describe(now_us));
+            let kept = client.connection.held_bytes() + self.at.replies.unsent_bytes(client.id);
+            each(&client.connection.describe(now_us, kept));
         }
     }
 

@@ -12,9 +12,9 @@ use super::clock::ClockReading;
 use super::effects_adapter::Relay;
 use super::table::PartitionLookup;
 use super::{AnswerOrigin, Instance, InstanceEffects, relay};
-use crate::atomic_batch::{Program, ProgramResult};
 use crate::event::{RecordRequest, Token};
 use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
+use crate::program::{Program, ProgramResult};
 
 impl<D: Disk> Instance<D> {
     /// Answers a client's greeting. The owner fills in version, features and the proof.

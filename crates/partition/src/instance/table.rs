@@ -9,10 +9,10 @@ use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::AnswerOrigin;
 use super::effects_adapter::Relay;
-use crate::atomic_batch::{Program, ProgramResult};
 use crate::event::{Now, PartitionEvent, RecordRequest, Token};
 use crate::limits::TOUCHED_TICK_MS;
 use crate::partition::Partition;
+use crate::program::{Program, ProgramResult};
 
 /// A partition's slot in the table.
 pub(super) type SlotId = u32;

@@ -6,7 +6,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::{Intents, Partition};
-use crate::atomic_batch::{Program, ProgramResult, Unit, wrong_owner};
+use crate::atomic_batch::{Unit, wrong_owner};
 use crate::event::{Now, PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::BUSY_RETRY_MS;
@@ -14,6 +14,7 @@ use crate::log_writer::NewLogEntry;
 use crate::operations::EngineResultExt;
 use crate::pending_replies::Reply;
 use crate::planted::{Bug, is_planted};
+use crate::program::{Program, ProgramResult};
 use crate::write_buffer::UnitWriteBuffer;
 
 impl Partition {
@@ -38,6 +39,9 @@ impl Partition {
         let may_be_held = self.has_unknown_holds() && program.may_write();
         if self.held.is_full() || may_be_held || !self.knows_intents() {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
+        if let Some(snapshot) = program.reads_past() {
+            return self.run_past(engine, snapshot, (program, reply), effects).map(|()| ProgramResult::Now);
         }
         let (begin, end) = (reply.len(), self.group.end());
         let mut staged = self.buffers.staged.take().unwrap_or_default();
@@ -74,8 +78,17 @@ impl Partition {
                     Err(error) => self.take_back(engine, end).and(Err(failure_of(&error))),
                 }
             }
-            // Other requests' entries that it has seen must be committed before it is answered.
-            Ok(false) => self.take_back(engine, end).map(|()| newest.min(end.1)),
+            // What it has seen of others must be committed before it is told.
+            Ok(false) => {
+                let seen = self.take_back(engine, end).map(|()| newest.min(end.1));
+                match (seen, program.opens()) {
+                    (Ok(seen), Some(opening)) => {
+                        let opened = self.open_for_answer(engine, opening, (program, reply), effects);
+                        opened.map(|index| index.max(seen))
+                    }
+                    (seen, _) => seen,
+                }
+            }
             Err(failure) => self.take_back(engine, end).and(Err(failure)),
         };
         staged.clear();

@@ -13,10 +13,11 @@ use zerohop_wire::{Failure, Message, What};
 use super::{AnswerTarget, Partition};
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
 use crate::event::{PartitionEffects, Token};
-use crate::limits::{BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::limits::{ANSWER_SNAPSHOTS_MAX, BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
 use crate::log_writer::NewLogEntry;
 use crate::operations::{self, EngineResultExt};
 use crate::planted::{Bug, is_planted};
+use crate::program::{Program, SnapshotOpening, is_for_answer};
 use crate::snapshots::view::PastView;
 use crate::snapshots::{PastVersions, SnapshotRetention};
 use crate::state::PartitionState;
@@ -51,6 +52,42 @@ impl Partition {
         }
     }
 
+    /// Opens the snapshot from which a program that has just run is to be answered. The log index that its answer waits for.
+    pub(super) fn open_for_answer<D: Disk, P: Program>(
+        &mut self,
+        engine: &mut Engine<D>,
+        SnapshotOpening { id, lease_ms, age_ms }: SnapshotOpening,
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<u64, Failure<'static>> {
+        let (index, floor) = self.open_snapshot(engine, id, (lease_ms, age_ms), effects)?;
+        program.opened(floor, reply);
+        Ok(index)
+    }
+
+    /// Runs a program over the past.
+    pub(super) fn run_past<D: Disk, P: Program>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (id, at): (SnapshotId, Timestamp),
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<(), Failure<'static>> {
+        let begin = reply.len();
+        self.may_read_at(id, at)?;
+        let now_ms = self.clock.now_ms();
+        if let Some(snapshots) = self.snapshots.as_deref_mut() {
+            snapshots.renew(id, now_ms, None);
+        }
+        let mut view = self.past_view(engine, at).ok_or(Failure::SnapshotExpired)?;
+        let is_read = program.run_past(&mut view, reply).inspect_err(|_| reply.truncate(begin))?;
+        if is_read {
+            // If there is no room for that in the log, its lease ends it.
+            drop(self.close_snapshots(engine, &[id], effects));
+        }
+        Ok(())
+    }
+
     fn open_snapshot<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -68,8 +105,13 @@ impl Partition {
         if let Some((index, kept)) = snapshots.appended(id) {
             return Ok((index, kept.floor));
         }
-        if snapshots.len() >= SNAPSHOTS_MAX {
-            return Err(What::Snapshots.into());
+        let is_for_answer = is_for_answer(id);
+        match snapshots.count(is_for_answer) {
+            count if is_for_answer && count >= ANSWER_SNAPSHOTS_MAX => {
+                return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+            }
+            count if !is_for_answer && count >= SNAPSHOTS_MAX => return Err(What::Snapshots.into()),
+            _ => {}
         }
         let (floor, ends_ms) = (self.clock.next(), now_ms.saturating_add(age_ms));
         let kept = SnapshotRetention { floor, lease_ms, ends_ms };

@@ -19,6 +19,7 @@ use zerohop_wire::ids::{SnapshotId, Timestamp};
 
 use crate::limits::SNAPSHOTS_CLOSING_MAX;
 use crate::planted::{Bug, is_planted};
+use crate::program::is_for_answer;
 
 pub(crate) use past::PastVersions;
 
@@ -60,6 +61,12 @@ impl Snapshots {
     /// The number of open snapshots and of those about to be opened.
     pub(crate) fn len(&self) -> usize {
         self.open.len() + self.appended.len()
+    }
+
+    /// Those of them that are for one answer each, or the others.
+    pub(crate) fn count(&self, are_for_answers: bool) -> usize {
+        let appended = self.appended.values().map(|(id, _)| id);
+        self.open.keys().chain(appended).filter(|id| is_for_answer(**id) == are_for_answers).count()
     }
 
     pub(crate) fn get(&self, id: SnapshotId) -> Option<&SnapshotRetention> {

@@ -17,8 +17,8 @@ use crate::operations::scan::{IndexPage, KeySource};
 use crate::state::PartitionState;
 use crate::view::Values;
 
-/// The records of a partition at a time; see the module.
-pub(crate) struct PastView<'v, D> {
+/// The records of a partition as they were when a snapshot was opened.
+pub struct PastView<'v, D> {
     pub(crate) engine: &'v mut Engine<D>,
     pub(crate) handle: Handle,
     pub(crate) state: &'v PartitionState,
@@ -33,7 +33,69 @@ enum RecordState {
 }
 
 impl<D: Disk> PastView<'_, D> {
-    /// Answers a read. `out` is empty, and stores the contents that the answer borrows.
+    /// Hands the whole of a bytes record to `take`, once, and says what the record was.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub fn lookup(
+        &mut self,
+        key: &[u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<RecordType>, Failure<'static>> {
+        let deadline_ms = self.past.deadline(key, self.at, self.state);
+        if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.at.millis()) {
+            // It had expired, and nobody had logged that yet.
+            return Ok(None);
+        }
+        let Some(record) = self.engine.lookup_at(self.handle, key, self.at.0).or_fail()? else {
+            return Ok(None);
+        };
+        let kind = type_of(&record);
+        if kind != RecordType::Bytes {
+            return Ok(Some(kind));
+        }
+        match record.body {
+            RecordBody::Whole(bytes) => take(bytes),
+            RecordBody::Parts(parts) => {
+                let (was, mut bytes) = (RecordState::Parts(parts), Vec::new());
+                self.each_part(&was, &mut |body, skip| {
+                    bytes.extend_from_slice(body.get(skip..).unwrap_or(&[]));
+                })?;
+                take(&bytes);
+            }
+        }
+        Ok(Some(kind))
+    }
+
+    /// Hands a range of the values of a list to `each`, in their order, for as long as that says true. The list is known to have
+    /// had them.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub fn values(
+        &mut self,
+        key: &[u8],
+        range: std::ops::Range<u64>,
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure<'static>> {
+        let mut left = range.end.saturating_sub(range.start);
+        let found = self.engine.parts_of_at(self.handle, key, self.at.0, range).or_fail()?;
+        let mut skip = found.skip as usize;
+        for part in &found.parts {
+            let entry = self.engine.read_entry(self.handle, part.index).or_fail()?;
+            let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            let values = Values(body.get(4..).unwrap_or(&[]));
+            for value in values.skip(std::mem::take(&mut skip)).take(left as usize) {
+                left -= 1;
+                if !each(value.get(4..).unwrap_or(&[])) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a read. `out` is empty, and holds what the answer borrows.
     pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
         let found = self.engine.lookup_at(self.handle, read.key, self.at.0).or_fail()?;
         let Some(record) = found else { return Err(Failure::NotFound) };
@@ -51,8 +113,8 @@ impl<D: Disk> PastView<'_, D> {
                 let expires_at_ms = self.past.deadline(read.key, self.at, self.state);
                 Ok(Brought::Info { version, record: kind, length, expires_at_ms })
             }
-            Query::Lookup => self.contents((&was, kind, version), Range::ALL, out),
-            Query::LookupRange { range } => self.contents((&was, kind, version), range, out),
+            Query::Lookup => self.contents(read.key, (&was, kind, version), Range::ALL, out),
+            Query::LookupRange { range } => self.contents(read.key, (&was, kind, version), range, out),
             Query::ReadChunk { offset, length } => {
                 if kind != RecordType::Chunk {
                     return Err(Failure::WrongType { found: kind });
@@ -65,6 +127,7 @@ impl<D: Disk> PastView<'_, D> {
 
     fn contents<'o>(
         &mut self,
+        key: &[u8],
         (was, kind, version): (&RecordState, RecordType, Timestamp),
         range: Range,
         out: &'o mut Vec<u8>,
@@ -87,28 +150,19 @@ impl<D: Disk> PastView<'_, D> {
                 Ok(Brought::Value { version, length, bytes: out })
             }
             RecordType::List => {
-                let (mut place, mut count, mut is_full) = (0, 0, false);
-                self.each_part(was, &mut |body, skip| {
-                    for value in Values(body.get(4..).unwrap_or(&[])).skip(skip) {
-                        let is_wanted = part.contains(&place);
-                        place += 1;
-                        if !is_wanted || is_full {
-                            continue;
-                        }
-                        is_full = count == LIST_PAGE_VALUES_MAX
-                            || count > 0 && out.len() + value.len() > PAGE_BYTES_MAX;
-                        if !is_full {
-                            out.extend_from_slice(value);
-                            count += 1;
-                        }
+                let (mut count, first) = (0, part.start);
+                let end = part.end.min(first.saturating_add(u64::from(LIST_PAGE_VALUES_MAX)));
+                self.values(key, first..end, &mut |value| {
+                    let bytes = out.len() + 4 + value.len();
+                    let has_room = count == 0 || bytes <= PAGE_BYTES_MAX;
+                    if has_room {
+                        out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+                        out.extend_from_slice(value);
+                        count += 1;
                     }
+                    has_room
                 })?;
-                Ok(Brought::List {
-                    version,
-                    length,
-                    first: part.start,
-                    values: Elements::packed(count, out)?,
-                })
+                Ok(Brought::List { version, length, first, values: Elements::packed(count, out)? })
             }
         }
     }

@@ -39,7 +39,7 @@ impl Connection {
             }
             () if args.is(1, "INFO") => {
                 exactly(2, "client|info")?;
-                reply.verbatim(&format!("{}\n", self.describe(world.now_us())));
+                reply.verbatim(&format!("{}\n", self.describe(world.now_us(), 0)));
             }
             () if args.is(1, "LIST") => reply.verbatim(&self.list(args, world)?),
             () if args.is(1, "NO-EVICT") => {
@@ -96,7 +96,7 @@ impl Connection {
 
     /// `CLIENT LIST`: one line for each connection of this instance.
     fn list(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> Result<String, String> {
-        let mut lines = vec![self.describe(world.now_us())];
+        let mut lines = vec![self.describe(world.now_us(), 0)];
         world.other_clients(self.id, &mut |line| lines.push(line.to_owned()));
         match () {
             () if args.len() == 2 => {}
@@ -118,9 +118,9 @@ impl Connection {
         Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
     }
 
-    /// Its line in `CLIENT LIST`, without a line end.
+    /// Its line in `CLIENT LIST`, without a line end. So many bytes are kept for the client, as whoever holds it knows.
     #[must_use]
-    pub fn describe(&self, now_us: u64) -> String {
+    pub fn describe(&self, now_us: u64, kept: usize) -> String {
         let seconds = |since: u64| now_us.saturating_sub(since) / 1_000_000;
         let resp = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
         let multi = self.transaction.as_ref().map_or(-1, |transaction| transaction.len() as i64);
@@ -132,7 +132,7 @@ impl Connection {
         };
         format!(
             "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 ssub=0 \
-             multi={multi} cmd={} user=default redir=-1 resp={resp} lib-name={} lib-ver={}",
+             multi={multi} omem={kept} cmd={} user=default redir=-1 resp={resp} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,

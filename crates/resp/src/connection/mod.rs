@@ -9,26 +9,28 @@ mod greeting;
 mod information;
 mod keyspace;
 mod local;
+mod long_reply;
 mod pending;
+mod run;
 mod settings;
 mod spread;
 mod steps;
 mod transaction;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::command::{CommandRow, Executor, NO_AUTH};
-use crate::limits::{
-    ASKS_FOR_ROOM_BYTES, HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX,
-};
+use crate::limits::{HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX};
 use crate::parse::{ParseResult, Parser, ProtocolError};
-use crate::unit::{Unit, UnitKind};
-use crate::{Args, ConnectionWorld, PartitionPlace, Protocol, ReplyWriter, Ticket, UnitResult};
+use crate::unit::{MAY_PAGE, Unit, UnitKind};
+use crate::{Args, ConnectionWorld, PartitionPlace, Protocol, ReplyWriter, Ticket};
 
 use errors::{NO_ROOM, NOT_YET, ends_or_stops_transactions, internal, is_http, repeated, unknown_command};
 use gather::Gather;
+use long_reply::PagedCommand;
 use pending::PendingReplies;
 use spread::Spread;
 use steps::Steps;
@@ -117,6 +119,8 @@ pub struct Connection {
     watch: Watch,
     pending: PendingReplies,
     blocked: Option<(u64, BlockReason)>,
+    /// Long replies that are not sent yet, by the number of their command.
+    paged: BTreeMap<u64, Box<PagedCommand>>,
     /// The next command is taken up once all before it are replied to: it asks several partitions.
     lets_pass: bool,
 }
@@ -151,6 +155,7 @@ impl Connection {
             watch: Watch::default(),
             pending: PendingReplies::default(),
             blocked: None,
+            paged: BTreeMap::new(),
             lets_pass: false,
         }
     }
@@ -192,6 +197,7 @@ impl Connection {
             + self.watch.bytes()
             + self.pending.held_bytes()
             + self.pending.asked_bytes()
+            + self.paged.values().map(|paged| paged.bytes()).sum::<usize>()
             + blocked
     }
 
@@ -205,6 +211,10 @@ impl Connection {
     ) -> ReceiveResult {
         let begin = out.len();
         self.last_us = world.now_us();
+        if !self.closing {
+            self.page_on(world, out);
+            self.step_on(world, out);
+        }
         self.lets_pass &= !self.pending.is_empty();
         let mut parser = std::mem::take(&mut self.parser);
         let mut used = 0;
@@ -271,30 +281,30 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> bool {
         let was_held = self.must_hold() || self.closing;
-        match self.blocked.take() {
-            Some((number, blocked)) if number == ticket.number => {
-                self.unblock(ticket, blocked, reply, world, out);
+        match self.blocked.take_if(|(number, _)| *number == ticket.number) {
+            Some((_, blocked)) => self.unblock(ticket, blocked, reply, world, out),
+            None if self.paged.contains_key(&ticket.number) => {
+                self.take_page(ticket.number, reply, world, out);
             }
-            blocked => {
-                self.blocked = blocked;
-                self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out);
-            }
+            None if ticket.part == 0 && self.begin_pages(ticket.number, reply, world) => {}
+            None => self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out),
         }
         let gathers = matches!(self.blocked, Some((_, BlockReason::Gather(_) | BlockReason::Steps(_))));
         let is_kept = self.pending.held_bytes() > 0 || gathers;
         let has_room = !is_kept || world.hold(self.held_bytes());
         if self.pending.held_bytes() > HELD_BYTES_END || !has_room {
             // Whoever asks for so much at once is let go, with what it waits for.
-            self.pending = PendingReplies::default();
-            self.blocked = None;
-            self.closing = true;
+            self.break_reply();
+        }
+        if self.closing && self.pending.is_empty() {
             return true;
         }
-        was_held && !self.must_hold() && (!self.closing || self.pending.is_empty())
+        self.wants_room() || was_held && !self.must_hold() && (!self.closing || self.pending.is_empty())
     }
 
     fn must_hold(&self) -> bool {
         self.blocked.is_some()
+            || !self.paged.is_empty()
             || self.is_delayed
             || self.lets_pass && !self.pending.is_empty()
             || self.pending.len() >= PENDING_MAX
@@ -336,7 +346,9 @@ impl Connection {
         if self.transaction.is_some() {
             self.follow_splits(world);
         }
-        if world.spans() && !self.pending.is_empty() && self.is_spread(args, world) {
+        // The keyspace of commands under way is that of the connection.
+        let is_switch = args.is(0, "ZH.KEYSPACE");
+        if !self.pending.is_empty() && (is_switch || world.spans() && self.is_spread(args, world)) {
             self.lets_pass = true;
             return false;
         }
@@ -384,7 +396,10 @@ impl Connection {
             Executor::Keyed(_) => match self.place_of(command, args, world) {
                 Ok(spread) => {
                     let blocks = command.has(crate::command::BLOCKING);
-                    let unit = self.unit(UnitKind::One, raw, Some((command, args)));
+                    let mut unit = self.unit(UnitKind::One, raw, Some((command, args)));
+                    if matches!(command.name, "lrange" | "mget") && matches!(spread, Spread::One(_)) {
+                        unit.wait_until_ms = Some(MAY_PAGE);
+                    }
                     let one = if let Spread::One(place) = spread { Some(place) } else { None };
                     if !one.is_some_and(|place| self.in_steps(place, &unit, args, world, out)) {
                         self.run(spread, &unit, blocks, world, out);
@@ -468,39 +483,6 @@ impl Connection {
         parsed: Option<(&'static CommandRow, Args<'u>)>,
     ) -> Unit<'u> {
         Unit { kind, protocol: self.protocol, wait_until_ms: None, watched: &[], commands, parsed }
-    }
-
-    /// Has a unit executed whose reply is the command's.
-    #[inline]
-    fn run(
-        &mut self,
-        spread: Spread,
-        unit: &Unit<'_>,
-        blocks: bool,
-        world: &mut dyn ConnectionWorld,
-        out: &mut Vec<u8>,
-    ) {
-        let bytes = unit.commands.len();
-        if (blocks || bytes >= ASKS_FOR_ROOM_BYTES) && !world.hold(self.held_bytes() + bytes) {
-            return self.reply(out, |reply| reply.error(NO_ROOM));
-        }
-        let number = self.pending.number();
-        let (silent, keyspace) = (self.silent, self.keyspace);
-        let ticket = Ticket { number, part: 0 };
-        let ran = self.pending.write(out, silent, |slot| {
-            let ran = match spread {
-                Spread::One(place) => world.run(place, ticket, unit, slot),
-                Spread::Several => world.run_over(keyspace, ticket, unit, slot),
-            };
-            (ran == UnitResult::Done, ran)
-        });
-        if ran == UnitResult::Later {
-            self.pending.push(number, silent, bytes);
-            // What comes behind it would not be executed behind it.
-            if blocks || spread == Spread::Several {
-                self.blocked = Some((number, BlockReason::Wait));
-            }
-        }
     }
 
     /// Replies at once.

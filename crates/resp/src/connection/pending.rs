@@ -34,6 +34,16 @@ impl PendingReplies {
         self.slots.is_empty()
     }
 
+    /// The number of the first command whose reply is missing.
+    pub(super) fn front(&self) -> Option<u64> {
+        self.slots.front().map(|slot| slot.number)
+    }
+
+    /// Whether the reply to the first such command is wanted.
+    pub(super) fn is_front_wanted(&self) -> bool {
+        self.slots.front().is_some_and(|slot| !slot.is_silent)
+    }
+
     /// Whether no number was given after this one.
     pub(super) fn is_newest(&self, number: u64) -> bool {
         self.next == number

@@ -1,28 +1,41 @@
 //! A command of many keys in one partition, done in parts one after the other: the instance serves others between two of them.
 //!
 //! The next part is asked for once the reply to the one before has come, so that a part is a step wherever it is run. What comes behind
-//! the command waits until all are done.
+//! the command waits until all are done. An array is handed on in pieces: the next part is asked for once its client has room then.
 
 use super::{BlockReason, Connection, NO_ROOM};
-use crate::limits::PART_KEYS_MAX;
+use crate::limits::{OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX};
+use crate::number::integer;
 use crate::parts::{JoinedReplies, Shares};
+use crate::unit::MAY_STOP;
 use crate::{Args, ConnectionWorld, PartitionPlace, Ticket, Unit, UnitResult};
 
 /// One such command under way.
 #[derive(Debug)]
 pub(super) struct Steps {
     place: PartitionPlace,
+    /// The part that is asked for, or is next, and those behind it.
+    unit: Vec<u8>,
     units: std::vec::IntoIter<Vec<u8>>,
     bytes: usize,
-    /// Of the part that is asked for.
+    /// Of the unit that is asked for.
     part: u32,
     joined: JoinedReplies,
+    /// A unit is on its way.
+    is_asked: bool,
+    /// A piece of its array is sent: it cannot become an error any more.
+    is_begun: bool,
 }
 
 impl Steps {
     /// Bytes that it keeps.
     pub(super) fn bytes(&self) -> usize {
         self.bytes + self.joined.bytes()
+    }
+
+    /// Whether it goes on once its client has room.
+    pub(super) fn wants_room(&self) -> bool {
+        !self.is_asked
     }
 }
 
@@ -39,7 +52,8 @@ impl Connection {
         if args.len() <= PART_KEYS_MAX {
             return false;
         }
-        let (units, joined) = match unit.steps() {
+        let may_stop = unit.wait_until_ms.map(|_| MAY_STOP);
+        let (units, joined) = match (Unit { wait_until_ms: may_stop, ..*unit }).steps() {
             Shares::Whole => return false,
             Shares::Refused(text) => {
                 self.reply(out, |reply| reply.error(&text));
@@ -54,8 +68,11 @@ impl Connection {
         }
         let number = self.pending.number();
         self.pending.push(number, self.silent, 0);
-        let steps = Steps { place, units: units.into_iter(), bytes, part: 0, joined };
-        self.next_step(number, Box::new(steps), world, out);
+        let mut units = units.into_iter();
+        let unit = units.next().unwrap_or_default();
+        let (is_asked, is_begun) = (false, false);
+        let steps = Box::new(Steps { place, unit, units, bytes, part: 0, joined, is_asked, is_begun });
+        self.next_step(number, steps, world, out);
         true
     }
 
@@ -68,10 +85,58 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
-        match steps.joined.take(reply) {
-            Ok(()) => self.next_step(ticket.number, steps, world, out),
-            Err(text) => self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(&text), out),
+        if self.take_step(ticket.number, &mut steps, reply, out) {
+            self.next_step(ticket.number, steps, world, out);
         }
+    }
+
+    /// Goes on with a command that waits for its client to have room.
+    pub(super) fn step_on(&mut self, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
+        let waits = |(number, blocked): &mut (u64, BlockReason)| {
+            let is_first = self.pending.front() == Some(*number);
+            is_first && matches!(blocked, BlockReason::Steps(steps) if steps.wants_room())
+        };
+        if out.len() < OUTPUT_BYTES_MAX
+            && let Some((number, BlockReason::Steps(mut steps))) = self.blocked.take_if(waits)
+        {
+            self.put_piece(&mut steps, out);
+            self.next_step(number, steps, world, out);
+        }
+    }
+
+    /// Sends what there is of an array.
+    fn put_piece(&mut self, steps: &mut Steps, out: &mut Vec<u8>) {
+        let begin = out.len();
+        steps.joined.piece(!steps.is_begun, self.protocol, out);
+        steps.is_begun = true;
+        if !self.pending.is_front_wanted() {
+            out.truncate(begin);
+        }
+    }
+
+    /// Takes the reply to a part. `false`: the command has ended with it.
+    fn take_step(&mut self, number: u64, steps: &mut Steps, reply: &[u8], out: &mut Vec<u8>) -> bool {
+        steps.is_asked = false;
+        if let Err(text) = steps.joined.take(reply) {
+            if steps.is_begun {
+                self.break_reply();
+            } else {
+                self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
+            }
+            return false;
+        }
+        let left = match Unit::decode(&steps.unit) {
+            // It may be the reply to the first of its keys only.
+            Ok(unit) if steps.joined.is_list() => {
+                let line = reply.iter().position(|byte| *byte == b'\r').unwrap_or(0);
+                let done = reply.get(1..line).and_then(integer).unwrap_or(0);
+                let done = usize::try_from(done).unwrap_or(0).max(1);
+                (done < unit.one_keys()).then(|| unit.without_keys(done))
+            }
+            _ => None,
+        };
+        steps.unit = left.or_else(|| steps.units.next()).unwrap_or_default();
+        true
     }
 
     /// Asks for the next part, or replies.
@@ -82,19 +147,32 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
-        while let Some(bytes) = steps.units.next() {
+        while !steps.unit.is_empty() {
+            if steps.joined.is_list() && steps.joined.bytes() >= PAGE_BYTES {
+                self.blocked = Some((number, BlockReason::Steps(steps)));
+                return;
+            }
             // It was encoded here.
+            let bytes = std::mem::take(&mut steps.unit);
             let Ok(unit) = Unit::decode(&bytes) else { continue };
             let ticket = Ticket { number, part: steps.part };
             steps.part += 1;
             let mut reply = Vec::new();
-            if world.run(steps.place, ticket, &unit, &mut reply) == UnitResult::Later {
+            let ran = world.run(steps.place, ticket, &unit, &mut reply);
+            steps.unit = bytes;
+            if ran == UnitResult::Later {
+                steps.is_asked = true;
                 self.blocked = Some((number, BlockReason::Steps(steps)));
                 return;
             }
-            if let Err(text) = steps.joined.take(&reply) {
-                return self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
+            if !self.take_step(number, &mut steps, &reply, out) {
+                return;
             }
+        }
+        if steps.is_begun {
+            // Nothing before it is missing.
+            self.put_piece(&mut steps, out);
+            return self.pending.fulfil(number, |_| {}, out);
         }
         let protocol = self.protocol;
         self.pending.fulfil(number, |slot| steps.joined.reply(protocol, slot), out);

@@ -119,6 +119,7 @@ impl Execution<'_> {
                 if bytes <= REPLY_BYTES_MAX {
                     values.push(value.to_vec());
                 }
+                bytes <= REPLY_BYTES_MAX
             })?;
             if bytes > REPLY_BYTES_MAX {
                 return Err(StopReason::Refused(format!(

@@ -3,9 +3,10 @@
 use zerohop_wire::limits::{APPEND_VALUES_MAX, LIST_PAGE_VALUES_MAX};
 
 use super::range::clip;
-use super::{ExecuteResult, Execution, NOT_AN_INTEGER, StopReason, WRONG_TYPE};
-use crate::limits::REPLY_BYTES_MAX;
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, PagedReply, StopReason, WRONG_TYPE};
+use crate::limits::{REPLY_BYTES_MAX, STEP_REPLY_BYTES_MAX, STEP_VALUES_MAX};
 use crate::number::integer;
+use crate::unit::MAY_PAGE;
 use crate::{Args, Info, RecordType};
 
 /// Values that are copied at a time.
@@ -64,18 +65,25 @@ pub(crate) fn lrange(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
     let length = run.list_info(args.at(1))?.map_or(0, |info| info.length);
     let range = clip(start, end, length);
+    let may_page = run.wait_until_ms == Some(MAY_PAGE);
+    if may_page && range.end - range.start > STEP_VALUES_MAX {
+        return Err(PagedReply::of(range).into());
+    }
     run.reply.array((range.end - range.start) as usize);
-    let room = run.begin + REPLY_BYTES_MAX;
+    let room = run.begin + if may_page { STEP_REPLY_BYTES_MAX } else { REPLY_BYTES_MAX };
     let mut begin = range.start;
     while begin < range.end {
         let page_end = range.end.min(begin + u64::from(LIST_PAGE_VALUES_MAX));
-        let reply = &mut run.reply;
+        let (reply, mut read) = (&mut run.reply, begin);
         run.records.values(args.at(1), begin..page_end, &mut |value| {
-            // Beyond the limit nothing more is kept; it is told below.
-            if reply.len() <= room {
-                reply.bulk(value);
-            }
+            // Beyond the limit nothing more is read; it is told below.
+            reply.bulk(value);
+            read += 1;
+            reply.len() <= room
         })?;
+        if may_page && read < range.end && run.reply.len() > room {
+            return Err(PagedReply::of(range).into());
+        }
         run.check_reply()?;
         begin = page_end;
     }
@@ -92,7 +100,10 @@ pub(crate) fn lindex(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     match place.and_then(|place| u64::try_from(place).ok()).filter(|&place| place < info.length) {
         Some(place) => {
             let reply = &mut run.reply;
-            run.records.values(args.at(1), place..place + 1, &mut |value| reply.bulk(value))?;
+            run.records.values(args.at(1), place..place + 1, &mut |value| {
+                reply.bulk(value);
+                true
+            })?;
         }
         None => run.reply.null(),
     }

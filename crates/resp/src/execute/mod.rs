@@ -6,6 +6,7 @@ mod expiry;
 mod keys;
 mod lists;
 mod page;
+mod past;
 mod range;
 mod strings;
 mod work;
@@ -24,6 +25,8 @@ use crate::unit::{self, UnitKind};
 use crate::{Args, Protocol, Records, ReplyWriter, Unit};
 
 pub(crate) use page::Page;
+pub(crate) use past::{LongReply, PastPage};
+pub use past::{PagedReply, PastRecords, execute_past};
 use work::CountedRecords;
 
 pub(crate) mod handlers {
@@ -56,6 +59,9 @@ pub enum ExecutionOutcome {
         /// When the wait is over, in milliseconds since 1970.
         until_ms: u64,
     },
+    /// Nothing has been appended and nothing changed: the reply is long, and to be read page by page from a snapshot that shows the records
+    /// as they are now. Only of a unit of [`ConnectionWorld::run`](crate::ConnectionWorld::run).
+    Paged(PagedReply),
     /// It passes a bound: none of the changes may happen. The reply, which has been appended, says which, and is handed on.
     Refused,
     /// None of the changes may happen. The reply says why ([`failure_reply`]); this says it to programs.
@@ -134,6 +140,10 @@ fn run(
             execution.reply.truncate(begin);
             ExecutionOutcome::Wait { key, until_ms }
         }
+        Err(StopReason::Paged(paged)) => {
+            execution.reply.truncate(begin);
+            ExecutionOutcome::Paged(paged)
+        }
         Err(StopReason::Refused(text)) => {
             execution.reply.truncate(begin);
             execution.reply.error(&text);
@@ -161,6 +171,8 @@ pub(crate) enum StopReason {
     Failed(Failure<'static>),
     /// The whole unit is undone, and answered with this error: it passes a bound.
     Refused(String),
+    /// Its reply is read in pages.
+    Paged(PagedReply),
     /// It waits.
     Wait { key: Vec<u8>, until_ms: u64 },
 }
@@ -193,7 +205,7 @@ pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) struct Execution<'e> {
     pub(crate) records: &'e mut dyn Records,
     pub(crate) reply: ReplyWriter<'e>,
-    begin: usize,
+    pub(crate) begin: usize,
     /// Whoever uses it clears it first.
     pub(crate) scratch: &'e mut Vec<u8>,
     pub(crate) wait_until_ms: Option<u64>,
@@ -226,6 +238,7 @@ impl Execution<'_> {
                 self.page(Args::within(unit.commands, spans))
             }
             UnitKind::Transaction => self.transaction(unit, parser),
+            UnitKind::Past => Err(StopReason::Failed(zerohop_wire::What::Unexpected.into())),
         }
     }
 

@@ -3,9 +3,11 @@
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 
 use super::expiry::{TimeUnit, instant};
-use super::{ExecuteResult, Execution, NOT_AN_INTEGER, SYNTAX, StopReason, WRONG_TYPE};
+use super::{ExecuteResult, Execution, NOT_AN_INTEGER, PagedReply, SYNTAX, StopReason, WRONG_TYPE};
+use crate::limits::{PAGE_BYTES, STEP_REPLY_BYTES_MAX};
 use crate::number::integer;
-use crate::{Args, Deadline, Info, RecordType};
+use crate::unit::{MAY_PAGE, MAY_STOP};
+use crate::{Args, Deadline, Info, RecordType, ReplyWriter};
 
 pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
@@ -279,13 +281,32 @@ impl Execution<'_> {
 }
 
 pub(crate) fn mget(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
-    run.reply.array(args.len() - 1);
-    for key in args.iter().skip(1) {
+    let (begin, keys) = (run.reply.len(), args.len() - 1);
+    let room = match run.wait_until_ms {
+        Some(MAY_PAGE) => STEP_REPLY_BYTES_MAX,
+        Some(MAY_STOP) => PAGE_BYTES,
+        _ => usize::MAX,
+    };
+    run.reply.array(keys);
+    for (key, done) in args.iter().skip(1).zip(1..) {
         let reply = &mut run.reply;
         if run.records.lookup(key, &mut |bytes| reply.bulk(bytes))? != Some(RecordType::Bytes) {
             reply.null();
         }
-        run.check_reply()?;
+        if run.reply.len() - begin <= room || done == keys {
+            run.check_reply()?;
+            continue;
+        }
+        if room == STEP_REPLY_BYTES_MAX {
+            // What is under way on any of them must be over before the moment of the snapshot.
+            args.iter().skip(1 + done).try_for_each(|key| run.records.check(key))?;
+            return Err(PagedReply::of(0..keys as u64).into());
+        }
+        let mut head = Vec::new();
+        ReplyWriter::new(&mut head, run.reply.protocol()).array(done);
+        let line = format!("*{keys}\r\n").len();
+        run.reply.body().splice(begin..begin + line, head);
+        return Ok(());
     }
     Ok(())
 }

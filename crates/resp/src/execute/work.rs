@@ -74,12 +74,12 @@ impl Records for CountedRecords<'_> {
         &mut self,
         key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
         let mut length = 0;
         self.records.values(key, range, &mut |value| {
             length += value.len() as u64;
-            each(value);
+            each(value)
         })?;
         self.spend(length)
     }

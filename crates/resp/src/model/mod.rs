@@ -10,7 +10,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 pub use crate::GatheredContents;
-use crate::{Args, Deadline, Info, RecordType, Records};
+use crate::{Args, Deadline, Info, PastRecords, RecordType, Records};
 
 pub use world::ModelWorld;
 
@@ -129,6 +129,25 @@ impl ModelRecords {
     }
 }
 
+impl PastRecords for ModelRecords {
+    fn lookup(
+        &mut self,
+        key: &[u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<RecordType>, Failure<'static>> {
+        Records::lookup(self, key, take)
+    }
+
+    fn values(
+        &mut self,
+        key: &[u8],
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure<'static>> {
+        Records::values(self, key, range, each)
+    }
+}
+
 impl Records for ModelRecords {
     fn now_ms(&self) -> u64 {
         self.now_ms
@@ -159,9 +178,10 @@ impl Records for ModelRecords {
         &mut self,
         key: &[u8],
         range: Range<u64>,
-        each: &mut dyn FnMut(&[u8]),
+        each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
-        self.list(key)?[range.start as usize..range.end as usize].iter().for_each(|value| each(value));
+        let values = &self.list(key)?[range.start as usize..range.end as usize];
+        let _ = values.iter().all(|value| each(value));
         Ok(())
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::{Failure, Permission};
 
 use super::ModelRecords;
 use crate::{
     Connection, ConnectionWorld, ExecutionOutcome, FoundRecord, GatherStep, GatheredChange, GatheredRecords,
     Layout, PartitionPlace, Records, RedisMember, Scratch, ServerInfo, Slots, Ticket, Unit, UnitResult,
-    WrongPassword, execute,
+    WrongPassword, execute, execute_past,
 };
 
 /// A unit that was promised, as the bytes that would travel.
@@ -49,6 +49,9 @@ pub struct ModelWorld {
     slot_of: fn(&[u8]) -> u16,
     records: BTreeMap<PartitionPlace, ModelRecords>,
     promised: VecDeque<PromisedUnit>,
+    /// The snapshots that are open: what the records of a partition were. What is taken out of it has expired.
+    pub snapshots: BTreeMap<SnapshotId, ModelRecords>,
+    snapshots_opened: u128,
     /// Units that wait for a change or for the end of their time.
     waiting: Vec<PromisedUnit>,
     scratch: Scratch,
@@ -56,6 +59,9 @@ pub struct ModelWorld {
 
 /// Slots of a Redis cluster.
 const SLOTS: u32 = 16_384;
+
+/// The time of all snapshots.
+const AT: Timestamp = Timestamp(77);
 
 /// Stands for several partitions.
 const SEVERAL: PartitionId = PartitionId(u32::MAX);
@@ -81,6 +87,8 @@ impl ModelWorld {
             slot_of,
             records: BTreeMap::new(),
             promised: VecDeque::new(),
+            snapshots: BTreeMap::new(),
+            snapshots_opened: 0,
             waiting: Vec::new(),
             scratch: Scratch::default(),
         }
@@ -166,7 +174,7 @@ impl ModelWorld {
                     self.waiting.push(promised);
                     false
                 }
-                ExecutionOutcome::Done | ExecutionOutcome::Refused | ExecutionOutcome::Aborted(_) => true,
+                _ => true,
             },
             Err(_) => unreachable!("a unit decodes to what was encoded"),
         }
@@ -237,6 +245,32 @@ impl ModelWorld {
         }
     }
 
+    fn execute_past(
+        &mut self,
+        id: SnapshotId,
+        at: Timestamp,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> ExecutionOutcome {
+        assert_eq!(at, AT);
+        let (mut scratch, begin) = (Scratch::default(), reply.len());
+        let done = match self.snapshots.get_mut(&id) {
+            Some(records) => execute_past(unit, records, &mut scratch, reply),
+            None => Err(Failure::SnapshotExpired),
+        };
+        match done {
+            Ok(is_read) => {
+                self.snapshots.retain(|other, _| *other != id || !is_read);
+                ExecutionOutcome::Done
+            }
+            Err(failure) => {
+                reply.truncate(begin);
+                crate::failure_reply(&failure, reply);
+                ExecutionOutcome::Aborted(failure)
+            }
+        }
+    }
+
     fn execute(&mut self, place: PartitionPlace, unit: &Unit<'_>, reply: &mut Vec<u8>) -> ExecutionOutcome {
         if place.partition == SEVERAL {
             return self.execute_over(place.keyspace, unit, reply);
@@ -245,6 +279,9 @@ impl ModelWorld {
             let failure = zerohop_wire::Failure::Unavailable { retry_after_ms: 1 };
             crate::failure_reply(&failure, reply);
             return ExecutionOutcome::Aborted(failure);
+        }
+        if let Some((id, at)) = unit.reads_past() {
+            return self.execute_past(id, at, unit, reply);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let records = self.records(place);
@@ -261,6 +298,12 @@ impl ModelWorld {
                     *records == before && reply.len() == length,
                     "a unit that waits leaves nothing behind"
                 );
+            }
+            ExecutionOutcome::Paged(paged) => {
+                self.snapshots_opened += 1;
+                let id = SnapshotId(self.snapshots_opened);
+                paged.opened(unit, id, AT, reply);
+                self.snapshots.insert(id, before);
             }
             ExecutionOutcome::Refused | ExecutionOutcome::Aborted(_) => records.restore(before),
         }
@@ -286,13 +329,11 @@ impl ConnectionWorld for ModelWorld {
             return UnitResult::Later;
         }
         match self.execute(to, unit, reply) {
-            ExecutionOutcome::Done | ExecutionOutcome::Refused | ExecutionOutcome::Aborted(_) => {
-                UnitResult::Done
-            }
             ExecutionOutcome::Wait { .. } => {
                 self.run_promised(promised, reply);
                 UnitResult::Later
             }
+            _ => UnitResult::Done,
         }
     }
 

@@ -107,9 +107,9 @@ fn a_reply_that_would_be_too_long_is_an_error() {
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
     client.bytes(&[head.as_bytes(), &value, b"\r\n"].concat());
     assert_eq!(client.replies(), "+OK\r\n");
-    let reply = client.send("MGET k k k k k");
-    assert!(reply.len() < 200 && reply.starts_with("-ERR "), "{reply}");
-    assert!(client.send("MGET k k").len() > 2 * BULK_BYTES_MAX);
+    let reply = client.send("MULTI\nMGET k k k k k\nEXEC");
+    assert!(reply.len() < 300 && reply.starts_with("+OK\r\n+QUEUED\r\n-ERR "), "{reply}");
+    assert!(client.send("MULTI\nMGET k k\nEXEC").len() > 2 * BULK_BYTES_MAX);
 }
 
 /// Answers all steps of a command, and counts them.

@@ -11,7 +11,7 @@ pub(crate) struct ModelClient {
     pub(crate) world: ModelWorld,
     pub(crate) connection: Connection,
     pub(crate) rest: Vec<u8>,
-    out: Vec<u8>,
+    pub(crate) out: Vec<u8>,
     pub(crate) then: NextStep,
 }
 

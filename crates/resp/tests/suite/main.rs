@@ -3,6 +3,7 @@
 
 mod bounds;
 mod connection;
+mod long_replies;
 mod pipelines;
 mod recorded;
 mod shares;

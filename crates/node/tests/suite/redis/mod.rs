@@ -2,6 +2,7 @@
 
 mod cluster;
 mod kill;
+mod long_replies;
 mod nodes;
 mod order;
 mod scans;

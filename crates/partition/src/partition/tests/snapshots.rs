@@ -4,14 +4,15 @@
 use zerohop_engine::Durability;
 use zerohop_engine::random::Random;
 use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
-use zerohop_wire::ids::{SnapshotId, Timestamp};
+use zerohop_wire::ids::{Incarnation, InstanceId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Expiry, Query, Range, RecordRead, Scan, SnapshotAsk, SnapshotRequest, WriteChange,
+    BlobChange, Expiry, Member, Query, Range, RecordRead, Scan, SnapshotAsk, SnapshotRequest, WriteChange,
 };
 use zerohop_wire::{Failure, Message, What};
 
 use crate::entry_metadata::Mark;
-use crate::limits::{SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::program::answer_snapshot;
 use crate::testing::{OwnedAnswer, PartitionBench, append, insert};
 
 const LEASE_MS: u32 = 60_000;
@@ -238,6 +239,17 @@ fn snapshots_and_what_they_keep_are_bounded() {
     }
     let one_more = ask(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
     assert_eq!(one_more.number(), Err(What::Snapshots.into()));
+    // Those of long answers are counted apart, and wait for one of them to end.
+    let asker = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
+    let short = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
+    for number in 0..ANSWER_SNAPSHOTS_MAX as u64 {
+        assert_eq!(ask(&mut bench, answer_snapshot(asker, number).0, short).number(), Ok(0));
+    }
+    let one_more = ask(&mut bench, answer_snapshot(asker, 99).0, short);
+    assert!(matches!(one_more.number(), Err(Failure::Busy { .. })));
+    for number in 0..ANSWER_SNAPSHOTS_MAX as u64 {
+        ask(&mut bench, answer_snapshot(asker, number).0, SnapshotAsk::Close);
+    }
     for id in 1..SNAPSHOTS_MAX as u128 {
         ask(&mut bench, id, SnapshotAsk::Close);
     }

@@ -140,7 +140,10 @@ fn look<D: Disk>(unit: &mut Unit<'_, D>, key: &[u8]) -> Result<Option<UnitValue>
     match found.record {
         RecordType::List => {
             let values = list.insert(Vec::new());
-            unit.values(key, 0..u64::MAX, &mut |value| values.push(value.to_vec()))?;
+            unit.values(key, 0..u64::MAX, &mut |value| {
+                values.push(value.to_vec());
+                true
+            })?;
         }
         RecordType::Chunk => unreachable!("none is written here"),
         RecordType::Bytes => {
