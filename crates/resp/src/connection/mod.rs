@@ -271,7 +271,7 @@ impl Connection {
         ReceiveResult { used, then }
     }
 
-    /// Takes the reply of a unit that was answered [`UnitResult::Later`], and appends to `out` what can be sent because of it.
+    /// Takes the reply of a unit that was answered [`crate::UnitResult::Later`], and appends to `out` what can be sent because of it.
     /// True if [`Connection::receive`], whose last word was [`NextStep::Hold`], is to be called again.
     pub fn complete(
         &mut self,
