@@ -28,7 +28,7 @@ use crate::planted::{Bug, is_planted};
 const LOOK_MS: u64 = 50;
 
 /// A process that answers may be about to end. For so long, a start that would replace it at another address
-/// is told to retry, and then refused. Gossip notices much earlier that a process has ended.
+/// must retry. After this time the agent refuses the start. Gossip notices much earlier that a process has ended.
 const DOUBLE_MS: u64 = 10_000;
 
 /// The phase of a start.

@@ -418,8 +418,8 @@ impl Agent {
     }
 
     /// Whether a message may be handled although it names another cluster. A node that does not know its
-    /// cluster yet may request the map, and learns the cluster from the answer. All others are told that this
-    /// is another cluster.
+    /// cluster yet may request the map, and learns the cluster from the answer. The agent answers all other
+    /// senders that this is another cluster.
     fn is_same_cluster(&mut self, from: &Address, cluster: ClusterId, body: &AgentBody) -> bool {
         let unknown = ClusterId::default();
         if cluster == unknown && matches!(body, AgentBody::MapWanted { .. }) {

@@ -332,8 +332,8 @@ impl Consensus {
         self.reads.batch_decided(&members);
     }
 
-    /// Replaces the log by a snapshot, if it has grown enough. To be called when all outputs have been taken
-    /// and applied.
+    /// Replaces the log by a snapshot, if it has grown enough. To be called when the caller has read and
+    /// applied all outputs.
     pub(crate) fn compact_if_due(&mut self, encode: impl FnOnce() -> Vec<u8>) {
         let log = self.core.store();
         let (entries, bytes) = log.beyond_snapshot();

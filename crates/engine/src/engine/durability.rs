@@ -18,7 +18,7 @@ impl<D: Disk> Engine<D> {
     /// its size. A crash meanwhile leaves the beginning of it.
     ///
     /// A log with entries on disk does not go back into memory: for `memory` it gets an interval of a second.
-    /// Its owner, who promises nothing of it, drops the partition at the next start.
+    /// The owner of the log, which makes no durability promise, drops the partition at the next start.
     ///
     /// # Errors
     /// Errors of the disk; the partition is then unchanged.

@@ -494,7 +494,7 @@ pub struct LogSizes {
     pub segments: u64,
 }
 
-/// Seals a segment; `judged_at` is the commit index at which compaction judged the last entry. Returns the memory taken.
+/// Seals a segment; `judged_at` is the commit index at which compaction judged the last entry. Returns the memory used.
 pub(crate) fn push_footer(segment: &mut Segment, judged_at: u64) -> usize {
     let base = *segment.base();
     let meta = Meta {

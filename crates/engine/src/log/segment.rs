@@ -58,7 +58,7 @@ pub(crate) struct Segment {
     /// Path of the file, which may not exist yet.
     pub(crate) path: String,
     pub(crate) file: Option<FileId>,
-    /// The length that the system was told not to cache.
+    /// The length that the operating system was advised not to cache.
     uncached: u64,
     /// A running sync, and its reach: bytes and log index.
     pub(crate) syncing: Option<(SyncTicket, u64, u64)>,
@@ -252,7 +252,7 @@ impl Segment {
             + self.path.capacity()
     }
 
-    /// Adds the parts of an entry at the end, in memory: head, key, and the pieces of its payload. Returns the memory taken.
+    /// Adds the parts of an entry at the end, in memory: head, key, and the pieces of its payload. Returns the memory used.
     #[inline]
     pub(crate) fn push_parts<const N: usize>(
         &mut self,
@@ -278,7 +278,7 @@ impl Segment {
         before + payload.into_iter().map(|piece| self.push(piece)).sum::<usize>()
     }
 
-    /// Adds bytes at the end, in memory. Returns the memory taken.
+    /// Adds bytes at the end, in memory. Returns the memory used.
     pub(crate) fn push(&mut self, mut data: &[u8]) -> usize {
         let mut taken = 0;
         while !data.is_empty() {
@@ -477,7 +477,7 @@ impl Segment {
     }
 
     /// Replaces bytes of the file in memory, where they stay. All later reads are checked, as the rest of their blocks may
-    /// be as corrupt. Returns the memory taken.
+    /// be as corrupt. Returns the memory used.
     pub(crate) fn patch(&mut self, disk: &mut impl Disk, offset: u64, bytes: &[u8]) -> DiskResult<usize> {
         let (mut taken, mut at, mut left) = (0, offset, bytes);
         while !left.is_empty() {

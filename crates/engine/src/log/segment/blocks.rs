@@ -51,7 +51,7 @@ impl Segment {
         (first..end / BLOCK_BYTES as u64).map(|number| self.evict(number as usize)).sum()
     }
 
-    /// Puts a block that was read from the file (and checked) into memory. Returns the memory taken.
+    /// Puts a block that was read from the file (and checked) into memory. Returns the memory used.
     pub(crate) fn install(&mut self, number: usize, block: Vec<u8>) -> usize {
         let Some(place) = self.blocks.get_mut(number) else { return 0 };
         if place.is_some() {

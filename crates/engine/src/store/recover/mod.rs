@@ -152,7 +152,7 @@ impl Recovery<'_> {
                     if from > FIRST_ENTRY_AT {
                         let (epoch, index) = (self.store.log.last.0, row.last_index.min(loaded.commit));
                         self.reach(epoch, index);
-                        // The entries before are held, even if no valid entry follows them.
+                        // The log has the entries before, even if no valid entry follows them.
                         let segment = self.store.log.segment_mut(slot);
                         (segment.last_epoch, segment.last_index) = (epoch, index);
                     }
