@@ -128,6 +128,12 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
     let secret = target.secret()?;
     let client = target.connect().await?;
     let path = file.unwrap_or_else(|| PathBuf::from(format!("{}.token", name.replace('/', "_"))));
+    if path.exists() {
+        return Err(CommandError::Refused(format!(
+            "{} exists already: name another file with --file, or remove this one if its token is not used any more",
+            names::path(&path)
+        )));
+    }
     let token = write_new_token(&path, &secret).map_err(CommandError::Secret)?;
     let put = TokenPut { id: token.id(), name: name.clone(), grants };
     if let Err(error) = admin::put_token(&client, put, expires).await {

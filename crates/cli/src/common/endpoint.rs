@@ -29,7 +29,11 @@ impl Endpoints {
     /// For clap: addresses with commas between them; one without a port has the default port.
     pub(crate) fn read(text: &str) -> Result<Endpoints, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-        parts.map(with_port).collect::<Result<_, _>>().map(Endpoints)
+        let all = parts.map(with_port).collect::<Result<Vec<_>, _>>()?;
+        if all.is_empty() && !text.trim().is_empty() {
+            return Err(format!("there is no address in it: write HOST:PORT, as in {DEFAULT}"));
+        }
+        Ok(Endpoints(all))
     }
 }
 
@@ -101,7 +105,7 @@ mod tests {
         assert_eq!(read("localhost"), ["localhost:7400"]);
         assert_eq!(read("::1,[::1],[::1]:7"), ["[::1]:7400", "[::1]:7400", "[::1]:7"]);
         assert_eq!(read("10.0.0.1, node2:7500,"), ["10.0.0.1:7400", "node2:7500"]);
-        for bad in ["localhost:", "host:0", "host:99999", "a b", ":7400", "größe", "a:b:c"] {
+        for bad in [",", " , ", "localhost:", "host:0", "host:99999", "a b", ":7400", "größe", "a:b:c"] {
             let why = Endpoints::read(bad).unwrap_err();
             assert!(why.contains("HOST:PORT"), "{bad}: {why}");
         }
@@ -110,7 +114,7 @@ mod tests {
     #[test]
     fn nothing_is_the_default() {
         assert_eq!(all(&[]), [DEFAULT]);
-        assert_eq!(all(&[Endpoints::read("").unwrap(), Endpoints::read(" , ").unwrap()]), [DEFAULT]);
+        assert_eq!(all(&[Endpoints::read("").unwrap(), Endpoints::read(" ").unwrap()]), [DEFAULT]);
         assert_eq!(
             all(&[Endpoints::one("a:1"), Endpoints::read("b,c").unwrap()]),
             ["a:1", "b:7400", "c:7400"]

@@ -29,6 +29,10 @@ struct AcknowledgeOutput<'a> {
 
 pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding, CommandError> {
     let AcknowledgeArguments { keyspace, target, json } = arguments;
+    if keyspace.as_deref() == Some("") {
+        // A script whose variable is empty does not mean all keyspaces.
+        return Err(CommandError::Refused("there is no keyspace \"\": name none for all of them".to_owned()));
+    }
     let client = target.connect().await?;
     let status = admin::status(&client).await?;
     view::tell(&status, json)?;
@@ -43,6 +47,7 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding
     }
     let of = match &keyspace {
         Some(keyspace) => format!("keyspace {}", names::text(keyspace.as_bytes())),
+        None if partitions == 0 => "any keyspace".to_owned(),
         None => "all keyspaces".to_owned(),
     };
     output::result(&match partitions {

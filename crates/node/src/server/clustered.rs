@@ -370,8 +370,9 @@ fn founded_now(
         return Ok(None);
     }
     let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
-    let founders = founders_of(&founded_at(options, &all)?);
-    Ok(founders.get(*me).map(|own| RaftManager::found(own.id, &founders)))
+    let founded_at = founded_at(options, &all)?;
+    let founders = founders_of(&founded_at);
+    Ok(founders.get(*me).map(|own| RaftManager::found_with(own.id, &founders, &founded_at)))
 }
 
 /// Current addresses of managers that the control group may not know yet.

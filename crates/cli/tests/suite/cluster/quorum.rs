@@ -237,6 +237,9 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     assert!(cluster.metric(1, "troubles") >= 1);
     let ends = "`zerohop recover acknowledge scratch`, once you know, ends this line";
     assert!(troubles(&cluster, 1).iter().any(|one| one.contains(ends)));
+    // As of a script whose variable is empty.
+    let (code, _, why) = cluster.run(&["recover", "acknowledge", ""]);
+    assert!(code == 3 && why.contains("there is no keyspace \"\""), "{code} {why}");
     let (code, said, _) = cluster.run(&["recover", "acknowledge", "none"]);
     assert_eq!((code, said.as_str()), (3, ""));
     let (code, said, _) = cluster.run(&["recover", "acknowledge", "default"]);

@@ -191,6 +191,10 @@ fn a_cluster_is_served_again_at_other_ports() {
         stored.clone()
     };
     let first = ServingProgram::start(up(&data, port, &["--nodes", "3"]));
+    // Node 1 is in `node-1`, in whatever order they have come.
+    let ids: Vec<u64> =
+        first.ready["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, [1, 2, 3]);
     is_whole(&first);
     store(&first);
     assert_eq!(first.end_with(Signal::INT), Some(0));

@@ -265,6 +265,13 @@ fn tokens_of_other_clusters_and_other_texts_are_refused() {
         assert!(!Path::new(&format!("{}.token", arguments[0])).exists());
     }
     assert_eq!(bench.admin(&["token", "list"]), "");
+    // Nor one whose file is there.
+    let path = bench.folder.path().join("old.token");
+    std::fs::write(&path, "").unwrap();
+    let arguments = ["token", "new", "old", "--all", "read", "--file", path.to_str().unwrap()];
+    let refused = run_with(&bench.cluster, Some(&bench.secret), &arguments);
+    assert!(code(&refused) == 3 && stderr(&refused).contains("name another file with --file"), "{refused:?}");
+    assert_eq!(bench.admin(&["token", "list"]), "");
 }
 
 #[test]
