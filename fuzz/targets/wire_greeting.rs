@@ -1,4 +1,4 @@
-//! Any bytes as what comes on a connection before a proof, on either side: nobody is let in, and no server is believed,
+//! Any bytes as what comes on a connection before a proof, on either side: no connection is authenticated, and no server is believed,
 //! without knowing the secret.
 #![no_main]
 

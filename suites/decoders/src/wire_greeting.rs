@@ -1,4 +1,4 @@
-//! Any bytes as what comes on a connection before a proof, on either side: nobody is let in, and no server is believed,
+//! Any bytes as what comes on a connection before a proof, on either side: no connection is authenticated, and no server is believed,
 //! without knowing the secret.
 
 use zerohop_wire::auth::{Caller, Credential, Guard, Nonces, Secret, Token};
@@ -40,7 +40,7 @@ pub fn run(bytes: &[u8]) {
             }
             Ok(Message::Prove(prove)) => {
                 if let Some(asked) = challenge.take() {
-                    assert!(asked.accept(&prove).is_err(), "a stranger was let in");
+                    assert!(asked.accept(&prove).is_err(), "an unauthenticated peer was accepted");
                 }
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! `zerohop recover acknowledge`: the operator knows of what is missing, and is told of it no more.
+//! `zerohop recover acknowledge`: the operator knows of missing data, and the cluster no longer reports it.
 
 use clap::Args;
 use serde::Serialize;

@@ -156,7 +156,7 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
 fn upkeep_with_state(engine: &mut Store, p: Handle, now: u64) {
     engine.maintain(now).expect("goes well");
     if engine.wants_entry(p).expect("is open") {
-        engine.write(p, EntryKind::Mark, 0, now, b"", b"nothing").expect("a mark is let in");
+        engine.write(p, EntryKind::Mark, 0, now, b"", b"nothing").expect("a mark is accepted");
         engine.flush().expect("a mark is made durable");
     }
     if engine.checkpoint_is_due(p).expect("is open") {

@@ -169,6 +169,6 @@ fn a_full_memory_takes_removals_and_marks() {
     let (at, error) = refused.expect("memory is full");
     assert!(matches!(error, EngineError::MemoryFull { .. }), "{error}");
     // Without the mark of its epoch a new primary answers nobody, and so nobody could remove anything.
-    engine.write(p, EntryKind::Mark, 0, at, b"", b"mark").expect("is let in");
-    engine.write(p, EntryKind::Remove, 0, at, &0u64.to_le_bytes(), b"").expect("is let in");
+    engine.write(p, EntryKind::Mark, 0, at, b"", b"mark").expect("is accepted");
+    engine.write(p, EntryKind::Remove, 0, at, &0u64.to_le_bytes(), b"").expect("is accepted");
 }

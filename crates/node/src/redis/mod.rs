@@ -11,7 +11,7 @@
 //! `zerohop-resp` knows the commands, `zerohop-partition` how to run several reads and changes as one unit. What is done
 //! here is to bring a unit to where its keys live, in the order of its client's commands, and its reply back, within a time:
 //! [`client_queues`] has the rules, [`forward`] the way to other instances of the node and [`remote`] that to other nodes. What has keys in
-//! several partitions goes to whoever does that as a transaction ([`cross_partition`]).
+//! several partitions goes to the task that runs it as a transaction ([`cross_partition`]).
 
 mod client_queues;
 mod clients;

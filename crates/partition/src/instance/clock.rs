@@ -18,7 +18,7 @@ pub struct ClockReading {
 /// The clock of an instance. It follows the wall clock forward. It starts no earlier than the newest stored version, which some
 /// client may have seen, and no earlier than its timestamp bound. It may therefore be ahead of the wall clock, as it is after the
 /// wall clock was set back. Its clients carry its timestamps to other instances, which refuse timestamps too far ahead. So it
-/// nearly stands still until the wall clock has caught up. If that would take too long, because a clock was set wrong by more
+/// barely advances until the wall clock has caught up. If that would take too long, because a clock was set wrong by more
 /// than [`CATCHES_UP_MS`], it runs at nearly the pace of the monotonic clock. Requests that wait for a time then still reach it.
 ///
 /// An instance that shares partitions with others does not follow a wall clock that is set ahead while it runs. The others would
@@ -111,7 +111,7 @@ impl InstanceClock {
     }
 
     /// The base from which the next timestamp bound must be `ahead_ms` ahead. The lead is smaller while the instance is ahead of
-    /// the wall clock and nearly stands still. A start begins at the bound of the previous start. If each start added a full
+    /// the wall clock and barely advances. A start begins at the bound of the previous start. If each start added a full
     /// `ahead_ms`, a few restarts in a row would lead seconds away.
     pub(super) fn ceiling_base_ms(&self, ahead_ms: u64) -> u64 {
         // Twice the time that would pass, since bounds are not raised for every millisecond.
@@ -166,7 +166,7 @@ mod tests {
         clock.advance(at(2_000, 25));
         assert_eq!(clock.now().ms, 5_000);
         clock.advance(at(2_080, 105));
-        // It nearly stands still, so that the wall clock catches up.
+        // It barely advances, so that the wall clock catches up.
         assert_eq!(clock.now().ms, 5_010);
         for ms in 105..4_000 {
             clock.advance(at(2_000 + ms - 25, ms));

@@ -93,7 +93,7 @@ impl ClientLoad {
         ClientLoad { stop, rounds, thread }
     }
 
-    /// Waits until each has written all its keys again: whoever was in its way no longer is.
+    /// Waits until each client has written all its keys again: no earlier fault delays its writes any more.
     pub(crate) fn goes_on(&self) {
         let counted = || self.rounds.iter().map(|rounds| rounds.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = counted();

@@ -1,4 +1,4 @@
-//! Replies of any length: whole, of one moment, at the pace of whoever reads them, wherever their records are.
+//! Replies of any length: complete, of one moment, at the pace of their reader, wherever their records are.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};

@@ -72,7 +72,7 @@ fn a_failed_flush_is_told_to_everyone_who_waited_for_it() {
 #[test]
 fn what_is_not_served_here_is_told_what_the_asker_lacks() {
     let mut bench = InstanceBench::new();
-    bench.instance.hello(1, &hello(CLUSTER, 1), bench.now).expect("is let in");
+    bench.instance.hello(1, &hello(CLUSTER, 1), bench.now).expect("is accepted");
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
     // Another epoch of the partition than the present one.
@@ -140,7 +140,7 @@ fn a_client_of_another_cluster_is_turned_away() {
     let stranger = hello(ClusterId([1; 16]), 0);
     assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::OtherCluster));
     let anybody = hello(ClusterId::default(), 0);
-    let ack = bench.instance.hello(1, &anybody, bench.now).expect("is let in");
+    let ack = bench.instance.hello(1, &anybody, bench.now).expect("is accepted");
     assert_eq!((ack.cluster, ack.map_epoch), (CLUSTER, MapEpoch(1)));
 }
 
