@@ -1,12 +1,13 @@
 //! Writes of which nobody can say whether they are done.
 
+use std::path::Path;
+
 use crate::cluster::nodes::NodeCluster;
 use crate::cluster::redis::Redis;
 
-#[test]
-fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own() {
-    let folder = crate::support::folder();
-    let cluster = NodeCluster::start(folder.path(), 3);
+/// Three nodes with a keyspace `strict`, of which every write needs all three.
+fn strict(folder: &Path) -> NodeCluster {
+    let cluster = NodeCluster::start(folder, 3);
     cluster.wait_until_whole();
     cluster.json(&[
         "keyspace",
@@ -20,6 +21,13 @@ fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own()
         "16",
     ]);
     cluster.wait_until_whole();
+    cluster
+}
+
+#[test]
+fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own() {
+    let folder = crate::support::folder();
+    let cluster = strict(folder.path());
     // Those that would have to acknowledge do not, and more than half of the managers say nothing of it.
     cluster.pause(1, true);
     cluster.pause(2, true);
@@ -54,20 +62,7 @@ fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own()
 #[test]
 fn commands_of_redis_clients_end_where_nobody_else_answers() {
     let folder = crate::support::folder();
-    let cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
-    cluster.json(&[
-        "keyspace",
-        "create",
-        "strict",
-        "--replicas",
-        "3",
-        "--min-in-sync",
-        "3",
-        "--partitions",
-        "16",
-    ]);
-    cluster.wait_until_whole();
+    let cluster = strict(folder.path());
     let client = || {
         let mut redis = Redis::connect(&cluster.instance(0));
         assert_eq!(redis.ask("ZH.KEYSPACE strict"), "OK");
