@@ -252,7 +252,7 @@ impl Drop for NodeCluster {
         });
         report::if_failed(nodes, || {
             let mut status = Command::new(env!("CARGO_BIN_EXE_zerohop"));
-            status.args(["status", "--endpoint", &self.endpoints().join(",")]);
+            status.args(["status", "--timeout", "10s", "--endpoint", &self.endpoints().join(",")]);
             status
         });
     }

@@ -87,7 +87,7 @@ impl Drop for KilledNode {
         );
         report::if_failed(std::iter::once(node), || {
             let mut status = Command::new(env!("CARGO_BIN_EXE_zerohop"));
-            status.args(["status", "--endpoint", &self.endpoint()]);
+            status.args(["status", "--timeout", "10s", "--endpoint", &self.endpoint()]);
             status
         });
     }

@@ -168,6 +168,6 @@ impl Drop for Nodes {
         let nodes = self.running.iter().zip(&logs).enumerate().map(|(at, (node, log))| {
             (format!("node at {}", self.endpoints()[at]), node.as_ref().map(NodeProcess::id), log.as_path())
         });
-        report::if_failed(nodes, || self.program(&["status"]));
+        report::if_failed(nodes, || self.program(&["status", "--timeout", "10s"]));
     }
 }

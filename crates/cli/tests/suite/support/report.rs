@@ -23,7 +23,7 @@ pub(crate) fn if_failed<'a>(
         };
         eprintln!("---- {name}: {state}; the end of its log:\n{}", end_of(log));
     }
-    let output = status().args(["--timeout", "10s"]).output();
+    let output = status().output();
     match output {
         Ok(output) => eprintln!(
             "---- zerohop status: {}\n{}{}",

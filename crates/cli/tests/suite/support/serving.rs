@@ -132,7 +132,7 @@ impl Drop for ServingProgram {
     fn drop(&mut self) {
         let own = ("the cluster".to_owned(), Some(self.process.id()), self.log.as_path());
         report::if_failed(std::iter::once(own), || {
-            let mut status = zerohop(&["status"]);
+            let mut status = zerohop(&["status", "--timeout", "10s"]);
             // Of a node by itself.
             let manager = self.ready["manager"].as_str();
             status.env("ZEROHOP_ENDPOINT", manager.or(self.ready["endpoint"].as_str()).unwrap_or_default());
