@@ -11,10 +11,11 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
+use zerohop_base::time::Time;
 use zerohop_busy_poll::BusyPoll;
 use zerohop_session::{
     ConnectionId, ConnectionLoss, Reply, Session, SessionEffect, SessionError, SessionRequest,
-    SessionSettings, Time,
+    SessionSettings,
 };
 use zerohop_tls::{ClientTls, fault_of};
 use zerohop_wire::Failure;

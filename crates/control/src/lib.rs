@@ -24,9 +24,6 @@ pub mod limits;
 pub mod manager;
 pub mod plan;
 pub mod planted;
-mod random;
 pub mod state;
-mod time;
 
 pub use consensus::LogError;
-pub use time::Time;

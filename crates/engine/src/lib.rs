@@ -29,7 +29,6 @@ pub mod limits;
 pub mod log;
 mod overflow;
 pub mod planted;
-pub mod random;
 mod store;
 
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};

@@ -52,32 +52,4 @@ impl Bug {
     pub const OF_WALKS: [Bug; 1] = [Bug::SeedUnheard];
 }
 
-#[cfg(debug_assertions)]
-mod chosen {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    /// Plants a bug in the engines of this thread, or none.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-
-    pub(crate) fn is_planted(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-}
-
-#[cfg(debug_assertions)]
-pub(crate) use chosen::is_planted;
-#[cfg(debug_assertions)]
-pub use chosen::plant;
-
-#[cfg(not(debug_assertions))]
-pub(crate) const fn is_planted(_: Bug) -> bool {
-    false
-}
+zerohop_base::mutant_switch!(Bug);

@@ -30,7 +30,8 @@ use zerohop_wire::ids::{SessionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::LogEntry;
 
 use crate::outcome::WriteOutcome;
-use crate::state::reader::StateReader;
+use crate::state::fields::session_id;
+use zerohop_base::bytes::Reader;
 
 const HAS_DEADLINE: u8 = 1;
 const HAS_SESSION: u8 = 2;
@@ -213,14 +214,14 @@ impl Note {
     }
 
     fn decode(bytes: &[u8], at: Timestamp) -> Option<Note> {
-        let mut from = StateReader::new(bytes);
+        let mut from = Reader::new(bytes);
         let flags = from.u8()?;
         let mut note = Note::default();
         if flags & HAS_DEADLINE != 0 {
             note.deadline = Some(from.u64()?);
         }
         if flags & HAS_SESSION != 0 {
-            let session = from.session()?;
+            let session = session_id(&mut from)?;
             let sequence = from.u64()?;
             let lowest = sequence.checked_sub(u64::from(from.u16()?))?;
             let outcome = WriteOutcome::decode(&mut from, at)?;
@@ -281,11 +282,11 @@ impl Mark {
                 })
             }
             MARK_EVICTION => {
-                let mut from = StateReader::new(rest);
+                let mut from = Reader::new(rest);
                 let mark = Timestamp(from.u64()?);
                 let mut sessions = Vec::new();
                 while !from.is_at_end() {
-                    sessions.push(from.session()?);
+                    sessions.push(session_id(&mut from)?);
                 }
                 Some(Mark::Eviction { mark, sessions })
             }

@@ -31,7 +31,7 @@ use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType};
 use zerohop_wire::{Failure, What};
 
 use crate::limits::SEEN_KEPT_BYTES_MAX;
-use crate::state::reader::StateReader;
+use zerohop_base::bytes::Reader;
 
 /// The outcome of a write: done, or refused because of the record's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl WriteOutcome {
     }
 
     /// Reads the output of [`WriteOutcome::encode`]; `None` if the bytes are not an outcome.
-    pub(crate) fn decode(from: &mut StateReader<'_>, at: Timestamp) -> Option<WriteOutcome> {
+    pub(crate) fn decode(from: &mut Reader<'_>, at: Timestamp) -> Option<WriteOutcome> {
         Some(match from.u8()? {
             1 => WriteOutcome::Done { version: at, number: 0 },
             2 => WriteOutcome::Done { version: at, number: from.u64()? },
@@ -223,17 +223,14 @@ fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_ended(tag: u8, from: &mut StateReader<'_>) -> Option<Ended> {
+fn decode_ended(tag: u8, from: &mut Reader<'_>) -> Option<Ended> {
     if tag == ENDED_ABORTED {
         let by = RoutingKey { keyspace: KeyspaceId(from.u32()?), point: from.u64()? };
         let refusal = Refusal { reason: Reason::from_number(from.u8()?)?, item: from.u32()? };
         return Some(Ended::Aborted { by, refusal });
     }
     let timestamp = Timestamp(from.u64()?);
-    let count = from.u32()? as usize;
-    if count > PARTICIPANTS_MAX || count > from.left() / 4 {
-        return None;
-    }
+    let count = from.count(4, PARTICIPANTS_MAX)?;
     let (mut results, mut left) = (Vec::with_capacity(count), RESULT_BYTES_MAX);
     for _ in 0..count {
         let length = from.u32()? as usize;
@@ -281,15 +278,11 @@ mod tests {
             for outcome in &outcomes {
                 let mut bytes = Vec::new();
                 outcome.encode(at, &mut bytes);
-                let mut reader = StateReader::new(&bytes);
+                let mut reader = Reader::new(&bytes);
                 assert_eq!(WriteOutcome::decode(&mut reader, at).as_ref(), Some(outcome));
                 assert!(reader.is_at_end());
                 let cut = &bytes[..bytes.len() - 1];
-                assert_eq!(
-                    WriteOutcome::decode(&mut StateReader::new(cut), at),
-                    None,
-                    "{outcome:?} cut short"
-                );
+                assert_eq!(WriteOutcome::decode(&mut Reader::new(cut), at), None, "{outcome:?} cut short");
             }
         }
     }

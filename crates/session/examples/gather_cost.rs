@@ -12,11 +12,12 @@
 use std::hint::black_box;
 
 use bytes::BytesMut;
+use zerohop_base::time::Time;
 use zerohop_placement::{
     Address, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
 };
 use zerohop_session::{
-    Coalescing, Collect, ConnectionId, Session, SessionEffect, SessionRequest, SessionSettings, Time,
+    Coalescing, Collect, ConnectionId, Session, SessionEffect, SessionRequest, SessionSettings,
 };
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, SessionId, Timestamp,

@@ -1,28 +1,22 @@
 //! Exponential back-off with jitter, and the random numbers for the jitter.
 
-/// Deterministic numbers for jitter: splitmix64 (Steele, Lea and Flood, 2014). Not for secrets.
+use zerohop_base::random::SplitMix64;
+
+/// Deterministic numbers for jitter. Not for secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter {
-    state: u64,
+    stream: SplitMix64,
 }
 
 impl Jitter {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self { stream: SplitMix64::new(seed) }
     }
 
     /// A time between half of `us` and all of it, so that clients that failed together do not return together.
     pub(crate) fn spread(&mut self, us: u64) -> u64 {
         let half = us / 2;
-        half + self.next() % (us - half + 1)
+        half + self.stream.next_u64() % (us - half + 1)
     }
 
     /// The pause after `failures` failures in a row: `least`, doubled by each failure after the first, at most `most`.

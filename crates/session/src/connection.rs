@@ -9,7 +9,7 @@ use zerohop_wire::{Decoder, Encoder};
 
 use crate::error::AttemptFailure;
 use crate::slots::Handle;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 /// Identifies one opening of a connection: a later one to the same address has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

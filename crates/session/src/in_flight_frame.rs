@@ -6,7 +6,7 @@ use zerohop_wire::ids::RequestId;
 use zerohop_wire::limits::GATHERED_MAX;
 
 use crate::slots::Handle;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 /// One frame in flight.
 #[derive(Debug)]

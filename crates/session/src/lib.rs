@@ -28,7 +28,6 @@ mod session;
 mod settings;
 mod slots;
 
-mod time;
 mod timers;
 mod transaction;
 
@@ -39,7 +38,6 @@ pub use reply::{ComparedSlice, FoundKeyspace, ListedKey, Reply};
 pub use request::{Coalescing, Collect, SessionRequest, Slice};
 pub use session::Session;
 pub use settings::SessionSettings;
-pub use time::Time;
 pub use transaction::{CompositeItem, InvalidTransaction, ReadCounts};
 pub use zerohop_transaction::StageId;
 pub use zerohop_transaction::limits::{STAGED_ITEM_US, STAGED_US_MAX, TRANSACTION_BYTES_MAX};

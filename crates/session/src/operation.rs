@@ -5,7 +5,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, Sequence, Sessi
 use crate::error::AttemptFailure;
 use crate::request::{Coalescing, RequestKind};
 use crate::slots::Handle;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 #[derive(Debug)]
 pub(crate) struct OpenOperation<T> {

@@ -10,7 +10,7 @@ use zerohop_wire::ids::{Sequence, SessionId};
 use zerohop_wire::limits::SESSION_WINDOW_MAX;
 
 use crate::slots::Handle;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 /// The sequence numbers of one partition.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::random::Random;
-use zerohop_session::Time;
+use zerohop_base::random::Random;
+use zerohop_base::time::Time;
 
 use crate::limits::AGENDA_EVENTS_MAX;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::BytesMut;
-use zerohop_session::{ConnectionId, ConnectionLoss, Session, SessionEffect, SessionSettings, Time};
+use zerohop_base::time::Time;
+use zerohop_session::{ConnectionId, ConnectionLoss, Session, SessionEffect, SessionSettings};
 
 use crate::network::{LinkArrival, LinkId};
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use zerohop_session::{Reply, SessionError, Time};
+use zerohop_base::time::Time;
+use zerohop_session::{Reply, SessionError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 

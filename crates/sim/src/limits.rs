@@ -22,7 +22,7 @@ pub const DEADLINE_SLACK_US: u64 = 20_000;
 pub const HEALING_US: u64 = 8_000_000;
 
 /// When a run begins: not at zero, where mistakes hide.
-pub const START: zerohop_session::Time = zerohop_session::Time(1_000_000);
+pub const START: zerohop_base::time::Time = zerohop_base::time::Time(1_000_000);
 
 /// For how long clients go on after all must be well again.
 pub const QUIET_US: u64 = 2_000_000;

@@ -1,8 +1,8 @@
 //! What one seed plays: how many of everything, and which faults, in random subsets, so that a fault that would hide
 //! another is absent from half of the seeds.
 
+use zerohop_base::random::Random;
 use zerohop_engine::EngineOptions;
-use zerohop_engine::random::Random;
 
 use crate::limits::CALLS_PER_SECOND_MAX;
 use crate::streams::Draw;

@@ -1,6 +1,6 @@
 //! What clients have seen of snapshots: what their checker looks at.
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 
 use crate::check::cycles::CheckedAction;
 

@@ -1,7 +1,7 @@
 //! Random numbers: one stream for each concern, so that one more fault does not shift the workload, nor one more
 //! operation the schedule. That keeps a failing seed failing while it is looked into.
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 
 /// The streams of one seed.
 #[derive(Clone, Debug)]

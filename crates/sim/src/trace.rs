@@ -6,7 +6,7 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use xxhash_rust::xxh3::Xxh3;
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 
 use crate::limits::TRACE_TAIL_LINES;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 use zerohop_wire::ids::Timestamp;
 
 use crate::check::cycles::{CheckedAction, Transaction, TransactionFate};

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use zerohop_base::bytes::Reader;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
 use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
@@ -177,47 +178,38 @@ impl CodecWriter {
 
 /// Bytes being read. Each field is `None` if the bytes end too soon.
 pub(crate) struct CodecReader<'a> {
-    bytes: &'a [u8],
+    fields: Reader<'a>,
 }
 
 impl<'a> CodecReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> CodecReader<'a> {
-        CodecReader { bytes }
+        CodecReader { fields: Reader::new(bytes) }
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.bytes.split_first_chunk()?;
-        self.bytes = rest;
-        Some(*taken)
+        self.fields.is_at_end()
     }
 
     pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
+        self.fields.u8()
     }
 
     pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
+        self.fields.u32()
     }
 
     pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
+        self.fields.u64()
     }
 
     /// A count of elements of at least `bytes_min` bytes each: at most what the bytes can hold, and at most the limit.
     pub(crate) fn count(&mut self, bytes_min: usize, limit: usize) -> Option<usize> {
-        let count = self.u32()? as usize;
-        (count <= limit && count <= self.bytes.len() / bytes_min).then_some(count)
+        self.fields.count(bytes_min, limit)
     }
 
     pub(crate) fn bytes(&mut self, limit: usize) -> Option<Bytes> {
         let length = self.count(1, limit)?;
-        let (taken, rest) = self.bytes.split_at_checked(length)?;
-        self.bytes = rest;
-        Some(Bytes::copy_from_slice(taken))
+        self.fields.bytes(length).map(Bytes::copy_from_slice)
     }
 
     pub(crate) fn list<T>(

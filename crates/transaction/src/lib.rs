@@ -27,7 +27,6 @@ mod message;
 pub mod planted;
 mod reason;
 mod state;
-mod time;
 mod transactions;
 
 pub use codec::CodecError;
@@ -39,5 +38,4 @@ pub use item::{Access, ItemBody, Items, TransactionItem, TransactionPart, Transa
 pub use message::{Message, TransactionMessage};
 pub use reason::{Reason, Refusal};
 pub use state::{Install, ParticipantState};
-pub use time::Time;
 pub use transactions::{Admission, Transactions};

@@ -1,7 +1,7 @@
 //! Any bytes as a message between agents: refused, or read into what is written and read back the same; and an agent that
 //! is told them, alone or with a few before them, goes on.
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::agent::message::Message;
 use zerohop_control::agent::{Agent, AgentEvent, AgentSettings};
 use zerohop_placement::Address;

@@ -1,6 +1,6 @@
 //! Any bytes as the log of a manager: refused, or opened, and then some of them are good and time may pass.
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::manager::{ManagerEvent, ManagerSettings, RaftManager};
 
 /// Goes through any input; panics where it breaks a promise.

@@ -1,6 +1,6 @@
 //! Any bytes as datagrams of gossip: whoever hears them goes on.
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::gossip::{Gossip, GossipSettings, Name};
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId};

@@ -121,7 +121,7 @@ impl Manifest {
     /// # Errors
     /// They are no manifest, of another version, cut, damaged, or contradict themselves.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
-        let mut from = FieldsReader(bytes);
+        let mut from = FieldsReader::new(bytes);
         if from.array::<4>()? != MAGIC {
             return Err(Malformed("it is no manifest of a backup"));
         }
@@ -129,10 +129,10 @@ impl Manifest {
             return Err(Malformed("it is of a version that this program does not know"));
         }
         let (length, sum) = (from.u32()? as usize, from.u32()?);
-        if from.0.len() != length {
+        if from.0.rest().len() != length {
             return Err(Malformed("it has another length than it says"));
         }
-        if checksum(from.0) != sum {
+        if checksum(from.0.rest()) != sum {
             return Err(Malformed("it does not match its checksum"));
         }
         let (id, base, base_folder) = (from.array()?, from.array()?, from.text()?);

@@ -6,6 +6,8 @@ mod documented;
 pub mod manifest;
 pub mod part;
 
+use zerohop_base::bytes::Reader;
+
 /// The version of both.
 pub const VERSION: u32 = 1;
 
@@ -13,33 +15,35 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// Reads fields one after the other.
-pub(crate) struct FieldsReader<'a>(pub(crate) &'a [u8]);
+/// Reads fields one after the other, and says what is wrong if it cannot.
+pub(crate) struct FieldsReader<'a>(Reader<'a>);
+
+/// The error of bytes that are too short.
+const CUT: Malformed = Malformed("it ends before its fields do");
 
 impl<'a> FieldsReader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self(Reader::new(bytes))
+    }
+
     pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) =
-            self.0.split_at_checked(length).ok_or(Malformed("it ends before its fields do"))?;
-        self.0 = rest;
-        Ok(bytes)
+        self.0.bytes(length).ok_or(CUT)
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.bytes(N)?);
-        Ok(array)
+        self.0.array().ok_or(CUT)
     }
 
     pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(self.array::<1>()?[0])
+        self.0.u8().ok_or(CUT)
     }
 
     pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.array()?))
+        self.0.u32().ok_or(CUT)
     }
 
     pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.array()?))
+        self.0.u64().ok_or(CUT)
     }
 
     /// A length (4) and as many bytes.
@@ -54,11 +58,11 @@ impl<'a> FieldsReader<'a> {
     }
 
     pub(crate) fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
+        std::mem::replace(&mut self.0, Reader::new(&[])).rest()
     }
 
     pub(crate) fn end(&self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("it goes on behind its fields")) }
+        if self.0.is_at_end() { Ok(()) } else { Err(Malformed("it goes on behind its fields")) }
     }
 }
 

@@ -126,7 +126,7 @@ impl PartHeader {
     /// # Errors
     /// It is none, of another version, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<PartHeader, Malformed> {
-        let mut from = FieldsReader(bytes);
+        let mut from = FieldsReader::new(bytes);
         if from.array::<4>()? != MAGIC {
             return Err(Malformed("it is no part of a backup"));
         }
@@ -198,7 +198,7 @@ impl<'a> PartEntry<'a> {
     /// # Errors
     /// No body is so long.
     pub fn frame(frame: [u8; FRAME_BYTES]) -> Result<(usize, u32), Malformed> {
-        let mut from = FieldsReader(&frame);
+        let mut from = FieldsReader::new(&frame);
         let (length, sum) = (from.u32()? as usize, from.u32()?);
         if length > BODY_BYTES_MAX {
             return Err(Malformed("an entry is longer than any may be"));
@@ -214,7 +214,7 @@ impl<'a> PartEntry<'a> {
         if checksum(body) != sum {
             return Err(Malformed("an entry does not match its checksum"));
         }
-        let mut from = FieldsReader(body);
+        let mut from = FieldsReader::new(body);
         let entry = match from.u8()? {
             BYTES => {
                 let (version, deadline) = (from.u64()?, from.u64()?);
@@ -226,7 +226,7 @@ impl<'a> PartEntry<'a> {
             }
             VALUES => {
                 let mut values = Vec::new();
-                while !from.0.is_empty() {
+                while !from.0.is_at_end() {
                     values.push(from.counted()?);
                 }
                 PartEntry::Values(values)

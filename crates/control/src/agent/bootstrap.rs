@@ -14,10 +14,10 @@ use zerohop_wire::ids::{Incarnation, MapEpoch};
 
 use super::message::AgentBody;
 use super::{Agent, AgentEffect, EndReason};
-use crate::Time;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::manager::RaftManager;
 use crate::planted::{Bug, is_planted};
+use zerohop_base::time::Time;
 
 /// Time between two rounds of requests.
 const ASK_MS: u64 = 100;

@@ -8,7 +8,7 @@ use zerohop_placement::{Address, ClusterMap};
 use super::message::ControlGroupNews;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{CONTACTS_MAX, MESSAGES_PIECED_MAX};
-use crate::random::Stream;
+use zerohop_base::random::SplitMix64;
 
 /// One of so many turns goes to any node of the map, because all known managers may have been replaced.
 const ANYBODY_TURNS: u64 = 4;
@@ -106,7 +106,12 @@ impl KnownControlGroup {
     }
 
     /// The next address to contact, other than this node's own.
-    pub(super) fn next(&mut self, me: &Address, map: &ClusterMap, stream: &mut Stream) -> Option<Address> {
+    pub(super) fn next(
+        &mut self,
+        me: &Address,
+        map: &ClusterMap,
+        stream: &mut SplitMix64,
+    ) -> Option<Address> {
         self.turn += 1;
         if self.turn.is_multiple_of(ANYBODY_TURNS) && map.nodes().len() > 0 {
             let at = stream.between(0, map.nodes().len() as u64) as usize;

@@ -11,11 +11,11 @@ use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId};
 use super::Agent;
 use super::AgentEffect;
 use super::message::{AgentBody, Message};
-use crate::Time;
 use crate::command::ManagerInfo;
 use crate::gossip::{Gossip, GossipEffect, Name};
 use crate::manager;
 use crate::planted::{Bug, is_planted};
+use zerohop_base::time::Time;
 
 /// Time between two checks for nodes that nothing was heard of.
 const LOOK_MS: u64 = 250;

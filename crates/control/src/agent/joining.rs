@@ -20,9 +20,9 @@ use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use super::message::ProposalAnswer;
 use super::proposals::Purpose;
 use super::{Agent, AgentEffect, EndReason};
-use crate::Time;
 use crate::command::{CommandOutcome, CommandRefusal, ControlCommand, HeldLogs, JoinNode};
 use crate::planted::{Bug, is_planted};
+use zerohop_base::time::Time;
 
 /// Time between two checks for a map that is new enough.
 const LOOK_MS: u64 = 50;

@@ -10,8 +10,8 @@ use zerohop_wire::ids::{MapEpoch, NodeId};
 
 use super::Agent;
 use super::message::{AgentBody, PieceOf};
-use crate::Time;
 use crate::limits::{ENCODED_MAPS_MAX, PIECE_BYTES};
+use zerohop_base::time::Time;
 
 /// First time after which the leader sends the change again to a node that has not confirmed it; doubled each
 /// time.

@@ -9,8 +9,8 @@ use zerohop_wire::ids::MapEpoch;
 
 use super::message::{AgentBody, ControlGroupNews, PieceOf};
 use super::{Agent, AgentEffect};
-use crate::Time;
 use crate::limits::PIECE_BYTES;
+use zerohop_base::time::Time;
 
 /// Time between two fetches of a node that leaves and waits for others to take over.
 const LEAVING_POLL_MS: u64 = 30;

@@ -22,11 +22,11 @@ use zerohop_placement::{Address, ClusterMap, MapHistory};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId};
 use zerohop_wire::messages::ClusterId;
 
-use crate::Time;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::gossip::Gossip;
 use crate::manager::{self, RaftManager};
-use crate::random::{Stream, mix};
+use zerohop_base::random::{SplitMix64, mix64};
+use zerohop_base::time::Time;
 
 mod bootstrap;
 mod control_group;
@@ -74,7 +74,7 @@ pub struct Agent {
     settings: AgentSettings,
     cluster: ClusterId,
     now: Time,
-    stream: Stream,
+    stream: SplitMix64,
     start: StartPhase,
     /// The mark of the command that dates this start.
     looked_mark: Option<u64>,
@@ -154,7 +154,7 @@ impl Agent {
         let mut agent = Agent {
             cluster: settings.cluster,
             now,
-            stream: Stream::new(settings.seed),
+            stream: SplitMix64::new(settings.seed),
             start: StartPhase::Nobody,
             looked_mark: None,
             own: None,
@@ -170,7 +170,7 @@ impl Agent {
             fetch: MapFetch::default(),
             peers: Peers::default(),
             // Separate from the nonces under which managers send requests.
-            asks: Proposals::new(mix(settings.incarnation.get())),
+            asks: Proposals::new(mix64(settings.incarnation.get())),
             forwarded: ForwardedProposals::default(),
             owed: LogReports::default(),
             gossip: None,

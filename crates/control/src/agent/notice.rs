@@ -10,7 +10,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 use super::Agent;
 use super::joining::OwnNode;
 use super::standing::ClusterStanding;
-use crate::Time;
+use zerohop_base::time::Time;
 
 /// Period in which changes of primaries are logged as one line: the groups of one event are decided one after
 /// the other.

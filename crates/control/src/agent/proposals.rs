@@ -9,7 +9,6 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, Partit
 
 use super::message::{AgentBody, ControlGroupNews, ProposalAnswer};
 use super::{Agent, AgentEffect, GroupRequest, NoOutcome};
-use crate::Time;
 use crate::command::{
     CommandOutcome, CommandRefusal, CommandRequest, ControlCommand, KeyspaceDrained, Regroup, RegroupOrigin,
     RequestId,
@@ -19,6 +18,7 @@ use crate::limits::{
 };
 use crate::manager::{self, RequestAnswer};
 use crate::planted::{Bug, is_planted};
+use zerohop_base::time::Time;
 
 /// How long an instance's proposal is pursued; the instance itself repeats its request for longer.
 const INSTANCE_ASK_MS: u64 = 2_000;

@@ -10,10 +10,10 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 use super::message::AgentBody;
 use super::proposals::Purpose;
 use super::{Agent, AgentEffect, LogWanted};
-use crate::Time;
 use crate::command::{ControlCommand, HeldLog, HeldLogs};
 use crate::limits::{HELD_LOGS_TOLD_MAX, LOADS_TOLD_MAX, REPORTS_MAX};
 use crate::manager;
+use zerohop_base::time::Time;
 
 /// First time after which a log is reported again if its group still recovers; doubled each time.
 const HELD_AGAIN_MS: u64 = 1_000;

@@ -13,11 +13,11 @@ use zerohop_wire::ids::NodeId;
 use super::message::ControlGroupNews;
 use super::notice::LogNotice;
 use super::{Agent, AgentEffect};
-use crate::Time;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{
     LEADERLESS_MEMBER_MS, LEADERLESS_NODE_MS, SILENT_TOLD_MS, WAITS_FIRST_MS, WAITS_TOLD_MS,
 };
+use zerohop_base::time::Time;
 
 /// A longer gap between two events is a pause of this process: it could not receive anything in it.
 const PAUSE_MS: u64 = 1_000;

@@ -17,8 +17,8 @@ use crate::limits::{
     UNCOMMITTED_BYTES_MAX,
 };
 use crate::planted::{self, Bug};
-use crate::random::Stream;
 use crate::state::ControlState;
+use zerohop_base::random::SplitMix64;
 
 #[cfg(test)]
 mod documented;
@@ -70,7 +70,7 @@ struct DelayedMessages {
 pub(crate) struct Consensus {
     core: RawNode<RaftLog>,
     id: ManagerId,
-    stream: Stream,
+    stream: SplitMix64,
     timeout: usize,
     /// The term and role for which the timeout was drawn.
     drawn_for: (u64, StateRole),
@@ -168,7 +168,7 @@ impl Consensus {
         let mut consensus = Consensus {
             core,
             id,
-            stream: Stream::new(seed),
+            stream: SplitMix64::new(seed),
             timeout: ELECTION_TICKS,
             drawn_for: (u64::MAX, StateRole::Follower),
             ticks: 0,

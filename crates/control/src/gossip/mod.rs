@@ -13,9 +13,9 @@ use foca::{Config, Foca, Identity, NoCustomBroadcast, Notification, PeriodicPara
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId};
 
-use crate::Time;
 use crate::limits::{GOSSIP_ANNOUNCES, GOSSIP_DATAGRAM_BYTES_MAX};
-use crate::random::Stream;
+use zerohop_base::random::SplitMix64;
+use zerohop_base::time::Time;
 
 mod codec;
 #[cfg(test)]
@@ -96,17 +96,39 @@ pub enum GossipEffect {
 
 /// See the module.
 pub struct Gossip {
-    foca: Foca<Name, Fields, Stream, NoCustomBroadcast>,
+    foca: Foca<Name, Fields, FocaRandom, NoCustomBroadcast>,
     /// The timers of foca, in order.
     timers: BTreeMap<(Time, u64), Timer<Name>>,
     timers_made: u64,
     /// The nodes that answer, as far as known.
     alive: BTreeMap<NodeId, Incarnation>,
-    stream: Stream,
+    stream: SplitMix64,
     next_announce: Time,
     /// The process was paused at the last check, too.
     was_late: bool,
     name: Name,
+}
+
+/// The random numbers of foca.
+struct FocaRandom(SplitMix64);
+
+impl rand_core::TryRng for FocaRandom {
+    type Error = core::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok((self.0.next_u64() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(self.0.next_u64())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        for piece in bytes.chunks_mut(8) {
+            piece.copy_from_slice(&self.0.next_u64().to_le_bytes()[..piece.len()]);
+        }
+        Ok(())
+    }
 }
 
 /// Collects the actions of foca while it handles an event.
@@ -122,13 +144,13 @@ struct GossipRuntime<'a> {
 impl Gossip {
     /// The gossip of a node, with the seed of its random numbers.
     pub fn new(now: Time, name: Name, settings: GossipSettings, seed: u64) -> Gossip {
-        let foca = Foca::new(name, config(settings), Stream::new(seed), Fields);
+        let foca = Foca::new(name, config(settings), FocaRandom(SplitMix64::new(seed)), Fields);
         Gossip {
             foca,
             timers: BTreeMap::new(),
             timers_made: 0,
             alive: BTreeMap::new(),
-            stream: Stream::new(!seed),
+            stream: SplitMix64::new(!seed),
             next_announce: now,
             was_late: false,
             name,
@@ -237,7 +259,7 @@ impl Gossip {
     fn with(
         &mut self,
         now: Time,
-        act: impl FnOnce(&mut Foca<Name, Fields, Stream, NoCustomBroadcast>, &mut GossipRuntime<'_>),
+        act: impl FnOnce(&mut Foca<Name, Fields, FocaRandom, NoCustomBroadcast>, &mut GossipRuntime<'_>),
     ) -> Vec<GossipEffect> {
         let Gossip { foca, timers, timers_made, alive, name, .. } = self;
         let mut doing = GossipRuntime { now, timers, timers_made, alive, name, effects: Vec::new() };

@@ -19,7 +19,7 @@ struct Field {
     nodes: Vec<Option<Gossip>>,
     agenda: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
     order: u64,
-    random: Stream,
+    random: SplitMix64,
     loss_per_mille: u64,
     /// When each node gets a processor next, if there are too few: it does nothing in between.
     slots: Option<Vec<u64>>,
@@ -42,7 +42,7 @@ impl Field {
         });
         let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes: put.collect() };
         let map = ClusterMap::default().apply(&delta).unwrap();
-        let mut random = Stream::new(seed);
+        let mut random = SplitMix64::new(seed);
         let gossip = |id: u32, seed| Some(start(id, 0, Time(0), seed));
         let nodes = (0..nodes).map(|id| gossip(id, random.next_u64())).collect();
         let (agenda, verdicts) = (BTreeMap::new(), Vec::new());

@@ -7,7 +7,7 @@ use zerohop_placement::{ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::lead::LeadSettings;
-use crate::Time;
+use zerohop_base::time::Time;
 
 /// The history of the nodes that a leader has observed. A new leader starts with an empty history and assumes
 /// that a node has just changed.

@@ -5,10 +5,10 @@
 //! milliseconds. The leader proposes the first request at once. Requests that arrive shortly after it wait
 //! until [`GATHER_MS`] have passed since.
 
-use crate::Time;
 use crate::command::{CommandRequest, ControlCommand, Entry, GroupStep, Regroup};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, GATHER_CALM_MS, GATHER_MS};
 use crate::state::ControlState;
+use zerohop_base::time::Time;
 
 /// Overhead of a request in an entry, beside its own bytes: the field's number and the length.
 const FIELD_BYTES: usize = 8;

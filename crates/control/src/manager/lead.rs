@@ -11,11 +11,11 @@ use zerohop_placement::{ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::flap_damping::FlapDamping;
-use crate::Time;
 use crate::command::{ControlCommand, RequestId};
 use crate::limits::LOADS_MAX;
 use crate::plan::{self, PlanInputs, PlanSettings};
 use crate::state::ControlState;
+use zerohop_base::time::Time;
 
 /// The delays after which the leader acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

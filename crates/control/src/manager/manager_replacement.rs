@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_placement::{Address, ClusterMap, NodeState};
 use zerohop_wire::ids::NodeId;
 
-use crate::Time;
 use crate::command::{ControlCommand, ManagerId, ManagerInfo};
 use crate::state::ControlState;
+use zerohop_base::time::Time;
 
 /// Bits of a manager's id below the number of its node.
 const COUNT_BITS: u32 = 40;

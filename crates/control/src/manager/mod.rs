@@ -6,7 +6,6 @@ use std::sync::Arc;
 use zerohop_placement::{Address, ClusterMap, MapDelta};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionId};
 
-use crate::Time;
 use crate::command::{
     CommandOutcome, CommandRequest, ControlCommand, Entry, ManagerId, ManagerInfo, RequestId,
 };
@@ -16,6 +15,7 @@ use crate::limits::{
 };
 use crate::planted::{self, Bug};
 use crate::state::{AppliedCommand, ControlState};
+use zerohop_base::time::Time;
 
 mod flap_damping;
 mod gather;

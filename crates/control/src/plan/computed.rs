@@ -6,7 +6,7 @@ use zerohop_placement::limits::PLACED_PARTITIONS_MIN;
 use zerohop_placement::{Groups, KeyspaceConfig};
 
 use super::ring::{Ring, Spot};
-use crate::random::mix;
+use zerohop_base::random::mix64;
 
 impl Ring {
     /// Groups for the partitions of a new keyspace. Many partitions on similar instances with gapless ids get
@@ -33,7 +33,7 @@ impl Ring {
         let others = config.replicas - 1;
         let in_sync = others.min(config.min_in_sync.saturating_sub(1));
         // The ring is the same for all keyspaces; only the place of partition 0 in it differs.
-        let turn = (mix(config.seed) % u64::from(count)) as u32;
+        let turn = (mix64(config.seed) % u64::from(count)) as u32;
         let ring = |step| zerohop_placement::Ring { first: first.instance, count, step, turn, splits: 0 };
         let steps =
             (0..u32::BITS).flat_map(|bit| [1_u32 << bit, (1 << bit) + 1, (1_u32 << bit).wrapping_sub(1)]);

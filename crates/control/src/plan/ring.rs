@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use zerohop_placement::{KeyspaceConfig, NodeState, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, NodeId, PartitionEpoch};
 
-use crate::random::mix;
 use crate::state::ControlState;
+use zerohop_base::random::mix64;
 
 /// An instance in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Ring {
             });
             domains.entry(facts.domain).or_default().extend(spots);
         }
-        let draw = |word: u64| mix(mix(seed) ^ mix(word));
+        let draw = |word: u64| mix64(mix64(seed) ^ mix64(word));
         let mut queues: Vec<(u64, VecDeque<Spot>)> = Vec::new();
         for (domain, mut spots) in domains {
             // Instances of one node are spread too, so that a group avoids a second instance of the same

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::agent::message::{AgentBody, ControlGroupNews, Message, ProposalAnswer};
 use zerohop_control::agent::{
     Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogNotice, NoOutcome,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, ClusterStanding, LogNotice};
 use zerohop_control::command::{ControlCommand, ManagerId};
 use zerohop_placement::NodeState;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::command::{
     CommandOutcome, CommandRequest, ControlCommand, GroupStep, JoinNode, ManagerId, ManagerInfo, Regroup,
     RegroupOrigin, RequestId,

@@ -1,6 +1,6 @@
 //! Two candidates of one term, and a voter that dies between their requests: it gives one vote.
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::command::{ManagerId, ManagerInfo};
 use zerohop_control::manager::{ManagerEffect, ManagerEvent, ManagerSettings, RaftManager};
 use zerohop_placement::Address;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::path::{join, split};
 use super::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
-use crate::random::Random;
+use zerohop_base::random::Random;
 
 /// Polls of a started sync that the checks allow. A real sync takes milliseconds, a poll far under one.
 const POLLS_MAX: u64 = 100_000_000;

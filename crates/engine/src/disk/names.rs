@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::path::{check, check_folder, join, split};
 use super::{DiskError, DiskResult};
-use crate::random::Random;
+use zerohop_base::random::Random;
 
 /// The target of a name: the number of a file or of a folder. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

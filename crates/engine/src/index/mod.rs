@@ -266,7 +266,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::random::Random;
+    use zerohop_base::random::Random;
 
     thread_local! {
         /// Entries that were moved by rebuilds, by all inserts of this thread.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_base::random::Random;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::random::Random;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId,
     PartitionOptions,

@@ -345,8 +345,8 @@ fn check_not_lock(path: &str, operation: &'static str) -> DiskResult<()> {
 
 #[cfg(test)]
 mod tests {
+    use zerohop_base::random::Random;
     use zerohop_engine::disk::contract::{check_against_model, check_contract};
-    use zerohop_engine::random::Random;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use zerohop_base::random::Random;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::log::entry::HEAD_BYTES;
-use zerohop_engine::random::Random;
 use zerohop_engine::{
     Damage, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId,
     PartitionOptions, RecordBody, RecoveryReport, StoredRecord,

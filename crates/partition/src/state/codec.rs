@@ -5,9 +5,10 @@ use std::fmt;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{BLOB_NAME_BYTES_MAX, KEY_BYTES_MAX};
 
-use super::reader::StateReader;
+use super::fields::session_id;
 use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
 use crate::outcome::WriteOutcome;
+use zerohop_base::bytes::Reader;
 
 /// The encoding has the lowest version that can represent the state.
 const VERSION: u32 = 1;
@@ -103,7 +104,7 @@ impl PartitionState {
     /// # Errors
     /// See [`StateError`].
     pub fn decode(bytes: &[u8]) -> Result<PartitionState, StateError> {
-        let mut from = StateReader::new(bytes);
+        let mut from = Reader::new(bytes);
         let version = match from.u32() {
             Some(version @ VERSION..=VERSION_NAMES) => version,
             Some(found) => return Err(StateError::Version { found }),
@@ -127,14 +128,14 @@ impl PartitionState {
     }
 }
 
-fn read(from: &mut StateReader<'_>) -> Option<PartitionState> {
+fn read(from: &mut Reader<'_>) -> Option<PartitionState> {
     let sessions = from.u32()?;
     let mut state =
         PartitionState { applied: from.u64()?, newest: Timestamp(from.u64()?), ..PartitionState::default() };
     state.sessions.evict(&[], Timestamp(from.u64()?));
     let deadlines = from.u64()?;
     for _ in 0..sessions {
-        let id = from.session()?;
+        let id = session_id(from)?;
         let session = read_session(from)?;
         if !state.sessions.restore(id, session) {
             return None;
@@ -152,7 +153,7 @@ fn read(from: &mut StateReader<'_>) -> Option<PartitionState> {
     Some(state)
 }
 
-fn read_names(from: &mut StateReader<'_>, state: &mut PartitionState) -> Option<()> {
+fn read_names(from: &mut Reader<'_>, state: &mut PartitionState) -> Option<()> {
     let count = from.u64()?;
     let mut last: &[u8] = &[];
     for _ in 0..count {
@@ -164,13 +165,10 @@ fn read_names(from: &mut StateReader<'_>, state: &mut PartitionState) -> Option<
     (count > 0).then_some(())
 }
 
-fn read_session(from: &mut StateReader<'_>) -> Option<SessionRecord> {
+fn read_session(from: &mut Reader<'_>) -> Option<SessionRecord> {
     let (lowest, last_used_ms) = (from.u64()?, from.u64()?);
-    let count = from.u32()? as usize;
-    // A count that the bytes cannot contain is refused; an outcome takes nine bytes at least.
-    if count > from.left() / 9 {
-        return None;
-    }
+    // An outcome takes nine bytes at least.
+    let count = from.count(9, usize::MAX)?;
     let (mut outcomes, mut before) = (Outcomes::default(), None);
     for _ in 0..count {
         let sequence = from.u64()?;

@@ -12,11 +12,11 @@ use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Sequence, SessionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::RecordType;
 
-use super::reader::StateReader;
 use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
 use crate::entry_metadata::{Mark, Note, SessionNote, SnapshotMark};
 use crate::limits::SEEN_KEPT_BYTES_MAX;
 use crate::outcome::WriteOutcome;
+use zerohop_base::bytes::Reader;
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/partition-state.md");
 const TITLE: &str = "The state of a partition, versions 1 to 4";
@@ -250,7 +250,7 @@ fn knows_outcome(tag: u8) -> bool {
         [1, 9].iter().any(|at| {
             let mut bytes = bytes;
             bytes[*at..*at + 8].fill(0);
-            WriteOutcome::decode(&mut StateReader::new(&bytes), Timestamp::ZERO).is_some()
+            WriteOutcome::decode(&mut Reader::new(&bytes), Timestamp::ZERO).is_some()
         })
     };
     read(0) || read(1)

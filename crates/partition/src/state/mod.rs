@@ -5,8 +5,8 @@ mod codec;
 mod deadlines;
 #[cfg(test)]
 mod documented;
+pub(crate) mod fields;
 mod names;
-pub(crate) mod reader;
 mod sessions;
 mod transactions;
 

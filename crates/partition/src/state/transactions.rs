@@ -10,7 +10,7 @@ use bytes::Bytes;
 use zerohop_transaction::{ParticipantState, StageId, TransactionEntry};
 use zerohop_wire::ids::LogIndex;
 
-use super::reader::StateReader;
+use zerohop_base::bytes::Reader;
 
 /// The replicated transactions of a partition; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl ReplicatedTransactions {
     }
 
     /// Reads the output of [`ReplicatedTransactions::encode`], for a state as of this log index; `None` if it is damaged.
-    pub(super) fn decode(from: &mut StateReader<'_>, applied: u64) -> Option<ReplicatedTransactions> {
+    pub(super) fn decode(from: &mut Reader<'_>, applied: u64) -> Option<ReplicatedTransactions> {
         let count = from.u32()?;
         let mut entries = Vec::new();
         for _ in 0..count {

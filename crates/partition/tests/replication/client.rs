@@ -1,6 +1,6 @@
 //! A client with one request at a time, which it repeats under the same number until it is answered.
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 use zerohop_partition::Token;
 use zerohop_wire::ids::{InstanceId, RequestId, Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{

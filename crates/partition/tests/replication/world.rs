@@ -4,8 +4,8 @@ mod faults;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use zerohop_base::random::Random;
 use zerohop_engine::Durability;
-use zerohop_engine::random::Random;
 use zerohop_partition::Token;
 use zerohop_partition::replica::{Digest, GroupChange, LogEnd, Member, Role};
 use zerohop_wire::Message;

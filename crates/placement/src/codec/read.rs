@@ -1,5 +1,6 @@
 //! Decoding, field by field. This code trusts no number that it has read.
 
+use zerohop_base::bytes::Reader;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
@@ -18,23 +19,19 @@ use crate::partitions::PartitionCount;
 
 /// A position in the bytes.
 pub(super) struct MapReader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    fields: Reader<'a>,
 }
 
 impl<'a> MapReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Result<MapReader<'a>, DecodeError> {
         match bytes.len() {
             length if length > MAP_BYTES_MAX => Err(DecodeError::TooLong { bytes: length }),
-            _ => Ok(MapReader { bytes, at: 0 }),
+            _ => Ok(MapReader { fields: Reader::new(bytes) }),
         }
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (array, _) =
-            self.bytes[self.at..].split_first_chunk().ok_or(DecodeError::Cut { at: self.bytes.len() })?;
-        self.at += N;
-        Ok(*array)
+        self.fields.array().ok_or_else(|| self.cut())
     }
 
     pub(super) fn u64(&mut self) -> Result<u64, DecodeError> {
@@ -57,7 +54,7 @@ impl<'a> MapReader<'a> {
     }
 
     pub(super) fn end(&self) -> Result<(), DecodeError> {
-        match self.bytes.len() - self.at {
+        match self.fields.rest().len() {
             0 => Ok(()),
             bytes => Err(DecodeError::Trailing { bytes }),
         }
@@ -73,11 +70,9 @@ impl<'a> MapReader<'a> {
 
     fn text(&mut self) -> Result<&'a str, DecodeError> {
         let length = usize::from(self.u8()?);
-        self.room_for(length, 1)?;
-        let text = std::str::from_utf8(&self.bytes[self.at..self.at + length])
-            .map_err(|_| DecodeError::Text { at: self.at })?;
-        self.at += length;
-        Ok(text)
+        let at = self.fields.position();
+        let bytes = self.fields.bytes(length).ok_or_else(|| self.cut())?;
+        std::str::from_utf8(bytes).map_err(|_| DecodeError::Text { at })
     }
 
     fn known<T: Copy>(&mut self, what: &'static str, numbers: &[(u8, T)]) -> Result<T, DecodeError> {
@@ -91,10 +86,15 @@ impl<'a> MapReader<'a> {
 
     /// The check before memory is allocated for `count` elements.
     fn room_for(&self, count: usize, bytes_min: usize) -> Result<(), DecodeError> {
-        match (self.bytes.len() - self.at) / bytes_min {
-            room if room < count => Err(DecodeError::Cut { at: self.bytes.len() }),
+        match self.fields.rest().len() / bytes_min {
+            room if room < count => Err(self.cut()),
             _ => Ok(()),
         }
+    }
+
+    /// The error of bytes that end before their fields do: `at` is their end.
+    fn cut(&self) -> DecodeError {
+        DecodeError::Cut { at: self.fields.position() + self.fields.rest().len() }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::operation::{AssignedSequence, OperationState};
 use crate::reply::{Reply, version_of};
 use crate::request::{Coalescing, PointMessage, RequestKind};
 use crate::slots::Handle;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl<T> Session<T> {
     /// Processes an operation's answer to the frame `flight`, which was sent at `sent`.

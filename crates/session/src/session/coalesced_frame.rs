@@ -13,7 +13,7 @@ use crate::in_flight_frame::{Cargo, Gather, request_id};
 use crate::limits::{GATHERED_FRAME_BYTES, GATHERED_REQUEST_BYTES_MAX};
 use crate::request::RequestKind;
 use crate::slots::Handle;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl<T> Session<T> {
     /// Adds an operation to the open frame, or to a new one. Returns whether it did. A long operation, or one that is not an operation on a record,

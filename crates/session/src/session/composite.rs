@@ -6,9 +6,9 @@ use crate::error::{SessionError, WaitReason};
 use crate::operation::CompletionTarget;
 use crate::reply::Reply;
 use crate::slots::Handle;
-use crate::time::Time;
 use crate::timers::Subject;
 use crate::transaction::{Composite, CompositeStep};
+use zerohop_base::time::Time;
 
 /// A composite operation and the receiver of its result.
 #[derive(Debug)]

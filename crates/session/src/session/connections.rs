@@ -13,8 +13,8 @@ use crate::effect::{ConnectionLoss, SessionEffect};
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, Flight, request_id};
 use crate::slots::Handle;
-use crate::time::Time;
 use crate::timers::Subject;
+use zerohop_base::time::Time;
 
 impl<T> Session<T> {
     /// The shell reports that it has opened this connection.

@@ -12,8 +12,8 @@ use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
 use crate::request::{Coalescing, Collect, RequestKind, SnapshotTarget};
 use crate::slots::Handle;
-use crate::time::Time;
 use crate::timers::Subject;
+use zerohop_base::time::Time;
 
 /// The destination of an operation according to the map.
 enum Destination {

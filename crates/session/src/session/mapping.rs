@@ -14,8 +14,8 @@ use crate::in_flight_frame::Cargo;
 use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, REST_US_MAX, SILENT_US};
 use crate::operation::OperationState;
 use crate::slots::Handle;
-use crate::time::Time;
 use crate::timers::Subject;
+use zerohop_base::time::Time;
 
 /// The state of the requests for the map.
 #[derive(Debug)]

@@ -36,9 +36,9 @@ use crate::request::{Coalescing, RequestKind, SessionRequest};
 use crate::sequence_window::SequenceWindow;
 use crate::settings::SessionSettings;
 use crate::slots::{Handle, Slots};
-use crate::time::Time;
 use crate::timers::{Subject, Timers};
 use crate::transaction::ReadCounts;
+use zerohop_base::time::Time;
 
 use composite::Procedure;
 use mapping::Mapping;

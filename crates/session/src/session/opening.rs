@@ -11,8 +11,8 @@ use super::{NO_SESSION, Session, lane};
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::Cargo;
 use crate::slots::Handle;
-use crate::time::Time;
 use crate::timers::Subject;
+use zerohop_base::time::Time;
 
 /// The session that was issued last.
 #[derive(Clone, Copy, Debug)]

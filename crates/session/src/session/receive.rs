@@ -14,7 +14,7 @@ use crate::in_flight_frame::{Cargo, Flight};
 use crate::limits::SHARE_BYTES_MIN;
 use crate::reply::{Reply, owned};
 use crate::slots::Handle;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 /// Offset of the body length in a frame header.
 const LENGTH_AT: usize = 36;

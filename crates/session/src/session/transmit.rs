@@ -18,8 +18,8 @@ use crate::limits::{BATCH_SLACK_BYTES, FLIGHTS_MAX, GATHERED_REQUEST_BYTES_MAX, 
 use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
-use crate::time::Time;
 use crate::timers::Subject;
+use zerohop_base::time::Time;
 
 /// An operation with its keyspace and partition.
 type PlacedOperation = (KeyspaceId, PartitionId, Handle);

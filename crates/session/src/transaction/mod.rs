@@ -30,7 +30,7 @@ use zerohop_placement::ClusterMap;
 use crate::error::SessionError;
 use crate::reply::Reply;
 use crate::request::{Coalescing, RequestKind};
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 /// The result of one of the operations, and the time until which a read lock protects what it has read; `None`: no lock.
 pub(crate) type ItemResult = (Result<Reply, SessionError>, Option<Time>);

@@ -27,7 +27,7 @@ use crate::limits::{APART_BYTES_MIN, CHECKS_MAX, CONFIRMS_MAX};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Coalescing, Collect, RequestKind};
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 /// Maximum size in bytes of values that a transaction reads again, because a transaction stores the results of its operations.
 const SHARED_BYTES_MAX: usize = RESULT_BYTES_MAX / 2;

@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
 use proptest::prelude::*;
-use zerohop_session::{Coalescing, Collect, Reply, SessionError, Time};
+use zerohop_base::time::Time;
+use zerohop_session::{Coalescing, Collect, Reply, SessionError};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::WriteChange;
 

@@ -419,7 +419,7 @@ fn what_is_changed_in_between_is_read_again_and_then_by_a_transaction() {
     // A write of another for every round: each lookup has been answered when it comes.
     let mut writes = 0;
     while world.results[token].is_none() && writes < 200 {
-        world.run_until(zerohop_session::Time(world.now.0 + 40));
+        world.run_until(zerohop_base::time::Time(world.now.0 + 40));
         let partition = world.cluster.partition_of(&keys[0]).get() as usize;
         let records = &mut world.cluster.partitions[partition].records;
         let known = records.get_mut(keys[0].as_bytes()).unwrap();

@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 
 use xxhash_rust::xxh3::Xxh3;
-use zerohop_session::{Reply, Time};
+use zerohop_base::time::Time;
+use zerohop_session::Reply;
 use zerohop_wire::ids::Timestamp;
 
 use super::model::{ClientResult, ModelledRecord, agree, steps};

@@ -4,7 +4,8 @@
 //! Where all are gone, the group goes on with the log of one of them ([`Loss`]): some beginning of what there was. What it
 //! must have, at least, is what was acknowledged early enough, and whatever stands before something that is seen later.
 
-use zerohop_session::{Reply, Time};
+use zerohop_base::time::Time;
+use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_base::time::Time;
 use zerohop_placement::Durability;
-use zerohop_session::Time;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
 use super::Violation;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::Expiry;
 

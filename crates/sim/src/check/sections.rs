@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use zerohop_base::time::Time;
 use zerohop_placement::Durability;
-use zerohop_session::{Reply, Time};
+use zerohop_session::Reply;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
 use super::linear::{CheckedCall, Section, SectionEnd, made_version};

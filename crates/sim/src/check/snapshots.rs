@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 
 use super::Violation;
 use crate::check::cycles::{self, Anomaly, CheckedAction, Transaction, TransactionFate};

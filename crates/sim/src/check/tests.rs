@@ -1,8 +1,9 @@
 //! The checkers, on histories made by hand: good ones pass, bad ones do not.
 
 use bytes::Bytes;
+use zerohop_base::time::Time;
 use zerohop_placement::Durability;
-use zerohop_session::{Reply, SessionError, Time};
+use zerohop_session::{Reply, SessionError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};

@@ -1,6 +1,6 @@
 //! The checkers of snapshots and blobs, on histories made by hand.
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::check;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_session::{Reply, Time};
+use zerohop_base::time::Time;
+use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::KeyspaceId;
 

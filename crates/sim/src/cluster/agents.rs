@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEffect, AgentEvent as Told, EndReason, GroupRequest, LogWanted};
 use zerohop_control::command::{HeldLog, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo};
 use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::{ClusterMap, MapDelta};
-use zerohop_session::Time;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
 use super::host::{host_and_port, manager_address};
@@ -48,7 +48,7 @@ impl SimulatedCluster {
         let host = &mut self.hosts[at];
         let Some(agent) = &host.agent else { return };
         let wake = agent.wake_at();
-        if wake == zerohop_control::Time::NEVER {
+        if wake == zerohop_base::time::Time::NEVER {
             return;
         }
         let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.agent_rests_until());

@@ -17,7 +17,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zerohop_session::{Reply, SessionError, SessionRequest, Time};
+use zerohop_base::time::Time;
+use zerohop_session::{Reply, SessionError, SessionRequest};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};

@@ -1,7 +1,7 @@
 //! Bursts: within a second or two, several short faults strike those who hold one partition, and mostly whoever is its primary.
 //! A promotion that follows another, a death in the midst of a recovery, a pause in which all has changed twice.
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::faults::ClusterFault;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use zerohop_base::time::Time;
 use zerohop_session::{
-    Coalescing, Collect, Reply, SessionEffect, SessionError, SessionRequest, SessionSettings, Time,
+    Coalescing, Collect, Reply, SessionEffect, SessionError, SessionRequest, SessionSettings,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::{Hello, Message, Query, RecordRead};

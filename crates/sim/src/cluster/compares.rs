@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 use zerohop_placement::PartitionCount;
 use zerohop_session::{ComparedSlice, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};

@@ -1,6 +1,6 @@
 //! The file in which a manager keeps its log: what was issued is not what is durable, until it is.
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 
 /// A write under way.
 #[derive(Clone, Debug)]

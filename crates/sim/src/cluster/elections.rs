@@ -1,7 +1,7 @@
 //! Fights over the control group: its leader is gone, and for some seconds those who are left are killed and come back at once,
 //! hear each other late, twice, or stand still for a moment: candidates of one term, voters that die just after they have voted.
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 
 use super::faults::ClusterFault;
 use super::kinds::FaultKind;

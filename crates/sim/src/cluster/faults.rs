@@ -1,7 +1,7 @@
 //! What befalls nodes, clients and the network, and when it ends.
 
+use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
-use zerohop_session::Time;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::kinds::FaultKind;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use zerohop_base::time::Time;
 use zerohop_partition::replica::{Digest, Role};
 use zerohop_placement::{Group, GroupState, KeyspaceConfig};
-use zerohop_session::Time;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};

@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, AgentSettings, ControlRole};
 use zerohop_control::command::{ManagerId, ManagerInfo};
 use zerohop_engine::disk::simulated::{SimulatedDisk, SimulatedFaults};
 use zerohop_placement::{Address, ClusterMap};
-use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::control_disk::ControlDisk;
@@ -122,8 +122,8 @@ impl ClusterHost {
     }
 
     /// The agent's clock.
-    pub(crate) fn agent_time(&self, now: Time) -> zerohop_control::Time {
-        zerohop_control::Time(self.clock.elapsed_us(now))
+    pub(crate) fn agent_time(&self, now: Time) -> zerohop_base::time::Time {
+        zerohop_base::time::Time(self.clock.elapsed_us(now))
     }
 
     /// The instance at a place among its own.

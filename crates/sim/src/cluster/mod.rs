@@ -47,9 +47,9 @@ mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use zerohop_base::time::Time;
 use zerohop_control::command::{ManagerId, ManagerInfo};
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_session::Time;
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::agenda::Agenda;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEvent as Told, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
 use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
-use zerohop_session::Time;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::kinds::FaultKind;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::random::Random;
-use zerohop_session::Time;
+use zerohop_base::random::Random;
+use zerohop_base::time::Time;
 
 use super::scenario::PeerFaults;
 

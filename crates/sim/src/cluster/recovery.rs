@@ -3,8 +3,8 @@
 //!
 //! Judged when a group that recovered names a primary, of nothing but who held everything before and what became of them.
 
+use zerohop_base::time::Time;
 use zerohop_placement::Durability;
-use zerohop_session::Time;
 use zerohop_wire::ids::InstanceId;
 
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 use zerohop_placement::PartitionCount;
 use zerohop_session::{Coalescing, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};

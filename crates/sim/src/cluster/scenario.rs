@@ -1,9 +1,9 @@
 //! What one seed plays: how large the cluster is, what is kept in it, and which faults there are.
 
+use zerohop_base::random::Random;
+use zerohop_base::time::Time;
 use zerohop_engine::EngineOptions;
-use zerohop_engine::random::Random;
 use zerohop_placement::Durability;
-use zerohop_session::Time;
 
 use super::kinds::{FaultKind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};

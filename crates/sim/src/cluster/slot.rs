@@ -33,8 +33,8 @@ pub(crate) struct ClusterSlot {
     pub(crate) record: LifeFile,
     ports: BTreeMap<LinkId, Port>,
     inbox: Vec<SlotArrival>,
-    pub(crate) turn_at: Option<zerohop_session::Time>,
-    pub(crate) busy_until: zerohop_session::Time,
+    pub(crate) turn_at: Option<zerohop_base::time::Time>,
+    pub(crate) busy_until: zerohop_base::time::Time,
     scratch: Vec<u8>,
     /// Up to where each of its partitions had applied after the last turn.
     applied: BTreeMap<(KeyspaceId, PartitionId), u64>,
@@ -151,7 +151,7 @@ impl ClusterSlot {
             ports: BTreeMap::new(),
             inbox: Vec::new(),
             turn_at: None,
-            busy_until: zerohop_session::Time(0),
+            busy_until: zerohop_base::time::Time(0),
             scratch: Vec::new(),
             applied: BTreeMap::new(),
         }

@@ -8,9 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
+use zerohop_base::time::Time;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{Reply, SessionError, SessionRequest, Time};
+use zerohop_session::{Reply, SessionError, SessionRequest};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{Query, RecordRead, SnapshotAsk};

@@ -1,7 +1,7 @@
 //! Connections between nodes that stand still: what one says to another waits, in order, and comes all at once when they go on,
 //! perhaps just after somebody else has become primary. What was said long ago must do no harm then.
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 
 use super::faults::ClusterFault;
 use super::kinds::FaultKind;

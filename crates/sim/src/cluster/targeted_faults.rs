@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 use zerohop_transaction::{Message as Told, RoutingKey, TransactionId, TransactionMessage};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{Call, PeerMessage};

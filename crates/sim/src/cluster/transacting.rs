@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_session::{CompositeItem, ReadCounts, Reply, SessionError, SessionRequest, Time};
+use zerohop_base::time::Time;
+use zerohop_session::{CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
     Brings, Condition, Expiry, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite,

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use zerohop_engine::random::Random;
-use zerohop_session::{ConnectionId, Time};
+use zerohop_base::random::Random;
+use zerohop_base::time::Time;
+use zerohop_session::ConnectionId;
 
 use crate::scenario::NetworkFaults;
 

@@ -1,7 +1,7 @@
 //! The node's clock: it may run too fast or too slow, and be set; checkers need bounds of what it has shown.
 
+use zerohop_base::time::Time;
 use zerohop_partition::instance;
-use zerohop_session::Time;
 
 /// Milliseconds since 1970 at the start of the simulation.
 const START_UNIX_MS: u64 = 1_700_000_000_000;

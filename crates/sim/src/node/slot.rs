@@ -26,9 +26,9 @@ pub(crate) struct NodeSlot {
     /// What has arrived since the last turn, in order.
     inbox: Vec<(LinkId, LinkArrival)>,
     /// When it next has its turn.
-    pub(crate) turn_at: Option<zerohop_session::Time>,
+    pub(crate) turn_at: Option<zerohop_base::time::Time>,
     /// It is at work until then: disks take their time.
-    pub(crate) busy_until: zerohop_session::Time,
+    pub(crate) busy_until: zerohop_base::time::Time,
     /// The power goes in the middle of one of its next operations.
     pub(crate) is_doomed: bool,
     /// In the next turn that brings so many pieces of requests, after so many operations.
@@ -93,7 +93,7 @@ impl NodeSlot {
             ports: BTreeMap::new(),
             inbox: Vec::new(),
             turn_at: None,
-            busy_until: zerohop_session::Time(0),
+            busy_until: zerohop_base::time::Time(0),
             is_doomed: false,
             cut_at_requests: None,
             scratch: Vec::new(),

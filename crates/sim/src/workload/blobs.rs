@@ -9,7 +9,7 @@
 //!               that was filled in has itself behind it once more
 //! ```
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 
 use super::tokens::{TOKEN_BYTES, token};
 use crate::check::cycles::CheckedAction;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{Brings, Condition, Expiry, NumberType, Operator, Range, Transform};
 

@@ -3,7 +3,7 @@
 //! Every value that is appended or written is a number that no other has. What is moved from account to account adds up to
 //! nothing, so that all accounts of a bank together hold nothing whenever they are read together.
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 
 use super::blobs;
 use crate::streams::Draw;

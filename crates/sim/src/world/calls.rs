@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use zerohop_base::time::Time;
 use zerohop_partition::limits::SESSION_IDLE_MS;
-use zerohop_session::{Coalescing, Collect, SessionEffect, SessionRequest, SessionSettings, Time};
+use zerohop_session::{Coalescing, Collect, SessionEffect, SessionRequest, SessionSettings};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{Hello, Message};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope};

@@ -1,8 +1,8 @@
 //! What befalls the world, and when it ends.
 
+use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
 use zerohop_placement::Durability;
-use zerohop_session::Time;
 
 use super::nodes::NodeEnding;
 use super::{NodeWorld, NodeWorldEvent, RunPhase};

@@ -13,7 +13,7 @@ mod nodes;
 
 use std::collections::BTreeSet;
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 
 use crate::agenda::Agenda;
 use crate::client::ClientLife;

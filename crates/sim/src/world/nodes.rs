@@ -1,10 +1,11 @@
 //! The node's life: turns of its instances, starts and ends of its process, its keyspaces.
 
+use zerohop_base::random::Random;
+use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{SimulatedDisk, SimulatedFaults};
-use zerohop_engine::random::Random;
 use zerohop_partition::instance::Identity;
 use zerohop_placement::{Durability, MapDelta};
-use zerohop_session::{Reply, Time};
+use zerohop_session::Reply;
 use zerohop_wire::Message;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId};
 use zerohop_wire::messages::{Outcome, Query, RecordRead};

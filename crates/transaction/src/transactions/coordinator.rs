@@ -16,7 +16,7 @@ use crate::limits::{DECISIONS_MAX, QUEUE_MAX, RESEND_US, RESULT_BYTES_MAX, RUNNI
 use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
 use crate::reason::{Reason, Refusal};
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl RunningTransaction {
     fn others(&self) -> &[TransactionPart] {

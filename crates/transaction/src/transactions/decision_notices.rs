@@ -18,7 +18,7 @@ use crate::id::{Durability, KeyspaceSlice, RoutingKey, TransactionId};
 use crate::limits::{LOSS_HEARD_MIN, LOSS_US};
 use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 /// A decision that is being sent.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::entry::TransactionEntry;
 use crate::id::{Durability, Floor, KeyspaceSlice, RoutingKey, TransactionId};
 use crate::limits::GONE_US;
 use crate::message::TransactionMessage;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl Transactions {
     /// The other keyspaces that any transaction here waits for.

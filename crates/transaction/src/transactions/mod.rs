@@ -32,7 +32,7 @@ use crate::limits::FLOORS_US;
 use crate::message::{Message, TransactionMessage};
 use crate::reason::{Reason, Refusal};
 use crate::state::ParticipantState;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 use decision_notices::DecisionNotice;
 

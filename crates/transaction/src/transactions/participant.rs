@@ -16,7 +16,7 @@ use crate::message::{Message, TransactionMessage};
 use crate::planted::{Bug, is_planted};
 use crate::reason::Reason;
 use crate::state::Install;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl Transactions {
     pub(super) fn prepare(

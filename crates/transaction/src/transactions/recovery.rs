@@ -17,7 +17,7 @@ use crate::limits::{
 use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
 use crate::reason::{Reason, Refusal};
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl Transactions {
     /// Resumes the transactions in the log of former primaries.

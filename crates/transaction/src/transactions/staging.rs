@@ -17,7 +17,7 @@ use crate::limits::{
     STAGED_PIECES_MAX, STAGED_US_MAX,
 };
 use crate::reason::{Reason, Refusal};
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl Transactions {
     /// Stages a piece, at the durability of the partition's keyspace. It exists once the entry is committed, until it

@@ -12,7 +12,7 @@ use crate::id::{Durability, Floor, RoutingKey, TransactionId};
 use crate::limits::{ASK_US, FLOORS_US, FORGET_ASK_US, RESEND_US};
 use crate::message::TransactionMessage;
 use crate::reason::Reason;
-use crate::time::Time;
+use zerohop_base::time::Time;
 
 impl Transactions {
     /// Time has passed. Overdue messages are sent again, queries are sent, transactions that take too long are aborted, and

@@ -1,10 +1,11 @@
 //! Transactions end, and leave nothing behind, also where a partition has lost what was decided, or its keyspace is gone.
 
 use bytes::Bytes;
+use zerohop_base::time::Time;
 use zerohop_transaction::limits::{FLOORS_US, FORGET_ASK_US, GONE_US, LOSS_US, RESEND_US};
 use zerohop_transaction::{
     Access, Admission, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceSlice,
-    Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Ticket, Time,
+    Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Ticket,
     TransactionEffect, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
     TransactionRequest, Transactions,
 };

@@ -1,9 +1,10 @@
 //! What a participant lets go of when a decision comes that names something else than it holds.
 
 use bytes::Bytes;
+use zerohop_base::time::Time;
 use zerohop_transaction::{
     Access, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceSlice, Message,
-    ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Time, TransactionEffect,
+    ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, TransactionEffect,
     TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart, Transactions,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use zerohop_base::time::Time;
 use zerohop_placement::Durability;
-use zerohop_session::{Reply, SessionError, Time};
+use zerohop_session::{Reply, SessionError};
 use zerohop_sim::history::{Call, KeyspaceHistory, OperationEnd, RunHistory};
 use zerohop_sim::workload::operation::{Act, RecordCall};
 use zerohop_wire::Failure;

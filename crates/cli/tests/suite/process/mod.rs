@@ -12,7 +12,7 @@ mod tls;
 
 use std::time::Duration;
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 use zerohop_sim::history::{Call, OperationEnd};
 
 use self::client::ProcessLoad;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::agent::{
     Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogNotice, LogWanted,
 };

@@ -1,24 +1,25 @@
 //! Random numbers of the simulation.
 
-/// splitmix64.
+use zerohop_base::random::SplitMix64;
+
+/// One stream of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random {
+    seed: u64,
+    stream: SplitMix64,
+}
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
+        Random { seed, stream: SplitMix64::new(seed) }
     }
 
     pub(crate) fn fork(&self, stream: u64) -> Random {
-        let mut other = Random(self.0 ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        Random(other.next())
+        Random::new(SplitMix64::new(self.seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93)).next_u64())
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.stream.next_u64()
     }
 
     /// In `0..bound`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::command::{CommandRequest, ControlCommand, ManagerId, ManagerInfo, RequestId};
 use zerohop_control::manager::{ManagerEffect, ManagerEvent, ManagerSettings, RaftManager, RequestAnswer};
 use zerohop_placement::{Address, ClusterMap};

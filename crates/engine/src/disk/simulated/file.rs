@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::disk::SyncTicket;
-use crate::random::Random;
+use zerohop_base::random::Random;
 
 /// The unit in which a device tears.
 pub const SECTOR_BYTES: usize = 512;

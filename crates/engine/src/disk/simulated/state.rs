@@ -6,7 +6,7 @@ use super::faults::{DiskOperation, Latency, OperationCounts, SimulatedFaults};
 use super::file::FileBytes;
 use crate::disk::names::DiskNames;
 use crate::disk::{DiskError, DiskResult, FileId, SyncTicket};
-use crate::random::Random;
+use zerohop_base::random::Random;
 
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedState {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::disk::contract::{check_against_model, check_contract};
-use crate::random::Random;
+use zerohop_base::random::Random;
 
 mod crashes;
 mod faults;

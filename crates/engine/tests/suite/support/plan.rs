@@ -1,6 +1,6 @@
 //! What one seed plays with.
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 use zerohop_engine::{Durability, EngineOptions};
 
 /// Options, sizes and faults of one seed.

@@ -1,7 +1,7 @@
 //! The engine under test, its disk, and the models of its partitions.
 
+use zerohop_base::random::Random;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::random::Random;
 use zerohop_engine::{Durability, EngineError, PartitionId, PartitionOptions};
 
 use super::TestEngine as Engine;

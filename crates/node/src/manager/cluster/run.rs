@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
-use zerohop_control::Time;
+use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, AgentEffect, AgentEvent, GroupRequest, LogWanted, NoOutcome};
 use zerohop_control::command::{CommandOutcome, HeldLog, KeyspaceDrained};
 use zerohop_partition::replica::GroupChange;

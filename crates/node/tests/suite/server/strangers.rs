@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, StatusGet,
 };

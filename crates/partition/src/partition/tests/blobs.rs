@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_base::random::Random;
 use zerohop_engine::Durability;
-use zerohop_engine::random::Random;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, bytes_max, chunk_key, header_key};
 use zerohop_wire::messages::{
     BlobChange, Brings, Condition, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp, Transform,

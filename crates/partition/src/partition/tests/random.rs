@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_base::random::Random;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::random::Random;
 use zerohop_engine::{Durability, EngineOptions};
 use zerohop_wire::ids::{Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{

@@ -1,8 +1,8 @@
 //! Snapshots: reads of an open snapshot give the answers of the time when it was opened, whatever is written later, until it is
 //! closed.
 
+use zerohop_base::random::Random;
 use zerohop_engine::Durability;
-use zerohop_engine::random::Random;
 use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::{Incarnation, InstanceId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_base::random::Random;
 use zerohop_engine::Durability;
 use zerohop_engine::disk::Disk;
-use zerohop_engine::random::Random;
 use zerohop_wire::Failure;
 use zerohop_wire::messages::{Expiry, Query, RecordRead, RecordType, WaitUntil};
 

@@ -32,9 +32,10 @@ use crate::outcome::WriteOutcome;
 use crate::overlay::Overlay;
 use crate::pending_replies::push_packed;
 use crate::planted::{Bug, is_planted};
-use crate::state::reader::StateReader;
+use crate::state::fields::session_id;
 use crate::state::{Deadlines, PartitionState};
 use crate::view::RecordView;
+use zerohop_base::bytes::Reader;
 
 /// How often bytes of a transaction go into the log at most: when it is prepared, when it is done, and for the heads of its
 /// entries.
@@ -188,7 +189,7 @@ fn resolved(mut write: RecordWrite<'_>, at: Timestamp) -> RecordWrite<'_> {
 
 /// Whether an effect only removes, or changes nothing. Such an effect is admitted on a full disk, as every removal is.
 pub(super) fn makes_room(effect: &[u8]) -> bool {
-    let mut from = StateReader::new(effect);
+    let mut from = Reader::new(effect);
     if from.u64().is_none() {
         return true;
     }
@@ -275,7 +276,7 @@ pub(super) fn redo<D: Disk>(
     (state, slice): (&PartitionState, Option<Slice>),
     (effect, at): (&[u8], Timestamp),
 ) -> Result<(), Failure<'static>> {
-    let mut from = StateReader::new(effect);
+    let mut from = Reader::new(effect);
     let Some(now_ms) = from.u64() else {
         return if effect.is_empty() { Ok(()) } else { Err(Failure::DataCorrupt) };
     };
@@ -295,7 +296,7 @@ pub(super) fn redo<D: Disk>(
 }
 
 fn next_body<D: Disk>(
-    from: &mut StateReader<'_>,
+    from: &mut Reader<'_>,
     (engine, handle): (&mut Engine<D>, Handle),
     state: &PartitionState,
 ) -> Option<Bytes> {
@@ -305,7 +306,7 @@ fn next_body<D: Disk>(
             Some(Bytes::copy_from_slice(from.bytes(length)?))
         }
         STAGED => {
-            let id = StageId { session: from.session()?, sequence: Sequence(from.u64()?) };
+            let id = StageId { session: session_id(from)?, sequence: Sequence(from.u64()?) };
             piece(engine, handle, state, &id)
         }
         _ => None,

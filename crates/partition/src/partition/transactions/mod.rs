@@ -20,10 +20,11 @@ mod staged;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use zerohop_base::time::Time;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::{
-    Message as Told, ParticipantState, Ticket, Time, TransactionEffect, TransactionEntry, TransactionMessage,
+    Message as Told, ParticipantState, Ticket, TransactionEffect, TransactionEntry, TransactionMessage,
     TransactionOutcome, Transactions,
 };
 use zerohop_wire::Failure;

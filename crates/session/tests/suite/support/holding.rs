@@ -1,6 +1,6 @@
 //! What servers hold for readers of several records: who would change it is told to come again, where a real one has him wait.
 
-use zerohop_session::Time;
+use zerohop_base::time::Time;
 use zerohop_wire::messages::{Message, RecordOperation};
 use zerohop_wire::{Envelope, Features};
 

@@ -16,9 +16,10 @@ use std::io::ErrorKind;
 use bytes::{Bytes, BytesMut};
 use random::Random;
 use server::FakeCluster;
+use zerohop_base::time::Time;
 use zerohop_session::{
     ConnectionId, ConnectionLoss, Reply, Session, SessionEffect, SessionError, SessionRequest,
-    SessionSettings, Time,
+    SessionSettings,
 };
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::messages::{

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use zerohop_base::time::Time;
 use zerohop_placement::{
     Address, ClusterMap, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
 };
-use zerohop_session::{ConnectionId, Time};
-use zerohop_transaction::StageId;
-use zerohop_transaction::codec::decode_parts;
+use zerohop_session::ConnectionId;
+use zerohop_transaction::{StageId, codec::decode_parts};
 use zerohop_wire::auth::{Challenge, Guard};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use zerohop_base::time::Time;
 use zerohop_transaction::{
     Durability, EvaluatedPart, Install, KeyspaceSlice, Message, ParticipantState, PartitionHost, Refusal,
-    SessionKnowledge, StageId, Ticket, Time, TransactionEffect, TransactionEntry, TransactionId,
-    TransactionItem, TransactionMessage, TransactionOutcome, Transactions,
+    SessionKnowledge, StageId, Ticket, TransactionEffect, TransactionEntry, TransactionId, TransactionItem,
+    TransactionMessage, TransactionOutcome, Transactions,
 };
 use zerohop_wire::ids::{LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 

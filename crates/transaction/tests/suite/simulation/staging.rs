@@ -1,9 +1,10 @@
 //! Staged pieces, and who comes for them at the moment at which they go.
 
+use zerohop_base::time::Time;
 use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_transaction::{
     Access, Attempt, Durability, Floor, ItemBody, Items, KeyspaceSlice, Message, Reason, RoutingKey, StageId,
-    Time, TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
+    TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zerohop_transaction::{Durability, KeyspaceSlice, Message, Time, TransactionMessage};
+use zerohop_base::time::Time;
+use zerohop_transaction::{Durability, KeyspaceSlice, Message, TransactionMessage};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::client::{ClientRequest, ClientsHistory, Map, TransactionClient};

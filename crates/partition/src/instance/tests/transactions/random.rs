@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 
 use super::*;
 

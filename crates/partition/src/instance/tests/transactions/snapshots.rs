@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::random::Random;
+use zerohop_base::random::Random;
 use zerohop_wire::ids::SnapshotId;
 use zerohop_wire::messages::{SnapshotAsk, SnapshotRequest};
 

@@ -14,17 +14,14 @@ impl Random {
     /// The stream that belongs to `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let mut splitmix = seed;
-        Random { state: std::array::from_fn(|_| splitmix64(&mut splitmix)) }
+        let mut splitmix = SplitMix64::new(seed);
+        Random { state: std::array::from_fn(|_| splitmix.next_u64()) }
     }
 
     /// Another stream, determined by this one's present position and by `stream`. Does not advance this one.
     #[must_use]
     pub fn fork(&self, stream: u64) -> Self {
-        let mut mixed = stream;
-        for word in self.state {
-            mixed = word ^ splitmix64(&mut mixed);
-        }
+        let mixed = self.state.iter().fold(stream, |mixed, word| word ^ SplitMix64::new(mixed).next_u64());
         Random::new(mixed)
     }
 
@@ -74,12 +71,39 @@ impl Random {
     }
 }
 
-fn splitmix64(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+/// A stream of 8 bytes of state: splitmix64 (Steele, Lea and Flood, 2014). Not for secrets.
+#[derive(Clone, Debug)]
+pub struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    /// The stream that belongs to `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The next 64 random bits.
+    pub const fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix64(self.state)
+    }
+
+    /// A number from `least` up to, not including, `bound`; `least` if there is none. Not exactly even: the bias is below
+    /// `bound / 2^64`.
+    pub fn between(&mut self, least: u64, bound: u64) -> u64 {
+        let span = bound.saturating_sub(least).max(1);
+        least + ((u128::from(self.next_u64()) * u128::from(span)) >> 64) as u64
+    }
+}
+
+/// Spreads every bit of `word` over all bits (the finalizer of splitmix64).
+#[must_use]
+pub const fn mix64(word: u64) -> u64 {
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
 }
 
 #[cfg(test)]
@@ -88,8 +112,8 @@ mod tests {
 
     #[test]
     fn splitmix64_agrees_with_its_published_vector() {
-        let mut state = 1_234_567;
-        let drawn: Vec<u64> = (0..3).map(|_| splitmix64(&mut state)).collect();
+        let mut stream = SplitMix64::new(1_234_567);
+        let drawn: Vec<u64> = (0..3).map(|_| stream.next_u64()).collect();
         assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 
@@ -126,6 +150,13 @@ mod tests {
         let mut untouched = random.clone();
         assert!((0..100).all(|_| !random.chance(0, 5) && random.chance(5, 5)));
         assert_eq!(random.next_u64(), untouched.next_u64());
+    }
+
+    #[test]
+    fn between_stays_in_its_bounds_and_an_empty_range_gives_its_beginning() {
+        let mut stream = SplitMix64::new(5);
+        assert!((0..1000).all(|_| (10..13).contains(&stream.between(10, 13))));
+        assert_eq!((stream.between(7, 7), stream.between(7, 3)), (7, 7));
     }
 
     #[test]

@@ -1,0 +1,57 @@
+//! The switch of mutants: bugs that a test plants to show that the tests find them.
+//!
+//! A crate with mutants has a module `planted` with an enum of them and one use of [`mutant_switch!`](crate::mutant_switch).
+//! Release builds, without debug assertions, have no mutants: the check is a constant there.
+
+/// Defines `plant` and `is_planted` for the enum `$Bug` of a crate.
+///
+/// `plant(Some(bug))` switches a mutant on in the current thread, `plant(None)` switches it off. `is_planted(bug)` is what
+/// the mutated code asks. Without debug assertions there is no `plant`, and `is_planted` is always false.
+#[macro_export]
+macro_rules! mutant_switch {
+    ($Bug:ident) => {
+        #[cfg(debug_assertions)]
+        thread_local! {
+            static PLANTED: ::std::cell::Cell<::std::option::Option<$Bug>> =
+                const { ::std::cell::Cell::new(::std::option::Option::None) };
+        }
+
+        /// Switches a mutant on in this thread, or none.
+        #[cfg(debug_assertions)]
+        pub fn plant(bug: ::std::option::Option<$Bug>) {
+            PLANTED.set(bug);
+        }
+
+        #[cfg(debug_assertions)]
+        pub(crate) fn is_planted(bug: $Bug) -> bool {
+            PLANTED.get() == ::std::option::Option::Some(bug)
+        }
+
+        #[cfg(not(debug_assertions))]
+        pub(crate) const fn is_planted(_: $Bug) -> bool {
+            false
+        }
+    };
+}
+
+#[cfg(all(test, debug_assertions))]
+#[expect(unreachable_pub, reason = "the macro defines what a crate exports")]
+mod tests {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Bug {
+        One,
+        Two,
+    }
+
+    mutant_switch!(Bug);
+
+    #[test]
+    fn a_mutant_is_on_in_its_own_thread_only() {
+        plant(Some(Bug::One));
+        assert!(is_planted(Bug::One) && !is_planted(Bug::Two));
+        let elsewhere = std::thread::scope(|scope| scope.spawn(|| is_planted(Bug::One)).join().ok());
+        assert_eq!(elsewhere, Some(false));
+        plant(None);
+        assert!(!is_planted(Bug::One));
+    }
+}
