@@ -16,7 +16,7 @@ use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{
-    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOptions,
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOptions,
 };
 use zerohop_placement::{
     Address, ClusterMap, Durability, KeyspaceConfig, MapChange, MapDelta, MapHistory, Node, NodeState,
@@ -50,6 +50,21 @@ struct OutputFrames {
 }
 
 impl InstanceEffects for OutputFrames {
+    fn push(&mut self, effect: InstanceEffect<'_>) {
+        match effect {
+            InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
+            InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
+            InstanceEffect::SyncCeiling(ceiling) => self.ceilings.push(ceiling),
+            InstanceEffect::Reply { .. }
+            | InstanceEffect::Dropped { .. }
+            | InstanceEffect::AskControl { .. }
+            | InstanceEffect::FetchMap
+            | InstanceEffect::Drained { .. } => {}
+        }
+    }
+}
+
+impl OutputFrames {
     fn answer(&mut self, _to: Token, _place: AnswerOrigin, message: &Message<'_>) {
         self.answered += 1;
         if !matches!(message, Message::Transacted(_) | Message::Answer(Ok(_))) {
@@ -57,19 +72,11 @@ impl InstanceEffects for OutputFrames {
         }
     }
 
-    fn reply(&mut self, _to: Token, _bytes: &[u8]) {}
-
-    fn let_go(&mut self, _to: Token) {}
-
     fn send(&mut self, to: Member, envelope: &Envelope, message: &Message<'_>) {
         // A connection's buffer is there already.
         let mut frame = Vec::with_capacity(1 << 10);
         self.encoder.encode(envelope, message, &mut frame).expect("fits");
         self.frames.push((to.instance.get() as usize - 1, frame));
-    }
-
-    fn sync_ceiling(&mut self, ceiling: Timestamp) {
-        self.ceilings.push(ceiling);
     }
 }
 

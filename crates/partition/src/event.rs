@@ -3,6 +3,8 @@
 use zerohop_wire::ids::RequestId;
 use zerohop_wire::{Envelope, Message};
 
+use crate::map_view::MapView;
+
 /// A reading of the caller's clocks. A partition follows neither backwards. A request is accompanied by a reading taken after the
 /// request was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +20,12 @@ impl Now {
     #[must_use]
     pub const fn at_ms(ms: u64) -> Now {
         Now { ms, elapsed_ms: ms }
+    }
+
+    /// This reading, without a map.
+    #[must_use]
+    pub const fn without_map(self) -> StepContext<'static> {
+        StepContext { now: self, map: MapView::NONE }
     }
 }
 
@@ -61,51 +69,109 @@ pub enum PartitionEvent<'a> {
     },
 }
 
-/// The effects that a partition requests from its owner. All may be carried out at once, in the order in which they come.
-///
-/// No method has a default. Otherwise an adapter that wraps another could compile without passing that method on, unnoticed.
-pub trait PartitionEffects {
+/// What a step of a partition depends on beside its event and its storage.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'m> {
+    /// A reading of the caller's clocks.
+    pub now: Now,
+    /// The map that the instance knows.
+    pub map: MapView<'m>,
+}
+
+/// An effect that a partition requests from its owner. All may be carried out at once, in the order in which they come.
+#[derive(Debug)]
+pub enum PartitionEffect<'e> {
     /// Send an answer. All entries that it was evaluated over are committed, at the keyspace's durability.
-    fn answer(&mut self, to: Token, message: &Message<'_>);
-
-    /// The same for a read whose record is read-locked for so many microseconds from the time of the request. An owner that
-    /// cannot pass the time on leaves it out.
-    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32);
-
+    Answer {
+        /// The receiver.
+        to: Token,
+        /// The answer.
+        message: &'e Message<'e>,
+        /// For how many microseconds, from the time of the request, the record that was read is read-locked; 0: it is not. An
+        /// owner that cannot pass the time on leaves it out.
+        held_us: u32,
+    },
     /// Send the reply of an atomic batch that was answered [`crate::ProgramResult::Later`]. All entries that it depends on are
     /// committed, at the keyspace's durability.
-    fn reply(&mut self, to: Token, bytes: &[u8]);
-
+    Reply {
+        /// The receiver.
+        to: Token,
+        /// The reply.
+        bytes: &'e [u8],
+    },
     /// Answer `WrongOwner` with the map changes since the client's epoch: the request named another epoch of this partition. The
     /// owner has the map.
-    fn wrong_owner(&mut self, to: Token);
-
+    WrongOwner {
+        /// The receiver.
+        to: Token,
+    },
     /// Answer nothing: the request repeats one whose answer its session has. The owner may free the resources of the request.
-    fn dropped(&mut self, to: Token);
-
+    Dropped {
+        /// The receiver that gets no answer.
+        to: Token,
+    },
     /// Send a message to the primary of its routing key. A lost or repeated message does no harm.
-    fn transaction(&mut self, message: zerohop_transaction::Message);
-
+    Transaction(zerohop_transaction::Message),
     /// The effect of a decided transaction is missing at a routing key, for the operator. Either its partition has lost data that
     /// it had acknowledged. Or the routing key is the coordinator's, whose keyspace is gone, and the prepared part here is
     /// undone.
-    fn transaction_lost(
+    TransactionLost {
+        /// The transaction.
+        id: zerohop_transaction::TransactionId,
+        /// The routing key.
+        place: zerohop_transaction::RoutingKey,
+    },
+    /// Entries were appended that are answered only once durable. Call [`zerohop_engine::Engine::flush`] before waiting for more
+    /// requests, then send [`PartitionEvent::Flushed`] to the partition. This effect accompanies every such entry.
+    FlushWanted,
+}
+
+/// Takes the effects of a partition. The enum is exhaustive: an owner that passes effects on cannot leave one out unnoticed.
+pub trait PartitionEffects {
+    /// Takes one effect.
+    fn push(&mut self, effect: PartitionEffect<'_>);
+}
+
+impl<F: FnMut(PartitionEffect<'_>)> PartitionEffects for F {
+    fn push(&mut self, effect: PartitionEffect<'_>) {
+        self(effect);
+    }
+}
+
+impl dyn PartitionEffects + '_ {
+    pub(crate) fn answer(&mut self, to: Token, message: &Message<'_>) {
+        self.push(PartitionEffect::Answer { to, message, held_us: 0 });
+    }
+
+    pub(crate) fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        self.push(PartitionEffect::Answer { to, message, held_us });
+    }
+
+    pub(crate) fn reply(&mut self, to: Token, bytes: &[u8]) {
+        self.push(PartitionEffect::Reply { to, bytes });
+    }
+
+    pub(crate) fn wrong_owner(&mut self, to: Token) {
+        self.push(PartitionEffect::WrongOwner { to });
+    }
+
+    pub(crate) fn dropped(&mut self, to: Token) {
+        self.push(PartitionEffect::Dropped { to });
+    }
+
+    pub(crate) fn transaction(&mut self, message: zerohop_transaction::Message) {
+        self.push(PartitionEffect::Transaction(message));
+    }
+
+    pub(crate) fn transaction_lost(
         &mut self,
         id: zerohop_transaction::TransactionId,
         place: zerohop_transaction::RoutingKey,
-    );
+    ) {
+        self.push(PartitionEffect::TransactionLost { id, place });
+    }
 
-    /// The first of these parts, if any, for which the map differs: it has no such keyspace, the keyspace is being dropped, or
-    /// its durability is another.
-    fn misplaced(&mut self, parts: &[zerohop_transaction::TransactionPart]) -> Option<u32>;
-
-    /// Whether the map has a keyspace.
-    fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool;
-
-    /// Whether the map has a keyspace that is being dropped.
-    fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool;
-
-    /// Entries were appended that are answered only once durable. Call [`zerohop_engine::Engine::flush`] before waiting for more
-    /// requests, then send [`PartitionEvent::Flushed`] to the partition. This effect accompanies every such entry.
-    fn flush_wanted(&mut self);
+    pub(crate) fn flush_wanted(&mut self) {
+        self.push(PartitionEffect::FlushWanted);
+    }
 }

@@ -14,7 +14,7 @@
 //!               overlay entry removed, state applied, waits checked, pending replies sent
 //! ```
 //!
-//! All code of this crate is pure: an event and a time go in, [`PartitionEffects`] come out. No code here reads a clock. All I/O
+//! All code of this crate is pure: an event and a time go in, [`PartitionEffect`]s come out. No code here reads a clock. All I/O
 //! goes through the engine that the caller passes in. [`instance`] routes a request to its partition. [`replica`] is a partition
 //! as a member of a replica group: it decides whether the primary may answer, sends the log to the other members and moves the
 //! commit index. The type `LogWriter` of this crate only numbers and appends the entries of one log.
@@ -34,6 +34,7 @@ mod hash_range;
 pub mod instance;
 pub mod limits;
 mod log_writer;
+mod map_view;
 mod operations;
 mod outcome;
 mod overlay;
@@ -53,8 +54,9 @@ mod write_buffer;
 
 pub use atomic_batch::{RecordInfo, Unit};
 pub use entry_metadata::transaction_entry;
-pub use event::{Now, PartitionEffects, PartitionEvent, RecordRequest, Token};
+pub use event::{Now, PartitionEffect, PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token};
 pub use hash_range::Slice;
+pub use map_view::MapView;
 pub use partition::open::{MemberOptions, PartitionOpenError, RestoreReport};
 pub use partition::{Partition, PartitionFigures};
 pub use program::{Program, ProgramResult, SnapshotOpening, answer_snapshot};

@@ -13,7 +13,8 @@ use zerohop_wire::messages::{
 use zerohop_wire::{Elements, Envelope, Failure, Message, pack};
 
 use crate::{
-    MemberOptions, Now, Partition, PartitionEffects, PartitionEvent, PartitionFigures, RecordRequest, Token,
+    MemberOptions, Now, Partition, PartitionEffect, PartitionEffects, PartitionEvent, PartitionFigures,
+    RecordRequest, Token,
 };
 
 /// An answer that owns its bytes.
@@ -173,6 +174,22 @@ impl std::fmt::Debug for OwnedAnswer {
 }
 
 impl PartitionEffects for CollectedEffects {
+    fn push(&mut self, effect: PartitionEffect<'_>) {
+        match effect {
+            PartitionEffect::Answer { to, message, .. } => self.answer(to, message),
+            PartitionEffect::Reply { to, bytes } => {
+                assert!(self.replies.insert(to, bytes.to_vec()).is_none(), "{to:?} is answered once");
+            }
+            PartitionEffect::WrongOwner { to } => self.wrong_owner.push(to),
+            PartitionEffect::Dropped { to } => self.dropped.push(to),
+            PartitionEffect::Transaction(message) => self.messages.push(message),
+            PartitionEffect::TransactionLost { .. } => {}
+            PartitionEffect::FlushWanted => self.wants_flush = true,
+        }
+    }
+}
+
+impl CollectedEffects {
     fn answer(&mut self, to: Token, message: &Message<'_>) {
         let before = match message {
             Message::Answer(answer) => self.answers.insert(to, OwnedAnswer::of(answer)).is_some(),
@@ -183,49 +200,6 @@ impl PartitionEffects for CollectedEffects {
             other => panic!("no answer: {other:?}"),
         };
         assert!(!before, "{to:?} is answered once");
-    }
-
-    fn answer_held(&mut self, to: Token, message: &Message<'_>, _held_us: u32) {
-        self.answer(to, message);
-    }
-
-    fn reply(&mut self, to: Token, bytes: &[u8]) {
-        assert!(self.replies.insert(to, bytes.to_vec()).is_none(), "{to:?} is answered once");
-    }
-
-    fn wrong_owner(&mut self, to: Token) {
-        self.wrong_owner.push(to);
-    }
-
-    fn dropped(&mut self, to: Token) {
-        self.dropped.push(to);
-    }
-
-    fn transaction(&mut self, message: zerohop_transaction::Message) {
-        self.messages.push(message);
-    }
-
-    fn transaction_lost(
-        &mut self,
-        _id: zerohop_transaction::TransactionId,
-        _place: zerohop_transaction::RoutingKey,
-    ) {
-    }
-
-    fn misplaced(&mut self, _parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
-        None
-    }
-
-    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        true
-    }
-
-    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        false
-    }
-
-    fn flush_wanted(&mut self) {
-        self.wants_flush = true;
     }
 }
 
@@ -269,7 +243,7 @@ impl PartitionRig {
     }
 
     pub(crate) fn step(&mut self, event: PartitionEvent<'_>) {
-        self.partition.step(&mut self.engine, self.now, event, &mut self.out).expect("goes on");
+        self.partition.step(&mut self.engine, self.now.without_map(), event, &mut self.out).expect("goes on");
     }
 
     pub(crate) fn send(&mut self, token: Token, time_out_ms: u32, message: &Message<'_>) {

@@ -2,11 +2,9 @@
 
 use tokio::sync::mpsc;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{AnswerOrigin, InstanceEffects};
-use zerohop_partition::replica::GroupChange;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::Member;
-use zerohop_wire::{Envelope, Failure, Message};
+use zerohop_partition::instance::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+use zerohop_wire::{Failure, Message};
 
 use super::ceilings::Ceilings;
 use super::links::Links;
@@ -44,6 +42,29 @@ pub(crate) struct OutletEffects<'a, 'r> {
 
 impl InstanceEffects for OutletEffects<'_, '_> {
     #[inline]
+    fn push(&mut self, effect: InstanceEffect<'_>) {
+        match effect {
+            InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
+            InstanceEffect::Reply { to, bytes } => {
+                self.outlet.answered.push((to.request.0, UnitAnswer::Reply(bytes.to_vec())))
+            }
+            InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::Send { to, envelope, message } => {
+                self.outlet.links.send(to, envelope, message, self.now, self.replies)
+            }
+            InstanceEffect::AskControl { place, change } => {
+                self.outlet.say(InstanceMessage::Asks { instance: self.outlet.me, place, change })
+            }
+            InstanceEffect::FetchMap => self.outlet.say(InstanceMessage::MapWanted),
+            InstanceEffect::SyncCeiling(ceiling) => self.outlet.ceilings.sync(ceiling),
+            InstanceEffect::Drained { keyspace, map } => {
+                self.outlet.say(InstanceMessage::Drained { instance: self.outlet.me, keyspace, map })
+            }
+        }
+    }
+}
+
+impl OutletEffects<'_, '_> {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         if to.connection & TOKEN_MARK != 0 {
             let answer = match message {
@@ -59,34 +80,10 @@ impl InstanceEffects for OutletEffects<'_, '_> {
         self.replies.answer_held(token, (epoch, held_us), message);
     }
 
-    fn reply(&mut self, to: Token, bytes: &[u8]) {
-        self.outlet.answered.push((to.request.0, UnitAnswer::Reply(bytes.to_vec())));
-    }
-
     fn let_go(&mut self, to: Token) {
         // Nothing is sent, so these fields of the answer are not read.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
         let connection = ConnectionId::from_u64(to.connection);
         self.replies.let_go(RequestToken { connection, request: to.request, keyspace, partition });
-    }
-
-    fn send(&mut self, to: Member, envelope: &Envelope, message: &Message<'_>) {
-        self.outlet.links.send(to, envelope, message, self.now, self.replies);
-    }
-
-    fn ask_control(&mut self, place: AnswerOrigin, change: GroupChange) {
-        self.outlet.say(InstanceMessage::Asks { instance: self.outlet.me, place, change });
-    }
-
-    fn drained(&mut self, keyspace: KeyspaceId, map: MapEpoch) {
-        self.outlet.say(InstanceMessage::Drained { instance: self.outlet.me, keyspace, map });
-    }
-
-    fn fetch_map(&mut self) {
-        self.outlet.say(InstanceMessage::MapWanted);
-    }
-
-    fn sync_ceiling(&mut self, ceiling: Timestamp) {
-        self.outlet.ceilings.sync(ceiling);
     }
 }

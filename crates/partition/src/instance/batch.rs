@@ -5,10 +5,11 @@ use zerohop_engine::disk::Disk;
 
 use super::clock::ClockReading;
 use super::{Instance, InstanceEffects, relay};
-use crate::event::PartitionEvent;
+use crate::event::{PartitionEvent, StepContext};
 use crate::limits::{
     FLUSH_ROUNDS_MAX, PRESSED_TICK_MS, TRANSIT_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS,
 };
+use crate::map_view::MapView;
 
 impl<D: Disk> Instance<D> {
     /// All requests of a batch have been passed in, or [`Instance::next_wake_ms`] has come. Flushes once for all partitions that
@@ -105,9 +106,10 @@ impl<D: Disk> Instance<D> {
                     PartitionEvent::FlushFailed
                 }
             };
+            let at = StepContext { now: clock.now(), map: MapView::of(history.map()) };
             let mut relay = relay(history, connections, counters, transit, effects);
             for slot in slots.drain(..) {
-                table.step(slot, (engine, clock.now()), event, &mut relay);
+                table.step(slot, (engine, at), event, &mut relay);
             }
         }
     }
@@ -120,9 +122,10 @@ impl<D: Disk> Instance<D> {
         }
         let mut due = Vec::new();
         table.take_due(now, &mut due);
+        let at = StepContext { now, map: MapView::of(history.map()) };
         let mut relay = relay(history, connections, counters, transit, effects);
         for slot in due {
-            table.step(slot, (engine, now), PartitionEvent::Tick, &mut relay);
+            table.step(slot, (engine, at), PartitionEvent::Tick, &mut relay);
             table.ticked(slot, now);
         }
     }

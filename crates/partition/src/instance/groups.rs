@@ -13,13 +13,14 @@ use super::clock::ClockReading;
 use super::effects_adapter::Relay;
 use super::open::options_of;
 use super::splits::engine_id;
-use super::{AnswerOrigin, Identity, Instance, InstanceEffects, InstanceOpenError, relay};
+use super::{AnswerOrigin, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, relay};
 use crate::event::{RecordRequest, Token};
 use crate::limits::FLUSH_ROUNDS_MAX;
+use crate::map_view::MapView;
 use crate::partition::Partition;
 use crate::replica::limits::CEILING_AHEAD_MS;
 use crate::replica::{
-    Context, Digest, EffectsOf, GroupChange, GroupView, Leases, Replica, ReplicaEvent, Replicas,
+    Context, Digest, EffectsOf, GroupView, Leases, Replica, ReplicaEffect, ReplicaEvent, Replicas,
 };
 use crate::{Program, ProgramResult};
 
@@ -274,7 +275,7 @@ impl<D: Disk> Instance<D> {
         if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = peer.call {
             // Lease messages also announce new maps, since an idle partition sends nothing.
             if map_epoch > self.groups.leases.map_epoch() {
-                effects.fetch_map();
+                effects.push(InstanceEffect::FetchMap);
             }
             if let Call::LeaseAsk { ceiling, .. } = peer.call
                 && ceiling > Timestamp::ZERO
@@ -310,9 +311,11 @@ impl<D: Disk> Instance<D> {
     ) -> Result<ProgramResult, Failure<'static>> {
         let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
         let Groups { by, leases, .. } = groups;
+        let map = MapView::of(history.map());
         let mut relay = relay(history, connections, counters, transit, effects);
         relay.me = member(*identity);
-        let mut context = Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases };
+        let mut context =
+            Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases, map };
         by.run(key, &mut context, to, (program, reply), &mut relay)
             .unwrap_or(Err(Failure::UnknownKeyspace { keyspace: key.0 }))
     }
@@ -338,9 +341,11 @@ impl<D: Disk> Instance<D> {
     ) -> T {
         let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
         let Groups { by, leases, .. } = groups;
+        let map = MapView::of(history.map());
         let mut relay = relay(history, connections, counters, transit, effects);
         relay.me = member(*identity);
-        let mut context = Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases };
+        let mut context =
+            Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases, map };
         act(by, &mut context, &mut relay)
     }
 
@@ -454,7 +459,7 @@ impl<D: Disk> Instance<D> {
         leases.want_ceiling(clock.ceiling_base_ms(CEILING_AHEAD_MS), by.newest());
         if let Some(ceiling) = leases.to_sync().filter(|wanted| *wanted > *asked_ceiling) {
             *asked_ceiling = ceiling;
-            effects.sync_ceiling(ceiling);
+            effects.push(InstanceEffect::SyncCeiling(ceiling));
         }
         for (to, call) in leases.ask(micros(elapsed_ms), by.lease_wanted_of()) {
             send_peer(effects, &Envelope::default(), member(*identity), to, &call);
@@ -512,37 +517,43 @@ fn send_peer(
     to: Member,
     call: &Call<'_>,
 ) {
-    effects.send(to, envelope, &Message::Peer(PeerMessage { from, to, call: call.clone() }));
+    let message = &Message::Peer(PeerMessage { from, to, call: call.clone() });
+    effects.push(InstanceEffect::Send { to, envelope, message });
 }
 
 impl EffectsOf<PartitionKey> for Relay<'_> {
     fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
         self.place = AnswerOrigin { keyspace, partition, epoch, held_us: 0 };
+        self.wants_flush = false;
+    }
+
+    fn wants_flush(&self) -> bool {
+        self.wants_flush
     }
 }
 
 impl crate::replica::ReplicaEffects for Relay<'_> {
-    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+    fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
         let AnswerOrigin { keyspace, partition, .. } = self.place;
-        let envelope = Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
-        send_peer(self.out, &envelope, self.me, to, call);
-    }
-
-    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
-        self.out.ask_control(AnswerOrigin { epoch, ..self.place }, change);
-    }
-
-    fn differs(&mut self, who: Member, slice: Slice) {
-        let AnswerOrigin { keyspace, partition, .. } = self.place;
-        let Slice { as_of, from, through, .. } = slice;
-        self.counters.trouble_text(format!(
-            "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash fragments \
-             {from} to {through} as of entry {} of epoch {}); it takes them again",
-            who.instance, as_of.index, as_of.epoch
-        ));
-    }
-
-    fn fetch_map(&mut self, _epoch: PartitionEpoch) {
-        self.out.fetch_map();
+        match effect {
+            ReplicaEffect::Send { to, epoch, call } => {
+                let envelope =
+                    Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
+                send_peer(self.out, &envelope, self.me, to, call);
+            }
+            ReplicaEffect::Ask { epoch, change } => {
+                let place = AnswerOrigin { epoch, ..self.place };
+                self.out.push(InstanceEffect::AskControl { place, change });
+            }
+            ReplicaEffect::Differs { who, slice } => {
+                let Slice { as_of, from, through, .. } = slice;
+                self.counters.trouble_text(format!(
+                    "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash \
+                     fragments {from} to {through} as of entry {} of epoch {}); it takes them again",
+                    who.instance, as_of.index, as_of.epoch
+                ));
+            }
+            ReplicaEffect::FetchMap { .. } => self.out.push(InstanceEffect::FetchMap),
+        }
     }
 }

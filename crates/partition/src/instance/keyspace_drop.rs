@@ -12,7 +12,7 @@ use zerohop_placement::{ClusterMap, Group};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::table::PartitionLookup;
-use super::{Instance, InstanceEffects};
+use super::{Instance, InstanceEffect, InstanceEffects};
 use crate::limits::{DRAINED_AGAIN_MS, DRAINED_AGAIN_MS_MAX, DRAINED_LOOK_MS, DRAINED_LOOK_MS_MAX};
 use crate::planted::{Bug, is_planted};
 
@@ -77,7 +77,7 @@ impl<D: Disk> Instance<D> {
                 due.at_ms = elapsed_ms + due.again_ms;
                 due.again_ms = DRAINED_AGAIN_MS_MAX.min(2 * due.again_ms);
                 if is_asked {
-                    effects.drained(keyspace, epoch);
+                    effects.push(InstanceEffect::Drained { keyspace, map: epoch });
                 }
             } else {
                 due.at_ms = elapsed_ms + due.look_ms;

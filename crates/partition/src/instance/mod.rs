@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An instance is a pure state machine like its partitions. The owner passes in events and the time, and carries out the
-//! [`InstanceEffects`] at once. `node` runs it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
+//! [`InstanceEffect`]s at once. `node` runs it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
 //! "Rules that carry the structure"); no part of it is shared.
 
 mod batch;
@@ -42,8 +42,9 @@ use zerohop_wire::ids::{
 use zerohop_wire::messages::{ClusterId, Member};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use crate::event::Token;
+use crate::event::{StepContext, Token};
 use crate::limits::UNAVAILABLE_RETRY_MS;
+use crate::map_view::MapView;
 
 pub use clock::ClockReading;
 pub use mapping::MapChangeError;
@@ -83,35 +84,67 @@ pub struct AnswerOrigin {
     pub held_us: u32,
 }
 
-/// The effects that an instance requests from its owner, to be carried out at once and in order.
-pub trait InstanceEffects {
+/// An effect that an instance requests from its owner, to be carried out at once and in order.
+#[derive(Debug)]
+pub enum InstanceEffect<'e> {
     /// Sends an answer.
-    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>);
-
+    Answer {
+        /// The receiver.
+        to: Token,
+        /// The origin of the answer.
+        place: AnswerOrigin,
+        /// The answer.
+        message: &'e Message<'e>,
+    },
     /// Sends the reply of an atomic batch that was answered [`crate::ProgramResult::Later`].
-    fn reply(&mut self, to: Token, bytes: &[u8]);
-
+    Reply {
+        /// The receiver.
+        to: Token,
+        /// The reply.
+        bytes: &'e [u8],
+    },
     /// Drops a request without an answer: its client already has it.
-    fn let_go(&mut self, to: Token);
-
+    Dropped {
+        /// The receiver that gets no answer.
+        to: Token,
+    },
     /// Sends a message to another instance, gathered with others for it until the batch has ended. A lost or repeated message
     /// does no harm. An owner without other nodes may therefore drop it.
-    fn send(&mut self, _to: Member, _envelope: &Envelope, _message: &Message<'_>) {}
-
+    Send {
+        /// The receiver.
+        to: Member,
+        /// The header fields of the message.
+        envelope: &'e Envelope,
+        /// The message.
+        message: &'e Message<'e>,
+    },
     /// Requests a change of the group at this place from the control group, if its epoch is still this one. The request is
     /// repeated until the map has another epoch.
-    fn ask_control(&mut self, _place: AnswerOrigin, _change: crate::replica::GroupChange) {}
-
+    AskControl {
+        /// The group.
+        place: AnswerOrigin,
+        /// The change.
+        change: crate::replica::GroupChange,
+    },
     /// Fetches the map: another instance has a newer one.
-    fn fetch_map(&mut self) {}
-
+    FetchMap,
     /// Writes this timestamp bound to disk in place of the last one, syncs it, and then calls [`Instance::ceiling_synced`]. Until
     /// then writes of shared partitions may have to wait. After a start the owner passes the bound to [`Instance::begin_above`].
-    fn sync_ceiling(&mut self, _ceiling: Timestamp) {}
-
+    SyncCeiling(Timestamp),
     /// Reports to the control group that no transaction is in progress in a keyspace that is being dropped. The report covers all
     /// partitions whose primary this instance is by the map of this epoch. It is repeated until the keyspace is gone.
-    fn drained(&mut self, _keyspace: KeyspaceId, _map: MapEpoch) {}
+    Drained {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The epoch of the map.
+        map: MapEpoch,
+    },
+}
+
+/// Takes the effects of an instance. The enum is exhaustive, so that no owner leaves an effect out unnoticed.
+pub trait InstanceEffects {
+    /// Takes one effect.
+    fn push(&mut self, effect: InstanceEffect<'_>);
 }
 
 /// One instance; see the module.
@@ -159,7 +192,7 @@ impl<D: Disk> Instance<D> {
             let mut nobody = DiscardAnswers;
             table.step(
                 slot,
-                (engine, now),
+                (engine, StepContext { now, map: MapView::of(history.map()) }),
                 crate::PartitionEvent::Disconnected { connection },
                 &mut relay(history, connections, counters, transit, &mut nobody),
             );
@@ -246,9 +279,5 @@ fn relay<'r>(
 struct DiscardAnswers;
 
 impl InstanceEffects for DiscardAnswers {
-    fn answer(&mut self, _to: Token, _place: AnswerOrigin, _message: &Message<'_>) {}
-
-    fn reply(&mut self, _to: Token, _bytes: &[u8]) {}
-
-    fn let_go(&mut self, _to: Token) {}
+    fn push(&mut self, _effect: InstanceEffect<'_>) {}
 }

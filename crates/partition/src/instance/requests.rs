@@ -11,9 +11,10 @@ use zerohop_wire::{Envelope, Failure, Kind, Message, What};
 use super::clock::ClockReading;
 use super::effects_adapter::Relay;
 use super::table::PartitionLookup;
-use super::{AnswerOrigin, Instance, InstanceEffects, relay};
-use crate::event::{RecordRequest, Token};
+use super::{AnswerOrigin, Instance, InstanceEffect, InstanceEffects, relay};
+use crate::event::{RecordRequest, StepContext, Token};
 use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
+use crate::map_view::MapView;
 use crate::program::{Program, ProgramResult};
 
 impl<D: Disk> Instance<D> {
@@ -61,6 +62,7 @@ impl<D: Disk> Instance<D> {
             engine, table, history, newest_keyspace, connections, counters, transit, clock, ..
         } = self;
         let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
+        let at = StepContext { now: clock.now(), map: MapView::of(history.map()) };
         let mut relay = relay(history, connections, counters, transit, effects);
         relay.place = AnswerOrigin { keyspace, partition, ..AnswerOrigin::default() };
         if let Message::Peer(peer) = message {
@@ -79,7 +81,7 @@ impl<D: Disk> Instance<D> {
             PartitionLookup::Here(_, epoch) if partition_epoch > epoch => unavailable(&mut relay, to),
             PartitionLookup::Here(slot, _) => {
                 let request = RecordRequest { token: to, envelope: *envelope, message };
-                table.request(slot, (engine, clock.now()), request, &mut relay);
+                table.request(slot, (engine, at), request, &mut relay);
             }
             _ if self.groups.holds(keyspace, partition) => {
                 let request = RecordRequest { token: to, envelope: *envelope, message };
@@ -123,8 +125,9 @@ impl<D: Disk> Instance<D> {
         let result = match table.find(keyspace, partition) {
             _ if self.closing.has(keyspace) => Err(Failure::UnknownKeyspace { keyspace }),
             PartitionLookup::Here(slot, _) => {
+                let at = StepContext { now: clock.now(), map: MapView::of(history.map()) };
                 let mut relay = relay(history, connections, counters, transit, effects);
-                table.run(slot, (engine, clock.now()), to, (program, reply), &mut relay)
+                table.run(slot, (engine, at), to, (program, reply), &mut relay)
             }
             _ if self.groups.holds(keyspace, partition) => {
                 self.run_shared((keyspace, partition), to, (program, reply), effects)
@@ -159,22 +162,34 @@ impl<D: Disk> Instance<D> {
         match message {
             Message::Ping(ping) => {
                 self.connections.has(to.connection, ping.map_epoch);
-                effects.answer(to, place, &Message::Pong(Pong { map_epoch, now }));
+                effects.push(InstanceEffect::Answer {
+                    to,
+                    place,
+                    message: &Message::Pong(Pong { map_epoch, now }),
+                });
             }
             Message::SessionOpen(_) => {
                 let session = SessionId { issued: self.clock.issue(), nonce: self.nonce() };
                 let idle_ms = u32::try_from(SESSION_IDLE_MS).unwrap_or(u32::MAX);
-                effects.answer(to, place, &Message::SessionOpened(SessionOpened { session, idle_ms }));
+                effects.push(InstanceEffect::Answer {
+                    to,
+                    place,
+                    message: &Message::SessionOpened(SessionOpened { session, idle_ms }),
+                });
             }
             Message::MapGet(get) => {
                 let since = self.history.since(get.since);
                 self.connections.has(to.connection, since.epoch);
-                effects.answer(to, place, &Message::Map(since.as_message()));
+                effects.push(InstanceEffect::Answer {
+                    to,
+                    place,
+                    message: &Message::Map(since.as_message()),
+                });
             }
             _ => {
                 let failure = Failure::from(What::Unexpected);
                 self.counters.failed(failure.code());
-                effects.answer(to, place, &Message::Answer(Err(failure)));
+                effects.push(InstanceEffect::Answer { to, place, message: &Message::Answer(Err(failure)) });
             }
         }
     }

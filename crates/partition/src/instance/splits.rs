@@ -24,6 +24,7 @@ use super::clock::ClockReading;
 use super::open::drop_stored;
 use super::{Instance, InstanceEffects, relay};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, UNAVAILABLE_RETRY_MS};
+use crate::map_view::MapView;
 use crate::planted::{Bug, is_planted};
 use crate::replica::{Context, InheritedState};
 
@@ -263,7 +264,8 @@ impl<D: Disk> Instance<D> {
         let epoch = replica.view().epoch;
         relay.place = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, held_us: 0 };
         let now_us = clock.elapsed_ms().saturating_mul(1_000);
-        let mut context = Context { engine, now: clock.now(), now_us, leases: groups.leases() };
+        let map = MapView::of(relay.history.map());
+        let mut context = Context { engine, now: clock.now(), now_us, leases: groups.leases(), map };
         self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
         Some(replica.pass_on(&mut context, &unavailable(), &mut relay))
     }

@@ -9,7 +9,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::AnswerOrigin;
 use super::effects_adapter::Relay;
-use crate::event::{Now, PartitionEvent, RecordRequest, Token};
+use crate::event::{Now, PartitionEvent, RecordRequest, StepContext, Token};
 use crate::limits::TOUCHED_TICK_MS;
 use crate::partition::Partition;
 use crate::program::{Program, ProgramResult};
@@ -155,11 +155,11 @@ impl Table {
     pub(super) fn request<D: Disk>(
         &mut self,
         at: SlotId,
-        (engine, now): (&mut Engine<D>, Now),
+        (engine, at_time): (&mut Engine<D>, StepContext<'_>),
         request: RecordRequest<'_>,
         relay: &mut Relay<'_>,
     ) {
-        self.step(at, (engine, now), PartitionEvent::Request(request), relay);
+        self.step(at, (engine, at_time), PartitionEvent::Request(request), relay);
         self.touch(at);
     }
 
@@ -168,7 +168,7 @@ impl Table {
     pub(super) fn run<D: Disk, P: Program>(
         &mut self,
         at: SlotId,
-        (engine, now): (&mut Engine<D>, Now),
+        (engine, at_time): (&mut Engine<D>, StepContext<'_>),
         token: Token,
         (program, reply): (&mut P, &mut Vec<u8>),
         relay: &mut Relay<'_>,
@@ -176,7 +176,7 @@ impl Table {
         let slot = self.slot_mut(at);
         relay.place = slot.place;
         relay.wants_flush = false;
-        let result = slot.partition.run(engine, now, token, (program, reply), relay);
+        let result = slot.partition.run(engine, at_time.now, token, (program, reply), relay);
         if relay.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.push(at);
         }
@@ -189,14 +189,14 @@ impl Table {
     pub(super) fn step<D: Disk>(
         &mut self,
         at: SlotId,
-        (engine, now): (&mut Engine<D>, Now),
+        (engine, at_time): (&mut Engine<D>, StepContext<'_>),
         event: PartitionEvent<'_>,
         relay: &mut Relay<'_>,
     ) {
         let slot = self.slot_mut(at);
         relay.place = slot.place;
         relay.wants_flush = false;
-        let result = slot.partition.step(engine, now, event, relay);
+        let result = slot.partition.step(engine, at_time, event, relay);
         if relay.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.push(at);
         }

@@ -5,16 +5,17 @@
 use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
-use zerohop_placement::{ClusterMap, Durability as OfKeyspace, partition_of};
-use zerohop_transaction::{Durability, Message as Told, TransactionPart};
+use zerohop_placement::partition_of;
+use zerohop_transaction::Message as Told;
 use zerohop_wire::ids::{Incarnation, PartitionId};
 use zerohop_wire::messages::{Call, Member, PeerMessage};
 use zerohop_wire::{Envelope, Message};
 
 use super::table::PartitionLookup;
-use super::{Instance, InstanceEffects, relay};
-use crate::event::PartitionEvent;
+use super::{Instance, InstanceEffect, InstanceEffects, relay};
+use crate::event::{PartitionEvent, StepContext};
 use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX};
+use crate::map_view::MapView;
 use crate::replica::ReplicaEvent as ToMember;
 
 /// Messages that must still be passed on.
@@ -34,21 +35,6 @@ impl Transit {
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
-}
-
-/// The first of these parts for which the map differs.
-pub(super) fn misplaced(map: &ClusterMap, parts: &[TransactionPart]) -> Option<u32> {
-    let is_so = |part: &TransactionPart| {
-        map.keyspace(part.place.keyspace).filter(|found| !found.is_closing()).is_some_and(|found| {
-            part.durability
-                == match found.config().durability {
-                    OfKeyspace::Memory => Durability::Memory,
-                    OfKeyspace::Interval { .. } => Durability::Interval,
-                    OfKeyspace::Sync => Durability::Sync,
-                }
-        })
-    };
-    parts.iter().position(|part| !is_so(part)).map(|part| part as u32)
 }
 
 impl<D: Disk> Instance<D> {
@@ -94,7 +80,8 @@ impl<D: Disk> Instance<D> {
             Envelope { keyspace, partition: id, partition_epoch: group.epoch, ..Envelope::default() };
         let bytes = message.encode();
         let call = Call::Transaction(&bytes);
-        effects.send(to, &envelope, &Message::Peer(PeerMessage { from, to, call }));
+        let message = &Message::Peer(PeerMessage { from, to, call });
+        effects.push(InstanceEffect::Send { to, envelope: &envelope, message });
     }
 
     /// Passes a message to a partition that is here.
@@ -102,8 +89,9 @@ impl<D: Disk> Instance<D> {
         let keyspace = message.to.keyspace;
         if let PartitionLookup::Here(slot, _) = self.table.find(keyspace, id) {
             let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
+            let at = StepContext { now: clock.now(), map: MapView::of(history.map()) };
             let mut relay = relay(history, connections, counters, transit, effects);
-            table.step(slot, (engine, clock.now()), PartitionEvent::Transaction(message), &mut relay);
+            table.step(slot, (engine, at), PartitionEvent::Transaction(message), &mut relay);
             table.touch(slot);
         } else if self.groups.holds(keyspace, id) {
             self.tell((keyspace, id), ToMember::Transaction(message), effects);

@@ -23,9 +23,10 @@ use zerohop_wire::{Failure, Message, What};
 
 use crate::batch::Collector;
 use crate::clock::Clock;
-use crate::event::{Now, PartitionEffects, PartitionEvent, RecordRequest, Token};
+use crate::event::{PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token};
 use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS, SHARED_BUFFER_KEPT_BYTES};
 use crate::log_writer::LogWriter;
+use crate::map_view::MapView;
 use crate::overlay::Overlay;
 use crate::pending_replies::{PendingReplies, Reply};
 use crate::planted::{Bug, is_planted};
@@ -147,18 +148,18 @@ impl Partition {
     pub fn step<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        now: Now,
+        at: StepContext<'_>,
         event: PartitionEvent<'_>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        self.clock.advance(now);
+        self.clock.advance(at.now);
         if matches!(event, PartitionEvent::Request(_) | PartitionEvent::Transaction(_) | PartitionEvent::Tick)
         {
             self.lapse(engine, effects);
         }
         match event {
             PartitionEvent::Request(request) => {
-                self.request(engine, &request, effects);
+                self.request(engine, &request, at.map, effects);
                 Ok(())
             }
             PartitionEvent::Flushed => self.commit(engine, effects),
@@ -167,10 +168,10 @@ impl Partition {
                 Ok(())
             }
             PartitionEvent::Transaction(message) => {
-                self.transaction(engine, message, effects);
+                self.transaction(engine, message, at.map, effects);
                 Ok(())
             }
-            PartitionEvent::Tick => self.tick(engine, effects),
+            PartitionEvent::Tick => self.tick(engine, at.map, effects),
             PartitionEvent::Disconnected { connection } => {
                 self.waits.disconnect(connection);
                 self.disconnect_transactions(connection);
@@ -284,6 +285,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         request: &RecordRequest<'_>,
+        map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
         let RecordRequest { token, envelope, message } = *request;
@@ -308,7 +310,33 @@ impl Partition {
         if self.has_transactions() && self.waits_for_intents(request, 0, effects) {
             return;
         }
+        // A transaction waits for intents inside the commit protocol, not as a request.
+        if let Message::Transact(transact) = message {
+            return self.with_shared_buffer(engine, |partition, engine| {
+                if partition.is_answered(&transact.stamp) {
+                    effects.dropped(token);
+                } else {
+                    partition.transact(engine, transact, (token, map), effects);
+                }
+            });
+        }
         self.take_up(engine, request, effects);
+    }
+
+    /// Lends the engine's buffer to the partition. With hundreds of partitions, a long buffer in each would exceed the memory
+    /// budgets and every cache.
+    fn with_shared_buffer<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        act: impl FnOnce(&mut Partition, &mut Engine<D>),
+    ) {
+        std::mem::swap(&mut self.buffers.contents, engine.scratch());
+        act(self, engine);
+        std::mem::swap(&mut self.buffers.contents, engine.scratch());
+        if engine.scratch().capacity() > SHARED_BUFFER_KEPT_BYTES {
+            *engine.scratch() = Vec::new();
+        }
+        self.buffers.shrink();
     }
 
     /// Evaluates a request that no intent blocks.
@@ -318,11 +346,20 @@ impl Partition {
         request: &RecordRequest<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
+        self.with_shared_buffer(engine, |partition, engine| {
+            partition.evaluate_request(engine, request, effects)
+        });
+    }
+
+    fn evaluate_request<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        request: &RecordRequest<'_>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         let RecordRequest { token, envelope, message } = *request;
         let mut to = AnswerTarget::One(token);
         let wish = self.wish(&envelope);
-        // With hundreds of partitions, a long buffer in each would exceed the memory budgets and every cache.
-        std::mem::swap(&mut self.buffers.contents, engine.scratch());
         match message {
             Message::Read { read, .. } => {
                 self.read(engine, (read, wish), envelope.time_out_ms, &mut to, effects)
@@ -337,21 +374,11 @@ impl Partition {
                     self.write(engine, stamp, stamp.sequence.0, write, &mut to, effects);
                 }
             }
-            Message::Transact(Transact { stamp, .. }) | Message::Stage(StageBytes { stamp, .. })
-                if self.is_answered(stamp) =>
-            {
-                effects.dropped(token);
-            }
-            Message::Transact(transact) => self.transact(engine, transact, token, effects),
+            Message::Stage(StageBytes { stamp, .. }) if self.is_answered(stamp) => effects.dropped(token),
             Message::Stage(stage) => self.stage(engine, stage, token, effects),
             Message::Batch(batch) => self.batch(engine, (batch, wish), envelope.time_out_ms, token, effects),
             _ => effects.answer(token, &Message::Answer(Err(What::Unexpected.into()))),
         }
-        std::mem::swap(&mut self.buffers.contents, engine.scratch());
-        if engine.scratch().capacity() > SHARED_BUFFER_KEPT_BYTES {
-            *engine.scratch() = Vec::new();
-        }
-        self.buffers.shrink();
     }
 
     /// Refuses a request whose timestamp is too far ahead, or for which there is no room.

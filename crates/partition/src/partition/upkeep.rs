@@ -10,11 +10,13 @@ use crate::entry_metadata::Mark;
 use crate::event::PartitionEffects;
 use crate::limits::{EVICTED_PER_ENTRY_MAX, EXPIRED_PER_TICK_MAX, SESSION_IDLE_MS, SESSION_SWEEP_MS};
 use crate::log_writer::NewLogEntry;
+use crate::map_view::MapView;
 
 impl Partition {
     pub(super) fn tick<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
+        map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let now_ms = self.clock.now_ms();
@@ -22,7 +24,7 @@ impl Partition {
             self.time_out(engine, &wait, effects);
         }
         self.expire_due(engine, effects)?;
-        self.tick_transactions(engine, effects);
+        self.tick_transactions(engine, map, effects);
         self.forget_holds();
         if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {
             self.evict_idle(engine, effects)?;

@@ -7,7 +7,7 @@ use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 use zerohop_wire::messages::{Member, RecordOperation, StageBytes, Transact};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use super::entry_repair::{Catch, only_reads};
+use super::entry_repair::{CorruptAnswers, only_reads};
 use super::limits::REPAIR_WAIT_US;
 use super::wait_queue::QueuedRequest;
 use super::{Context, Replica, ReplicaEffects, Role, failed, unavailable};
@@ -72,18 +72,19 @@ impl Replica {
             && self.view.others().next().is_some()
             && context.now_us < until_us
             && !self.has_corruption;
-        let mut catch = Catch { inner: effects, token: request.token, holds_back, is_caught: false };
+        let mut corrupt =
+            CorruptAnswers { inner: effects, token: request.token, holds_back, is_found: false };
         let hold = request.envelope.hold && self.may_hold(context);
         let request = &RecordRequest { envelope: Envelope { hold, ..request.envelope }, ..*request };
-        self.partition.step(context.engine, context.now, PartitionEvent::Request(*request), &mut catch)?;
-        if !catch.is_caught {
+        self.partition.step(context.engine, context.at(), PartitionEvent::Request(*request), &mut corrupt)?;
+        if !corrupt.is_found {
             return Ok(());
         }
         let may_wait = self.corruption_met(context, request)?;
         if !holds_back || may_wait && self.parked.push_to_repair(request, until_us) {
             return Ok(());
         }
-        self.partition.step(context.engine, context.now, PartitionEvent::Request(*request), effects)
+        self.partition.step(context.engine, context.at(), PartitionEvent::Request(*request), effects)
     }
 
     /// Handles a transaction message of another partition, if the primary may answer and write. Otherwise the message is dropped,
@@ -97,7 +98,7 @@ impl Replica {
         if !self.may_answer(context) || !self.has_copies() {
             return Ok(());
         }
-        self.partition.step(context.engine, context.now, PartitionEvent::Transaction(message), effects)
+        self.partition.step(context.engine, context.at(), PartitionEvent::Transaction(message), effects)
     }
 
     /// Runs an atomic batch ([`crate::Partition::run`]). It cannot be queued, so the primary refuses it if it cannot answer now.

@@ -127,7 +127,7 @@ impl Replica {
     ) -> EngineResult<()> {
         let message = Message::Compare(Compare { from });
         let request = RecordRequest { token, envelope: Default::default(), message: &message };
-        self.partition.step(context.engine, context.now, PartitionEvent::Request(request), effects)
+        self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects)
     }
 
     /// Whether the slice of a round was too much for one step. In that case a smaller slice is compared instead.

@@ -18,7 +18,7 @@ use zerohop_wire::{Failure, Message};
 
 use super::limits::{POLL_US, REPAIR_ASK_US, REPAIR_MAX, REPAIR_ROUNDS, REPAIR_SLOW_US, SCRUB_BYTES};
 use super::{Context, Replica, ReplicaEffects, Role};
-use crate::event::{RecordRequest, Token};
+use crate::event::{PartitionEffect, RecordRequest, Token};
 use crate::planted::{Bug, is_planted};
 
 /// The corrupt entries that are being repaired.
@@ -335,12 +335,12 @@ impl Replica {
 }
 
 /// An effects adapter that passes the answers of one request on, and notes answers that report corruption.
-pub(super) struct Catch<'e> {
+pub(super) struct CorruptAnswers<'e> {
     pub(super) inner: &'e mut dyn crate::PartitionEffects,
     pub(super) token: Token,
     /// Such answers are not passed on.
     pub(super) holds_back: bool,
-    pub(super) is_caught: bool,
+    pub(super) is_found: bool,
 }
 
 /// Whether a request changes nothing, so that it may be evaluated again.
@@ -363,59 +363,17 @@ fn is_corrupt(message: &Message<'_>) -> bool {
     }
 }
 
-impl crate::PartitionEffects for Catch<'_> {
-    fn answer(&mut self, to: Token, message: &Message<'_>) {
-        let is_caught = to == self.token && is_corrupt(message);
-        self.is_caught |= is_caught;
-        if !(is_caught && self.holds_back) {
-            self.inner.answer(to, message);
+impl crate::PartitionEffects for CorruptAnswers<'_> {
+    fn push(&mut self, effect: PartitionEffect<'_>) {
+        if let PartitionEffect::Answer { to, message, .. } = &effect
+            && *to == self.token
+            && is_corrupt(message)
+        {
+            self.is_found = true;
+            if self.holds_back {
+                return;
+            }
         }
-    }
-
-    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
-        match to == self.token && is_corrupt(message) {
-            true => self.answer(to, message),
-            false => self.inner.answer_held(to, message, held_us),
-        }
-    }
-
-    fn reply(&mut self, to: Token, bytes: &[u8]) {
-        self.inner.reply(to, bytes);
-    }
-
-    fn wrong_owner(&mut self, to: Token) {
-        self.inner.wrong_owner(to);
-    }
-
-    fn dropped(&mut self, to: Token) {
-        self.inner.dropped(to);
-    }
-
-    fn transaction(&mut self, message: zerohop_transaction::Message) {
-        self.inner.transaction(message);
-    }
-
-    fn transaction_lost(
-        &mut self,
-        id: zerohop_transaction::TransactionId,
-        place: zerohop_transaction::RoutingKey,
-    ) {
-        self.inner.transaction_lost(id, place);
-    }
-
-    fn misplaced(&mut self, parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
-        self.inner.misplaced(parts)
-    }
-
-    fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        self.inner.has_keyspace(keyspace)
-    }
-
-    fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        self.inner.is_closing(keyspace)
-    }
-
-    fn flush_wanted(&mut self) {
-        self.inner.flush_wanted();
+        self.inner.push(effect);
     }
 }

@@ -47,8 +47,9 @@ pub use zerohop_wire::messages::Member;
 use zerohop_wire::messages::{Call, EntryName, Slice};
 use zerohop_wire::{Failure, Message};
 
-use crate::event::{Now, PartitionEvent, RecordRequest};
+use crate::event::{Now, PartitionEvent, RecordRequest, StepContext, Token};
 use crate::limits::UNAVAILABLE_RETRY_MS;
+use crate::map_view::MapView;
 use crate::partition::open::{MemberOptions, PartitionOpenError};
 use crate::partition::{Partition, PartitionFigures};
 use sole_copy_corrupt::Damage;
@@ -80,6 +81,14 @@ pub struct Context<'c, D: Disk> {
     pub now_us: u64,
     /// The instance's leases.
     pub leases: &'c Leases,
+    /// The map that the instance knows.
+    pub map: MapView<'c>,
+}
+
+impl<'c, D: Disk> Context<'c, D> {
+    fn at(&self) -> StepContext<'c> {
+        StepContext { now: self.now, map: self.map }
+    }
 }
 
 /// An input of [`Replica::step`].
@@ -124,21 +133,75 @@ pub enum ReplicaEvent<'a> {
     },
 }
 
-/// The effects that a replica requests from its owner, beside those of its partition. The owner may perform them at once, lose
-/// them, or perform them twice.
-pub trait ReplicaEffects: crate::PartitionEffects {
+/// An effect that a replica requests from its owner, beside those of its partition. The owner may perform it at once, lose it, or
+/// perform it twice.
+#[derive(Debug)]
+pub enum ReplicaEffect<'e> {
     /// Send a message about this partition, in this epoch.
-    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>);
-
+    Send {
+        /// The receiver.
+        to: Member,
+        /// The epoch in which this member acts.
+        epoch: PartitionEpoch,
+        /// The message.
+        call: &'e Call<'e>,
+    },
     /// Request a change of this group from the control group. It applies only if the group's epoch is still this one.
-    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange);
-
-    /// The contents of this member differ from those of the others, as of one entry. The report is for the operator of the
-    /// cluster. The replicas already handle the difference: the member installs a snapshot, or another member becomes primary.
-    fn differs(&mut self, who: Member, slice: Slice);
-
+    Ask {
+        /// The epoch of the group.
+        epoch: PartitionEpoch,
+        /// The change.
+        change: GroupChange,
+    },
+    /// The contents of a member differ from those of the others, as of one entry. The report is for the operator of the cluster.
+    /// The replicas already handle the difference: the member installs a snapshot, or another member becomes primary.
+    Differs {
+        /// The member.
+        who: Member,
+        /// The records that differ.
+        slice: Slice,
+    },
     /// Fetch the map, because another member or a client has named this epoch of the partition.
-    fn fetch_map(&mut self, epoch: PartitionEpoch);
+    FetchMap {
+        /// The epoch.
+        epoch: PartitionEpoch,
+    },
+}
+
+/// Takes the effects of a replica and of its partition.
+pub trait ReplicaEffects: crate::PartitionEffects {
+    /// Takes one effect of the replica.
+    fn push_replica(&mut self, effect: ReplicaEffect<'_>);
+}
+
+impl dyn ReplicaEffects + '_ {
+    pub(crate) fn answer(&mut self, to: Token, message: &Message<'_>) {
+        (self as &mut dyn crate::PartitionEffects).answer(to, message);
+    }
+
+    pub(crate) fn wrong_owner(&mut self, to: Token) {
+        (self as &mut dyn crate::PartitionEffects).wrong_owner(to);
+    }
+
+    pub(crate) fn flush_wanted(&mut self) {
+        (self as &mut dyn crate::PartitionEffects).flush_wanted();
+    }
+
+    pub(crate) fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+        self.push_replica(ReplicaEffect::Send { to, epoch, call });
+    }
+
+    pub(crate) fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
+        self.push_replica(ReplicaEffect::Ask { epoch, change });
+    }
+
+    pub(crate) fn differs(&mut self, who: Member, slice: Slice) {
+        self.push_replica(ReplicaEffect::Differs { who, slice });
+    }
+
+    pub(crate) fn fetch_map(&mut self, epoch: PartitionEpoch) {
+        self.push_replica(ReplicaEffect::FetchMap { epoch });
+    }
 }
 
 /// The state of a member's log, for the control group, which decides which member may be primary after a restart.
@@ -348,7 +411,12 @@ impl Replica {
             ReplicaEvent::Flushed => self.flushed(context, effects),
             ReplicaEvent::FlushFailed => {
                 if self.role == Role::Primary {
-                    self.partition.step(context.engine, context.now, PartitionEvent::FlushFailed, effects)?;
+                    self.partition.step(
+                        context.engine,
+                        context.at(),
+                        PartitionEvent::FlushFailed,
+                        effects,
+                    )?;
                 }
                 Ok(())
             }
@@ -366,7 +434,7 @@ impl Replica {
                 self.parked.disconnect(connection);
                 self.audit.wanted.retain(|one| one.token.connection != connection);
                 let event = PartitionEvent::Disconnected { connection };
-                self.partition.step(context.engine, context.now, event, effects)
+                self.partition.step(context.engine, context.at(), event, effects)
             }
         }
     }

@@ -46,7 +46,7 @@ impl Replica {
         self.refuse_without_room(context);
         if self.role == Role::Primary && self.may_answer(context) {
             result =
-                result.and(self.partition.step(context.engine, context.now, PartitionEvent::Tick, effects));
+                result.and(self.partition.step(context.engine, context.at(), PartitionEvent::Tick, effects));
         }
         let mut streams = std::mem::take(&mut self.streams);
         for stream in &mut streams {
@@ -71,7 +71,7 @@ impl Replica {
         self.is_lapsed &= !has_leases;
         if self.has_waited(context.now_us) && (is_starting || has_leases) {
             if self.partition.is_alone() {
-                self.partition.step(context.engine, context.now, PartitionEvent::Flushed, effects)?;
+                self.partition.step(context.engine, context.at(), PartitionEvent::Flushed, effects)?;
             } else {
                 let index = self.agreed(context.engine)?;
                 self.agree_in_steps(context, index, effects)?;

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
+use zerohop_wire::Failure;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, FollowerReport, Member, Slice};
-use zerohop_wire::{Failure, Message};
+use zerohop_wire::messages::{Call, FollowerReport, Member};
 
 use super::copy_throttle::Pace;
 use super::limits::{NAP_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, SETTLE_US};
-use super::{Context, GroupChange, Replica, ReplicaEffects, ReplicaEvent, Role};
+use super::{Context, Replica, ReplicaEffects, ReplicaEvent, Role};
 use crate::event::Token;
 use crate::{Program, ProgramResult};
 
@@ -27,6 +27,9 @@ use crate::{Program, ProgramResult};
 pub trait EffectsOf<K>: ReplicaEffects {
     /// The following effects are those of this replica, in this epoch.
     fn of(&mut self, key: K, epoch: PartitionEpoch);
+
+    /// Whether [`crate::PartitionEffect::FlushWanted`] has come since the last call of [`EffectsOf::of`].
+    fn wants_flush(&self) -> bool;
 }
 
 /// Counters of steps, which show whether idle partitions cost anything.
@@ -198,12 +201,11 @@ impl<K: Copy + Ord> Replicas<K> {
             _ => self.steps.others += 1,
         }
         effects.of(key, epoch);
-        let mut watched = FlushWatch { inner: effects, wants_flush: false };
         slot.replica.set_copy_room(self.pace.room());
-        let result = slot.replica.step(context, told, &mut watched);
+        let result = slot.replica.step(context, told, effects);
         self.pace.spend(slot.replica.take_copied());
         self.newest = self.newest.max(slot.replica.newest());
-        if watched.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
+        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.push(key);
         }
         if is_routine && result.is_ok() && slot.replica.is_steady() {
@@ -242,10 +244,9 @@ impl<K: Copy + Ord> Replicas<K> {
         let slot = self.by.get_mut(&key)?;
         self.steps.others += 1;
         effects.of(key, slot.replica.view().epoch);
-        let mut watched = FlushWatch { inner: effects, wants_flush: false };
-        let result = slot.replica.run(context, token, (program, reply), &mut watched);
+        let result = slot.replica.run(context, token, (program, reply), effects);
         self.newest = self.newest.max(slot.replica.newest());
-        if watched.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
+        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.push(key);
         }
         self.touch(key);
@@ -439,78 +440,4 @@ fn is_routine(told: &ReplicaEvent<'_>) -> bool {
             ..
         }
     )
-}
-
-/// An effects adapter that notes that a flush is wanted.
-struct FlushWatch<'e> {
-    inner: &'e mut dyn ReplicaEffects,
-    wants_flush: bool,
-}
-
-impl crate::PartitionEffects for FlushWatch<'_> {
-    fn answer(&mut self, to: Token, message: &Message<'_>) {
-        self.inner.answer(to, message);
-    }
-
-    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
-        self.inner.answer_held(to, message, held_us);
-    }
-
-    fn reply(&mut self, to: Token, bytes: &[u8]) {
-        self.inner.reply(to, bytes);
-    }
-
-    fn wrong_owner(&mut self, to: Token) {
-        self.inner.wrong_owner(to);
-    }
-
-    fn dropped(&mut self, to: Token) {
-        self.inner.dropped(to);
-    }
-
-    fn transaction(&mut self, message: zerohop_transaction::Message) {
-        self.inner.transaction(message);
-    }
-
-    fn transaction_lost(
-        &mut self,
-        id: zerohop_transaction::TransactionId,
-        place: zerohop_transaction::RoutingKey,
-    ) {
-        self.inner.transaction_lost(id, place);
-    }
-
-    fn misplaced(&mut self, parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
-        self.inner.misplaced(parts)
-    }
-
-    fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        self.inner.has_keyspace(keyspace)
-    }
-
-    fn is_closing(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        self.inner.is_closing(keyspace)
-    }
-
-    fn flush_wanted(&mut self) {
-        self.wants_flush = true;
-    }
-}
-
-impl ReplicaEffects for FlushWatch<'_> {
-    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
-        self.inner.send(to, epoch, call);
-    }
-
-    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
-        self.inner.ask(epoch, change);
-    }
-
-    fn differs(&mut self, who: Member, slice: Slice) {
-        self.inner.differs(who, slice);
-    }
-
-    fn fetch_map(&mut self, epoch: PartitionEpoch) {
-        self.inner.fetch_map(epoch);
-    }
 }

@@ -25,9 +25,12 @@ use zerohop_wire::messages::{
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
 
 use super::limits::{IDLE_US, KEEPS_UP_US, LAG_US, LEASE_WAIT_US};
-use super::{Context, GroupChange, GroupView, Leases, Replica, ReplicaEffects, ReplicaEvent, Role};
+use super::{
+    Context, GroupChange, GroupView, Leases, Replica, ReplicaEffect, ReplicaEffects, ReplicaEvent, Role,
+};
 use crate::event::{Now, RecordRequest, Token};
 use crate::partition::open::MemberOptions;
+use crate::{MapView, PartitionEffect};
 
 /// All members have synced it before their promotion.
 const CEILING: Timestamp = Timestamp::from_millis(1 << 40);
@@ -66,7 +69,24 @@ struct TestNode {
 }
 
 impl crate::PartitionEffects for MemberOutput {
-    fn answer(&mut self, to: Token, message: &Message<'_>) {
+    fn push(&mut self, effect: PartitionEffect<'_>) {
+        match effect {
+            PartitionEffect::Answer { to, message, held_us } => self.answer(to, message, held_us),
+            PartitionEffect::WrongOwner { .. } => self.wrong_owner += 1,
+            PartitionEffect::Reply { .. }
+            | PartitionEffect::Dropped { .. }
+            | PartitionEffect::Transaction(_)
+            | PartitionEffect::TransactionLost { .. }
+            | PartitionEffect::FlushWanted => {}
+        }
+    }
+}
+
+impl MemberOutput {
+    fn answer(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        if held_us > 0 {
+            self.held_us = held_us;
+        }
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
         if let Message::Answer(Ok(Outcome::Compared(found))) = message {
             let wire::SliceComparison { next, records, bytes, copies, differing } = *found;
@@ -79,62 +99,21 @@ impl crate::PartitionEffects for MemberOutput {
             });
         }
     }
-
-    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
-        self.held_us = held_us;
-        self.answer(to, message);
-    }
-
-    fn reply(&mut self, _to: Token, _bytes: &[u8]) {}
-
-    fn wrong_owner(&mut self, _to: Token) {
-        self.wrong_owner += 1;
-    }
-
-    fn dropped(&mut self, _to: Token) {}
-
-    fn transaction(&mut self, _message: zerohop_transaction::Message) {}
-
-    fn transaction_lost(
-        &mut self,
-        _id: zerohop_transaction::TransactionId,
-        _place: zerohop_transaction::RoutingKey,
-    ) {
-    }
-
-    fn misplaced(&mut self, _parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
-        None
-    }
-
-    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        true
-    }
-
-    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        false
-    }
-
-    fn flush_wanted(&mut self) {}
 }
 
 impl ReplicaEffects for MemberOutput {
-    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
-        let (from, mut frame) = (to, Vec::new());
-        let message = Message::Peer(PeerMessage { from, to, call: call.clone() });
-        Encoder::default().encode(&Envelope::default(), &message, &mut frame).expect("fits");
-        self.sent.push((to, epoch, frame));
-    }
-
-    fn ask(&mut self, _epoch: PartitionEpoch, change: GroupChange) {
-        self.asked.push(change);
-    }
-
-    fn differs(&mut self, who: Member, _slice: zerohop_wire::messages::Slice) {
-        self.differing.push(who);
-    }
-
-    fn fetch_map(&mut self, _epoch: PartitionEpoch) {
-        self.maps += 1;
+    fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
+        match effect {
+            ReplicaEffect::Send { to, epoch, call } => {
+                let (from, mut frame) = (to, Vec::new());
+                let message = Message::Peer(PeerMessage { from, to, call: call.clone() });
+                Encoder::default().encode(&Envelope::default(), &message, &mut frame).expect("fits");
+                self.sent.push((to, epoch, frame));
+            }
+            ReplicaEffect::Ask { change, .. } => self.asked.push(change),
+            ReplicaEffect::Differs { who, .. } => self.differing.push(who),
+            ReplicaEffect::FetchMap { .. } => self.maps += 1,
+        }
     }
 }
 
@@ -203,6 +182,7 @@ impl TestNode {
             now: Now { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
             now_us: self.now_us,
             leases: &self.leases,
+            map: MapView::NONE,
         };
         self.replica.step(&mut context, told, &mut self.out).expect("goes on");
     }
@@ -214,6 +194,7 @@ impl TestNode {
             now: Now { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
             now_us: self.now_us,
             leases: &self.leases,
+            map: MapView::NONE,
         };
         self.replica.next_wake_us(&mut context)
     }

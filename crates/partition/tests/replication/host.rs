@@ -4,12 +4,12 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
 use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, PartitionId};
 use zerohop_partition::replica::{
-    Context, EffectsOf, GroupChange, GroupView, Leases, LogEnd, Replica, ReplicaEffects, ReplicaEvent,
-    Replicas,
+    Context, EffectsOf, GroupChange, GroupView, Leases, LogEnd, Replica, ReplicaEffect, ReplicaEffects,
+    ReplicaEvent, Replicas,
 };
-use zerohop_partition::{MemberOptions, Now, RecordRequest, Token};
+use zerohop_partition::{MapView, MemberOptions, Now, PartitionEffect, RecordRequest, Token};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member, PeerMessage, Slice};
+use zerohop_wire::messages::{Call, Member, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::control::Map;
@@ -63,54 +63,28 @@ struct Gather<'o> {
     me: Member,
     map: &'o Map,
     out: &'o mut Vec<HostOutput>,
+    wants_flush: bool,
 }
 
 impl zerohop_partition::PartitionEffects for Gather<'_> {
-    fn answer(&mut self, to: Token, message: &Message<'_>) {
-        let mut bytes = Vec::new();
-        let envelope = Envelope { request: to.request, ..Envelope::default() };
-        Encoder::default().encode(&envelope, message, &mut bytes).expect("fits");
-        self.out.push(HostOutput::Answer(to, self.partition, self.epoch, bytes));
+    fn push(&mut self, effect: PartitionEffect<'_>) {
+        match effect {
+            PartitionEffect::Answer { to, message, .. } => {
+                let mut bytes = Vec::new();
+                let envelope = Envelope { request: to.request, ..Envelope::default() };
+                Encoder::default().encode(&envelope, message, &mut bytes).expect("fits");
+                self.out.push(HostOutput::Answer(to, self.partition, self.epoch, bytes));
+            }
+            PartitionEffect::WrongOwner { to } => self.out.push(HostOutput::WrongOwner(to)),
+            PartitionEffect::FlushWanted => self.wants_flush = true,
+            PartitionEffect::Dropped { .. } => {}
+            PartitionEffect::Reply { .. }
+            | PartitionEffect::Transaction(_)
+            | PartitionEffect::TransactionLost { .. } => {
+                unreachable!("no client runs atomic batches or transactions here")
+            }
+        }
     }
-
-    fn answer_held(&mut self, to: Token, message: &Message<'_>, _held_us: u32) {
-        self.answer(to, message);
-    }
-
-    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
-        unreachable!("nobody runs units here")
-    }
-
-    fn wrong_owner(&mut self, to: Token) {
-        self.out.push(HostOutput::WrongOwner(to));
-    }
-
-    fn dropped(&mut self, _to: Token) {}
-
-    fn transaction(&mut self, _message: zerohop_transaction::Message) {
-        unreachable!("nobody asks for transactions here")
-    }
-
-    fn transaction_lost(
-        &mut self,
-        _id: zerohop_transaction::TransactionId,
-        _place: zerohop_transaction::RoutingKey,
-    ) {
-    }
-
-    fn misplaced(&mut self, _parts: &[zerohop_transaction::TransactionPart]) -> Option<u32> {
-        None
-    }
-
-    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        true
-    }
-
-    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-        false
-    }
-
-    fn flush_wanted(&mut self) {}
 }
 
 impl EffectsOf<usize> for Gather<'_> {
@@ -118,25 +92,25 @@ impl EffectsOf<usize> for Gather<'_> {
         let group = self.map.groups.get(partition).filter(|group| group.epoch == epoch);
         let has_copies = group.is_some_and(|group| group.copies() >= usize::from(group.min_in_sync));
         (self.partition, self.epoch) = (partition, (epoch, has_copies));
+        self.wants_flush = false;
+    }
+
+    fn wants_flush(&self) -> bool {
+        self.wants_flush
     }
 }
 
 impl ReplicaEffects for Gather<'_> {
-    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
-        let envelope = envelope(self.partition, epoch);
-        self.out.push(HostOutput::Peer(to, peer_frame(&envelope, self.me, to, call)));
-    }
-
-    fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
-        self.out.push(HostOutput::Ask(self.partition, epoch, change));
-    }
-
-    fn differs(&mut self, who: Member, _slice: Slice) {
-        self.out.push(HostOutput::Differs(self.partition, who));
-    }
-
-    fn fetch_map(&mut self, _epoch: PartitionEpoch) {
-        self.out.push(HostOutput::FetchMap);
+    fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
+        self.out.push(match effect {
+            ReplicaEffect::Send { to, epoch, call } => {
+                let envelope = envelope(self.partition, epoch);
+                HostOutput::Peer(to, peer_frame(&envelope, self.me, to, call))
+            }
+            ReplicaEffect::Ask { epoch, change } => HostOutput::Ask(self.partition, epoch, change),
+            ReplicaEffect::Differs { who, .. } => HostOutput::Differs(self.partition, who),
+            ReplicaEffect::FetchMap { .. } => HostOutput::FetchMap,
+        });
     }
 }
 
@@ -361,12 +335,13 @@ impl SimulatedHost {
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
         let epoch = (PartitionEpoch(0), false);
-        let mut gather = Gather { partition: 0, epoch, me, map: &live.map, out };
+        let mut gather = Gather { partition: 0, epoch, me, map: &live.map, out, wants_flush: false };
         let mut context = Context {
             engine: &mut live.engine,
             now: Now::at_ms(live.unix_ms),
             now_us: clock_us,
             leases: &live.leases,
+            map: MapView::NONE,
         };
         act(&mut live.replicas, &mut context, &mut gather);
     }

@@ -6,8 +6,8 @@ use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{
-    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOpenError, InstanceOptions,
-    OpenReport,
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError,
+    InstanceOptions, OpenReport,
 };
 use zerohop_partition::replica;
 use zerohop_placement::{MapDelta, MapHistory};
@@ -80,6 +80,23 @@ struct Collect<'s> {
 const PEERS: u64 = u64::MAX;
 
 impl InstanceEffects for Collect<'_> {
+    fn push(&mut self, effect: InstanceEffect<'_>) {
+        match effect {
+            InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
+            InstanceEffect::Reply { .. } => {
+                unreachable!("simulated clients speak the native protocol, which runs no units")
+            }
+            InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
+            InstanceEffect::AskControl { place, change } => self.turned.asks.push((place, change)),
+            InstanceEffect::FetchMap => self.turned.fetches_map = true,
+            InstanceEffect::SyncCeiling(ceiling) => *self.ceiling = Some(ceiling),
+            InstanceEffect::Drained { keyspace, map } => self.turned.drained.push((keyspace, map)),
+        }
+    }
+}
+
+impl Collect<'_> {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
         if port.tells(to.request, message) {
@@ -99,10 +116,6 @@ impl InstanceEffects for Collect<'_> {
         port.answer(&envelope, message);
     }
 
-    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
-        unreachable!("simulated clients speak the native protocol, which runs no units")
-    }
-
     fn let_go(&mut self, to: Token) {
         if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
             port.settle(to.request);
@@ -114,22 +127,6 @@ impl InstanceEffects for Collect<'_> {
         let encoded = Encoder::default().encode(envelope, message, &mut bytes);
         assert!(encoded.is_ok(), "what instances say to each other is within the wire's bounds: {encoded:?}");
         self.turned.to_peers.push((to, bytes));
-    }
-
-    fn ask_control(&mut self, place: AnswerOrigin, change: replica::GroupChange) {
-        self.turned.asks.push((place, change));
-    }
-
-    fn drained(&mut self, keyspace: KeyspaceId, map: MapEpoch) {
-        self.turned.drained.push((keyspace, map));
-    }
-
-    fn fetch_map(&mut self) {
-        self.turned.fetches_map = true;
-    }
-
-    fn sync_ceiling(&mut self, ceiling: Timestamp) {
-        *self.ceiling = Some(ceiling);
     }
 }
 

@@ -6,7 +6,8 @@ use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{
-    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOpenError, InstanceOptions,
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError,
+    InstanceOptions,
 };
 use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
@@ -55,6 +56,23 @@ struct Answers<'s> {
 const AUDIT: u64 = u64::MAX;
 
 impl InstanceEffects for Answers<'_> {
+    fn push(&mut self, effect: InstanceEffect<'_>) {
+        match effect {
+            InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
+            InstanceEffect::Reply { .. } => {
+                unreachable!("simulated clients speak the native protocol, which runs no units")
+            }
+            InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::Send { .. }
+            | InstanceEffect::AskControl { .. }
+            | InstanceEffect::FetchMap
+            | InstanceEffect::SyncCeiling(_)
+            | InstanceEffect::Drained { .. } => {}
+        }
+    }
+}
+
+impl Answers<'_> {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         if to.connection == AUDIT {
             if let Some(audit) = &mut self.audit {
@@ -72,10 +90,6 @@ impl InstanceEffects for Answers<'_> {
             hold: false,
         };
         port.answer(&envelope, message);
-    }
-
-    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
-        unreachable!("simulated clients speak the native protocol, which runs no units")
     }
 
     fn let_go(&mut self, to: Token) {

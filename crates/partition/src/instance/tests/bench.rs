@@ -19,7 +19,8 @@ use zerohop_wire::messages::{
 use zerohop_wire::{Envelope, Failure, Message, messages};
 
 use super::super::{
-    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffects, InstanceOptions, OpenReport,
+    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOptions,
+    OpenReport,
 };
 use crate::event::Token;
 use crate::limits::HOLD_MS;
@@ -43,6 +44,21 @@ pub(super) struct BenchOutput {
 }
 
 impl InstanceEffects for BenchOutput {
+    fn push(&mut self, effect: InstanceEffect<'_>) {
+        match effect {
+            InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
+            InstanceEffect::Reply { to, bytes } => self.reply(to, bytes),
+            InstanceEffect::Dropped { to } => self.let_go.push(to.request.0),
+            InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
+            InstanceEffect::AskControl { place, change } => self.asked.push((place, change)),
+            InstanceEffect::SyncCeiling(ceiling) => self.ceilings.push(ceiling),
+            InstanceEffect::Drained { keyspace, map } => self.drained.push((keyspace, map)),
+            InstanceEffect::FetchMap => {}
+        }
+    }
+}
+
+impl BenchOutput {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         if let Message::Answer(Ok(Outcome::Done { version, .. })) = message {
             self.versions.insert(to.request.0, *version);
@@ -75,26 +91,10 @@ impl InstanceEffects for BenchOutput {
         assert!(self.answers.insert(to.request.0, (place, said)).is_none(), "{to:?} is answered once");
     }
 
-    fn let_go(&mut self, to: Token) {
-        self.let_go.push(to.request.0);
-    }
-
     fn send(&mut self, _to: messages::Member, envelope: &Envelope, message: &Message<'_>) {
         let mut frame = Vec::new();
         zerohop_wire::Encoder::default().encode(envelope, message, &mut frame).expect("fits");
         self.to_peers.push(frame);
-    }
-
-    fn ask_control(&mut self, place: AnswerOrigin, change: crate::replica::GroupChange) {
-        self.asked.push((place, change));
-    }
-
-    fn drained(&mut self, keyspace: KeyspaceId, map: MapEpoch) {
-        self.drained.push((keyspace, map));
-    }
-
-    fn sync_ceiling(&mut self, ceiling: Timestamp) {
-        self.ceilings.push(ceiling);
     }
 }
 

@@ -178,7 +178,9 @@ fn entries_are_numbered_in_the_epoch_that_is_served() {
                 message: &message,
             };
             let now = crate::Now::at_ms(2_000_000);
-            partition.step(&mut engine, now, PartitionEvent::Request(request), &mut out).expect("goes on");
+            partition
+                .step(&mut engine, now.without_map(), PartitionEvent::Request(request), &mut out)
+                .expect("goes on");
         }
         let last = engine.partition_stats(partition.handle()).expect("is open").last;
         assert_eq!(last.0, epoch as u32);

@@ -33,6 +33,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionI
 use super::Partition;
 use crate::event::{PartitionEffects, Token};
 use crate::limits::TRANSACTIONS_TICK_MS;
+use crate::map_view::MapView;
 use crate::pending_replies::Reply;
 use crate::planted::{Bug, is_planted};
 use crate::state::TransactionEvent as CommittedTold;
@@ -164,6 +165,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         message: &Told,
+        map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
         let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
@@ -174,7 +176,7 @@ impl Partition {
             let message = message.clone();
             if let Some(transacting) = self.transacting.as_deref_mut() {
                 transacting.has_holds_alone = false;
-                if effects.is_closing(message.to.keyspace) {
+                if map.is_closing(message.to.keyspace) {
                     transacting.transactions.close();
                 }
             }
@@ -188,6 +190,7 @@ impl Partition {
     pub(super) fn tick_transactions<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
+        map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
         if !self.has_transactions() || !self.has_copies || !self.open_transactions() {
@@ -201,7 +204,7 @@ impl Partition {
         transacting.tick_at_ms = now_ms + TRANSACTIONS_TICK_MS;
         self.time_out_parked(effects);
         let others = self.transacting.as_ref().map(|one| one.transactions.others()).unwrap_or_default();
-        let missing: Vec<KeyspaceId> = others.into_iter().filter(|one| !effects.has_keyspace(*one)).collect();
+        let missing: Vec<KeyspaceId> = others.into_iter().filter(|one| !map.has_keyspace(*one)).collect();
         self.act(engine, effects, |transactions, now, host, told| {
             transactions.tick(now, host, told);
             transactions.without(now, &missing, told);

@@ -15,6 +15,7 @@ use super::WaitingClient;
 use crate::event::{PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, TRANSACTED_BYTES_MAX};
+use crate::map_view::MapView;
 use crate::outcome::WriteOutcome;
 use crate::partition::{AnswerTarget, Partition};
 
@@ -77,7 +78,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         transact: &Transact<'_>,
-        token: Token,
+        (token, map): (Token, MapView<'_>),
         effects: &mut dyn PartitionEffects,
     ) {
         let stamp = &transact.stamp;
@@ -112,7 +113,7 @@ impl Partition {
         // A transaction that has started continues, whatever the map has become since. A client that hears `Misplaced` assumes
         // that it has not started.
         if !transacting.transactions.runs(&id)
-            && let Some(part) = effects.misplaced(&parts)
+            && let Some(part) = map.misplaced(&parts)
         {
             let (reason, item) = (AbortReason::Misplaced, AbortReason::NONE);
             return fail(Failure::Aborted { reason, part, item }, effects);

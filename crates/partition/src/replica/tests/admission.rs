@@ -69,8 +69,13 @@ fn a_follower_says_when_it_has_flushed_what_it_was_sent() {
     for ms in (0..20).map(|at| at * 20) {
         b.engine.maintain(ms).expect("goes on");
     }
-    let mut context =
-        Context { engine: &mut b.engine, now: Now::at_ms(5_000), now_us: b.now_us, leases: &b.leases };
+    let mut context = Context {
+        engine: &mut b.engine,
+        now: Now::at_ms(5_000),
+        now_us: b.now_us,
+        leases: &b.leases,
+        map: MapView::NONE,
+    };
     assert!(b.replica.next_wake_us(&mut context) < u64::MAX, "it wakes for it by itself");
     b.tell(ReplicaEvent::Tick);
     assert_eq!(b.said(), [told(2)]);

@@ -60,7 +60,13 @@ impl Pair {
 
     fn wake_us(&mut self) -> u64 {
         let TestNode { engine, replica, leases, now_us, .. } = &mut self.a;
-        replica.next_wake_us(&mut Context { engine, now: Now::at_ms(5_000), now_us: *now_us, leases })
+        replica.next_wake_us(&mut Context {
+            engine,
+            now: Now::at_ms(5_000),
+            now_us: *now_us,
+            leases,
+            map: MapView::NONE,
+        })
     }
 }
 

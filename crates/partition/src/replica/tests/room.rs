@@ -32,7 +32,8 @@ impl TestNode {
 
     fn wakes_within(&mut self, us: u64) -> bool {
         let TestNode { engine, replica, leases, now_us, .. } = self;
-        let mut context = Context { engine, now: Now::at_ms(5_000), now_us: *now_us, leases };
+        let mut context =
+            Context { engine, now: Now::at_ms(5_000), now_us: *now_us, leases, map: MapView::NONE };
         replica.next_wake_us(&mut context) <= *now_us + us
     }
 

@@ -31,6 +31,7 @@ fn pass_on(node: &mut TestNode, born_in: u64) -> InheritedState {
         now: Now::at_ms(5_000),
         now_us: node.now_us,
         leases: &node.leases,
+        map: MapView::NONE,
     };
     let failure = zerohop_wire::Failure::Unavailable { retry_after_ms: 1 };
     let mut inherited = node.replica.pass_on(&mut context, &failure, &mut node.out);

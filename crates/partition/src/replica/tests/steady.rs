@@ -6,6 +6,10 @@ use crate::replica::{EffectsOf, Replicas};
 
 impl EffectsOf<u32> for MemberOutput {
     fn of(&mut self, _key: u32, _epoch: PartitionEpoch) {}
+
+    fn wants_flush(&self) -> bool {
+        false
+    }
 }
 
 #[test]
@@ -17,7 +21,13 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     let mut members = Replicas::default();
     members.insert(1, replica);
     let mut at = |members: &mut Replicas<u32>, now_us, told: Option<&Call<'_>>| {
-        let mut context = Context { engine: &mut engine, now: Now::at_ms(5_000), now_us, leases: &leases };
+        let mut context = Context {
+            engine: &mut engine,
+            now: Now::at_ms(5_000),
+            now_us,
+            leases: &leases,
+            map: MapView::NONE,
+        };
         if let Some(call) = told {
             let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call };
             members.step(1, &mut context, told, &mut out).expect("goes on");
@@ -43,7 +53,13 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     let mut c = TestNode::new(3);
     c.tell(ReplicaEvent::Group(view(1, 1, &[3], &[])));
     members.insert(1, c.replica);
-    let mut context = Context { engine: &mut c.engine, now: Now::at_ms(5_000), now_us, leases: &c.leases };
+    let mut context = Context {
+        engine: &mut c.engine,
+        now: Now::at_ms(5_000),
+        now_us,
+        leases: &c.leases,
+        map: MapView::NONE,
+    };
     members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));
     let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call: &call };
     members.step(1, &mut context, told, &mut c.out).expect("goes on");
