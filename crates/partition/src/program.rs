@@ -70,7 +70,7 @@ pub struct SnapshotOpening {
 pub enum ProgramResult {
     /// All that its reply rests on is committed, and the reply has been appended.
     Now,
-    /// The reply comes as [`crate::PartitionEffects::reply`].
+    /// The reply comes as [`crate::PartitionEffect::Reply`].
     Later,
 }
 

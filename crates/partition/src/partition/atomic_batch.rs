@@ -19,7 +19,7 @@ use crate::write_buffer::UnitWriteBuffer;
 
 impl Partition {
     /// Runs a program over the records. After [`ProgramResult::Now`] its reply is at the end of `reply`. After
-    /// [`ProgramResult::Later`] it comes as [`PartitionEffects::reply`], or as an answer with a failure if its changes cannot be
+    /// [`ProgramResult::Later`] it comes as [`PartitionEffect::Reply`](crate::PartitionEffect::Reply), or as an answer with a failure if its changes cannot be
     /// committed.
     ///
     /// # Errors
