@@ -15,6 +15,9 @@
 //! and `MGET`: 1 if the reply may be read in pages, 2 if it may cover only the first keys. For a
 //! page of a long reply: the timestamp of the read.
 //!
+//! A watched key is its version (8 bytes, 0 if absent), its length (4 bytes) and its bytes. Kind 3
+//! is a page of a command over all partitions.
+//!
 //! Numbers are little-endian. A page of a long reply without a command ends the snapshot. Instances
 //! that do not know pages ignore offset 4 of `LRANGE` and `MGET` and send the whole reply.
 

@@ -6,8 +6,8 @@ use super::{ExecuteResult, Execution, StopReason};
 use crate::number::integer;
 use crate::{Args, Deadline};
 
-/// `ZH.CAS key expected new`: an array of 1 and the replaced value if that was `expected`, else of 0
-/// and the current value. The deadline stays.
+/// `ZH.CAS key expected new`: an array of 1 and the replaced value if that was `expected`, else of
+/// 0 and the current value. The deadline stays.
 pub(crate) fn cas(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, expected, new) = (args.at(1), args.at(2), args.at(3));
     run.bytes_info(key)?;
