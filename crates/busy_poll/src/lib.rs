@@ -8,7 +8,7 @@
 //!
 //! The loop also does not poll for a while after several requests came at once, because one wake-up
 //! for all of them is cheap. The same holds after it was descheduled while polling: another thread
-//! needs the core, perhaps the one that it waits for.
+//! needs the core, perhaps the thread that it waits for.
 
 use std::time::Duration;
 

@@ -7,9 +7,9 @@
 //! again at the first unit that was not run.
 //!
 //! ```text
-//!   waits ──sent──> under way ──replied──> gone      a lane: [not run] [sent] [sent] [waits]
-//!     ^                 │
 //!   waits ──sent──> under way ──replied──> gone     a lane: [not run] [sent] [sent] [waits]
+//!     ^                 │
+//!     │<── not run ─────┤        connection lost, node down by the map, or time-out:
 //!     │<── only reads ──┴──> a write in doubt: its client is notified
 //! ```
 //!

@@ -483,7 +483,7 @@ impl UnitScheduler {
 }
 
 impl RunningUnit {
-    /// Whether it may have written and nobody knows yet.
+    /// Whether it may have written without a report of its outcome so far.
     pub(super) fn is_write(&self) -> bool {
         self.may_write && self.parked.is_none()
     }
