@@ -3,13 +3,13 @@
 //! partition is split, or the coordinator's keyspace is being dropped. By chance each would befall
 //! one in thousands.
 //!
-//!  | fault | what must have no consequence |
+//! | fault | what must have no consequence |
 //! | --- | --- |
-//!  | a coordinator dies, and clients are paused until others have queried its transactions, and retry then | the next primary does not know them |
-//!  | a `Drop` message is repeated when its transaction is prepared again | the old message |
-//!  | decisions of before a sleep arrive after it | their sessions have expired |
-//!  | a keyspace is split while decisions do not arrive in it | one of two children learns first |
-//!  | a keyspace is dropped while its decisions do not arrive in the other | the coordinators are to go |
+//! | a coordinator dies, and clients are paused until others have queried its transactions, and retry then | the next primary does not know them |
+//! | a `Drop` message is repeated when its transaction is prepared again | the old message |
+//! | decisions of before a sleep arrive after it | their sessions have expired |
+//! | a keyspace is split while decisions do not arrive in it | one of two children learns first |
+//! | a keyspace is dropped while its decisions do not arrive in the other | the coordinators are to go |
 
 use std::collections::BTreeMap;
 
