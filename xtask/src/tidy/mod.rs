@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tree          the files: paths and texts          source       Rust text, as code and comments
-//! manifest      the Cargo.toml files, parsed        exceptions   exceptions from rules, with reasons
+//! manifest      the Cargo.toml files, parsed        exceptions   exceptions, with reasons
 //!
 //! arrows        crates depend downward only         headers      Rust files start with their idea
 //! dependencies  chosen, listed, used                length       files have a limited length

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   sections ──> linear    each record's calls have an order with these answers by the
-//!                          specification (model); after a loss, the state is after a prefix
-//!                          of the order that has all calls that had to survive (lossy: of a cluster)
+//!                          specification (model); after a loss, the state is that after some
+//!                          prefix of the order with all calls that had to survive (lossy: of a
+//!                          cluster)
 //!   once                   a token occurs in a record at most once; that of a refused write, never
 //!   written                only written values are returned
 //!   order                  versions rise from one write to the next
