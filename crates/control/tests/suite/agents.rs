@@ -56,7 +56,7 @@ fn assert_formed(nodes: &Nodes) {
         assert!(agent.has_joined(), "node {at} has not joined");
         assert_eq!(agent.map(), &newest, "node {at}");
         assert_eq!(machine.map, newest, "instances of node {at}");
-        let number = machine.number.expect("was told");
+        let number = machine.number.expect("has a number");
         let node = newest.node(number).expect("is in the map");
         assert_eq!(node.incarnation(), machine.incarnation);
     }

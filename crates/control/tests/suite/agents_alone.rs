@@ -161,7 +161,7 @@ fn a_node_of_another_cluster_is_told_so_and_ends_if_it_knows_nobody_else() {
         AgentEffect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
         _ => None,
     });
-    let told = told.expect("is told");
+    let told = told.expect("is answered");
     let ends = agent.handle(Time(20_000), AgentEvent::Received { bytes: &told });
     let Some(AgentEffect::Ended(why)) = ends.last() else { panic!("{ends:?}") };
     assert_eq!(*why, EndReason::OtherCluster { by: address("node-0:7400"), cluster: CLUSTER });

@@ -75,7 +75,7 @@ fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not
         assert!(seen.silent.len() == 2 && seen.silent.iter().all(dead), "{seen:?}");
         assert_eq!(seen.answering(), (1, 3), "{seen:?}");
         assert!(seen.to_string().starts_with("no quorum: "), "{seen}");
-        assert_eq!(lost(&nodes.machines[at].noted), 1, "it is told once");
+        assert_eq!(lost(&nodes.machines[at].noted), 1, "it is logged once");
         let map = agent(&nodes, at).map();
         assert!(map.nodes().all(|node| node.state() == NodeState::Up), "the map cannot say it");
     }

@@ -592,5 +592,5 @@ fn what_a_leader_decided_of_a_token_in_its_last_moment_is_known_to_all_or_to_nob
         cluster.tell_time(next, EXPIRES_MS + 1);
         assert_eq!(cluster.token(), Err(AuthFault::TokenExpired), "seed {seed}");
     }
-    assert!((1..12).contains(&expired), "{expired} of 12 had heard of it: it is not tried");
+    assert!((1..12).contains(&expired), "{expired} of 12 have expired it: both cases must occur");
 }

@@ -181,7 +181,7 @@ impl Checker {
         key.there_since.get_or_insert(now);
         let Some(by) = by else { return };
         if let Some(other) = key.holder.replace(by).filter(|other| *other != by) {
-            self.violation(format!("I3: lock {name} of {partition} was taken by {other} and by {by}"));
+            self.violation(format!("I3: lock {name} of {partition} was acquired by {other} and by {by}"));
         }
     }
 

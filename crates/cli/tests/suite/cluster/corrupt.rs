@@ -124,7 +124,7 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     assert_eq!(
         look(&corrupt, 5).await,
         Err(Failure::DataCorrupt),
-        "what is lost is never taken for something else"
+        "lost data is never mistaken for other data"
     );
     let before = cluster.syncs();
     corrupt.insert("key-5", value(5).as_bytes()).await.unwrap();

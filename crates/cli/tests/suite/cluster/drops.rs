@@ -126,7 +126,7 @@ async fn drop_under_load(
     assert!(output.status.success(), "{output:?}");
     eprintln!("{name}, {durability}: dropped after {:?}", began.elapsed());
     // A worker ends when its transaction is refused.
-    reaches("somebody has met the drop", &told.refused, 1).await;
+    reaches("a worker has met the drop", &told.refused, 1).await;
     told.stop.store(true, Ordering::Relaxed);
     let client = connect(&cluster.endpoints()).await;
     let stays = client.keyspace("default").await.unwrap();

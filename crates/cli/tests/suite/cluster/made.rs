@@ -204,7 +204,7 @@ async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
     tx.read_ranges(&ranges).await.unwrap();
     tx.insert(&keyspace, "k", "w").unwrap();
     one.write_at(3 * CHUNK + 100, b"x").await.unwrap();
-    tx.commit().await.expect("nobody has read there");
+    tx.commit().await.expect("no read depends on it");
 }
 
 /// Changes a blob in one way, and removes it in the same transaction.

@@ -212,7 +212,7 @@ fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_co
     cluster.pause(0, true);
     let other = &cluster.endpoints()[1];
     let (code, _, _) = cluster.run(&["keyspace", "create", "split", "--timeout", "4s", "--endpoint", other]);
-    assert_ne!(code, 0, "the managers of old decide by themselves");
+    assert_ne!(code, 0, "the former managers decide by themselves");
     cluster.pause(0, false);
     cluster.wait_for("all are up", |status| {
         status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")

@@ -167,7 +167,7 @@ fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_l
     let (decided, took_over) =
         (format!("node {} is down, as node {leader}", dies + 1), format!("of node {}", dies + 1));
     for at in &survivors {
-        wait_for("the death is told", || cluster.log(*at), |log| log.contains(&decided));
+        wait_for("the failure is logged", || cluster.log(*at), |log| log.contains(&decided));
         // A log of warnings only, as of `zerohop up`, has this line too.
         let is_warned = cluster.log(*at).lines().any(|line| line.contains(&decided) && line.contains("WARN"));
         assert_eq!(is_warned, *at as u64 + 1 == leader);
@@ -234,7 +234,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     cluster.start_again(1);
     cluster.wait_until_whole();
     let of_scratch = |told: &[String]| told.iter().filter(|one| one.contains("keyspace scratch")).count();
-    wait_for("it is told again", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
+    wait_for("it is reported again", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
     assert!(cluster.metric(1, "troubles") >= 1);
     let ends = "`zerohop recover acknowledge scratch`, once you know, ends this line";
     assert!(troubles(&cluster, 1).iter().any(|one| one.contains(ends)));
@@ -248,7 +248,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     assert_eq!(of_scratch(&troubles(&cluster, 1)), 1);
     let (code, said, _) = cluster.run(&["recover", "acknowledge", "scratch"]);
     assert!(code == 0 && said.starts_with(&format!("Of {held} partitions in keyspace scratch")), "{said}");
-    wait_for("it is told no more", || troubles(&cluster, 1), |told| told.is_empty());
+    wait_for("it is reported no more", || troubles(&cluster, 1), |told| told.is_empty());
     wait_for("nor counted", || cluster.metric(1, "troubles"), |troubles| *troubles == 0);
     cluster.stop(1);
     cluster.start_again(1);
@@ -259,7 +259,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     cluster.kill(1);
     cluster.start_again(1);
     cluster.wait_for("all is served", primaries);
-    wait_for("the next loss is told", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
+    wait_for("the next loss is reported", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
     // The alert is gone with the keyspace.
     assert_eq!(cluster.run(&["keyspace", "drop", "scratch", "--yes"]).0, 0);
     wait_for("it is gone", || troubles(&cluster, 1), |told| !told.iter().any(|one| one.contains("scratch")));

@@ -131,7 +131,7 @@ fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
     for node in nodes {
         let manager = node["manager"].as_str().unwrap();
         let ask = || zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
-        let output = wait_for("it tells so", ask, |told| full_in(told).is_some());
+        let output = wait_for("it reports that", ask, |told| full_in(told).is_some());
         let full = full_in(&output).unwrap();
         assert_eq!((&full["about"], &full["verdict"]), (&named.as_str().into(), &"problem".into()), "{full}");
         assert_eq!(code(&output), 1, "{output:?}");

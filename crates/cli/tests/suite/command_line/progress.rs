@@ -51,7 +51,7 @@ fn tells(cluster: &ServingProgram, ProgramRun { arguments, tells, says }: &Progr
     let (first, lines) = lines.split_first().unwrap();
     let (last, lines) = lines.split_last().unwrap();
     assert_eq!((*first, *last), ("", ""), "{arguments:?}: the line is cleared at the end: {told:?}");
-    assert!(tells.iter().all(|text| told.contains(text)), "{arguments:?}: it tells too little: {told:?}");
+    assert!(tells.iter().all(|text| told.contains(text)), "{arguments:?}: progress is missing: {told:?}");
     for line in lines.iter().filter(|line| !line.is_empty()) {
         let rest = tells.iter().find_map(|begin| line.strip_prefix(begin));
         let words: Vec<&str> = rest.unwrap_or_default().split(' ').collect();

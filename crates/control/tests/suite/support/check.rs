@@ -188,7 +188,7 @@ impl Checker {
         if let Some((_, first)) = self.decided.get(&request.id) {
             if first != outcome {
                 let (first, id) = (first.clone(), request.id);
-                self.violation(format!("{id:?} was told {first:?}, and then {outcome:?}"));
+                self.violation(format!("{id:?} got {first:?}, and then {outcome:?}"));
             }
             return;
         }

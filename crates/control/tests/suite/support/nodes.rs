@@ -336,7 +336,7 @@ impl Nodes {
                 }
                 AgentEffect::Map(delta) => match self.machines[at].map.apply(&delta) {
                     Ok(map) => self.machines[at].map = Arc::new(map),
-                    Err(error) => self.checker.violation(format!("node {at} is told of a gap: {error}")),
+                    Err(error) => self.checker.violation(format!("node {at} receives a gap: {error}")),
                 },
                 AgentEffect::MapReplaced(map) => {
                     if map.epoch() <= self.machines[at].map.epoch() {

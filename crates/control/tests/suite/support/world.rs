@@ -533,7 +533,7 @@ impl ManagerWorld {
             let other = slot.process.as_ref().map(RaftManager::state);
             let member = state.managers().iter().any(|manager| manager.id == slot.id);
             if member && other != Some(&state) {
-                self.checker.violations.push(format!("manager {at} is not of the leader's mind"));
+                self.checker.violations.push(format!("manager {at} differs from the leader's state"));
             }
         }
         let (voters, learners) = self.slots[leader].process.as_ref().expect("runs").members();
@@ -547,7 +547,7 @@ impl ManagerWorld {
             let again = state.apply(&request);
             let forgotten = first.mark + 4_096 <= state.mark();
             if again.outcome != first && !forgotten {
-                let told = format!("{:?} was told {first:?}, and at the end {:?}", request.id, again.outcome);
+                let told = format!("{:?} got {first:?}, and at the end {:?}", request.id, again.outcome);
                 self.checker.violations.push(told);
                 break;
             }
