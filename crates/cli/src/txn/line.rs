@@ -92,7 +92,7 @@ pub(super) enum LineOperation {
         #[command(flatten)]
         condition: GivenCondition,
     },
-    /// An operation on a blob.
+    /// What is done to a blob.
     #[command(subcommand)]
     Blob(BlobOperation),
     /// The record must have this version, or not be there.
@@ -104,7 +104,7 @@ pub(super) enum LineOperation {
     },
 }
 
-/// The operations of `zerohop blob`.
+/// The words of `zerohop blob`.
 #[derive(Debug, Subcommand)]
 pub(super) enum BlobOperation {
     Create {
@@ -160,7 +160,7 @@ pub(super) enum BlobOperation {
     },
 }
 
-/// The record or blob.
+/// Which record, or blob.
 #[derive(Args, Clone, Debug)]
 pub(super) struct LineTarget {
     pub(super) key: OsString,

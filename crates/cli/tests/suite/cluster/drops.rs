@@ -148,7 +148,7 @@ async fn drop_under_load(
     ended
 }
 
-/// Checks that every transaction during a drop has the outcome that its worker was told.
+/// Checks that every transaction during a drop has the outcome that its worker received.
 async fn judge(stays: &Keyspace, all: Vec<(u64, WorkerOutcome)>) {
     let mut counts = (0, 0, 0);
     for (worker, ended) in all {

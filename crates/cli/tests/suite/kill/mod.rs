@@ -51,10 +51,10 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const MARGIN: Duration = Duration::from_millis(700);
 
 /// The disk of this test runs syncs in sequence, and up to 128 partitions may each have a new file
-/// to be synced, and then the file's folder: so many of the slowest are allowed in addition.
+/// to be synced, and then the file's folder: this many of the slowest are allowed in addition.
 const SLOW_SYNCS: u32 = 64;
 
-/// A node that stalls answers no request meanwhile: so many of its slowest answers are allowed in
+/// A node that stalls answers no request meanwhile: this many of its slowest answers are allowed in
 /// addition.
 const SLOW_ANSWERS: u32 = 4;
 
