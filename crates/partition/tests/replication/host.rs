@@ -78,7 +78,7 @@ impl zerohop_partition::PartitionEffects for Gather<'_> {
     }
 
     fn reply(&mut self, _to: Token, _bytes: &[u8]) {
-        unreachable!("nobody runs units here")
+        unreachable!("there are no atomic batches")
     }
 
     fn wrong_owner(&mut self, to: Token) {
@@ -88,7 +88,7 @@ impl zerohop_partition::PartitionEffects for Gather<'_> {
     fn dropped(&mut self, _to: Token) {}
 
     fn transaction(&mut self, _message: zerohop_transaction::Message) {
-        unreachable!("nobody asks for transactions here")
+        unreachable!("there are no transactions")
     }
 
     fn transaction_lost(

@@ -1,4 +1,4 @@
-//! Numbers from a seed: splitmix64 (Steele, Lea and Flood, 2014).
+//! Random numbers from a seed: splitmix64 (Steele, Lea and Flood, 2014).
 
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -20,7 +20,7 @@ impl Random {
         self.next() % bound
     }
 
-    /// True `parts` times in a thousand.
+    /// True with this probability, per mille.
     pub fn chance(&mut self, parts: u64) -> bool {
         parts > 0 && self.below(1000) < parts
     }
