@@ -1,8 +1,9 @@
-//! macOS wants to be told that symbols of Python are found when the module is loaded; other systems expect it.
+//! On macOS the linker must accept that Python's symbols are resolved when the module is loaded;
+//! other systems do so by default.
 
 use std::env;
 
-/// Cargo reads what is printed.
+/// Prints instructions for Cargo.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "macos") {

@@ -1,6 +1,8 @@
-"""What pip calls to build the package from a checkout: maturin, once the `zerohop` program is where the wheel takes it from.
+"""The build backend for pip in a checkout: builds the `zerohop` program to the place from which the
+wheel takes it, and calls maturin.
 
-`cargo xtask wheel` and `cargo xtask python` put the program there themselves, and call maturin without this.
+`cargo xtask wheel` and `cargo xtask python` put the program there themselves, and call maturin
+without this.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ __all__ = [
 HERE = Path(__file__).resolve().parent
 
 SCRIPTS = HERE / "zerohop.data" / "scripts"
-"""What is in it lands beside `python`."""
+"""Its files are installed beside `python`."""
 
 Settings = Optional[Mapping[str, Any]]
 
 
 def profile(settings: Settings) -> str:
-    """The profile of Cargo that maturin is told, by `--config-settings build-args=…` or by `MATURIN_PEP517_ARGS`."""
+    """The Cargo profile in maturin's arguments, from `--config-settings build-args=…` or
+    `MATURIN_PEP517_ARGS`."""
     given = maturin.get_maturin_pep517_args(settings)
     for at, one in enumerate(given):
         if one == "--profile" and at + 1 < len(given):
@@ -46,7 +49,8 @@ def profile(settings: Settings) -> str:
 
 
 def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS) -> None:
-    """Builds the program and puts it where maturin takes what becomes scripts. Ends with what is to be done if it cannot."""
+    """Builds the program and puts it where maturin looks for scripts. Exits with advice if the
+    build fails."""
     checkout = here.parent
     if not (checkout / "Cargo.lock").is_file():
         raise SystemExit(
@@ -67,7 +71,7 @@ def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS
     there = scripts / "zerohop"
     there.unlink(missing_ok=True)
     try:
-        # It is large.
+        # A hard link, as it is large.
         os.link(program, there)
     except OSError:
         shutil.copy2(program, there)

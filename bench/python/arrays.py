@@ -80,7 +80,7 @@ def compare(endpoint, program, rounds, size):
     pair = [python, rust]
     figures = {(act, client.name): [] for act in ("write", "read") for client in pair}
     for number in range(rounds + 1):
-        # Who goes first takes turns; the first round is not counted.
+        # The order alternates; the first round is not counted.
         order = pair if number % 2 else pair[::-1]
         for client in order:
             told = client.write(client.name)

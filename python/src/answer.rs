@@ -1,4 +1,4 @@
-//! What an operation brought, on its way to becoming an object of Python.
+//! The result of an operation, before its conversion to a Python object.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
 use crate::problem::{Problem, broken};
 
-/// What an operation brought.
+/// The result of an operation.
 pub(crate) enum PythonAnswer {
     Nothing,
     Version(u64),
@@ -38,7 +38,7 @@ pub(crate) enum PythonAnswer {
 }
 
 impl PythonAnswer {
-    /// The object.
+    /// Converts it to a Python object.
     pub(crate) fn object(self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
@@ -104,8 +104,8 @@ fn list<'py>(py: Python<'py>, values: &[Bytes]) -> PyResult<Bound<'py, PyList>> 
     PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))
 }
 
-/// A list with an object for each outcome; if any failed, an exception that holds the list, with exceptions in the places
-/// of those.
+/// A list with an object for each outcome. If any failed, an exception with the list, in which
+/// exceptions take the place of these.
 fn many(py: Python<'_>, outcomes: Vec<Result<Reply, Error>>) -> PyResult<Py<PyAny>> {
     let mut failed = 0_usize;
     let mut one = |outcome: Result<Reply, Error>| -> PyResult<Bound<'_, PyAny>> {

@@ -1,4 +1,4 @@
-//! Arguments as Python gives them: keys and values, times, conditions.
+//! Arguments from Python: keys and values, times, conditions.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use zerohop_client::{Condition, Expiry, Timestamp, WaitUntil};
 
-/// Longest time-out that is taken: servers wait no longer than a day.
+/// The longest accepted time-out: servers wait no longer than a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// Bytes of a caller: of a `str` its UTF-8. Nothing is copied of what cannot change.
+/// Bytes of a caller; of a `str` its UTF-8. Immutable bytes are not copied.
 pub(crate) enum Blob {
     Bytes(PyBackedBytes),
     Text(PyBackedStr),
@@ -60,7 +60,7 @@ pub(crate) fn limit(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     Ok(Some(Duration::from_secs_f64(seconds)))
 }
 
-/// When a record expires: in so many milliseconds, or at a time in milliseconds since 1970.
+/// The expiry of a record: in so many milliseconds, or at a time in milliseconds since 1970.
 pub(crate) fn expiry(after_ms: Option<u64>, at_ms: Option<u64>) -> PyResult<Expiry> {
     match (after_ms, at_ms) {
         (None, None) => Ok(Expiry::Never),
@@ -72,7 +72,7 @@ pub(crate) fn expiry(after_ms: Option<u64>, at_ms: Option<u64>) -> PyResult<Expi
     }
 }
 
-/// On what an operation hangs.
+/// The condition of a write.
 pub(crate) fn condition(word: Option<&str>, version: Option<u64>) -> PyResult<Condition> {
     match (word, version) {
         (None, None) => Ok(Condition::Always),
@@ -85,7 +85,7 @@ pub(crate) fn condition(word: Option<&str>, version: Option<u64>) -> PyResult<Co
     }
 }
 
-/// What a wait waits for.
+/// The condition of a wait.
 pub(crate) enum WaitArgument {
     Present,
     Absent,
@@ -106,7 +106,7 @@ impl WaitArgument {
     }
 }
 
-/// Where the secret or a token comes from.
+/// The source of the secret or of a token.
 pub(crate) struct Credentials {
     pub(crate) secret: Option<Vec<u8>>,
     pub(crate) secret_file: Option<PathBuf>,

@@ -1,7 +1,9 @@
-//! A thread beside an event loop: it carries operations out, and wakes the loop with a byte when some have ended.
+//! A thread beside an event loop: it carries out operations, and wakes the loop with a byte when
+//! some have ended.
 //!
-//! The thread never takes hold of Python: it puts outcomes into a queue, and the loop, woken by the descriptor that it
-//! watches, gives them to its futures. However many have ended, one byte wakes it.
+//! The thread never acquires the GIL: it puts outcomes into a queue. The loop is woken by a
+//! descriptor that it watches, and passes them to its futures. One byte wakes it, however many
+//! operations have ended.
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -17,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::core::{CallOutcome, Core};
 use crate::problem::Problem;
 
-/// The thread, and where its outcomes are.
+/// The thread, and its queue of outcomes.
 pub(crate) struct SideThread {
     handle: Handle,
     ending: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
@@ -26,13 +28,14 @@ pub(crate) struct SideThread {
     create_future: Py<PyAny>,
 }
 
-/// Operations that have ended. As many as a session has under way at most: each takes its place only once.
+/// Operations that have ended. The number is bounded by the session's limit of open operations, as
+/// each is in the queue once.
 struct EndedOperations {
     queue: Mutex<Vec<(Py<PyAny>, CallOutcome)>>,
     wake: UnixStream,
 }
 
-/// A future that has not got its result.
+/// A future without a result yet.
 struct Promise {
     future: Option<Py<PyAny>>,
     ended: Arc<EndedOperations>,
@@ -48,7 +51,7 @@ impl SideThread {
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("zerohop".to_owned()).spawn(move || {
-            // An error says that the sender is gone: likewise.
+            // A receive error means that the sender is gone: the thread ends too.
             let _ = runtime.block_on(ended);
         })?;
         let ending = Mutex::new(Some((end, thread)));
@@ -56,7 +59,7 @@ impl SideThread {
         Ok(Self { handle, ending, ended, wakes, create_future })
     }
 
-    /// Has something carried out, and brings a future of it.
+    /// Starts an operation, and returns a future of its result.
     pub(crate) fn run(
         &self,
         py: Python<'_>,
@@ -68,21 +71,22 @@ impl SideThread {
         Ok(future)
     }
 
-    /// What becomes readable when operations have ended.
+    /// The descriptor that becomes readable when operations have ended.
     pub(crate) fn wakes(&self) -> i32 {
         self.wakes.as_raw_fd()
     }
 
-    /// Gives their results to the futures whose operations have ended. Called by the thread of the loop.
+    /// Sets the results of futures whose operations have ended. Must be called by the loop's
+    /// thread.
     pub(crate) fn drain(&self, py: Python<'_>, core: &Arc<Core>) -> PyResult<()> {
-        // The bytes first: what ends after they were taken sends another.
+        // Bytes are read first: an operation that ends afterwards sends another one.
         let mut bytes = [0; 64];
         while matches!((&self.wakes).read(&mut bytes), Ok(count) if count == bytes.len()) {}
         let ended = std::mem::take(&mut *self.ended.lock());
         for (future, CallOutcome { result, spent }) in ended {
             drop(spent);
             let future = future.bind(py);
-            // Somebody has cancelled it, or given up waiting.
+            // The future was cancelled, or its caller no longer waits.
             if future.call_method0("done")?.is_truthy()? {
                 continue;
             }
@@ -97,12 +101,12 @@ impl SideThread {
         Ok(())
     }
 
-    /// Ends the thread. What it has not done ends as closed.
+    /// Ends the thread. Unfinished operations end as closed.
     pub(crate) fn stop(&self) {
         let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((end, thread)) = ending {
             let _ = end.send(());
-            // It ends at once: nothing in it waits, nor takes hold of Python.
+            // It ends at once: it blocks on nothing and does not need the GIL.
             let _ = thread.join();
         }
     }
@@ -119,7 +123,7 @@ impl EndedOperations {
         let is_first = queue.len() == 1;
         drop(queue);
         if is_first {
-            // If there is no room for it, there are bytes that wake the loop.
+            // If the pipe is full, earlier bytes wake the loop.
             let _ = (&self.wake).write(&[1]);
         }
     }

@@ -1,4 +1,4 @@
-//! Operations on blobs: what is asked of one by its name, and the listing of names.
+//! Operations on blobs by name, and the listing of names.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -16,31 +16,32 @@ use crate::memory::Memory;
 use crate::number::NumberChange;
 use crate::problem::Problem;
 
-/// Most bytes that the client writes by one transaction.
+/// The largest write that the client makes in one transaction, in bytes.
 const WRITE_WHOLE_BYTES_MAX: usize = 64 << 20;
 
-/// Up to so many bytes are taken into memory of the client's first: they come whole however often others write.
+/// Reads up to this size go to the client's own memory first: they succeed however often others
+/// write.
 const READ_WHOLE_BYTES_MAX: u64 = 1 << 20;
 
-/// How often a longer read begins at most, if others write to what it reads.
+/// How often a longer read is started at most, if others write to its range.
 const READS_MAX: u32 = 8;
 
-/// What is asked of a blob.
+/// An operation on a blob.
 pub(crate) enum BlobOperation {
     Stat,
     Create {
-        /// `None`: as the keyspace says.
+        /// `None` for the keyspace's default.
         chunk_bits: Option<u8>,
         attributes: Vec<u8>,
-        /// It is not finished before its attributes are given to it.
+        /// It stays unfinished until its attributes are set again.
         unfinished: bool,
     },
-    /// Bytes from an offset on, into memory, as far as there are any. How many.
+    /// Reads bytes from an offset on into memory, up to the end. Returns their number.
     ReadInto {
         offset: u64,
         into: Memory,
     },
-    /// So many bytes from an offset on.
+    /// Reads so many bytes from an offset on.
     Read {
         offset: u64,
         length: u64,
@@ -60,12 +61,12 @@ pub(crate) enum BlobOperation {
     },
     Transform(NumberChange),
     Delete,
-    /// New contents, under a name of their own, for a blob that is there.
+    /// Creates new contents under a name of their own, to replace an existing blob's.
     Stage {
         chunk_bits: Option<u8>,
         attributes: Vec<u8>,
     },
-    /// They are the blob's from now on.
+    /// Replaces the blob's contents by staged ones.
     Bind {
         staged: StagedContents,
         attributes: Vec<u8>,
@@ -73,7 +74,7 @@ pub(crate) enum BlobOperation {
 }
 
 impl BlobOperation {
-    /// Of a blob, also where it is not finished if `unfinished`.
+    /// Runs it on a blob; with `unfinished`, also on an unfinished one.
     pub(crate) async fn run(
         &self,
         keyspace: &Keyspace,
@@ -119,13 +120,14 @@ impl BlobOperation {
     }
 }
 
-/// A blob, also where it is not finished if `unfinished`.
+/// A blob; with `unfinished`, also an unfinished one.
 pub(crate) fn named(keyspace: &Keyspace, name: Bytes, unfinished: bool) -> Blob<'_> {
     let blob = keyspace.blob(name);
     if unfinished { blob.with_unfinished() } else { blob }
 }
 
-/// Reads straight into memory. What is written to meanwhile is read again; an error leaves some of each there.
+/// Reads straight into memory. Parts that are written meanwhile are read again; after an error the
+/// memory may have parts of several versions.
 async fn read_into(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64, Error> {
     let length = into.len() as u64;
     if length <= READ_WHOLE_BYTES_MAX {
@@ -152,8 +154,8 @@ async fn read_pieces(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64,
     Ok(at as u64)
 }
 
-/// Writes all of it as one: by one transaction, or, what is longer and goes to the end, by filling it in there. What is longer and
-/// lies elsewhere goes piece by piece.
+/// Writes all bytes atomically if possible: in one transaction or, if they are longer and reach the
+/// end, as a staged append. A longer write elsewhere is split into pieces.
 async fn write(blob: &Blob<'_>, offset: u64, bytes: &Memory) -> Result<(), Error> {
     let length = bytes.len();
     if length > WRITE_WHOLE_BYTES_MAX
@@ -167,11 +169,11 @@ async fn write(blob: &Blob<'_>, offset: u64, bytes: &Memory) -> Result<(), Error
         }
         return Ok(());
     }
-    // Of a blob that is not there it says so, however much it is to write.
+    // An absent blob is reported, however long the write is.
     blob.write_at(offset, bytes.slice(0, length.min(WRITE_WHOLE_BYTES_MAX))).await
 }
 
-/// Adds all of it at the end, as one. Brings where it stands.
+/// Appends all bytes atomically. Returns their offset.
 async fn append(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
     match bytes.len() {
         length if length > WRITE_WHOLE_BYTES_MAX => fill(blob, bytes).await,
@@ -186,14 +188,15 @@ async fn fill(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
     fill.publish().await.map(|_| begin)
 }
 
-/// A listing of blobs that is under way.
+/// A listing of blobs in progress.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeBlobList {
     core: Arc<Core>,
     list: Arc<Mutex<Listing>>,
 }
 
-/// A listing borrows its keyspace: so it lives in a future that owns that, and hands over page after page.
+/// A listing borrows its keyspace, so it lives in a future that owns both, and sends page after
+/// page.
 struct Listing {
     producer: Pin<Box<dyn Future<Output = ()> + Send>>,
     pages: mpsc::Receiver<Page>,
@@ -203,7 +206,7 @@ type Page = Result<Option<Vec<Bytes>>, Error>;
 
 #[pymethods]
 impl NativeBlobList {
-    /// The next names, in their order, or a future of them; `None` at the end.
+    /// The next names, in order, or a future of them; `None` at the end.
     fn next_page(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let list = Arc::clone(&self.list);
         self.core.run(py, async move {

@@ -1,4 +1,4 @@
-//! The class `NativeBlobs`: operations on the blobs of a keyspace, each as a method.
+//! The class `NativeBlobs`: operations on the blobs of a keyspace, one method each.
 
 use std::sync::Arc;
 
@@ -16,12 +16,13 @@ use crate::number::NumberChange;
 use crate::operation::BATCH_OPERATIONS_MAX;
 use crate::problem::Problem;
 
-/// The blobs of a keyspace. Every operation brings its result, or for an event loop a future of it.
+/// The blobs of a keyspace. Every operation returns its result, or for an event loop a future of
+/// it.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeBlobs {
     core: Arc<Core>,
     keyspace: Arc<Keyspace>,
-    /// Also those that are not finished.
+    /// Includes unfinished blobs.
     unfinished: bool,
 }
 
@@ -41,7 +42,7 @@ impl NativeBlobs {
         })
     }
 
-    /// The same blobs for whoever reads and writes also those that are not finished.
+    /// The same blobs, including unfinished ones.
     fn with_unfinished(&self) -> Self {
         let (core, keyspace) = (Arc::clone(&self.core), Arc::clone(&self.keyspace));
         Self { core, keyspace, unfinished: true }
@@ -105,14 +106,14 @@ impl NativeBlobs {
         self.run(py, &name, BlobOperation::Transform(change))
     }
 
-    /// Begins new contents for a blob that is there. Brings the name under which they wait, and their id.
+    /// Begins new contents for an existing blob. Returns their temporary name, and their id.
     #[pyo3(signature = (name, attributes, chunk_bits = None))]
     fn stage(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> BlobCallResult {
         let attributes = attributes.as_ref().to_vec();
         self.run(py, &name, BlobOperation::Stage { chunk_bits, attributes })
     }
 
-    /// Has the blob consist of them.
+    /// Replaces the blob's contents by the staged ones.
     fn bind(&self, py: Python<'_>, name: Name, place: Name, id: u64, attributes: Name) -> BlobCallResult {
         let staged = StagedContents { name: Bytes::copy_from_slice(place.as_ref()), id };
         self.run(py, &name, BlobOperation::Bind { staged, attributes: attributes.as_ref().to_vec() })
@@ -146,7 +147,7 @@ impl NativeBlobs {
     }
 }
 
-/// What many blobs are, a batch after the other.
+/// The metadata of several blobs, one batch after the other.
 async fn stat_many(keyspace: &Keyspace, names: &[Name]) -> Result<PythonAnswer, Problem> {
     let mut found = Vec::with_capacity(names.len());
     for batch in names.chunks(BATCH_OPERATIONS_MAX) {

@@ -1,4 +1,4 @@
-//! The class `NativeClient`: connecting, keyspaces, closing.
+//! The class `NativeClient`: connection, keyspaces, close.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::keyspace::NativeKeyspace;
 use crate::problem::Problem;
 use crate::transaction::NativeTransaction;
 
-/// More bytes than any file of certificates has.
+/// More bytes than any certificate file has.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
-/// A client: of threads that wait, or of an event loop.
+/// A client: of blocking threads, or of an event loop.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeClient(Arc<Core>);
 
@@ -39,7 +39,7 @@ impl NativeClient {
         Ok(Self(Arc::new(core.map_err(|problem| problem.exception(py))?)))
     }
 
-    /// Connects. To be called once, before anything else.
+    /// Connects. Must be called once, before anything else.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
     fn connect(
         &self,
@@ -83,7 +83,7 @@ impl NativeClient {
         })
     }
 
-    /// Makes a keyspace; what is not said is as the cluster has it.
+    /// Creates a keyspace; omitted options have the cluster's defaults.
     fn create_keyspace(
         &self,
         py: Python<'_>,
@@ -98,7 +98,7 @@ impl NativeClient {
         self.admin(py, AdminQuestion::CreateKeyspace(settings))
     }
 
-    /// Removes a keyspace and all that is in it, and waits until it is gone.
+    /// Removes a keyspace with all its contents, and waits until it is gone.
     #[pyo3(signature = (name, timeout = None))]
     fn drop_keyspace(&self, py: Python<'_>, name: String, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
@@ -115,7 +115,7 @@ impl NativeClient {
         Ok(NativeTransaction::new(Arc::clone(&self.0), &self.client(py)?))
     }
 
-    /// Reads records of several keyspaces as they all were at one moment.
+    /// Reads records of several keyspaces consistently at one moment.
     fn read_many(
         &self,
         py: Python<'_>,
@@ -130,18 +130,18 @@ impl NativeClient {
         })
     }
 
-    /// What an event loop is to watch; none if it is no client of one.
+    /// The descriptor that an event loop must watch; none for a blocking client.
     #[getter]
     fn wakes(&self, py: Python<'_>) -> PyResult<Option<i32>> {
         self.0.wakes().map_err(|problem| problem.exception(py))
     }
 
-    /// Gives futures their results.
+    /// Sets the results of futures.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.0.drain(py)
     }
 
-    /// Closes it.
+    /// Closes the client.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.0.close(py)
     }
@@ -152,7 +152,7 @@ impl NativeClient {
         self.0.client().cloned().map_err(|problem| problem.exception(py))
     }
 
-    /// Asks a manager for something that brings nothing but that it was done.
+    /// Sends a command to a manager that returns no value.
     fn admin(&self, py: Python<'_>, ask: AdminQuestion) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
         let request = Bytes::from(AdminRequest::of(ask).to_bytes());
@@ -169,7 +169,7 @@ async fn admin(client: &Client, request: Bytes) -> Result<PythonAnswer, Problem>
     }
 }
 
-/// Whose certificates are believed, from the file of a CA's certificate.
+/// The trusted CA, from the file of its certificate.
 fn authority(path: &Path) -> PyResult<ClientTls> {
     let unusable = |error: std::io::Error| {
         PyErr::from(std::io::Error::new(error.kind(), format!("{}: {error}", path.display())))
@@ -181,7 +181,7 @@ fn authority(path: &Path) -> PyResult<ClientTls> {
     ClientTls::new(&bytes).map_err(|error| PyValueError::new_err(format!("{}: {error}", path.display())))
 }
 
-/// What a client proves itself with.
+/// The credentials of a client.
 fn proof(given: Credentials, py: Python<'_>) -> PyResult<(Option<Secret>, Option<Token>)> {
     let Credentials { secret, secret_file, token, token_file } = given;
     let file = |problem| Problem::Secret(problem).exception(py);

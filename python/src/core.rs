@@ -1,4 +1,4 @@
-//! A client and who carries out what is asked of it: the thread that asks, or one aside.
+//! A client and its executor: the calling thread, or a thread aside.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,16 +18,17 @@ use crate::memory::Memory;
 use crate::operation::PythonOperation;
 use crate::problem::Problem;
 
-/// How often a waiting thread looks whether Ctrl-C was pressed.
+/// How often a waiting thread checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What came of something that was asked. What it was asked with comes along, to be let go of where Python is held.
+/// The outcome of a call. It carries the call's arguments, which must be released while the GIL is
+/// held.
 pub(crate) struct CallOutcome {
     pub(crate) result: Result<PythonAnswer, Problem>,
     pub(crate) spent: UsedArguments,
 }
 
-/// What something was asked with.
+/// The arguments of a call.
 #[expect(dead_code, reason = "it is only let go of")]
 pub(crate) enum UsedArguments {
     Nothing,
@@ -43,15 +44,15 @@ impl From<Result<PythonAnswer, Problem>> for CallOutcome {
     }
 }
 
-/// A client of one process.
+/// The state of a client, which belongs to one process.
 ///
-/// In a fork of that process nothing of it may be touched, not even to let go of it: other threads' locks may be held for
-/// ever, and its sockets and event queue are those of the parent.
+/// A forked process must not touch it, not even to drop it: locks of other threads may stay locked
+/// for ever, and the sockets and the event queue are those of the parent.
 pub(crate) struct Core {
     opener: u32,
-    /// `None`: it was closed.
+    /// `None` after `close`.
     shell: RwLock<Option<Shell>>,
-    /// Set once it is connected.
+    /// Set once the client is connected.
     client: OnceLock<Client>,
 }
 
@@ -62,13 +63,13 @@ enum Shell {
 }
 
 impl Core {
-    /// A client whose callers wait.
+    /// A client with blocking callers.
     pub(crate) fn here() -> Result<Self, Problem> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Problem::System)?;
         Ok(Self::with(Shell::Here(Arc::new(runtime))))
     }
 
-    /// A client of an event loop, which makes futures with `create_future`.
+    /// A client of an event loop, which creates futures with `create_future`.
     pub(crate) fn aside(create_future: Py<PyAny>) -> Result<Self, Problem> {
         Ok(Self::with(Shell::Aside(Arc::new(SideThread::start(create_future).map_err(Problem::System)?))))
     }
@@ -77,18 +78,18 @@ impl Core {
         Self { opener: std::process::id(), shell: RwLock::new(Some(shell)), client: OnceLock::new() }
     }
 
-    /// Called once.
+    /// Sets the connected client; called once.
     pub(crate) fn connected(&self, client: Client) {
         let _ = self.client.set(client);
     }
 
-    /// The client. Errors: it was closed, this is a fork.
+    /// The client. Errors: it was closed, or this process is a fork.
     pub(crate) fn client(&self) -> Result<&Client, Problem> {
         self.shell()?;
         self.client.get().ok_or(Problem::Closed)
     }
 
-    /// Before anything else of a client is touched.
+    /// Checks for a fork, before anything else of a client is touched.
     fn check_process(&self) -> Result<(), Problem> {
         match self.opener == std::process::id() {
             true => Ok(()),
@@ -102,7 +103,7 @@ impl Core {
         shell.clone().ok_or(Problem::Closed)
     }
 
-    /// Carries something out. Brings its result, or a future of it for an event loop.
+    /// Runs an operation. Returns its result, or for an event loop a future of it.
     pub(crate) fn run(
         self: &Arc<Self>,
         py: Python<'_>,
@@ -115,7 +116,7 @@ impl Core {
                     match py.detach(|| runtime.block_on(async { timeout(LOOK_EVERY, asked.as_mut()).await }))
                     {
                         Ok(outcome) => break outcome,
-                        // What has been sent goes on all the same.
+                        // A request that was sent continues all the same.
                         Err(_) => py.check_signals()?,
                     }
                 };
@@ -128,7 +129,7 @@ impl Core {
         }
     }
 
-    /// The descriptor that an event loop is to watch, and then to call [`Core::drain`].
+    /// The descriptor that an event loop must watch, to call [`Core::drain`] when it is readable.
     pub(crate) fn wakes(&self) -> Result<Option<i32>, Problem> {
         match self.shell()? {
             Shell::Here(_) => Ok(None),
@@ -136,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Gives their results to the futures whose operations have ended.
+    /// Sets the results of the futures whose operations have ended.
     pub(crate) fn drain(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
         match self.shell() {
             Ok(Shell::Aside(aside)) => aside.drain(py, self),
@@ -144,7 +145,8 @@ impl Core {
         }
     }
 
-    /// Closes it. Operations of an event loop that have not ended do so as closed; those of other threads go on.
+    /// Closes the client. Unfinished operations of an event loop end as closed; those of other
+    /// threads continue.
     pub(crate) fn close(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
         if self.check_process().is_err() {
             return Ok(());

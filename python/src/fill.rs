@@ -1,9 +1,9 @@
-//! The class `NativeBlobFill`: bytes that are added to a blob where nobody looks, over several calls, and made a part of it at
-//! once by the last.
+//! The class `NativeBlobFill`: bytes that are staged behind a blob's end over several calls, and
+//! published together by the last call.
 //!
-//! What fills a blob borrows its keyspace: so a worker, a future that owns both, takes one step after the other, driven by
-//! whoever asks for the step. A step that fails or is cut off in its midst lets go of the worker: what was filled is never seen then,
-//! and nothing more can be added to it.
+//! A staged append borrows its keyspace. So a worker, a future that owns both, runs one step after
+//! the other, driven by the caller of the step. A step that fails or is cancelled drops the worker:
+//! its bytes are then never published, and no more can be added.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -22,10 +22,11 @@ use crate::core::{CallOutcome, Core, UsedArguments};
 use crate::memory::Memory;
 use crate::problem::Problem;
 
-/// What comes to no more than this is written by one transaction at the end, without filling: a chunk, which is soon copied.
+/// Up to this size the bytes are buffered and written in one transaction at the end, without
+/// staging: one chunk, which is copied fast.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that are being added at the end of a blob.
+/// Bytes that are being appended to a blob.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeBlobFill {
     core: Arc<Core>,
@@ -35,7 +36,7 @@ pub(crate) struct NativeBlobFill {
 
 struct FillSlot {
     worker: Mutex<Option<Worker>>,
-    /// A step that is under way, or the next one, is to end with the worker.
+    /// Ends the worker, during the present step or the next one.
     given_up: Notify,
 }
 
@@ -44,18 +45,18 @@ struct Worker {
     steps: mpsc::Sender<(FillStep, StepReply)>,
 }
 
-/// How much was added by now, or how large the blob is.
+/// The number of bytes added so far, or the size of the blob.
 type StepReply = oneshot::Sender<Result<u64, Error>>;
 
 enum FillStep {
     Push(Arc<Memory>),
-    /// With attributes, if these are to be others.
+    /// With new attributes, if given.
     Publish(Option<Bytes>),
 }
 
 #[pymethods]
 impl NativeBlobFill {
-    /// Adds bytes. Brings how many have been added.
+    /// Adds bytes. Returns how many have been added in total.
     fn push(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let bytes = Arc::new(Memory::readable(bytes)?);
         let worker = Arc::clone(&self.worker);
@@ -65,7 +66,7 @@ impl NativeBlobFill {
         })
     }
 
-    /// Makes what was added a part of the blob. Brings how large that is.
+    /// Publishes the bytes in the blob. Returns its size.
     #[pyo3(signature = (attributes = None))]
     fn publish(&self, py: Python<'_>, attributes: Option<Name>) -> PyResult<Py<PyAny>> {
         let attributes = attributes.map(|attributes| Bytes::copy_from_slice(attributes.as_ref()));
@@ -76,7 +77,8 @@ impl NativeBlobFill {
         })
     }
 
-    /// Adds nothing more, also of what is under way: an event loop may have cancelled waiting for it, and it goes on.
+    /// Abandons the append, including the step in progress: after cancellation of its future, an
+    /// event loop's step would continue.
     fn give_up(&self) {
         self.worker.given_up.notify_one();
     }
@@ -91,14 +93,14 @@ impl NativeBlobFill {
     }
 }
 
-/// Takes a step. Dropped before it has ended, it ends the worker.
+/// Runs a step. If it is dropped before its end, the worker ends.
 async fn step(place: &FillSlot, step: FillStep) -> Result<u64, Problem> {
     let mut worker = place.worker.lock().await;
     let mut given_up = pin!(place.given_up.notified());
     let is_last = matches!(step, FillStep::Publish(_));
     let mut taken = worker.take().ok_or(Problem::FillEnded)?;
     let (told, mut answer) = oneshot::channel();
-    // It takes one at a time, and waits for this one.
+    // The worker runs one step at a time, and waits for this one.
     taken.steps.try_send((step, told)).map_err(|_| Problem::FillEnded)?;
     let result = poll_fn(|cx| {
         if given_up.as_mut().poll(cx).is_ready() {
@@ -119,7 +121,7 @@ async fn step(place: &FillSlot, step: FillStep) -> Result<u64, Problem> {
     result
 }
 
-/// Takes steps until one of them fails, or publishes.
+/// Runs steps until one fails, or publishes.
 async fn work(
     keyspace: Arc<Keyspace>,
     (name, unfinished): (Bytes, bool),
@@ -129,7 +131,8 @@ async fn work(
     let mut filling = RunningFill { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
     while let Some((step, told)) = steps.recv().await {
         let result = match step {
-            // The memory is let go of before the answer is there, so that whoever asks has the last hold of it.
+            // The memory is released before the answer is sent, so that the caller has the last
+            // reference to it.
             FillStep::Push(bytes) => filling.push(&bytes).await,
             FillStep::Publish(attributes) => {
                 let _ = told.send(filling.publish(attributes).await);
@@ -137,7 +140,7 @@ async fn work(
             }
         };
         let is_failure = result.is_err();
-        // Whoever asks is gone only with this future.
+        // The receiver is dropped only together with this future.
         let _ = told.send(result);
         if is_failure {
             return;
@@ -147,7 +150,7 @@ async fn work(
 
 struct RunningFill<'b, 'k> {
     blob: &'b Blob<'k>,
-    /// What was added while it was little.
+    /// The bytes so far, while they are few.
     kept: BytesMut,
     fill: Option<BlobFill<'k>>,
     count: u64,

@@ -1,4 +1,4 @@
-//! The class `NativeKeyspace`: each operation as a method.
+//! The class `NativeKeyspace`: one method per operation.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::number::NumberChange;
 use crate::operation::PythonOperation;
 use crate::scan::NativeScan;
 
-/// A keyspace. Every operation brings its result, or for an event loop a future of it.
+/// A keyspace. Every operation returns its result, or for an event loop a future of it.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeKeyspace {
     core: Arc<Core>,

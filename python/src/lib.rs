@@ -1,18 +1,19 @@
-//! The native half of the Python package `zerohop`: operations of the client, done by the calling thread or, for event
-//! loops, by a thread aside.
+//! The native half of the Python package `zerohop`: operations of the client, run by the calling
+//! thread or, for event loops, by a thread aside.
 //!
 //! ```text
-//!   zerohop/*.py       what users see: mappings, exceptions, documentation
+//!   zerohop/*.py       the user's interface: mappings, exceptions, documentation
 //!        │ _native
-//!   client, keyspace,  classes of Python; arguments come in, a result or a future goes out
+//!   client, keyspace,  Python classes; arguments come in, a result or a future goes out
 //!   scan
-//!   operation          what is asked of a keyspace, owned: carried out without Python
-//!   core               who carries it out ┬─ here:  the waiting thread drives the connections, and looks for Ctrl-C
-//!                                         └─ aside: a thread drives them; a byte wakes the event loop, which takes answers
-//!   answer, problem    what came of it, as objects and exceptions of Python
+//!   operation          an operation on a keyspace with owned arguments: runs without Python
+//!   core               the executor ┬─ here:  the caller drives connections, checks for Ctrl-C
+//!                                   └─ aside: a thread drives them; a byte wakes the event loop
+//!   answer, problem    results, as Python objects and exceptions
 //! ```
 //!
-//! Python is let go (`Python::detach`) while anything is waited for, and the thread aside never takes hold of it.
+//! The GIL is released (`Python::detach`) during every wait, and the thread aside never acquires
+//! it.
 
 mod answer;
 mod arguments;
@@ -51,11 +52,11 @@ mod _native {
     #[pymodule_export]
     use crate::transaction_blobs::NativeTransactionBlobs;
 
-    /// Most operations that a batch has under way at once; longer ones go in pieces.
+    /// The highest number of open operations of a batch; longer batches are split.
     #[pymodule_export]
     const BATCH_OPERATIONS_MAX: usize = crate::operation::BATCH_OPERATIONS_MAX;
 
-    /// The version of the package, as the program tells its own: both are the workspace's.
+    /// The version of the package, equal to that of the program: both are the workspace's.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

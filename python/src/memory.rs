@@ -1,7 +1,9 @@
-//! Memory that an object of Python lends through the buffer protocol: arrays, `bytes`, `bytearray`, views of files.
+//! Memory that a Python object lends through the buffer protocol: arrays, `bytes`, `bytearray`,
+//! views of files.
 //!
-//! It is read and written where it stands, without holding Python, so that a large transfer copies nothing more and other
-//! threads run. The object cannot move or free it meanwhile: it knows that its memory is lent, until this is dropped.
+//! It is read and written in place, without the GIL, so that a large transfer needs no further copy
+//! and other threads run. The object cannot move or free it meanwhile: the buffer stays exported
+//! until this is dropped.
 
 #![expect(
     unsafe_code,
@@ -14,21 +16,21 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
-/// Contiguous bytes of an object of Python. Letting go of it takes hold of Python for a moment.
+/// Contiguous bytes of a Python object. Dropping it acquires the GIL for a moment.
 pub(crate) struct Memory {
     lent: PyUntypedBuffer,
     start: *mut u8,
     length: usize,
 }
 
-// SAFETY: the address is that of memory that `lent` keeps where it is, and `lent` may go to any thread; what reads and writes
-// through it is within what `slice` and `fill` state.
+// SAFETY: `lent` keeps the memory at this address, and may move to any thread. All reads and writes
+// through it are within the bounds that `slice` and `fill` state.
 unsafe impl Send for Memory {}
 // SAFETY: likewise.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// The bytes of an object, to be read.
+    /// The bytes of an object, for reading.
     pub(crate) fn readable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let lent = PyUntypedBuffer::get(object)?;
         if !lent.is_c_contiguous() {
@@ -40,7 +42,7 @@ impl Memory {
         Ok(Self { lent, start, length })
     }
 
-    /// The bytes of an object, to be written too.
+    /// The bytes of an object, for reading and writing.
     pub(crate) fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let memory = Self::readable(object)?;
         match memory.lent.readonly() {
@@ -49,34 +51,36 @@ impl Memory {
         }
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// So many bytes from a place on, or as many as there are. Whoever writes to the object meanwhile gets some of the old
-    /// bytes sent and some of the new, as with any file.
+    /// Up to `length` bytes from an index on. If the object is written meanwhile, a mixture of old
+    /// and new bytes may be sent, as with any file.
     pub(crate) fn slice(&self, at: usize, length: usize) -> &[u8] {
         let at = at.min(self.length);
         let length = length.min(self.length - at);
         if length == 0 {
             return &[];
         }
-        // SAFETY: `at + length` is within the `self.length` bytes that `lent` keeps at `start`, which is not null as there are
-        // some. They are bytes, of any alignment and value. They are only copied from.
+        // SAFETY: `at + length` is within the `self.length` bytes that `lent` keeps at `start`,
+        // which is not null as the length is not zero. They are bytes, of any alignment and value.
+        // They are only copied from.
         unsafe { slice::from_raw_parts(self.start.add(at).cast_const(), length) }
     }
 
-    /// Puts bytes into a place, as far as they fit. Only for memory that is [`Memory::writable`]. How many did.
+    /// Copies bytes to an index, as far as they fit; only for [`Memory::writable`]. Returns the
+    /// number copied.
     pub(crate) fn fill(&self, at: usize, bytes: &[u8]) -> usize {
         let at = at.min(self.length);
         let length = bytes.len().min(self.length - at);
         if length == 0 || self.lent.readonly() {
             return 0;
         }
-        // SAFETY: `at + length` is within the memory, as above, and within `bytes`, which came off the network and is none of
-        // Python's, so that they do not overlap. Nobody holds a reference into the memory: `slice` is not used on what is
-        // filled.
+        // SAFETY: `at + length` is within the memory, as above, and within `bytes`, which came from
+        // the network and are not Python's, so that they do not overlap. No reference into the
+        // memory exists: `slice` is not used on memory that is filled.
         unsafe { self.start.add(at).copy_from_nonoverlapping(bytes.as_ptr(), length) };
         length
     }

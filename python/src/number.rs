@@ -1,4 +1,4 @@
-//! Numbers inside records and blobs: a change of one, of a type that Python names by a word.
+//! Numbers inside records and blobs: a change of one, of a type that Python names.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,7 +17,8 @@ macro_rules! numbers {
         }
 
         impl NumberChange {
-            /// From what Python says. Errors: no such operator or type, an operand that the type does not have.
+            /// From Python's arguments. Errors: unknown operator or type, an operand outside the
+            /// type.
             pub(crate) fn new(
                 operator: &str,
                 kind: &str,
@@ -33,14 +34,15 @@ macro_rules! numbers {
                 }
             }
 
-            /// Changes a number in a blob. What it is now.
+            /// Changes a number in a blob. Returns the new number.
             pub(crate) async fn of_blob(self, blob: &Blob<'_>) -> Result<PythonAnswer, Error> {
                 Ok(match self {
                     $(Self::$name(change) => PythonAnswer::$answer(<$wide>::from(blob.transform(change).await?)),)*
                 })
             }
 
-            /// Has a transaction change a number in a blob. What it will be, or what it was.
+            /// Changes a number in a blob within a transaction. The commit returns the new or the
+            /// old number.
             pub(crate) async fn in_transaction(
                 self,
                 blob: &TransactionBlob<'_>,
@@ -54,7 +56,7 @@ macro_rules! numbers {
                 })
             }
 
-            /// Changes a number in a record. What it is now.
+            /// Changes a number in a record. Returns the new number.
             pub(crate) async fn of_record(self, keyspace: &Keyspace, key: &[u8]) -> Result<PythonAnswer, Error> {
                 Ok(match self {
                     $(Self::$name(change) => PythonAnswer::$answer(<$wide>::from(keyspace.transform(key, change).await?)),)*
@@ -62,7 +64,7 @@ macro_rules! numbers {
             }
         }
 
-        /// A number that a transaction will bring, with its type.
+        /// A number that the commit of a transaction returns, with its type.
         pub(crate) enum NumberPromise {
             $($name(Promise<$type>),)*
         }

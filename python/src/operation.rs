@@ -1,4 +1,4 @@
-//! What is asked of a keyspace, with everything that it needs: carried out without Python.
+//! Operations on a keyspace with owned arguments: they run without Python.
 
 use std::time::Duration;
 
@@ -10,10 +10,12 @@ use crate::arguments::{Blob, WaitArgument};
 use crate::number::NumberChange;
 use crate::problem::Problem;
 
-/// Most operations that a batch has under way at once: a fraction of what a session holds, so that others find room.
+/// The highest number of open operations of a batch: a fraction of the session's limit, so that
+/// other callers have space.
 pub(crate) const BATCH_OPERATIONS_MAX: usize = 16 << 10;
 
-/// Bytes of keys and values that a batch has under way at once, or one operation, if that is more: likewise.
+/// The bytes of keys and values of a batch's open operations, or of one operation, if that is
+/// larger: for the same reason.
 const BATCH_BYTES_MAX: usize = 32 << 20;
 
 /// An operation, with its arguments.
@@ -39,13 +41,13 @@ pub(crate) enum PythonOperation {
 }
 
 impl PythonOperation {
-    /// Carries it out. `limit`: how long to try, if not as long as the client does; a batch always does that.
+    /// Runs it. `limit` is the time limit, by default the client's; a batch always has the default.
     pub(crate) async fn run(
         &self,
         keyspace: &Keyspace,
         limit: Option<Duration>,
     ) -> Result<PythonAnswer, Problem> {
-        // Each is boxed where it is rare, so that the common ones stay small.
+        // Rare operations are boxed, so that the common ones stay small.
         macro_rules! done {
             ($operation:expr) => {{
                 let operation = $operation;
@@ -113,7 +115,7 @@ impl PythonOperation {
                     })
                 }))
                 .await;
-                // Versions are told only beside what has failed.
+                // Versions are returned only beside failures.
                 match done.iter().all(Result::is_ok) {
                     true => PythonAnswer::Nothing,
                     false => PythonAnswer::Many(done),
@@ -136,7 +138,7 @@ fn borrowed(blob: &Blob) -> &[u8] {
     blob.as_ref()
 }
 
-/// Sends what `items` ask for together, and again, as often as the bounds want it.
+/// Sends `items` together, in as many rounds as the bounds require.
 async fn batch<'a, T>(
     keyspace: &Keyspace,
     items: &'a [T],
@@ -164,8 +166,8 @@ async fn batch<'a, T>(
     outcomes
 }
 
-/// A part of a list, page after page. Values that are appended meanwhile may come too; what is trimmed meanwhile is left
-/// out. `None`: there is no record.
+/// A part of a list, page after page. Values that are appended meanwhile may be included; values
+/// that are trimmed meanwhile are left out. `None` if the record is absent.
 async fn list(
     keyspace: &Keyspace,
     key: &[u8],
@@ -201,11 +203,11 @@ async fn list(
     }
 }
 
-/// What a server would say, had it known what was wanted.
+/// The error of a server that knew the wanted type.
 fn wrong_type(key: &[u8], found: RecordType) -> Error {
     let reason = Box::new(Reason::Answer { failure: Failure::WrongType { found } });
     Error::Operation { key: Some(key[..key.len().min(KEY_BYTES_SHOWN)].into()), reason }
 }
 
-/// Longest part of a key that an exception repeats, as elsewhere.
+/// The longest part of a key in an exception, as elsewhere.
 const KEY_BYTES_SHOWN: usize = 64;

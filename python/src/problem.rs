@@ -1,4 +1,4 @@
-//! Why something was not done, on its way to becoming an exception of Python.
+//! The reasons for failures, before their conversion to Python exceptions.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason, SecretFileError};
 use zerohop_wire::error::ErrorCode;
 
-/// Why something was not done.
+/// The reason for a failure.
 #[derive(Debug)]
 pub(crate) enum Problem {
     Client(Error),
@@ -22,9 +22,9 @@ pub(crate) enum Problem {
     Forked {
         opener: u32,
     },
-    /// What was filled in was published, or cut off.
+    /// The staged append was published, or has failed.
     FillEnded,
-    /// The system did not give what the client needs.
+    /// The system has refused a resource.
     System(std::io::Error),
 }
 
@@ -34,7 +34,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// What an exception is made of.
+/// The parts of an exception.
 struct ExceptionParts<'a> {
     code: Cow<'static, str>,
     number: Option<u16>,
@@ -115,7 +115,7 @@ impl<'a> ExceptionParts<'a> {
         let plain = |code| ExceptionParts { code: Cow::Borrowed(code), number: None, key: None, found: None };
         match reason {
             Reason::Answer { failure } => Self::of_failure(failure),
-            // What the server said is what a program can act on: a wrong secret, another cluster.
+            // Programs act on the server's failure: a wrong secret, another cluster.
             Reason::Refused { failure, .. } => Self::of_failure(failure),
             Reason::Deadline { .. } => plain("Deadline"),
             Reason::Lost { .. } => plain("Lost"),
@@ -152,7 +152,7 @@ impl<'a> ExceptionParts<'a> {
     }
 }
 
-/// Something that cannot be, told to users as such.
+/// An internal error, reported as such.
 pub(crate) fn broken(what: &str) -> PyErr {
     PyRuntimeError::new_err(format!("zerohop: {what}: please report this"))
 }

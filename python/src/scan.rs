@@ -11,7 +11,7 @@ use crate::answer::PythonAnswer;
 use crate::core::Core;
 use crate::problem::Problem;
 
-/// A scan that is under way.
+/// A scan in progress.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeScan {
     core: Arc<Core>,
@@ -20,7 +20,8 @@ pub(crate) struct NativeScan {
 
 #[pymethods]
 impl NativeScan {
-    /// The next keys, or a future of them; `None` at the end. After an error the same page is asked for again.
+    /// The next keys, or a future of them; `None` at the end. After an error the same page is
+    /// requested again.
     fn next_page(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let scan = Arc::clone(&self.scan);
         self.core.run(py, async move {

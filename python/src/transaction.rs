@@ -1,4 +1,4 @@
-//! The class `NativeTransaction`: reads that are remembered, writes that are kept, a commit of all of them.
+//! The class `NativeTransaction`: tracked reads, buffered writes, and a commit of all of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,8 +13,8 @@ use crate::number::NumberPromise;
 use crate::problem::Problem;
 use crate::transaction_blobs::NativeTransactionBlobs;
 
-/// A transaction that has not been committed. Reads and the commit bring their result, or for an event loop a future of it;
-/// writes are only kept, and bring the place in the list of results that the commit will bring.
+/// A transaction before its commit. Reads and the commit return their result, or for an event loop
+/// a future of it. Writes are buffered, and return their index in the results of the commit.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeTransaction {
     core: Arc<Core>,
@@ -22,12 +22,12 @@ pub(crate) struct NativeTransaction {
     promises: Promises,
 }
 
-/// What the writes of a transaction will bring, in the order of their places.
+/// The results of a transaction's writes, by index.
 pub(crate) type Promises = Arc<Mutex<Vec<PromisedValue>>>;
 
-/// What a write will bring.
+/// The result of a write, after the commit.
 pub(crate) enum PromisedValue {
-    /// Nothing, unless what its place is kept for is taken up.
+    /// No result, unless a reserved index is used.
     Nothing,
     Changed(NumberPromise),
     Version(Promise<Timestamp>),
@@ -64,7 +64,7 @@ impl NativeTransaction {
         })
     }
 
-    /// Records of any keyspaces, in one round.
+    /// Reads records of any keyspaces, in one round.
     fn read_many(
         &self,
         py: Python<'_>,
@@ -178,7 +178,7 @@ impl NativeTransaction {
         })
     }
 
-    /// Its view of the blobs of a keyspace.
+    /// The blobs of a keyspace within this transaction.
     fn blobs(&self, keyspace: &NativeKeyspace) -> NativeTransactionBlobs {
         let (core, transaction) = (Arc::clone(&self.core), self.transaction.clone());
         NativeTransactionBlobs::new(
@@ -189,12 +189,12 @@ impl NativeTransaction {
         )
     }
 
-    /// Keeps a place among the results of the commit.
+    /// Reserves an index in the results of the commit.
     fn keep_place(&self) -> usize {
         self.keep(PromisedValue::Nothing)
     }
 
-    /// The version, and of each write what it brought or the exception.
+    /// The version, and the result or the exception of each write.
     fn commit(&self, py: Python<'_>) -> TransactionCallResult {
         let transaction = self.transaction.clone();
         let promises = std::mem::take(&mut *self.promises.lock().unwrap_or_else(PoisonError::into_inner));
@@ -221,9 +221,9 @@ impl NativeTransaction {
         })
     }
 
-    /// Ends it: nothing of it is done. Again and again without harm.
+    /// Ends it without effect; may be called repeatedly.
     fn abort(&self) {
-        // Nothing of it is anywhere else.
+        // Nothing of it is stored elsewhere.
         self.transaction.clone().abort();
     }
 }

@@ -1,4 +1,4 @@
-//! The class `NativeTransactionBlobs`: the blobs of a keyspace as a transaction sees and changes them.
+//! The class `NativeTransactionBlobs`: the blobs of a keyspace within a transaction.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
@@ -15,11 +15,12 @@ use crate::number::NumberChange;
 use crate::problem::Problem;
 use crate::transaction::{PromisedValue, Promises};
 
-/// More than a transaction takes at once of a blob: what is longer is refused, and need not be copied for that.
+/// More than a transaction accepts in one write to a blob: longer ones are refused, so that they
+/// need not be copied.
 const COPIED_BYTES_MAX: usize = (64 << 20) + 1;
 
-/// The blobs of a keyspace within a transaction. Every operation brings its result, or for an event loop a future of it, as it may
-/// have to read what the blob is; what it changes waits for the commit.
+/// The blobs of a keyspace within a transaction. Every operation returns its result, or for an
+/// event loop a future of it, as it may read the blob's header; changes wait for the commit.
 #[pyclass(frozen, module = "zerohop._native")]
 pub(crate) struct NativeTransactionBlobs {
     core: Arc<Core>,
@@ -114,7 +115,8 @@ impl NativeTransactionBlobs {
         })
     }
 
-    /// What the number will be, or what it was, takes a place among the results of the commit that was kept for it.
+    /// The new or the old number takes an index in the results of the commit that was reserved for
+    /// it.
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
     fn transform(
         &self,
@@ -170,7 +172,7 @@ impl NativeTransactionBlobs {
     }
 }
 
-/// The bytes as they are now: they wait for the commit, and their owner may change them before it.
+/// A copy of the present bytes: they wait for the commit, and their owner may change them before.
 fn copied(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     let memory = Memory::readable(object)?;
     Ok(py.detach(|| Bytes::copy_from_slice(memory.slice(0, memory.len().min(COPIED_BYTES_MAX)))))

@@ -1,4 +1,4 @@
-"""The same for event loops."""
+"""The client for event loops."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_operation_does_what_its_waiting_twin_does(keyspace: zerohop.Keysp
     ("waits", "awaited", "only_waits", "only_awaited"),
     [
         (zerohop.Client, Client, "", ""),
-        # What a mapping has and a face that is awaited cannot.
+        # A mapping's methods cannot be awaited.
         (zerohop.Keyspace, Keyspace, "clear items keys popitem setdefault update values", "contains"),
         (zerohop.Blobs, zerohop.aio.Blobs, "", ""),
         (zerohop.Transaction, zerohop.aio.Transaction, "", ""),
@@ -74,7 +74,7 @@ def test_the_two_faces_have_the_same_operations(waits: type, awaited: type, only
         return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
 
     def parameters(act: Any) -> list[str]:
-        # Nothing is kept in a buffer of what is awaited.
+        # An awaited file has no buffer.
         return [name for name in inspect.signature(act).parameters if name != "buffering"]
 
     one, other = public(waits), public(awaited)
@@ -109,7 +109,7 @@ def test_the_loop_goes_on_while_operations_wait(keyspace: zerohop.Keyspace) -> N
             await aside.set("go", "now")
 
         ticking = asyncio.ensure_future(tick())
-        # It would never be woken, if it kept the loop.
+        # A wait that blocked the loop would never be woken.
         await aside.wait("go", timeout=GIVE_UP_AFTER)
         await ticking
         with pytest.raises(zerohop.DeadlineError):
@@ -132,7 +132,7 @@ def test_exceptions_and_cancelling(keyspace: zerohop.Keyspace) -> None:
         waiting = asyncio.ensure_future(aside.wait("never", timeout=0.3))
         await asyncio.sleep(0.05)
         waiting.cancel()
-        # Its answer comes, and nobody is there to hear it.
+        # Its answer arrives for a future that is gone.
         await asyncio.sleep(0.5)
         assert waiting.cancelled() and await aside.get("k") is None
 

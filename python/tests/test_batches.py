@@ -1,4 +1,4 @@
-"""Batches go out together, and tell of each operation what became of it."""
+"""Operations of a batch are sent together, and each has its own outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_batches_beyond_every_bound_are_done_whole(keyspace: Keyspace) -> None:
     keyspace.set_many({f"k{n}": str(n) for n in range(count)})
     keys = [f"k{n}" for n in range(count)]
     assert keyspace.get_many(keys) == [str(n).encode() for n in range(count)]
-    # More bytes than one piece has.
+    # More bytes than one piece of a batch has.
     big = {f"big{n}": bytes([n]) * (5 << 20) for n in range(9)}
     keyspace.set_many(big)
     assert keyspace.get_many(big) == list(big.values())

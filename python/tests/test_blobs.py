@@ -1,4 +1,5 @@
-"""Blobs as files, and through the buffer protocol; what is cut off is not taken for whole."""
+"""Blobs as files, and through the buffer protocol; an interrupted file is not taken for
+complete."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_memory_goes_in_and_out_where_it_stands(keyspace: Keyspace) -> None:
     part = bytearray(100_001)
     assert blobs.readinto("grid", memoryview(part)[1:], 65_530) == 100_000
     assert part[1:] == memoryview(numbers).cast("B")[65_530:165_530]
-    # Beyond the end there is nothing, and memory is left alone.
+    # Beyond the end there are no bytes, and memory stays unchanged.
     rest = bytearray(b"?" * 10)
     assert blobs.readinto("grid", rest, 3_199_996) == 4 and rest[4:] == b"??????"
     assert blobs.readinto("grid", rest, 9_999_999) == 0
@@ -181,7 +182,7 @@ def test_names_come_in_order_and_by_pages(keyspace: Keyspace) -> None:
         keyspace.blobs.stat_many([1])  # type: ignore[list-item]
     with pytest.raises(zerohop.LimitError, match="xxx"):
         keyspace.blobs.stat_many(["x" * 5000])
-    # Records and blobs do not see each other.
+    # Records and blobs are separate.
     keyspace["d1/record"] = "x"
     assert b"d1/record" not in keyspace.blobs and list(keyspace) == [b"d1/record"]
 
@@ -193,12 +194,13 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
             file.write(pattern(3 * MIB))
             raise ZeroDivisionError
         assert "cut" not in blobs
-        # Nor if something around it is not told of it.
+        # Also if an outer block does not pass the exception on.
         for wrap in (lambda file: io.TextIOWrapper(file), contextlib.closing, lambda file: io.BufferedWriter(file)):
             with pytest.raises(ZeroDivisionError), wrap(blobs.open("cut", "wb", buffering)):
                 raise ZeroDivisionError
             assert "cut" not in blobs
-    # While it is written, and if its writer dies, everybody can tell; nobody sees any of it.
+    # While it is written, and after its writer's death, it is visibly unfinished, and its contents
+    # are not visible.
     for half in (b"half", pattern(3 * MIB)):
         blobs.delete("cut")
         raw = cast(BlobIO, blobs.open("cut", "wb", 0, attributes=b"mine"))
@@ -207,7 +209,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
         assert found is not None and (found.finished, found.attributes, found.size) == (False, b"mine", 0)
         with pytest.raises(zerohop.UnfinishedError):
             blobs.open("cut")
-        # Nor does anybody else who asks by the name, and nobody can change it.
+        # It cannot be found by its name either, and no other client can change it.
         for ask in (
             lambda: blobs.read("cut"),
             lambda: blobs.readinto("cut", bytearray(1)),
@@ -225,7 +227,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
         raw.close()
         with blobs.open("cut") as whole:
             assert whole.read() == half
-    # Who goes back in it has put it there, to write over it.
+    # Seeking back publishes what has been written, so that it can be overwritten.
     assert blobs.delete("cut")
     raw = cast(BlobIO, blobs.open("cut", "wb", 0))
     assert [raw.write(b"half"), raw.seek(2), raw.write(b"LF"), raw.seek(0, io.SEEK_END)] == [4, 2, 2, 4]
@@ -236,7 +238,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
     raw.seek(2)
     raw.write(b"lf")
     raw.close()
-    # A file that is changed in place stays what it is.
+    # A file that is changed in place stays finished.
     with pytest.raises(ZeroDivisionError), blobs.open("cut", "r+b", 0) as file:
         file.write(b"HA")
         raise ZeroDivisionError
@@ -305,7 +307,7 @@ def test_what_is_longer_than_one_write_is_seen_once_all_of_it_is_there(how: str,
     into = bytearray(len(data))
     assert blobs.readinto("b", into) == len(data) and into == data
     if how == "write":
-        # Over what is there, and over the end: in pieces, but all of it.
+        # Over existing bytes and past the end: in pieces, but complete.
         blobs.write("b", data[::-1], 3)
         assert blobs.stat("b") is not None and blobs.readinto("b", into) == len(data)
         assert into == pattern(3) + data[::-1][:-3] and blobs.read("b", len(data)) == data[:3][::-1]
@@ -384,7 +386,7 @@ def test_ctrl_c_cuts_a_transfer_which_is_not_taken_for_whole(how: str) -> None:
         nodes = Path(f"/proc/{cluster}/task/{cluster}/children").read_text().split()
         assert len(nodes) == 1
         time.sleep(0.1)
-        # So it does not come to its end, and hears only of the signal.
+        # The node is stopped, so that the write cannot end: only the signal ends it.
         os.kill(int(nodes[0]), signal.SIGSTOP)
         try:
             time.sleep(0.1)

@@ -30,7 +30,7 @@ def backend() -> Any:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that looks like a checkout, and a Cargo that builds what it is told to."""
+    """A folder like a checkout, with a fake Cargo that builds a given file."""
     (tmp_path / "python").mkdir()
     (tmp_path / "Cargo.lock").touch()
     (tmp_path / "bin").mkdir()
@@ -71,7 +71,7 @@ def test_what_is_missing_for_building_is_said(backend: Any, checkout: Path, monk
 
 
 def test_pip_finds_the_folder_of_the_program(backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Maturin wants it to be there before anything is built.
+    # Maturin requires it before anything is built.
     system = tomllib.loads((FOLDER / "pyproject.toml").read_text())["build-system"]
     assert system["build-backend"] == "build_backend" and system["backend-path"] == ["."]
     seen = []

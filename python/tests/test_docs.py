@@ -1,4 +1,4 @@
-"""Every example in docstrings and guides does what it says."""
+"""Every example in docstrings and guides works as written."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_most_operations_have_an_example() -> None:
         for name, member in vars(zerohop.Keyspace).items()
         if callable(member) and not name.startswith("_") and f"zerohop._client.Keyspace.{name}" not in named
     }
-    # Told by the examples of others.
+    # Covered by examples of other methods.
     assert bare <= {"persist", "set_many", "items", "values", "popitem", "update", "clear"}, bare
 
 
 def blocks(path: str, language: str) -> str:
-    """The blocks of a document in one language, on the lines where they are."""
+    """The code blocks of a document in one language, at their original lines."""
     kept, inside = [], False
     for line in (ROOT / path).read_text().splitlines():
         fence = line.startswith("```")

@@ -1,4 +1,5 @@
-"""A keyspace is dropped while nodes stand still: whoever waits is told that the drop goes on, and when it is done."""
+"""A keyspace is dropped while nodes are stopped: a waiting client learns that the drop continues,
+and when it is complete."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ from waiting import GIVE_UP_AFTER
 
 @contextmanager
 def three_nodes() -> Iterator[tuple[str, int]]:
-    """A cluster of three nodes: where it is, and the process of one that is not asked."""
+    """A cluster of three nodes: its address, and the process of a node that clients do not use."""
     command = [zerohop.program(), "up", "--memory", "--nodes", "3", "--port", "0", "--json", "--log-level", "error"]
     with subprocess.Popen([*command, "--ends-with-input"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
             ready = json.loads(process.stdout.readline())
-            # Neither whom clients connect to nor the first, whom they ask: numbers are given as nodes come up.
+            # Neither the node that clients connect to nor the first one, which receives commands:
+            # nodes are numbered as they start.
             asked = min(node["id"] for node in ready["nodes"])
             others = [one for one in ready["nodes"] if one["id"] != asked and one["manager"] != ready["endpoint"]]
             yield ready["endpoint"], others[0]["pid"]
@@ -56,7 +58,7 @@ def test_a_drop_that_takes_longer_than_anybody_waits_goes_on() -> None:
             begin = time.monotonic()
             with pytest.raises(zerohop.UnderWayError) as caught:
                 client.drop_keyspace("papers", timeout=3)
-            # Longer than a manager waits by itself.
+            # Longer than a manager's own wait.
             assert time.monotonic() - begin >= 3
             told = str(caught.value)
             assert caught.value.code == "UnderWay" and isinstance(caught.value, TimeoutError)
@@ -78,7 +80,7 @@ def test_a_drop_that_takes_longer_than_anybody_waits_goes_on() -> None:
         client.drop_keyspace("papers", timeout=GIVE_UP_AFTER)
         assert client.create_keyspace("papers", replicas=1, min_in_sync=1).get("ship") is None
         assert "there is no keyspace" in is_refused(lambda: client.drop_keyspace("nothing"))
-        # Nobody has asked for the other one again.
+        # The other drop was not requested again.
         deadline = time.monotonic() + GIVE_UP_AFTER
         while any(one["name"] == "pamphlets" for one in status(endpoint)["keyspaces"]):
             assert time.monotonic() < deadline, "the drop goes on by itself"

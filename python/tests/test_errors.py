@@ -1,4 +1,4 @@
-"""Whatever goes wrong is an exception that says what, with a code for programs."""
+"""Every failure is an exception with a message, and with a code for programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_code_of_the_wire_is_of_an_exception() -> None:
         if " = " in line and line.strip().endswith(";") and '"' in line
     ]
     assert len(codes) > 25
-    # Those that say that client and server do not understand each other, or that the session takes care of.
+    # Failures of the protocol between client and server, or those that the session handles itself.
     plain = {
         "SnapshotExpired", "Aborted", "StaleBlob", "NeedHeader", "UnsupportedVersion", "UnknownKind",
         "Corrupt", "WrongOwner", "SessionExpired", "ClockAhead", "DataCorrupt",
@@ -116,7 +116,7 @@ def test_nobody_there_is_told_soon() -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A cluster with a secret: where it is, and the file."""
+    """A cluster with a secret: its address, and the file of the secret."""
     folder = tmp_path_factory.mktemp("guarded")
     secret = folder / "secret"
     subprocess.run([zerohop.program(), "secret", "new", str(secret)], check=True)
@@ -204,7 +204,7 @@ def test_a_revoked_token_is_an_access_error(guarded: tuple[str, Path]) -> None:
 
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A cluster that speaks TLS: where it is, and the folder of its CA."""
+    """A cluster with TLS: its address, and the folder of its CA."""
     folder = tmp_path_factory.mktemp("encrypted") / "ca"
     subprocess.run([zerohop.program(), "tls", "new", str(folder)], check=True, stderr=subprocess.DEVNULL)
     command = [zerohop.program(), "up", "--memory", "--nodes", "1", "--port", "0", "--json", "--ends-with-input"]
@@ -233,20 +233,21 @@ def test_clients_speak_tls_and_believe_only_the_ca_that_is_named(
     fs = ZerohopFileSystem(endpoint, tls_ca=str(ca))
     fs.pipe_file("default/file", b"contents")
     assert pickle.loads(pickle.dumps(fs)).cat_file("default/file") == b"contents"
-    # Another CA is not believed: so it is TLS that is spoken.
+    # Another CA is not trusted, which shows that TLS is used.
     another = tmp_path / "another"
     subprocess.run([zerohop.program(), "tls", "new", str(another)], check=True, stderr=subprocess.DEVNULL)
     monkeypatch.setenv("ZEROHOP_TLS_CA", str(another / "ca.pem"))
     for connect in (lambda: zerohop.connect(endpoint), lambda: asyncio.run(aside())):
         with pytest.raises(zerohop.AccessError):
             connect()
-    # What is given goes before the variable.
+    # The argument has precedence over the variable.
     assert asyncio.run(aside(tls_ca=ca)) == b"blue"
     monkeypatch.setenv("ZEROHOP_TLS_CA", str(ca))
     with zerohop.connect(endpoint) as client:
         assert client.keyspace()["colour"] == b"blue"
     assert asyncio.run(aside()) == b"blue"
-    # Without TLS this machine is served too; the process's own cluster has none, whatever the variable says.
+    # Without TLS this machine is served too; the process's own cluster has no TLS, whatever the
+    # variable says.
     with zerohop.connect(endpoint, tls_ca="") as client, zerohop.local() as local:
         assert client.keyspace()["colour"] == b"blue" and local.keyspace().get("nothing") is None
     with pytest.raises(zerohop.AccessError):

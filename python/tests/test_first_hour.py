@@ -1,4 +1,5 @@
-"""A new user's path is short: under ten commands. How long it takes is printed; `docs/performance.md` has the figure."""
+"""A new user's path is short: under ten commands. The test prints its duration;
+`docs/performance.md` has the figure."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def test_a_new_users_path(tmp_path: Path) -> None:
     wheels = list(WHEELS.glob("*.whl"))
     if not wheels:
         pytest.fail("there is no wheel: `cargo xtask python` builds it before it runs the tests")
-    # A part of the range that systems do not give out by themselves, of this run's own.
+    # Ports outside the range that systems assign by themselves, distinct for this run.
     port = 20_000 + os.getpid() * 64 % 10_000
     environment = {**os.environ, "ZEROHOP_WHEEL": str(wheels[0]), "ZEROHOP_PORT": str(port), "ZEROHOP_SECRET_FILE": ""}
     before = spent()

@@ -37,7 +37,7 @@ def root(keyspace: Keyspace) -> str:
 
 
 def hidden(keyspace: Keyspace) -> list[bytes]:
-    """The blobs that hold what is in files."""
+    """The blobs with contents of files."""
     return list(keyspace.blobs.list(CONTENTS))
 
 
@@ -132,7 +132,7 @@ def test_a_partly_written_file_is_never_seen(fs: Any, root: str, keyspace: Keysp
             assert fs.cat_file(path) == b"before"
             raise ZeroDivisionError
         assert fs.cat_file(path) == b"before" and hidden(keyspace) == []
-    # Nor if its writer forgets it, or is cut off.
+    # Also if its writer drops it, or is interrupted.
     file = fs.open(path, "wb")
     file.write(LARGE)
     del file
@@ -166,7 +166,7 @@ def test_readers_see_the_old_or_the_new(fs: Any, root: str) -> None:
         stop.set()
         reader.join()
     assert not wrong
-    # One who had it open is told, rather than given some of both.
+    # A reader that had it open gets an error, and no mixture of both versions.
     file = fs.open(path, cache_type="none")
     fs.pipe_file(path, b"new")
     with pytest.raises(FileNotFoundError, match="written again"):
@@ -185,7 +185,7 @@ def test_directories_move_in_one_transaction(fs: Any, client: Client, root: str,
                 with client.transaction() as t:
                     found = t[keyspace].blobs.stat_many(places)
             except zerohop.ConflictError:
-                # Not all of one moment.
+                # The parts are not from one moment.
                 continue
             seen.add(tuple(one is not None for one in found))
 
@@ -194,7 +194,7 @@ def test_directories_move_in_one_transaction(fs: Any, client: Client, root: str,
     try:
         for _ in range(10):
             fs.mv(f"{root}/old", f"{root}/new", recursive=True)
-            # Once it returns listings show it too, though scans do not wait for partitions that are late.
+            # When it returns, listings show it too, though scans do not wait for late partitions.
             assert not fs.exists(f"{root}/old") and len(fs.find(f"{root}/new")) == 50
             fs.mv(f"{root}/new", f"{root}/old", recursive=True)
     finally:
@@ -202,7 +202,7 @@ def test_directories_move_in_one_transaction(fs: Any, client: Client, root: str,
         looker.join()
     assert seen <= {(True, False, True, False), (False, True, False, True)}
     assert fs.cat_file(f"{root}/old/0/0") == LARGE and len(fs.find(root)) == 50
-    # Into a directory that is there; a file; over another; elsewhere.
+    # Into an existing directory; to a file; over another file; elsewhere.
     fs.mkdir(f"{root}/into")
     fs.mv(f"{root}/old", f"{root}/into", recursive=True)
     fs.mv(f"{root}/into/old/0/0", f"{root}/into/old/0/5")
@@ -250,7 +250,7 @@ def test_what_killed_writers_left_is_swept(fs: Any, root: str, keyspace: Keyspac
 
 def test_entries_that_are_records_are_renewed(fs: Any, root: str, keyspace: Keyspace) -> None:
     fs.pipe({f"{root}/dir/large": LARGE, f"{root}/newer": b"newer"})
-    # As they were laid out before: the same bytes, as records.
+    # In the first layout: the same bytes, as records.
     name = PREFIX + b"dir/large"
     info = keyspace.blobs.stat(name)
     assert info is not None
@@ -269,7 +269,7 @@ def test_entries_that_are_records_are_renewed(fs: Any, root: str, keyspace: Keys
 
 
 def counted(keyspace: Keyspace, act: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
-    """What it brings, and how many names of blobs went to it for that."""
+    """The result, and the number of blob names that were read for it."""
     names, listing = 0, zerohop.Blobs.list
 
     def count(self: zerohop.Blobs, *given: Any, **named: Any) -> Any:
@@ -280,7 +280,7 @@ def counted(keyspace: Keyspace, act: Any, monkeypatch: pytest.MonkeyPatch) -> tu
 
     with monkeypatch.context() as patched:
         patched.setattr(zerohop.Blobs, "list", count)
-        # Nor are there records to be gone through.
+        # Records are not scanned either.
         patched.setattr(zerohop.Keyspace, "scan", None)
         return act(), names
 
@@ -303,7 +303,7 @@ def test_a_listing_costs_what_it_brings(fs: Any, root: str, keyspace: Keyspace, 
         (lambda: fs.find(f"{root}/zz"), ["zz/1"], 1),
         (lambda: fs.glob(f"{root}/aa/*"), ["aa/1", "aa/2"], 3),
         (lambda: [fs.exists(f"{root}/ab"), fs.isdir(f"{root}/ab"), fs.isdir(f"{root}/big")], [False, False, True], 1),
-        # Directories in it are passed over, however much is in them.
+        # Subdirectories are skipped, whatever their size.
         (lambda: fs.ls(root, detail=False), ["aa", "big", "zz"], 2 * SKIPPED_MAX),
         (lambda: fs.ls(f"{root}/big", detail=False), ["big/0", "big/1", "big/x"], 3 * SKIPPED_MAX),
         (lambda: fs.find(root, maxdepth=2, withdirs=True)[1:4], ["aa", "aa/1", "aa/2"], 4 * SKIPPED_MAX),
@@ -345,14 +345,14 @@ def test_it_goes_to_other_processes(fs: Any, client: Client, root: str) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_has_a_client_of_its_own(fs: ZerohopFileSystem, root: str) -> None:
     fs.pipe_file(f"{root}/x", b"parent")
-    # As if another thread were about to connect just then.
+    # As if another thread were about to connect at this moment.
     held = zerohop.fs._lock
     held.acquire()
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            # What waits for ever is ended.
+            # Ends it if it waits for ever.
             signal.alarm(30)
             assert fs.cat_file(f"{root}/x") == b"parent"
             fs.pipe_file(f"{root}/y", LARGE)

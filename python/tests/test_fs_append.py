@@ -1,4 +1,4 @@
-"""What is appended to a file is all there, whoever else appends to it."""
+"""Appends to a file are all there, whatever other clients append at the same time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_threads_append_all_their_lines(fs: Any, keyspace: Keyspace, before: Any
     found = lines_of(fs, path)
     assert found - Counter([b"99:0:"]) == wanted(8, 25) and found[b"99:0:"] == bool(before)
     assert len(hidden(keyspace)) <= 1 and fs.size(path) == len(fs.cat_file(path))
-    # One behind the other, of each.
+    # In sequence, from each.
     order = [line.split(b":")[:2] for line in fs.cat_file(path).splitlines()]
     for who in range(8):
         assert [int(n) for one, n in order if int(one) == who] == list(range(25))
@@ -95,7 +95,7 @@ def test_what_is_longer_than_a_buffer_is_appended_in_one_piece(fs: Any, keyspace
     path = f"{keyspace.name}/log"
     at_once(lambda who: append(fs, path, who, 3, 3 * MIB, block_size=MIB), 4)
     assert lines_of(fs, path) == wanted(4, 3)
-    # And so that it becomes a part of its own, between others that do not.
+    # Also when it becomes a separate part, between others that do not.
     at_once(lambda who: append(fs, path, 4 + who, 2, 9 * MIB if who % 2 else 10), 4)
     assert lines_of(fs, path) == wanted(4, 3) + wanted(8, 2) - wanted(4, 2)
     entry = fs._entry(path)
@@ -165,7 +165,7 @@ def test_readers_see_what_was_there_or_with_all_that_was_appended(fs: Any, keysp
         stop.set()
         reader.join()
     assert not wrong
-    # Who has it open reads on: what was there is there.
+    # A reader that has it open reads on: the earlier contents are unchanged.
     assert early.read() == b"0" * 9_990 and early.size == 10_000
 
 
@@ -190,7 +190,7 @@ def test_what_is_not_appended_is_told(fs: Any, client: Client, keyspace: Keyspac
     with pytest.raises(TypeError):
         pickle.dumps(fs.open(path, "ab"))
     assert fs.cat_file(path) == b"before"
-    # A file that was removed or replaced meanwhile is what it is then.
+    # After a concurrent removal or replacement, an append starts from the file's new state.
     for act, expected in ((fs.rm_file, b"new"), (lambda path: fs.pipe_file(path, b"other "), b"other new")):
         with fs.open(path, "ab") as file:
             file.write(b"new")

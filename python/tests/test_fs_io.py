@@ -1,4 +1,4 @@
-"""Files of the file system are files as those of `io` are: what they do, and what they refuse."""
+"""Files of the file system behave like those of `io`, in results and in errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(fs: Any, keyspace: Keyspace) -> str:
 
 
 def reading(fs: Any, path: str) -> list[Any]:
-    """The file in several wrappings, of which all are to do the same."""
+    """The file in several wrappings, which must all behave the same."""
     plain = [fs.open(path), fs.open(path, "rb", block_size=100), fs.open(path, cache_type="none")]
     return [*plain, io.BufferedReader(fs.open(path)), io.BufferedReader(fs.open(path), 100)]
 
@@ -142,7 +142,7 @@ def test_writing(fs: Any, path: str, mode: str) -> None:
     assert fs.cat_file(path) == b"1"
 
 
-# The cache of fsspec that is a file does not close it.
+# fsspec's file cache does not close it.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_file_that_is_half_read_goes_on_elsewhere(fs: Any, path: str) -> None:
     for contents in (LARGE, BYTES, b"little and much"):
@@ -159,7 +159,7 @@ def test_a_file_that_is_half_read_goes_on_elsewhere(fs: Any, path: str) -> None:
                 assert copy.copy(file).read() == contents[7:]
                 assert file.tell() == 7 and file.read() == contents[7:]
                 assert pickle.loads(pickle.dumps(file)).read() == b""
-    # What is read on is what was opened.
+    # Later reads are of the version that was opened.
     file = fs.open(path)
     assert file.read(6) == b"little"
     packed = pickle.dumps(file)

@@ -1,4 +1,4 @@
-"""A path of one file is no pattern, nor is a key of a mapping."""
+"""The path of one file is not a pattern, nor is a key of a mapping."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAIRS = [
     ("un[closed", "unclosed"),
     ("b]", "b"),
 ]
-"""A name with signs of patterns, and another one that it matches."""
+"""A name with pattern characters, and another name that it matches."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def fs(client: Client) -> Any:
 
 @pytest.fixture(scope="module")
 def shared(client: Client) -> Iterator[Keyspace]:
-    """One keyspace for all tests here: there are many."""
+    """One keyspace for all tests here, as there are many."""
     yield client.create_keyspace("paths", replicas=1, min_in_sync=1, durability="memory", partitions=4)
     client.drop_keyspace("paths")
 
@@ -54,7 +54,7 @@ def keyspace(shared: Keyspace, fs: Any) -> Iterator[Keyspace]:
 
 @pytest.fixture(params=PAIRS, ids=[one for one, _ in PAIRS])
 def pair(request: Any, fs: Any, keyspace: Keyspace) -> tuple[str, str]:
-    """Both are there, with their names in them."""
+    """Both files exist, with their names as contents."""
     odd, other = (f"{keyspace.name}/{name}" for name in request.param)
     fs.pipe_file(odd, odd.encode())
     fs.pipe_file(other, other.encode())
@@ -63,7 +63,7 @@ def pair(request: Any, fs: Any, keyspace: Keyspace) -> tuple[str, str]:
 
 @pytest.fixture
 def alone(pair: tuple[str, str], fs: Any) -> tuple[str, str]:
-    """Only what it matches is there."""
+    """Only the file that the pattern matches exists."""
     fs.rm_file(pair[0])
     return pair
 
@@ -188,7 +188,7 @@ def test_arrays_of_zarr_are_told_apart(fs: Any, client: Client, keyspace: Keyspa
     for name in (odd, other):
         array = group.create_array(name, shape=(100,), chunks=(10,), dtype="int64", fill_value=0)
         array[:] = given
-    # Chunks of nothing but the fill value are removed, also those that are not there.
+    # Chunks with only the fill value are removed, also absent ones.
     for _ in range(2):
         group[odd][:] = 0
         assert (group[odd][:] == 0).all() and (group[other][:] == given).all()
@@ -249,10 +249,10 @@ def test_patterns_are_moved(fs: Any, client: Client, keyspace: Keyspace, elsewhe
     assert place() == ["a1", "a2"] and fs.find(root, maxdepth=1) == [f"{root}/a[1]", f"{root}/b1"]
     fs.mv([f"{root}/b1", f"{root}/a[1]"], [f"{target}/c1", f"{target}/a[1]"])
     assert place() == ["a1", "a2", "a[1]", "c1"] and fs.cat_file(f"{target}/a[1]") == b"a[1]"
-    # What lies deeper than is moved stays.
+    # Entries below the depth of the move stay.
     fs.mv(f"{root}/d", f"{target}/d", recursive=True, maxdepth=1)
     assert "d/a1" in place() and "d/e/b1" not in place() and fs.cat_file(f"{root}/d/e/b1") == b"d/e/b1"
-    # And what is there already.
+    # Files that are already at their target stay.
     fs.mv(f"{target}/a*", f"{target}/")
     fs.mv([f"{target}/c1"], [f"{target}/c1"])
     assert place() == ["a1", "a2", "a[1]", "c1", "d/a1", "d/a2"] and fs.cat_file(f"{target}/a2") == b"a2"

@@ -1,4 +1,5 @@
-"""What others build on fsspec works: pandas with Parquet, zarr, xarray, two workers of Dask on one array."""
+"""Libraries on top of fsspec work: pandas with Parquet, zarr, xarray, two workers of Dask on one
+array."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def test_xarray_keeps_a_dataset(client: Client, keyspace: Keyspace) -> None:
     url, options = f"zerohop://{keyspace.name}/weather.zarr", {"endpoint": client.endpoint}
 
     def weather(first_day: int, days: int) -> Any:
-        # Another number at each place and day.
+        # A distinct number for each place and day.
         values = numpy.arange(days * 40 * 50, dtype="float64").reshape(days, 40, 50) + first_day * 40 * 50
         places = {"latitude": numpy.linspace(-90, 90, 40), "longitude": numpy.linspace(0, 352.8, 50)}
         times = numpy.datetime64("2026-01-01", "ns") + (first_day + numpy.arange(days)) * numpy.timedelta64(86_400_000_000_000, "ns")

@@ -1,4 +1,5 @@
-"""Files in any wrapping are seen whole once they are closed, and not at all if an exception ends the block."""
+"""Files in any wrapping become visible as a whole when they are closed, and not at all if an
+exception ends the block."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def fs(client: Client) -> Any:
 
 @pytest.fixture(scope="module")
 def shared(client: Client) -> Iterator[Keyspace]:
-    """One keyspace for all tests here: there are many."""
+    """One keyspace for all tests here, as there are many."""
     yield client.create_keyspace("wrapped", replicas=1, min_in_sync=1, durability="memory", partitions=4)
     client.drop_keyspace("wrapped")
 
@@ -79,7 +80,7 @@ def generator(fs: Any, path: str) -> Iterator[Any]:
 
 
 class Own:
-    """A wrapper that somebody wrote."""
+    """A user's wrapper."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -95,7 +96,7 @@ class Own:
 
 
 class OwnRaw(io.RawIOBase):
-    """One more, whose exit is that of its class, which is not written in Python."""
+    """Another one, which inherits its exit from a class that is not written in Python."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -151,7 +152,7 @@ def cached(name: str, mode: str) -> Way:
 
 
 CACHED = ("simplecache", "filecache")
-"""Caches of fsspec, which write to a file of this machine first."""
+"""Caches of fsspec, which write to a local file first."""
 
 BINARY |= {name: cached(name, "wb") for name in CACHED}
 
@@ -226,7 +227,7 @@ def test_an_exception_publishes_nothing(fs: Any, client: Client, path: str, way:
         del file
         gc.collect()
         assert is_as_before(fs, path, was_there)
-        # And within a handler of another one, which it may also be itself.
+        # Also within a handler of another exception, which may be the same one.
         with pytest.raises(error):
             try:
                 raise error
@@ -260,12 +261,12 @@ def test_a_generator_that_is_given_up_publishes_nothing(
 
 
 CLOSING = ("urls", "closing", "stacked", "called back", "generator", "own raw, buffered", *CACHED)
-"""What closes the file itself when it goes, or does not show it."""
+"""Wrappers that close the file in their finalizer, or do not show it."""
 
 FILES = [one for one in WAYS if str(one.id).split("-", 1)[-1] not in CLOSING]
 
 
-# A `ZipFile` that nobody closed says so.
+# A `ZipFile` that is not closed warns about it.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way, contents, compression", FILES)
 @pytest.mark.parametrize("in_cycle", [False, True])
@@ -287,7 +288,7 @@ def test_a_file_that_nobody_closes_is_not_published(
 
 
 def test_close_in_a_handler_publishes(fs: Any, path: str) -> None:
-    # No block ends by these exceptions.
+    # These exceptions end no block.
     for wrap in (lambda raw: raw, io.BufferedWriter, lambda raw: io.TextIOWrapper(raw, encoding="utf-8")):
         fs.pipe_file(path, OLD)
         file = wrap(fs.open(path, "wb"))
@@ -329,14 +330,14 @@ def test_files_that_are_written_while_another_block_ends_are_published(fs: Any, 
         with Report():
             raise ZeroDivisionError("told")
     assert fs.cat_file(path) == b"ZeroDivisionError('told')" and fs.cat_file(f"{path}2") == b"second"
-    # What an inner block of a stack has dealt with ends none of the outer ones.
+    # An exception that an inner block of a stack has handled ends none of the outer ones.
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(io.BufferedWriter(fs.open(path, "wb")))
         stack.enter_context(contextlib.suppress(ValueError))
         file.write(b"suppressed")
         raise ValueError
     assert fs.cat_file(path) == b"suppressed"
-    # Nor is a block that ends in order, in a handler.
+    # Nor is it a block that ends normally, in a handler.
     try:
         raise ValueError
     except ValueError:

@@ -1,4 +1,4 @@
-"""A cluster that goes away is told as such and in time, and is used again once it is back."""
+"""A cluster that goes away is reported as such and in time, and is used again once it is back."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ SECONDS = 1.0
 """The clients' time-out."""
 
 SLACK = GIVE_UP_AFTER
-"""How much later than that a busy machine may tell."""
+"""Additional time for a busy machine, in seconds."""
 
 GONE = (zerohop.DeadlineError, zerohop.LostError, zerohop.UnknownOutcomeError, zerohop.OverloadedError)
 
 
 def free_ports() -> int:
-    """The first of 64 ports in a row that are free now, the manager's and those of the instances behind it: below those
-    that systems give to outgoing connections, one of which could take a port while the node is down."""
+    """The first of 64 consecutive free ports, for the manager and its instances. They are below the
+    ports that systems assign to outgoing connections, one of which could occupy a port while the
+    node is down."""
 
     def is_free(port: int) -> bool:
         with socket.socket() as taken:
@@ -48,7 +49,7 @@ def free_ports() -> int:
 
 
 class Cluster:
-    """A node whose data is on disk, to be killed and started again."""
+    """A node with data on disk, to be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, str(free_ports())
@@ -71,7 +72,7 @@ class Cluster:
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
-        # The node is a process of its own, which ends when it notices.
+        # The node is a separate process, which ends when it notices.
         deadline = time.monotonic() + GIVE_UP_AFTER
         while time.monotonic() < deadline:
             try:
@@ -106,7 +107,7 @@ def test_a_cluster_that_goes_away_and_comes_back(cluster: Cluster) -> None:
         file = keyspace.blobs.open("b", "rb", 0)
         begun = client.transaction()
         begun[keyspace]["t"] = "1"
-        # What is under way when it goes, too.
+        # Operations in progress when it goes away too.
         told: list[BaseException] = []
 
         def wait() -> None:
@@ -143,7 +144,7 @@ def test_a_cluster_that_goes_away_and_comes_back(cluster: Cluster) -> None:
             assert not waiter.is_alive() and isinstance(told[0], GONE)
         finally:
             cluster.start()
-        # The same client, keyspace and file go on.
+        # The same client, keyspace and file continue.
         assert keyspace.get("k", timeout=GIVE_UP_AFTER) in (b"before", b"lost")
         keyspace.set("k", "after", timeout=GIVE_UP_AFTER)
         assert keyspace.get("k", timeout=GIVE_UP_AFTER) == b"after"

@@ -113,7 +113,7 @@ def test_bytes_and_lists_are_not_mixed(keyspace: Keyspace) -> None:
 
 
 def test_records_expire(keyspace: Keyspace) -> None:
-    # Long enough for a busy machine to come as far as where it is looked at.
+    # Long enough for a busy machine to reach the check.
     keyspace.set("s", "x", expire=20)
     keyspace.set("d", "x", expire=timedelta(milliseconds=20_000))
     keyspace.set("t", "x", expire=datetime.now(timezone.utc) + timedelta(hours=1))
@@ -162,7 +162,7 @@ def test_keyspaces_are_apart_and_come_and_go(client: zerohop.Client, keyspace: K
     with pytest.raises(zerohop.RefusedError):
         client.create_keyspace("apart")
     client.drop_keyspace("apart")
-    # Whoever has it open learns of it with the next request.
+    # A process that has it open learns of it with the next request.
     with pytest.raises(zerohop.NotFoundError) as caught:
         other.get("k")
     assert caught.value.code == "UnknownKeyspace"

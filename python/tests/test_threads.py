@@ -1,4 +1,5 @@
-"""Threads share a client, other threads run while one waits, Ctrl-C interrupts, forks do no harm."""
+"""Threads share a client, other threads run while one waits, Ctrl-C interrupts, forks do no
+harm."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from waiting import GIVE_UP_AFTER
 
 
 def in_fork(act: Callable[[], None]) -> None:
-    """Runs `act` in a fork of this process, which must end well."""
+    """Runs `act` in a fork of this process, which must succeed."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -66,7 +67,7 @@ def test_other_threads_run_while_one_waits(keyspace: Keyspace) -> None:
     woken: list[object] = []
     waiter = threading.Thread(target=lambda: woken.append(keyspace.wait("go", timeout=GIVE_UP_AFTER)))
     waiter.start()
-    # None of this would be done before the end of the wait, if the waiting thread kept the interpreter.
+    # None of this would finish before the wait if the waiting thread kept the interpreter.
     for n in range(200):
         assert keyspace.increment("n") == n + 1 and not woken
     keyspace["go"] = "now"
@@ -99,7 +100,7 @@ except KeyboardInterrupt:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         time.sleep(0.3)
-        # As a terminal does it: all that the program has started are told.
+        # As a terminal does: all processes of the group get the signal.
         os.killpg(child.pid, signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"
         assert child.stdout.read() == ("b'it goes on'\n" if where == "wait" else "")
@@ -144,7 +145,7 @@ def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
             assert mine["k"] == b"parent"
             mine.increment("children")
 
-    # Also while other threads are in the midst of operations, and of starting the cluster.
+    # Also while other threads are in the middle of operations, and of starting the cluster.
     worker = threading.Thread(target=work)
     worker.start()
     try:

@@ -1,4 +1,5 @@
-"""Blobs in transactions: made, written, read and removed with everything else, or not at all."""
+"""Blobs in transactions: created, written, read and removed together with everything else, or not
+at all."""
 
 from __future__ import annotations
 

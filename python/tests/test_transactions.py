@@ -1,4 +1,4 @@
-"""Transactions are done whole or not at all, and see one moment."""
+"""Transactions take effect as a whole or not at all, and read one moment."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_several_records_are_read_within_a_transaction(client: Client, keyspace:
     keyspace.set_many({"a": "1", "b": "2"})
     keyspace.append("crew", "Nemo", "Ned")
     with client.transaction() as t:
-        # What it has written lies over what is there, also where that was not read before.
+        # It sees its own write over the stored value, also if that was not read before.
         t[keyspace]["a"] = "new"
         t[keyspace].append("crew", "Conseil")
         del t[keyspace]["gone"]
@@ -168,7 +168,7 @@ def test_several_records_are_read_within_a_transaction(client: Client, keyspace:
         t.read_many([wrong])
     with pytest.raises(zerohop.ClosedError):
         t[keyspace].read_many(["a"])
-    # Nothing that was read, or more than a transaction may have: it goes on.
+    # An empty read, and one above the limits, leave the transaction usable.
     with client.transaction() as t:
         assert t.read_many([]) == []
         with pytest.raises(zerohop.LimitError):
@@ -183,7 +183,7 @@ def test_all_that_was_read_together_must_be_so_at_the_commit(client: Client, key
         t[keyspace]["sum"] = "3"
         keyspace[changed] = "other"
     assert "sum" not in keyspace
-    # Also if nothing is written: they were not all so at one moment.
+    # Also without writes: the reads are not from one moment.
     with pytest.raises(zerohop.ConflictError), client.transaction() as t:
         t.read_many([(keyspace, "one"), (keyspace, changed)])
         keyspace[changed] = "another"

@@ -1,6 +1,7 @@
-//! `cargo xtask again NAME --times N`: the same tests again and again, beside processes that keep the machine busy.
+//! `cargo xtask again NAME --times N`: repeats tests beside processes that keep the machine busy.
 //!
-//! A test that fails once in thirty runs fails once a week for somebody else: it is found here first.
+//! A test that fails once in thirty runs fails once a week for another developer: it is found here
+//! first.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use crate::runner::job::{EndedJob, Job, SUITES_LINGER, WAITING};
 use crate::runner::{pool, programs};
 use crate::workshop::{Failure, Workshop, cannot_start};
 
-/// The table of what was repeated, and how it went.
+/// The table of repeated tests and their results.
 const TABLE: &str = "docs/testing-load.md";
 
 /// What to repeat.
@@ -21,15 +22,15 @@ const TABLE: &str = "docs/testing-load.md";
 pub struct RepeatTask {
     /// Tests whose label (program and name) contains one of these; `redis`, `slurm` and `python` are suites.
     pub names: Vec<String>,
-    /// How often each.
+    /// The number of runs of each.
     pub times: usize,
-    /// Busy processes beside them.
+    /// The number of busy processes beside them.
     pub beside: usize,
     /// Whether the outcome goes into [`TABLE`].
     pub is_recorded: bool,
 }
 
-/// Repeats them; fails if any run failed, and shows each that did.
+/// Repeats the tests; fails if any run failed, and shows each failed run.
 pub fn run(shop: &Workshop, task: &RepeatTask) -> Result<(), Failure> {
     let is_meant = |label: &str| task.names.iter().any(|name| label.contains(name.as_str()));
     let mut tests = Vec::new();
@@ -103,7 +104,8 @@ impl BusyProcesses {
         let mut busy = Self(Vec::new());
         for _ in 0..count {
             let mut command = Command::new("sh");
-            // It ends by itself where its parent is killed: a loop looks after each million turns.
+            // It also ends by itself after its parent is killed: the loop checks after each million
+            // iterations.
             command.args([
                 "-c",
                 "p=$PPID; while [ -d /proc/$p ]; do i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; done",
@@ -124,7 +126,7 @@ impl Drop for BusyProcesses {
     }
 }
 
-/// How the runs of one test went: runs, failed, median and longest time in seconds.
+/// The results of each test: runs, failed runs, median and longest time in seconds.
 fn rows(ended: &[EndedJob]) -> BTreeMap<String, String> {
     let mut by_label: BTreeMap<String, (Vec<Duration>, usize)> = BTreeMap::new();
     for one in ended {

@@ -1,4 +1,4 @@
-//! What a change can touch: the packages whose files it changes, and all that depend on them.
+//! The extent of a change: the packages with changed files, and all that depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::workshop::{Failure, Workshop, cannot_start};
 
-/// Files outside all packages that decide how everything is built.
+/// Files outside all packages that affect every build.
 const OF_ALL: [&str; 6] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/", ".ci/"];
 
 /// Folders outside packages, and the steps or packages that read them.
@@ -40,7 +40,7 @@ const SIMULATOR: &str = "zerohop-sim";
 /// The package of the Python module.
 const PYTHON: &str = "zerohop-python";
 
-/// What a change touches.
+/// The extent of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedPackages {
     packages: Vec<String>,
@@ -53,12 +53,12 @@ impl ChangedPackages {
         &self.packages
     }
 
-    /// Whether a step has anything to do.
+    /// Whether a step is affected.
     pub fn touches(&self, step: &str) -> bool {
         self.steps.contains(step)
     }
 
-    /// What differs from the commit `base` in the work tree, new files included.
+    /// The differences between the commit `base` and the work tree, including new files.
     pub fn since(shop: &Workshop, base: &str) -> Result<Self, Failure> {
         let mut files = git(shop, &["diff", "--name-only", base])?;
         files.extend(git(shop, &["ls-files", "--others", "--exclude-standard"])?);
@@ -114,7 +114,7 @@ struct Package {
     name: String,
     /// From the root of the tree.
     folder: String,
-    /// The names of what it depends on, for its tests too.
+    /// The names of its dependencies, including those of its tests.
     dependencies: Vec<String>,
 }
 

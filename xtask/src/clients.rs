@@ -1,7 +1,9 @@
-//! `cargo xtask clients [NAME]`: the wide set of outside clients and programs, each against nodes of its own.
+//! `cargo xtask clients [NAME]`: the wide set of foreign clients and programs, each with nodes of
+//! its own.
 //!
-//! Their versions are those of `suites/environment.toml`; a client is a script in `suites/clients`, or tests of the Python
-//! package that are marked `wide`. The table says of each whether all that it tries is served.
+//! Their versions are those of `suites/environment.toml`. A client is a script in `suites/clients`,
+//! or tests of the Python package that are marked `wide`. The table says for each whether all its
+//! operations succeed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,11 +23,11 @@ enum ClientRun {
     Pytest(&'static str),
 }
 
-/// An outside client.
+/// A foreign client.
 #[derive(Clone, Copy, Debug)]
 struct OutsideClient {
     name: &'static str,
-    /// What tells its version: a package of the environment, or a program of the system.
+    /// The source of its version: a package of the environment, or a program of the system.
     version: &'static str,
     run: ClientRun,
 }
@@ -46,16 +48,16 @@ const CLIENTS: [OutsideClient; 8] = [
     OutsideClient { name: "dask", version: "dask", run: ClientRun::Pytest("dask") },
 ];
 
-/// How one client fared.
+/// The result of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClientRow {
     name: &'static str,
     version: String,
-    /// The first line that says what went wrong; `None` if all went well.
+    /// The line that describes the failure best; `None` after success.
     failure: Option<String>,
 }
 
-/// Runs the clients that are named, or all, and prints a row for each.
+/// Runs the named clients, or all, and prints a row for each.
 pub fn run(shop: &Workshop, names: &[&str]) -> Result<(), Failure> {
     if let Some(unknown) = names.iter().find(|name| CLIENTS.iter().all(|one| one.name != **name)) {
         let known: Vec<&str> = CLIENTS.iter().map(|one| one.name).collect();
@@ -96,7 +98,8 @@ fn table(rows: &[ClientRow]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Plays a script against a node of three instances, in memory; what it printed last if it failed.
+/// Runs a script against an in-memory node of three instances; returns its last output if it
+/// failed.
 fn play(shop: &Workshop, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
     let node = Node::start(shop)?;
     let path = shop.root.join("suites").join(script);
@@ -119,7 +122,7 @@ fn pytest(shop: &Workshop, python: Option<&Path>, word: &str) -> Result<Option<S
     first_failure(&mut command)
 }
 
-/// Runs a command, shows what it printed if it failed, and brings the line that says most.
+/// Runs a command, prints its output if it failed, and returns the most informative line.
 fn first_failure(command: &mut Command) -> Result<Option<String>, Failure> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(command, &error))?;
     if output.status.success() {
@@ -157,7 +160,7 @@ fn version(kept: &Environment, name: &str) -> String {
     of_python.or_else(of_system).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// A node that runs for as long as a client needs it.
+/// A node that runs as long as a client needs it.
 struct Node {
     child: std::process::Child,
     ports: Vec<String>,
@@ -188,7 +191,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // In order: its node is another process, which ends with it.
+        // Stops it in order: the command's node is a child process, which ends with it.
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }

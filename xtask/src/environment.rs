@@ -1,14 +1,16 @@
-//! Outside programs that tests run (clients, tools, servers to compare with), installed once and kept.
+//! External programs that tests run (clients, tools, servers to compare with), installed once and
+//! reused.
 //!
 //! ```text
 //! suites/environment.toml     the versions, in two sets: what `test` needs, what `clients` adds
 //! HOME/SET-HASH/venv          the Python packages of a set, by the hash of its list
 //! HOME/SET-HASH/node_modules  its packages for Node.js
-//! HOME/SET-HASH/ready         is there once all is installed
+//! HOME/SET-HASH/ready         present once all is installed
 //! ```
 //!
-//! HOME is `$ZEROHOP_KEPT`, else `zerohop` in the user's cache folder: one for all checkouts, so that a fresh one installs
-//! nothing that another has. Programs of the system come from its packages (`suites/*/install`).
+//! HOME is `$ZEROHOP_KEPT`, else `zerohop` in the user's cache folder. All checkouts share it, so
+//! that a new one installs nothing that another has installed. Programs of the system come from its
+//! packages (`suites/*/install`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,12 +21,12 @@ use std::time::{Duration, Instant};
 use crate::test::FinishedStep;
 use crate::workshop::{Failure, Workshop, cannot_start};
 
-/// Which list of packages.
+/// The lists of packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// What `cargo xtask test` needs.
+    /// The requirements of `cargo xtask test`.
     Test,
-    /// That, and the wide set of clients.
+    /// The same, and the wide set of clients.
     Clients,
 }
 
@@ -35,7 +37,7 @@ struct Packages {
     npm: Vec<String>,
 }
 
-/// An environment that is installed.
+/// An installed environment.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// Its folder.
@@ -43,18 +45,18 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The folder of the programs that came with the Python packages.
+    /// The folder of the programs of the Python packages.
     pub fn bin(&self) -> PathBuf {
         self.home.join("venv").join("bin")
     }
 
-    /// Where Python finds the packages.
+    /// The folder in which Python finds the packages.
     pub fn site_packages(&self) -> Result<PathBuf, Failure> {
         site_packages(&self.home.join("venv"))
     }
 }
 
-/// Where Python finds the packages of a virtual environment.
+/// The folder in which Python finds the packages of a virtual environment.
 pub fn site_packages(venv: &Path) -> Result<PathBuf, Failure> {
     let lib = venv.join("lib");
     let folders = fs::read_dir(&lib).into_iter().flatten().filter_map(Result::ok);
@@ -63,11 +65,11 @@ pub fn site_packages(venv: &Path) -> Result<PathBuf, Failure> {
     )
 }
 
-/// An installation that is under way beside other work.
+/// An installation that runs in parallel with other work.
 #[derive(Debug)]
 pub struct RunningInstallation(JoinHandle<(Duration, Result<String, Failure>)>);
 
-/// Begins to install the set `test` and the system's programs, beside other work.
+/// Starts to install the set `test` and the system's programs, in parallel with other work.
 pub fn begin(shop: &Workshop) -> RunningInstallation {
     let shop = shop.clone();
     RunningInstallation(std::thread::spawn(move || {
@@ -91,7 +93,7 @@ impl RunningInstallation {
     }
 }
 
-/// Installs the programs that come from the system's packages, where they are missing.
+/// Installs missing programs from the system's packages.
 pub fn system(shop: &Workshop) -> Result<(), Failure> {
     for suite in ["redis", "slurm"] {
         let mut install = Command::new(shop.root.join("suites").join(suite).join("install"));
@@ -100,7 +102,7 @@ pub fn system(shop: &Workshop) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Installs a set, unless it is there.
+/// Installs a set, unless it is installed.
 pub fn install(shop: &Workshop, set: Set) -> Result<Environment, Failure> {
     let list = shop.root.join("suites").join("environment.toml");
     let text = fs::read_to_string(&list)
@@ -117,7 +119,7 @@ pub fn install(shop: &Workshop, set: Set) -> Result<Environment, Failure> {
         Failure::new(format!("{}: {error}; set ZEROHOP_KEPT to a folder of yours", what.display()))
     };
     fs::create_dir_all(&parent).map_err(|error| failed(&parent, error))?;
-    // Another checkout may be installing the same.
+    // Another checkout may be installing the same set.
     let lock = parent.join(format!("{name}.lock"));
     let lock_file = File::create(&lock).map_err(|error| failed(&lock, error))?;
     lock_file.lock().map_err(|error| failed(&lock, error))?;
@@ -125,7 +127,7 @@ pub fn install(shop: &Workshop, set: Set) -> Result<Environment, Failure> {
     if ready.is_file() {
         return Ok(environment);
     }
-    // What an interrupted installation has left may lack anything.
+    // The remains of an interrupted installation may be incomplete.
     let _ = fs::remove_dir_all(&home);
     fs::create_dir_all(&home).map_err(|error| failed(&home, error))?;
     quietly(
@@ -147,7 +149,7 @@ pub fn install(shop: &Workshop, set: Set) -> Result<Environment, Failure> {
     Ok(environment)
 }
 
-/// The folder that is kept beside all checkouts.
+/// The folder that all checkouts share.
 fn home() -> Result<PathBuf, Failure> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     folder("ZEROHOP_KEPT")
@@ -179,7 +181,7 @@ fn packages(text: &str, set: Set) -> Result<Packages, Failure> {
     Ok(all)
 }
 
-/// FNV-1a over the names, which tells one list from another.
+/// FNV-1a over the names, to distinguish lists.
 fn hash(packages: &Packages) -> u64 {
     let names = packages.pip.iter().chain(&packages.npm);
     names.flat_map(|name| name.bytes().chain([b'\n'])).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -187,7 +189,7 @@ fn hash(packages: &Packages) -> u64 {
     })
 }
 
-/// Runs a command whose output is told only if it fails.
+/// Runs a command and prints its output only if it fails.
 pub fn quietly(command: &mut Command, advice: &str) -> Result<(), Failure> {
     let output =
         command.stdin(std::process::Stdio::null()).output().map_err(|error| cannot_start(command, &error))?;

@@ -1,21 +1,21 @@
 //! The project's own commands: `cargo xtask test`, `again`, `soak`, `clients`, `fuzz`, `bench`.
 //!
 //! ```text
-//! main ──┬── test ──┬── tidy           rules of the house, as pure functions over the text of the tree
-//!        │          ├── changed        what a change can touch
-//!        │          ├── environment    outside programs, installed once and kept
-//!        │          └── runner         jobs side by side, one process per test
-//!        ├── again                     tests again and again under load
+//! main ──┬── test ──┬── tidy           rules of the project, as pure functions over the tree
+//!        │          ├── changed        the extent of a change
+//!        │          ├── environment    external programs, installed once and reused
+//!        │          └── runner         parallel jobs, one process per test
+//!        ├── again                     repeats tests under load
 //!        ├── soak                      the longer search
-//!        ├── clients                   the wide set of outside clients
+//!        ├── clients                   the wide set of foreign clients
 //!        ├── redis slurm python        suites, one command each
 //!        ├── fuzz                      libFuzzer targets, built with coverage on a stable toolchain
 //!        └── bench                     one side-by-side benchmark, its peers installed first
 //!        workshop                      where the tree and the target folder are; how a command is run
 //! ```
 //!
-//! A step that fails says what to do. Every rule that a human could forget is a step here, so that the same command
-//! gives the same answer on a laptop and in CI.
+//! A step that fails says what to do. Every rule that a developer could forget is a step here, so
+//! that the same command gives the same answer on a laptop and in CI.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads what follows `test`.
+/// Parses the arguments of `test`.
 fn test_arguments(shop: &Workshop, words: &[&str]) -> Result<test::TestSelection, Failure> {
     match words {
         [] => Ok(test::TestSelection::default()),
@@ -100,7 +100,7 @@ fn test_arguments(shop: &Workshop, words: &[&str]) -> Result<test::TestSelection
     }
 }
 
-/// Reads what follows `again`.
+/// Parses the arguments of `again`.
 fn again_arguments(words: &[&str]) -> Result<again::RepeatTask, Failure> {
     let mut task = again::RepeatTask { names: Vec::new(), times: 20, beside: 2, is_recorded: false };
     let mut words = words.iter();
@@ -120,7 +120,7 @@ fn again_arguments(words: &[&str]) -> Result<again::RepeatTask, Failure> {
     }
 }
 
-/// Reads what follows `soak`.
+/// Parses the arguments of `soak`.
 fn soak_arguments(words: &[&str]) -> Result<soak::SoakTask, Failure> {
     let mut task = soak::SoakTask::default();
     let mut words = words.iter();
@@ -139,7 +139,7 @@ fn number<N: std::str::FromStr>(option: &str, word: Option<&&str>) -> Result<N, 
     word.parse().map_err(|_| usage(&format!("{option} wants a number, not `{word}`")))
 }
 
-/// Reads what follows `fuzz`.
+/// Parses the arguments of `fuzz`.
 fn fuzz_arguments(words: &[&str]) -> Result<(Option<String>, fuzz::FuzzTask), Failure> {
     let mut target = None;
     let mut task = fuzz::FuzzTask::Search { seconds: fuzz::SECONDS_BY_HAND };

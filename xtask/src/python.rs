@@ -1,7 +1,8 @@
-//! `cargo xtask python`: the Python package, built as a wheel with the program in it, installed, and tried.
+//! `cargo xtask python`: builds the Python package as a wheel with the program in it, installs it,
+//! and tests it.
 //!
-//! All that it makes is in the folder `python` of the target folder, but for a link to the program, which maturin wants beside
-//! the sources. The tools come from the kept environment.
+//! All output is in the folder `python` of the target folder, except a link to the program, which
+//! maturin requires beside the sources. The tools come from the shared environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +11,17 @@ use std::process::Command;
 use crate::environment::{self, Environment, Set, quietly};
 use crate::workshop::{Failure, Workshop, forget_outer_package, run as run_command};
 
-/// How a wheel is compiled.
+/// The build profile of a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Soon.
+    /// Compiles fast.
     Dev,
-    /// Fast.
+    /// Runs fast.
     Release,
 }
 
-/// Builds the wheel, installs it, and runs its tests, the examples in its documents, and the checker of types.
+/// Builds the wheel, installs it, and runs its tests, the examples in its documents, and the type
+/// checker.
 pub fn run(shop: &Workshop) -> Result<String, Failure> {
     let kept = environment::install(shop, Set::Test)?;
     let python = install(shop, Profile::Dev, &kept)?;
@@ -35,7 +37,7 @@ pub fn run(shop: &Workshop) -> Result<String, Failure> {
     Ok("a wheel, its tests, its examples, its types".to_owned())
 }
 
-/// Runs the tests of the package that have these marks, with the Python that [`install`] brought.
+/// Runs the tests of the package that have these marks, with the Python that [`install`] returned.
 pub fn pytest(shop: &Workshop, python: &Path, marks: &str) -> Result<(), Failure> {
     let mut pytest = Command::new(python);
     pytest
@@ -49,12 +51,13 @@ pub fn pytest(shop: &Workshop, python: &Path, marks: &str) -> Result<(), Failure
     )
 }
 
-/// Builds the wheel for whoever is to install it; brings where it is.
+/// Builds the wheel for users, and returns its path.
 pub fn wheel(shop: &Workshop) -> Result<PathBuf, Failure> {
     build(shop, Profile::Release, &environment::install(shop, Set::Test)?)
 }
 
-/// Builds the wheel and installs it in an environment of this checkout's own, over the kept one; brings its Python.
+/// Builds the wheel, installs it in an environment of this checkout on top of the shared one, and
+/// returns its Python.
 pub fn install(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
     let wheel = build(shop, profile, kept)?;
     let venv = home(shop).join("venv");
@@ -66,7 +69,7 @@ pub fn install(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<
             "no Python environment could be made",
         )?;
     }
-    // Packages of the kept environment are found behind its own.
+    // Packages of the shared environment come after its own.
     let path = environment::site_packages(&venv)?.join("kept.pth");
     fs::write(&path, format!("{}\n", kept.site_packages()?.display()))
         .map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))?;
@@ -83,12 +86,12 @@ pub fn install(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<
     Ok(python)
 }
 
-/// Where all that is made for the package is.
+/// The folder of all output for the package.
 pub fn home(shop: &Workshop) -> PathBuf {
     shop.target.join("python")
 }
 
-/// Builds the program and the wheel that carries it; brings where the wheel is.
+/// Builds the program and the wheel that contains it, and returns the wheel's path.
 fn build(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
     let (word, folder) = match profile {
         Profile::Dev => ("dev", "debug"),
@@ -99,7 +102,7 @@ fn build(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<PathBu
     run_command(&mut cargo, "what went wrong is shown above")?;
     let scripts = shop.root.join("python").join("zerohop.data").join("scripts");
     place(&shop.target.join(folder).join("zerohop"), &scripts)?;
-    // Emptied, so that there is one wheel in it.
+    // Emptied, so that it has exactly one wheel.
     let wheels = home(shop).join("wheels");
     let _ = fs::remove_dir_all(&wheels);
     let mut maturin = Command::new(kept.bin().join("maturin"));
@@ -121,13 +124,13 @@ fn build(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<PathBu
     Ok(wheel.path())
 }
 
-/// Puts the program where maturin takes what becomes scripts.
+/// Puts the program where maturin looks for scripts.
 fn place(program: &Path, scripts: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::new(format!("{} cannot be put there: {error}", scripts.display()));
     fs::create_dir_all(scripts).map_err(failed)?;
     let there = scripts.join("zerohop");
     let _ = fs::remove_file(&there);
-    // A link, where both are on one disk: it is large.
+    // A hard link, where both are on one disk: the file is large.
     match fs::hard_link(program, &there) {
         Ok(()) => Ok(()),
         Err(_) => fs::copy(program, &there).map(|_| ()).map_err(failed),

@@ -1,8 +1,8 @@
-//! `cargo xtask redis`: clients of Redis that nobody here wrote, against a node, and three of which one is killed
-//! (`suites/redis`).
+//! `cargo xtask redis`: foreign Redis clients against a node, and against three of which one is
+//! killed (`suites/redis`).
 //!
-//! Its executable `install` gets the clients, in pinned versions, into a folder of the target folder; `run` starts the nodes
-//! and a redis-server to compare with, and ends all.
+//! Its executable `install` installs the clients, in pinned versions, into a folder of the target
+//! folder. `run` starts the nodes and a redis-server to compare with, and ends all of them.
 
 use std::process::Command;
 

@@ -1,6 +1,8 @@
-//! `cargo xtask slurm`: nodes inside jobs of a Slurm of three hosts, and the job script of the guide (`suites/slurm`).
+//! `cargo xtask slurm`: nodes inside jobs of a Slurm cluster of three hosts, and the job script of
+//! the guide (`suites/slurm`).
 //!
-//! Its executable `install` gets the daemons from the system's packages; `run` starts a Slurm of its own, and ends all.
+//! Its executable `install` installs the daemons from the system's packages; `run` starts a private
+//! Slurm, and ends all of it.
 
 use std::process::Command;
 

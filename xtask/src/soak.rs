@@ -1,7 +1,8 @@
-//! `cargo xtask soak [--hours N] [--step S]`: the longer search, in turns, for as long as is asked.
+//! `cargo xtask soak [--hours N] [--step S]`: the longer search, in rounds, for a given time.
 //!
-//! Each turn is a command with something fresh in it: seeds that no run has played, more time for the fuzzers, all planted
-//! bugs, processes that are killed beside busy ones. What fails stays in `target/soak`, with the command that plays it again.
+//! Each round is a command with new input: new seeds, more time for the fuzzers, all mutants,
+//! process kills under load. Output of failures stays in `target/soak`, with the command that
+//! repeats it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::workshop::{Failure, Workshop, cannot_start};
 /// What to search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoakTask {
-    /// For how long; a turn that has begun then is still ended.
+    /// The duration; a round that has begun by then is completed.
     pub hours: f64,
     /// Only this step.
     pub step: Option<String>,
@@ -25,7 +26,7 @@ impl Default for SoakTask {
     }
 }
 
-/// A step: what it does in a turn, given a fresh number.
+/// A step, with its command for a round, given a fresh number.
 #[derive(Clone, Copy)]
 struct SoakStep {
     name: &'static str,
@@ -43,7 +44,7 @@ const STEPS: [SoakStep; 8] = [
     SoakStep { name: "clients", command: |shop, xtask, _| words(shop, xtask, &["clients"]) },
 ];
 
-/// Seeds of a turn.
+/// Seeds of a round.
 const SEEDS: u64 = 200;
 
 fn words(shop: &Workshop, program: &Path, words: &[&str]) -> Command {
@@ -107,7 +108,7 @@ pub fn run(shop: &Workshop, task: &SoakTask) -> Result<(), Failure> {
     let folder = shop.target.join("soak");
     fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
     let xtask = std::env::current_exe().map_err(|error| Failure::new(format!("where xtask is: {error}")))?;
-    // Above all seeds that tests name, and other ones each time.
+    // Above all seeds in tests, and different in each run.
     let mut fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1_000_000, |since| since.as_secs());
     let (begin, mut found) = (Instant::now(), Vec::new());
     while begin.elapsed() < time {
@@ -153,7 +154,7 @@ fn turn(folder: &Path, step: &str, fresh: u64, command: &mut Command) -> Result<
     Ok(Some(file))
 }
 
-/// The command as somebody types it, with the variables that were set for it alone.
+/// The command as a shell line, with the variables that were set for it alone.
 fn shown(command: &Command) -> String {
     let own = command.get_envs().filter_map(|(name, value)| {
         let name = name.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Where the tree and the target folder are, and how a command is run there.
+//! The paths of the tree and the target folder, and commands that run there.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Something went wrong: what, and what to do about it.
+/// A failure: what went wrong, and what to do about it.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -26,19 +26,20 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The tree that is worked on.
+/// The tree and its target folder.
 #[derive(Clone, Debug)]
 pub struct Workshop {
     /// The folder of the workspace's `Cargo.toml`.
     pub root: PathBuf,
-    /// Where cargo builds, absolute.
+    /// Cargo's target folder, absolute.
     pub target: PathBuf,
 }
 
 impl Workshop {
     /// Finds the workspace from the current folder upwards.
     ///
-    /// The folder that this program was compiled in is not asked: with a shared target folder it may be another tree.
+    /// The folder in which this program was compiled is not used: with a shared target folder it
+    /// may be another tree.
     pub fn find() -> Result<Self, Failure> {
         let here = env::current_dir()
             .map_err(|error| Failure::new(format!("the current folder cannot be read: {error}")))?;
@@ -56,7 +57,7 @@ impl Workshop {
         Ok(Self { root, target })
     }
 
-    /// A cargo that runs at the root of the tree.
+    /// A cargo command that runs at the root of the tree.
     pub fn cargo(&self) -> Command {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
@@ -64,14 +65,15 @@ impl Workshop {
         cargo
     }
 
-    /// `path` as it is written in messages: relative to the root when it is inside.
+    /// `path` for messages: relative to the root when it is inside.
     pub fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 }
 
-/// Takes away what the outer cargo said about the package xtask: build scripts that watch those variables would otherwise run again,
-/// and all that rests on them be built again, each time cargo is used with and without xtask.
+/// Removes the outer cargo's variables about the package xtask. Otherwise build scripts that watch
+/// those variables would run again, with everything that depends on them, whenever cargo is used
+/// alternately with and without xtask.
 pub fn forget_outer_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -81,7 +83,8 @@ pub fn forget_outer_package(command: &mut Command) {
     }
 }
 
-/// Adds `--quiet` where nobody watches: progress is for a terminal, errors come through all the same.
+/// Adds `--quiet` without a terminal: progress is for a terminal, and errors are printed all the
+/// same.
 pub fn quiet_unless_watched(cargo: &mut Command) -> &mut Command {
     if !std::io::stderr().is_terminal() {
         cargo.arg("--quiet");
@@ -99,7 +102,7 @@ pub fn run(command: &mut Command, advice: &str) -> Result<(), Failure> {
     }
 }
 
-/// The failure to tell when `command` did not even start.
+/// The failure for a `command` that could not be started.
 pub fn cannot_start(command: &Command, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot start `{}`: {error}; is it installed and on the PATH?", shown(command)))
 }

@@ -1,4 +1,4 @@
-//! What `rados bench` says of Ceph RADOS.
+//! Ceph RADOS, measured by `rados bench`.
 
 use std::process::Command;
 
@@ -11,14 +11,14 @@ use bench_common::servers::Place;
 use crate::Orders;
 use crate::limits::{DEPTH, LARGE_BYTES, RUN_BASE, SMALL_BYTES};
 
-/// Large and small objects, and one at a time, by `rados bench`.
+/// Large and small objects at depth 16, and small ones at depth 1, by `rados bench`.
 pub(crate) fn run(place: &Place, in_memory: bool, orders: &Orders) -> Result<Measurement, Failure> {
     let ceph = Ceph::start(place, in_memory)?;
     let mut reading = Measurement::default();
     let bench = |depth: usize, what: &str, bytes: usize, run: &str| -> Result<RadosReport, Failure> {
         self::bench(&ceph, orders, (depth, what, bytes, run))
     };
-    // What is read is what the write before it has left.
+    // The reads use the objects of the write before.
     let written = bench(DEPTH, "write", LARGE_BYTES, "large")?;
     reading.put("write MB/s", written.megabytes);
     reading.put("read MB/s", bench(DEPTH, "rand", LARGE_BYTES, "large")?.megabytes);
@@ -30,7 +30,7 @@ pub(crate) fn run(place: &Place, in_memory: bool, orders: &Orders) -> Result<Mea
     Ok(reading)
 }
 
-/// What a report of `rados bench` says.
+/// A report of `rados bench`.
 #[derive(Debug, PartialEq)]
 struct RadosReport {
     megabytes: f64,
@@ -44,7 +44,7 @@ fn bench(
     (depth, what, bytes, run): (usize, &str, usize, &str),
 ) -> Result<RadosReport, Failure> {
     let (depth, bytes, object) = (depth.to_string(), bytes.to_string(), LARGE_BYTES.to_string());
-    // Whole seconds are all that it takes.
+    // `rados bench` accepts whole seconds only.
     let seconds = orders.seconds.ceil().max(1.0).to_string();
     let mut command = Command::new("rados");
     command.arg("-c").arg(&ceph.configuration).args(["-p", POOL, "bench", &seconds, what, "-t", &depth]);
@@ -55,7 +55,7 @@ fn bench(
     read(&process::output(&mut command, RUN_BASE)?)
 }
 
-/// Reads the end of a report. Its megabytes are of 2^20 bytes.
+/// Parses the end of a report. Its megabytes are of 2^20 bytes.
 fn read(report: &str) -> Result<RadosReport, Failure> {
     let figure = |name: &str| {
         let line = report.lines().find(|line| line.starts_with(name));

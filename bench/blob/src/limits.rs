@@ -1,26 +1,26 @@
-//! Every bound of a run, with its reason.
+//! Every limit of a run, with its reason.
 
 use std::time::Duration;
 
-/// More rounds than this prove nothing more.
+/// Most rounds: more add no information.
 pub(crate) const ROUNDS_MAX: usize = 100;
 
-/// Rounds unless told otherwise: medians over seven settle.
+/// Default number of rounds: enough for stable medians.
 pub(crate) const ROUNDS: usize = 7;
 
-/// Measured time of each operation unless told otherwise.
+/// Default measured time of each operation.
 pub(crate) const SECONDS: f64 = 3.0;
 
 /// Longest measured time.
 pub(crate) const SECONDS_MAX: f64 = 600.0;
 
-/// Part of the measured time that is run before, and not counted.
+/// Warm-up before the measured time, as a fraction of it.
 pub(crate) const WARM_UP: f64 = 0.2;
 
 /// Connections of bulk transfers, and streams of iperf3.
 pub(crate) const CONNECTIONS: usize = 4;
 
-/// Operations under way at once, as `rados bench` has them unless told otherwise.
+/// Operations under way at once: the default of `rados bench`.
 pub(crate) const DEPTH: usize = 16;
 
 /// Bytes of a large object, which is one chunk.
@@ -35,14 +35,15 @@ pub(crate) const OBJECTS: usize = 32;
 /// Chunks of one confirmed read.
 pub(crate) const CHUNKS: usize = 8;
 
-/// Bytes that fio writes before it begins again.
+/// Bytes that fio writes before it starts again at the beginning.
 pub(crate) const FIO_BYTES: &str = "1G";
 
-/// How long one operation is tried.
+/// Time limit of one operation, over all attempts.
 pub(crate) const OPERATION: Duration = Duration::from_secs(30);
 
-/// A run is ended after this much and [`RUN_FACTOR`] times its measured time: starting, filling, stopping.
+/// Time limit of a run: this plus [`RUN_FACTOR`] times its measured time, for start, filling and
+/// stop.
 pub(crate) const RUN_BASE: Duration = Duration::from_secs(180);
 
-/// Measured steps of a run at most, with their warm-up.
+/// Most measured steps of a run, with their warm-up.
 pub(crate) const RUN_FACTOR: f64 = 12.0;

@@ -1,4 +1,5 @@
-//! What is asked of zerohop: clients of one thread, each with connections of its own, that read and write blobs over and over.
+//! The load on zerohop: clients in one thread, each with its own connections, that read and write
+//! blobs.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 use crate::Orders;
 use crate::limits::{CHUNKS, CONNECTIONS, DEPTH, LARGE_BYTES, OBJECTS, OPERATION, SMALL_BYTES, WARM_UP};
 
-/// What is done over and over.
+/// A repeated operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RepeatedWork {
     Read {
@@ -26,18 +27,18 @@ enum RepeatedWork {
     Write {
         bytes: usize,
     },
-    /// As much of each of several chunks.
+    /// As many bytes of each of several chunks.
     ReadChunks,
     Lookup,
 }
 
-/// Bytes of a chunk where small reads are measured.
+/// Bytes of a chunk in the scenarios of small reads.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Of keyspaces that are on the disk, in a while.
+/// The durability of keyspaces on disk.
 const INTERVAL: &str = "interval";
 
-/// What was done.
+/// The result of a measured phase.
 struct WorkDone {
     latencies: Histogram,
     passed: Duration,
@@ -55,7 +56,7 @@ pub(crate) fn bulk(place: &Place, orders: &Orders) -> Result<Measurement, Failur
         reading.put("read MB/s", megabytes(&read, LARGE_BYTES));
         reading.put("write MB/s", megabytes(&written, LARGE_BYTES));
         let gigabytes = |done: &WorkDone| done.latencies.count() as f64 * LARGE_BYTES as f64 / 1e9;
-        // The warm-up is in the time, and not in the count: its share is taken off.
+        // The CPU time includes the warm-up, the count does not: correct for it.
         let counted = 1.0 / (1.0 + WARM_UP);
         let seconds = between.since(before).ran.as_secs_f64() * counted;
         reading.put("server s of CPU a GB read", seconds / gigabytes(&read));
@@ -96,7 +97,7 @@ pub(crate) fn one_chunk(place: &Place, nodes: usize, orders: &Orders) -> Result<
     one_at_a_time(place, nodes, CHUNKS * CHUNK_BYTES, what, orders)
 }
 
-/// Lookups of records as long.
+/// Lookups of records of the same length.
 pub(crate) fn key(place: &Place, orders: &Orders) -> Result<Measurement, Failure> {
     one_at_a_time(place, 1, SMALL_BYTES, RepeatedWork::Lookup, orders)
 }
@@ -124,7 +125,7 @@ fn one_at_a_time(
     })
 }
 
-/// Clients, and the objects that they have made: blobs, and records of 4 KiB.
+/// Clients, and their objects: blobs, and records of 4 KiB.
 struct Objects {
     keyspaces: Vec<Rc<Keyspace>>,
     contents: Arc<[u8]>,
@@ -180,7 +181,7 @@ async fn run(
     Ok(done)
 }
 
-/// What one client does, one after the other: how long each took, in nanoseconds.
+/// One client's operations, one after the other; returns their latencies in nanoseconds.
 async fn lane(
     keyspace: &Keyspace,
     contents: &[u8],
@@ -207,7 +208,7 @@ async fn lane(
             RepeatedWork::Read { bytes } => {
                 let at = place(bytes);
                 let read = blobs[object].read_at(at, bytes as u64).await?.read_to_end().await?;
-                // What is there may have been written meanwhile, by pieces of the same contents.
+                // A concurrent writer may have replaced it, with the same contents.
                 read.len() == bytes
             }
             RepeatedWork::Write { bytes } => {
@@ -240,7 +241,7 @@ fn name(object: usize) -> String {
     format!("object-{object}")
 }
 
-/// Starts a cluster, and does something to it on a runtime of one thread.
+/// Starts a cluster and runs work on it, on a single-threaded runtime.
 fn on<F>(
     place: &Place,
     (nodes, chunk, durability): (u16, &str, &str),

@@ -1,14 +1,16 @@
-//! Blobs of a zerohop node beside what the machine gives and beside Ceph RADOS: `cargo xtask bench blob`.
+//! Blobs of a zerohop node, compared with the machine itself and with Ceph RADOS: `cargo xtask
+//! bench blob`.
 //!
 //! ```text
 //!   main ── rounds ── process ──▶ bench-blob --run SCENARIO --contender LABEL
-//!     │                             ├ servers, ceph, peers ──▶ bench-blob --launch ──▶ zerohop node; ceph-osd; iperf3
+//!     │                             ├ servers, ceph, peers ──▶ bench-blob --launch ──▶ server
+//!     │                             │        (zerohop node; ceph-osd; iperf3)
 //!     │                             └ load: Rust clients of one thread; or rados bench, iperf3, fio
 //!     └ report ◀──── one line of JSON each: figures by name
 //! ```
 //!
-//! Servers and load share the cores that are told, two of them unless told otherwise. `bench/blob/install` installs the peers;
-//! what is missing is listed.
+//! Servers and load share the cores of `--cores`, by default two. `bench/blob/install` installs the
+//! peers; a missing one is listed.
 
 mod ceph;
 mod limits;
@@ -76,11 +78,11 @@ struct Arguments {
     seed: u64,
 }
 
-/// What a run is told.
+/// The options of a run.
 struct Orders {
     /// Measured time of each operation.
     seconds: f64,
-    /// The round: other places in each, the same for all contenders.
+    /// The round: it draws other offsets in each, the same for all contenders.
     seed: u64,
 }
 
@@ -130,7 +132,7 @@ fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     machine: Machine,
@@ -186,7 +188,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// How to read the tables; once below all of them.
+/// How to read the tables; printed once, below all of them.
 const NOTES: &str = "\
 Medians over rounds with [least-greatest]; ratios are taken within each round before their median. MB are of 10^6 bytes.
 ";
@@ -215,7 +217,7 @@ fn check(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
     Ok(if arguments.cores.is_empty() { default() } else { arguments.cores.clone() })
 }
 
-/// Those that are wanted and whose programs are there; the others are added to `missing`.
+/// The requested contenders whose programs are installed; the others are added to `missing`.
 fn contenders(
     arguments: &Arguments,
     scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! What the machine gives: its loopback by iperf3, its disk by fio.
+//! The limits of the machine: its loopback by iperf3, its disk by fio.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,11 +30,11 @@ pub(crate) fn loopback(place: &Place, orders: &Orders) -> Result<Measurement, Fa
     let port = process::free_ports(1)?.to_string();
     let arguments = ["--server", "--bind", "127.0.0.1", "--port", &port].map(str::to_owned);
     let mut server = place.start(&program, &arguments)?;
-    // It says nothing when it listens.
+    // It does not report when it listens.
     process::pause(5 * STATUS_POLL);
     server.check()?;
     let mut command = Command::new(&program);
-    // Whole seconds are all that it takes.
+    // iperf3 accepts whole seconds only.
     let seconds = orders.seconds.ceil().max(1.0).to_string();
     let streams = CONNECTIONS.to_string();
     command.args(["--client", "127.0.0.1", "--port", &port, "--reverse", "--json"]);

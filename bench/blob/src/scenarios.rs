@@ -1,16 +1,16 @@
-//! What is compared with what, and what blobs are held to.
+//! The scenarios: contenders and targets.
 
 use bench_common::failure::Failure;
 use bench_common::reading::{Bound, Target};
 
-/// Contenders that do the same, each in a process of its own with servers of its own.
+/// Contenders with the same work, each in its own process with its own servers.
 pub(crate) struct Scenario {
-    /// On the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// What is done; stands above the table.
+    /// Description, printed above the table.
     pub(crate) about: &'static str,
     pub(crate) contenders: &'static [Contender],
-    /// What the figures must reach.
+    /// The targets of the figures.
     pub(crate) targets: fn() -> Vec<Target>,
 }
 
@@ -20,14 +20,14 @@ pub(crate) struct Contender {
     pub(crate) work: Work,
 }
 
-/// What a run does.
+/// The work of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Large reads and writes on one node, by clients on as many connections.
     Bulk,
-    /// What the loopback carries.
+    /// The rate of the loopback.
     Iperf,
-    /// What the disk takes through the page cache.
+    /// The rate of the disk through the page cache.
     Fio,
     /// Large and small objects on one node, at the depth of `rados bench`.
     Objects { in_memory: bool },
@@ -41,7 +41,7 @@ pub(crate) enum Work {
     ManyChunks,
 }
 
-/// All of them, in the order of the report.
+/// All scenarios, in the order of the report.
 pub(crate) const REGISTRY: &[Scenario] = &[
     Scenario {
         name: "bulk",
@@ -73,12 +73,12 @@ pub(crate) const REGISTRY: &[Scenario] = &[
             Contender { label: "rados, memory", work: Work::Rados { in_memory: true } },
         ],
         targets: || {
-            // Like with like: both on the same disk, or neither on any.
+            // Comparisons of the same kind: both on the same disk, or both in memory.
             let mut targets = Vec::new();
             for (of, over) in [("zerohop", &["rados"]), ("zerohop, memory", &["rados, memory"])] {
                 targets.extend(RADOS_BOUNDS.map(|(figure, bound)| target(figure, of, over, bound)));
             }
-            // And what being on a disk costs, beside a store that is on none.
+            // The cost of a disk: compared with a store in memory.
             let across = |(figure, _)| target(figure, "zerohop", &["rados, memory"], Bound::None);
             targets.extend(RADOS_BOUNDS.map(across));
             targets
@@ -105,7 +105,7 @@ pub(crate) const REGISTRY: &[Scenario] = &[
     },
 ];
 
-/// What one node must reach beside one OSD.
+/// The targets of one node, relative to one OSD.
 const RADOS_BOUNDS: [(&str, Bound); 6] = [
     ("read MB/s", Bound::AtLeast(1.5)),
     ("write MB/s", Bound::AtLeast(1.5)),
@@ -119,7 +119,7 @@ fn target(figure: &str, of: &'static str, over: &'static [&'static str], bound: 
     Target { figure: figure.into(), of, over, bound }
 }
 
-/// What the contender of that name in the scenario of that name does.
+/// The work of this contender in this scenario.
 pub(crate) fn find(scenario: &str, label: &str) -> Result<Work, Failure> {
     let of_it = REGISTRY.iter().filter(|found| found.name == scenario).flat_map(|found| found.contenders);
     let found = of_it.into_iter().find(|contender| contender.label == label);

@@ -1,15 +1,17 @@
-//! etcd's own protocol, gRPC over HTTP/2, by hand: one request at a time on each connection, the cheapest client there is,
-//! so that etcd and not its client is measured.
+//! A minimal client of etcd's protocol (gRPC over HTTP/2): one request at a time on each
+//! connection. It is the cheapest possible client, so that etcd and not its client is measured.
 //!
-//! A request is a HEADERS and a DATA frame; the names of its headers are told once for each connection and by number from
-//! then on (RFC 7541, no Huffman code). Of an answer only the message is read: one that failed has none.
+//! A request is a HEADERS and a DATA frame. Header names are sent once per connection and then by
+//! number (RFC 7541, without Huffman codes). Of an answer only the message is read; a failed one
+//! has none.
 
 use std::net::{SocketAddr, TcpStream};
 
 use bench_common::failure::Failure;
 use bench_common::protocol::{Answer, AnswerContent, Op, Protocol, Request, connect};
 
-/// What a connection begins with: the preface, empty settings, and room for 2 GiB of answers, more than any run has.
+/// The start of a connection: the preface, empty settings, and flow control for 2 GiB of answers,
+/// more than any run has.
 const PREFACE: &[u8] =
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0";
 
@@ -24,25 +26,25 @@ const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 const FRAME_HEAD: usize = 9;
 
-/// The first index of the table of headers that a connection builds up.
+/// The first index of the connection's dynamic header table.
 const DYNAMIC: usize = 62;
 
 /// A connection to one member.
 pub(crate) struct Etcd {
     authority: String,
-    /// Frames that go before the next request: the preface, acknowledgements.
+    /// Frames to send before the next request: the preface, acknowledgements.
     due: Vec<u8>,
-    /// Of the request under way; odd numbers rise.
+    /// The stream of the current request; odd numbers that rise.
     stream: u32,
-    /// Headers told so far, by what they say.
+    /// The entries of the dynamic table, by key.
     told: Vec<&'static str>,
     block: Vec<u8>,
-    /// Each insertion is a transaction that writes another key too.
+    /// Each insert is a transaction that also writes another key.
     is_pair: bool,
 }
 
 impl Etcd {
-    /// Connects to a member, to insert each record in one transaction with that of the key read backwards.
+    /// Connects to a member. Each insert is one transaction with the record of the reversed key.
     pub(crate) fn open_pairs(member: SocketAddr) -> Result<(TcpStream, Etcd), Failure> {
         let (stream, etcd) = Etcd::open(member)?;
         Ok((stream, Etcd { is_pair: true, ..etcd }))
@@ -56,7 +58,8 @@ impl Etcd {
         Ok((connect(member)?, etcd))
     }
 
-    /// A header of this connection: its name is the `name`th of the static table or, at 0, said in full.
+    /// A header of this connection. `name` is its index in the static table, or 0 and the literal
+    /// name.
     fn header(&mut self, what: &'static str, name: (u8, &str), value: &str) {
         if let Some(at) = self.told.iter().position(|told| *told == what) {
             self.block.push(0x80 | (DYNAMIC + self.told.len() - 1 - at) as u8);
@@ -66,7 +69,7 @@ impl Etcd {
         self.block.push(0x40 | name.0);
         let said = [Some(name.1).filter(|_| name.0 == 0), Some(value)];
         for text in said.into_iter().flatten() {
-            // Shorter than 127 bytes: one byte says how long.
+            // Shorter than 127 bytes: a length of one byte.
             self.block.push(text.len() as u8);
             self.block.extend_from_slice(text.as_bytes());
         }
@@ -144,7 +147,7 @@ impl Protocol for Etcd {
         }
         self.due.append(&mut due);
         let said = match message {
-            // One byte that says uncompressed, four that say how long.
+            // One byte for uncompressed, four for the length.
             Some([0, _, _, _, _, message @ ..]) if op == Op::Lookup => value_of(message)?,
             Some([0, ..]) => AnswerContent::Done,
             _ => AnswerContent::Other("a call that failed".into()),
@@ -162,7 +165,7 @@ fn pair(out: &mut Vec<u8>, stream: u32, request: &Request<'_>) {
         put.extend_from_slice(key);
         put.extend_from_slice(&[0x12, 0x80 | request.value.len() as u8, 1]);
         put.extend_from_slice(request.value.as_slice());
-        // Both are of 128 bytes or more, and less than 16,384: two bytes say how long.
+        // Lengths from 128 to 16,383: two bytes each.
         let wrapped = [&[0x12, 0x80 | put.len() as u8, (put.len() >> 7) as u8][..], &put].concat();
         message.extend_from_slice(&[0x12, 0x80 | wrapped.len() as u8, (wrapped.len() >> 7) as u8]);
         message.extend_from_slice(&wrapped);
@@ -185,7 +188,7 @@ fn value_of(response: &[u8]) -> Result<AnswerContent<'_>, Failure> {
     Ok(field(found, 5)?.map_or(AnswerContent::Absent, AnswerContent::Value))
 }
 
-/// The bytes of the first field of that number in a message of Protocol Buffers.
+/// The bytes of the first field with this number in a Protocol Buffers message.
 fn field(mut message: &[u8], wanted: u64) -> Result<Option<&[u8]>, Failure> {
     let broken = || Failure::Protocol("a message that is none".into());
     while !message.is_empty() {
@@ -252,7 +255,7 @@ mod tests {
         let message = [&[0x0a, 15][..], &key, &[0x12, 0x84, 1], &value].concat();
         let data = [&[0, 0, 0, 0, message.len() as u8][..], &message].concat();
         assert_eq!(second, frames(&[(HEADERS, END_HEADERS, 3, &block), (DATA, END_STREAM, 3, &data)]));
-        // Another path takes a place of its own, and moves the others on.
+        // Another path gets its own entry, which shifts the others.
         let (third, ..) = testing::bytes(&mut etcd, Op::Lookup);
         assert_eq!(&third[9..13], [0x83, 0x86, 0x44, 22]);
         let (fourth, ..) = testing::bytes(&mut etcd, Op::Insert);
@@ -266,7 +269,7 @@ mod tests {
         let backwards: Vec<u8> = key.iter().rev().copied().collect();
         let put = |key: &[u8]| {
             let put = [&[0x0a, 15][..], key, &[0x12, 0x84, 1], &value].concat();
-            // 152 bytes, and 155 with what is around them.
+            // 152 bytes, and 155 with their field header.
             [&[0x12, 0x9b, 1, 0x12, 0x98, 1][..], &put].concat()
         };
         let message = [put(&key), put(&backwards)].concat();

@@ -1,15 +1,18 @@
-//! A zerohop cluster of three nodes beside etcd, and what it does when nodes fail: `cargo xtask bench cluster`.
+//! A zerohop cluster of three nodes compared with etcd, and its behaviour when nodes fail: `cargo
+//! xtask bench cluster`.
 //!
 //! ```text
 //!   main ── rounds ── process ──▶ bench-cluster --run SCENARIO --contender LABEL
-//!     │                             ├ servers ──▶ bench-cluster --launch ──▶ zerohop node, three times; or etcd
-//!     │                             └ work ── load: 32 connections of one thread; clients: 32 Rust clients; faults
+//!     │                             ├ servers ──▶ bench-cluster --launch ──▶ server
+//!     │                             │        (zerohop node, three times; or etcd)
+//!     │                             └ work ── load: 32 connections of one thread;
+//!     │                                       clients: 32 Rust clients; faults
 //!     └ report ◀──── one line of JSON each: figures by name
 //! ```
 //!
-//! Three servers and the load share the cores that are told, two of them unless told otherwise, as the scheduler sees fit: with
-//! fewer cores than processes any other division would be an advantage for one of them. `bench/cluster/install` installs
-//! etcd; without it the benchmark lists it as missing.
+//! Three servers and the load share the cores of `--cores`, by default two, as the scheduler
+//! decides: with fewer cores than processes, any fixed division would favour one of them.
+//! `bench/cluster/install` installs etcd; without it the benchmark lists it as missing.
 
 mod etcd;
 mod limits;
@@ -132,7 +135,7 @@ fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     machine: Machine,
@@ -219,7 +222,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// How to read the tables; once below all of them.
+/// How to read the tables; printed once, below all of them.
 const NOTES: &str = "\
 Medians over rounds with [least-greatest]; ratios are taken within each round before their median. The servers' CPU is that
 of all three, system time included; \"kept waiting\" is time in which their threads could have run and others had the cores.
@@ -267,7 +270,7 @@ fn check(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
     Ok(if arguments.cores.is_empty() { default() } else { arguments.cores.clone() })
 }
 
-/// Those that are wanted and whose programs are there; the others are added to `missing`.
+/// The requested contenders whose programs are installed; the others are added to `missing`.
 fn contenders(
     arguments: &Arguments,
     scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! What is compared with what, and what a cluster is held to.
+//! The scenarios: contenders and targets.
 
 use bench_common::failure::Failure;
 use bench_common::reading::{Bound, Target};
@@ -6,14 +6,14 @@ use bench_common::reading::{Bound, Target};
 use crate::servers::Setting;
 use crate::work::{Log, Work};
 
-/// Contenders that do the same, each in a process of its own with servers of its own.
+/// Contenders with the same work, each in its own process with its own servers.
 pub(crate) struct Scenario {
-    /// On the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// What is done; stands above the table.
+    /// Description, printed above the table.
     pub(crate) about: &'static str,
     pub(crate) contenders: &'static [Contender],
-    /// What the figures must reach.
+    /// The targets of the figures.
     pub(crate) targets: fn() -> Vec<Target>,
 }
 
@@ -27,7 +27,7 @@ const fn load(durability: &'static str, replicas: u8, min_in_sync: u8) -> Work {
     Work::Load(Setting { durability, replicas, min_in_sync })
 }
 
-/// All of them, in the order of the report.
+/// All scenarios, in the order of the report.
 pub(crate) const REGISTRY: &[Scenario] = &[
     Scenario {
         name: "etcd",
@@ -148,7 +148,7 @@ fn at_most(bounds: &[(&str, f64)]) -> Vec<Target> {
     bounds.iter().map(target).collect()
 }
 
-/// What the contender of that name in the scenario of that name does.
+/// The work of this contender in this scenario.
 pub(crate) fn find(scenario: &str, label: &str) -> Result<Work, Failure> {
     let of_it = REGISTRY.iter().filter(|found| found.name == scenario).flat_map(|found| found.contenders);
     let found = of_it.into_iter().find(|contender| contender.label == label);

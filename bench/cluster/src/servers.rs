@@ -1,4 +1,5 @@
-//! What is measured: three nodes of zerohop, or three members of etcd, each a process that ends with its run.
+//! The measured servers: three nodes of zerohop, or three members of etcd. Each is a process that
+//! ends with its run.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,11 +15,11 @@ use crate::limits::{COMMAND, END, NODES, START_POLL, STATUS_POLL, WHOLE};
 
 /// Where servers run.
 pub(crate) struct Place {
-    /// This program, which also launches the others.
+    /// This program, which also launches the servers.
     pub(crate) own_program: PathBuf,
-    /// Of all servers together.
+    /// The cores of all servers together.
     pub(crate) cores: Vec<usize>,
-    /// An empty folder of their own.
+    /// An empty folder for the servers.
     pub(crate) dir: PathBuf,
 }
 
@@ -26,16 +27,16 @@ pub(crate) struct Place {
 pub(crate) struct Cluster {
     program: PathBuf,
     place: Place,
-    /// Where managers, or etcd's members, listen.
+    /// Addresses of the managers, or of etcd's members.
     pub(crate) addresses: Vec<SocketAddr>,
     servers: Vec<Option<Server>>,
     arguments: Vec<Vec<String>>,
 }
 
-/// The keyspace that is measured.
+/// The measured keyspace.
 pub(crate) const KEYSPACE: &str = "bench";
 
-/// How a keyspace is set, as the command line says it.
+/// The settings of a keyspace, in the command line's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) durability: &'static str,
@@ -43,22 +44,22 @@ pub(crate) struct Setting {
     pub(crate) min_in_sync: u8,
 }
 
-/// The program of etcd, if it is there.
+/// The program of etcd, if it is installed.
 pub(crate) fn etcd() -> Result<PathBuf, String> {
     process::installed("etcdctl", "bench/cluster/install")?;
     process::installed("etcd", "bench/cluster/install")
 }
 
-/// The program of zerohop, if it is there.
+/// The program of zerohop, if it is built.
 pub(crate) fn zerohop(own_program: &Path) -> Result<PathBuf, String> {
     process::beside(own_program, "zerohop")
 }
 
 impl Cluster {
-    /// Starts three nodes of one instance each, as a user would on three machines, and waits until all serve.
+    /// Starts three nodes of one instance each and waits until all serve.
     pub(crate) fn of_zerohop(place: Place) -> Result<Cluster, Failure> {
         let program = zerohop(&place.own_program).map_err(Failure::Usage)?;
-        // A manager and one instance each.
+        // Ports for a manager and one instance per node.
         let first = process::free_ports(2 * NODES as u16)?;
         let addresses: Vec<SocketAddr> = (0..NODES as u16).map(|node| at(first + 2 * node)).collect();
         let hosts = listed(&addresses, ",");
@@ -107,12 +108,12 @@ impl Cluster {
     ) -> Result<Cluster, Failure> {
         let servers = addresses.iter().map(|_| None).collect();
         let mut cluster = Cluster { program, place, addresses, servers, arguments };
-        // All before any is waited for: none serves before the others are there.
+        // All are started before any is awaited: no member serves before the others run.
         (0..NODES).try_for_each(|node| cluster.start(node))?;
         Ok(cluster)
     }
 
-    /// Starts a node that does not run.
+    /// Starts a node that is not running.
     pub(crate) fn start(&mut self, node: usize) -> Result<(), Failure> {
         let Place { own_program, cores, .. } = &self.place;
         let server = Server::start(own_program, cores, &self.program, &self.arguments[node])?;
@@ -125,17 +126,17 @@ impl Cluster {
         self.servers[node].take().map_or(Ok(()), |mut server| server.kill())
     }
 
-    /// Asks a node to end, and waits.
+    /// Stops a node in order, and waits.
     pub(crate) fn end(&mut self, node: usize) -> Result<(), Failure> {
         self.servers[node].take().map_or(Ok(()), |mut server| server.end(END))
     }
 
-    /// An error if a server has ended that was not told to.
+    /// An error if a server has ended unexpectedly.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         self.servers.iter_mut().flatten().try_for_each(Server::check)
     }
 
-    /// What all servers that run have used.
+    /// CPU time of all running servers.
     pub(crate) fn cpu(&self) -> Result<Cpu, Failure> {
         let mut sum = Cpu::default();
         for server in self.servers.iter().flatten() {
@@ -145,7 +146,7 @@ impl Cluster {
         Ok(sum)
     }
 
-    /// Creates the keyspace that is measured, and waits until all of its copies are in sync.
+    /// Creates the measured keyspace, and waits until all of its copies are in sync.
     pub(crate) fn create_keyspace(&mut self, setting: Setting) -> Result<(), Failure> {
         let Setting { durability, replicas, min_in_sync } = setting;
         let line = format!(
@@ -155,11 +156,11 @@ impl Cluster {
         self.wait_until_whole()
     }
 
-    /// Waits until all nodes are up and every partition has as many copies in sync as it is to have, and is where it is to
-    /// be.
+    /// Waits until all nodes are up and every partition has its in-sync copies in their planned
+    /// places.
     pub(crate) fn wait_until_whole(&mut self) -> Result<(), Failure> {
         self.eventually("the cluster is never whole", |cluster| {
-            // It is not asked before it listens.
+            // It may not listen yet.
             let Ok(text) = cluster.command("status --json") else { return Ok(None) };
             let status: Value = serde_json::from_str(&text)
                 .map_err(|error| Failure::Protocol(format!("a status that is none: {error}")))?;
@@ -172,12 +173,12 @@ impl Cluster {
         })
     }
 
-    /// What `zerohop` prints for a command about this cluster.
+    /// The output of a `zerohop` command about this cluster.
     pub(crate) fn command(&self, line: &str) -> Result<String, Failure> {
         self.command_within(line, COMMAND)
     }
 
-    /// The same, of one that may take so long.
+    /// The same with a time limit.
     pub(crate) fn command_within(&self, line: &str, limit: Duration) -> Result<String, Failure> {
         let running = self.addresses.iter().zip(&self.servers).filter(|(_, server)| server.is_some());
         let endpoints: Vec<SocketAddr> = running.map(|(address, _)| *address).collect();
@@ -186,7 +187,7 @@ impl Cluster {
         process::output(&mut command, limit)
     }
 
-    /// Which member of etcd leads.
+    /// The index of etcd's leader.
     pub(crate) fn leader(&self) -> Result<usize, Failure> {
         let mut command = Command::new("etcdctl");
         command.env("ETCDCTL_API", "3").args(["endpoint", "status", "--write-out", "json", "--endpoints"]);
@@ -225,7 +226,7 @@ impl Cluster {
     }
 }
 
-/// `zerohop up`, from nothing until `serves` is content. How long that took.
+/// Runs `zerohop up` from nothing until `serves` returns true. Returns how long that took.
 pub(crate) fn up(place: &Place, mut serves: impl FnMut(SocketAddr) -> bool) -> Result<Duration, Failure> {
     let program = zerohop(&place.own_program).map_err(Failure::Usage)?;
     let port = process::free_ports(2 * NODES as u16)?;
@@ -236,7 +237,7 @@ pub(crate) fn up(place: &Place, mut serves: impl FnMut(SocketAddr) -> bool) -> R
     loop {
         server.check()?;
         let passed = process::now() - server.started;
-        // Its line says that all nodes serve.
+        // It prints its line when all nodes serve.
         if server.printed()?.contains('\n') && serves(at(port)) {
             let took = process::now() - server.started;
             server.end(END)?;

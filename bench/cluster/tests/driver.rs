@@ -1,5 +1,5 @@
-//! The whole way, on clusters and without etcd: from the command line to the report. The figures of so short a run say
-//! nothing.
+//! The whole driver, on clusters and without etcd: from the command line to the report. Such a
+//! short run gives no meaningful figures.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test, which runs processes")]
 
@@ -24,7 +24,7 @@ fn figures(report: &Value, scenario: usize, run: usize) -> impl Fn(&str) -> f64 
 
 #[test]
 fn a_cluster_answers_right_under_load_and_loses_nothing_with_a_node() {
-    // It is built beside this program when all tests are; alone there may be none.
+    // It is built beside this program when all tests are built; alone it may be missing.
     if !Path::new(PROGRAM).with_file_name("zerohop").is_file() {
         return eprintln!("no zerohop beside bench-cluster: nothing to measure");
     }

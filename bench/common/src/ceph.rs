@@ -1,4 +1,5 @@
-//! Ceph RADOS of one monitor and one OSD, started by hand, without a manager daemon and without authentication.
+//! Ceph RADOS with one monitor and one OSD, configured manually, without manager daemon and
+//! authentication.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,38 +10,37 @@ use crate::process::{self, Server};
 use crate::servers::Place;
 use crate::usage::Cpu;
 
-/// Any would do: it is the only one in its folder.
+/// Any id would do: it is the only cluster in its folder.
 const FSID: &str = "6f1d2a5e-8f37-4f0e-9a51-3d6f2b7c9e10";
 const OSD: &str = "a3f1c7d2-54be-4c0a-8d6e-1b2c3d4e5f60";
 
-/// The pool, of one copy.
+/// The pool, with one copy.
 pub const POOL: &str = "bench";
 
-/// Bytes of its store, in memory or on disk, of which only what is used is taken: an OSD whose store is full aborts, and nobody
+/// Bytes of its store, in memory or on disk; only the used part is allocated. An OSD whose store is
+/// full aborts without a report to its clients.
 /// hears of it.
 const STORE_BYTES: u64 = 8 << 30;
 
-/// What has to be installed.
+/// Checks that the programs are installed.
 ///
-/// # Errors
-/// What is not, and how to install it.
+/// # Errors Which ones are missing, and how to install them.
 pub fn installed() -> Result<(), String> {
     let programs = ["ceph-mon", "ceph-osd", "ceph", "rados", "monmaptool"];
     programs.iter().try_for_each(|name| process::installed(name, "bench/blob/install").map(drop))
 }
 
-/// Its servers, which end with it.
+/// The servers of a cluster, which end when this is dropped.
 pub struct Ceph {
-    /// The file that clients read.
+    /// The configuration file for clients.
     pub configuration: PathBuf,
     servers: Vec<Server>,
 }
 
 impl Ceph {
-    /// Starts it, with its store in memory or on disk, and waits until it takes an object.
+    /// Starts it, with its store in memory or on disk, and waits until it accepts an object.
     ///
-    /// # Errors
-    /// If something of it cannot be started, or does not serve in time.
+    /// # Errors A part of it cannot be started, or does not serve in time.
     pub fn start(place: &Place, in_memory: bool) -> Result<Ceph, Failure> {
         let dir = &place.dir;
         let ports = process::free_ports(2)?;
@@ -65,7 +65,7 @@ impl Ceph {
         })?;
         ceph.ceph(&["osd", "pool", "create", POOL, "32", "32"])?;
         ceph.ceph(&["osd", "pool", "set", POOL, "size", "1", "--yes-i-really-mean-it"])?;
-        // It is there once an object is taken.
+        // It is ready once it accepts an object.
         ceph.eventually(|ceph| ceph.rados(&["touch", "is-anybody-there"]).map(drop))?;
         Ok(ceph)
     }
@@ -103,10 +103,9 @@ impl Ceph {
         process::output(&mut command, COMMAND)
     }
 
-    /// What its servers have used.
+    /// The CPU time of its servers.
     ///
-    /// # Errors
-    /// If one of them has ended.
+    /// # Errors One of them has ended.
     pub fn cpu(&self) -> Result<Cpu, Failure> {
         let mut sum = Cpu::default();
         for server in &self.servers {
@@ -116,10 +115,9 @@ impl Ceph {
         Ok(sum)
     }
 
-    /// Ends it, the OSD first, which tells the monitor.
+    /// Stops it, the OSD first, which notifies the monitor.
     ///
-    /// # Errors
-    /// If it does not end well and in time.
+    /// # Errors It does not end without error and in time.
     pub fn end(mut self) -> Result<(), Failure> {
         self.servers.iter_mut().rev().try_for_each(|server| server.end(END))
     }

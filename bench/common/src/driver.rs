@@ -1,4 +1,4 @@
-//! What the programs of benchmarks do alike around their runs.
+//! Functions that the benchmark drivers share.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,16 @@ use crate::failure::Failure;
 use crate::reading::Figure;
 use crate::rounds::Outcome;
 
-/// This program.
+/// The path of this program.
 ///
-/// # Errors
-/// What the system answers.
+/// # Errors Those of the system.
 pub fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(Failure::while_doing("finding this program"))
 }
 
-/// The folder below which servers keep their files: beside `target/release/bench-NAME`.
+/// The folder for the servers' files: beside `target/release/bench-NAME`.
 ///
-/// # Errors
-/// If the program is in no target folder.
+/// # Errors The program is in no target folder.
 pub fn data_folder(program: &Path) -> Result<PathBuf, Failure> {
     let target = program.ancestors().nth(2);
     let target =
@@ -28,34 +26,32 @@ pub fn data_folder(program: &Path) -> Result<PathBuf, Failure> {
     Ok(target.join("bench-data"))
 }
 
-/// As one line of JSON.
+/// Serializes a value as one line of JSON.
 ///
-/// # Errors
-/// If it cannot be told so.
+/// # Errors The value cannot be represented as JSON.
 pub fn json(what: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(what)
         .map_err(|error| Failure::Protocol(format!("what cannot be told as JSON: {error}")))
 }
 
-/// To standard output.
+/// Prints to standard output.
 ///
-/// # Errors
-/// What the system answers.
+/// # Errors Those of the system.
 pub fn print(text: &str) -> Result<(), Failure> {
     writeln!(std::io::stdout().lock(), "{text}").map_err(Failure::while_doing("printing"))
 }
 
-/// To standard error, and not worth failing for.
+/// Prints to standard error; a failure is ignored.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Whether a name is among those that are wanted; all are if none is named.
+/// Whether a name is requested; all are if none is named.
 pub fn is_wanted(wanted: &[String], name: &str) -> bool {
     wanted.is_empty() || wanted.iter().any(|one| one == name)
 }
 
-/// What is said when a run has ended: its rates, or everything where nothing is a rate.
+/// The progress line of a finished run: its rates, or all figures if none is a rate.
 pub fn progress(scenario: &str, rounds: usize, outcome: &Outcome) -> String {
     let Outcome { label, round, result } = outcome;
     let what = match result {

@@ -1,4 +1,4 @@
-//! What can go wrong in a run, told so that one knows what to do.
+//! The errors of a run, with what the user can do.
 
 use std::fmt;
 use std::io;
@@ -7,46 +7,46 @@ use std::time::Duration;
 
 use crate::workload::Key;
 
-/// Why a run, or all of them, did not happen or cannot be believed.
+/// Why a run failed, or why its figures are invalid.
 #[derive(Debug)]
 pub enum Failure {
     /// A file, socket or process could not be used.
     Io {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A server answered, and wrongly: its figures are worth nothing.
+    /// A server's answer is wrong: its figures are invalid.
     WrongAnswer {
-        /// The key asked for.
+        /// The requested key.
         key: Key,
-        /// What was wrong with the answer.
+        /// What is wrong with the answer.
         what: String,
     },
-    /// A server said something that its protocol does not allow, or that it refuses.
+    /// A server has violated its protocol, or has refused a request.
     Protocol(String),
     /// The run took longer than its limit and was ended.
     TimedOut(Duration),
-    /// A child ended without a result, or before its time.
+    /// A child ended without a result, or too early.
     Child {
         /// How it ended.
         status: String,
         /// The end of what it printed to standard error.
         stderr: String,
     },
-    /// The command line asks for something that is not there.
+    /// The command line refers to something that does not exist.
     Usage(String),
 }
 
 impl Failure {
-    /// For `map_err`: a [`Failure::Io`] that says what was being done, to which file.
+    /// For `map_err`: a [`Failure::Io`] with the operation and the file.
     pub fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
         let doing = format!("{doing} {}", path.display());
         move |source| Failure::Io { doing, source }
     }
 
-    /// For `map_err`: a [`Failure::Io`] that says what was being done.
+    /// For `map_err`: a [`Failure::Io`] with the operation.
     pub fn while_doing<E: Into<io::Error>, D: Into<String>>(doing: D) -> impl FnOnce(E) -> Failure {
         move |source| Failure::Io { doing: doing.into(), source: source.into() }
     }

@@ -1,7 +1,9 @@
-//! The load: one thread, one epoll, so many connections, each with so many requests outstanding.
+//! The load generator: one thread with one epoll. Each connection has a fixed number of outstanding
+//! requests.
 //!
-//! A connection sends a turn's requests in one write and the next turn's when all are answered, so a depth of one is a
-//! closed loop. The same code drives every server. Every answer is checked; a wrong one ends the run.
+//! A connection sends a turn's requests in one write, and the next turn's when all are answered; so
+//! a depth of one is a closed loop. The same code drives every server. Every answer is checked; a
+//! wrong one ends the run.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,20 +16,20 @@ use crate::protocol::{Answer, AnswerContent, Op, Protocol, Request};
 use crate::readiness::{Events, Readiness, Watch};
 use crate::workload::Records;
 
-/// The records, and what was last stored under each.
+/// The records, and the last stored version of each.
 pub struct Table {
     records: Records,
     versions: Vec<u8>,
 }
 
 impl Table {
-    /// Of records that were never stored.
+    /// A table of records that were never stored.
     pub fn new(records: Records) -> Table {
         let versions = vec![0; records.count() as usize];
         Table { records, versions }
     }
 
-    /// All of them.
+    /// All records.
     pub fn records(&self) -> &Records {
         &self.records
     }
@@ -41,13 +43,13 @@ pub struct Generator<P> {
 }
 
 struct Connection<P> {
-    /// Of the feed.
+    /// Index of the lane of the feed.
     lane: usize,
     stream: TcpStream,
     protocol: P,
-    /// The records of this turn, by slot; those answered are marked.
+    /// The records of this turn, by slot; answered ones are marked.
     outstanding: Vec<Outstanding>,
-    /// How many of them wait.
+    /// How many of them are not answered.
     waiting: usize,
     /// When the turn was sent.
     since: Instant,
@@ -64,10 +66,10 @@ struct Outstanding {
     is_answered: bool,
 }
 
-/// What is to be done: the records of each lane in their order, which connections of that lane share.
+/// The records to use: each lane is an ordered list that its connections share.
 pub struct Feed<'a> {
     lanes: Vec<Lane<'a>>,
-    /// Over and over until then; once, if none is told.
+    /// Repeat until then; `None`: once.
     until: Option<Instant>,
 }
 
@@ -82,8 +84,8 @@ impl<'a> Feed<'a> {
         Feed { lanes: vec![Lane { order, at: 0 }], until: None }
     }
 
-    /// Each record of all lanes once, or over and over until a moment. A lane must have more records than its
-    /// connections have requests outstanding.
+    /// Each record of all lanes once, or repeatedly until a time. A lane must have more records
+    /// than its connections have outstanding requests.
     pub fn of_lanes(orders: &'a [Vec<u32>], until: Option<Instant>) -> Feed<'a> {
         Feed { lanes: orders.iter().map(|order| Lane { order, at: 0 }).collect(), until }
     }
@@ -103,7 +105,7 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// What remains to be done of a step.
+/// The state of a step.
 struct Step<'a> {
     op: Op,
     depth: usize,
@@ -113,18 +115,16 @@ struct Step<'a> {
 }
 
 impl<P: Protocol> Generator<P> {
-    /// For connections that are open, all of the first lane.
+    /// For open connections, all of the first lane.
     ///
-    /// # Errors
-    /// What the system answers.
+    /// # Errors Those of the system.
     pub fn new(connections: Vec<(TcpStream, P)>) -> Result<Generator<P>, Failure> {
         Generator::of_lanes(connections.into_iter().map(|(stream, protocol)| (0, stream, protocol)).collect())
     }
 
-    /// For connections that are open, each of the lane that is named.
+    /// For open connections, each with the index of its lane.
     ///
-    /// # Errors
-    /// What the system answers.
+    /// # Errors Those of the system.
     pub fn of_lanes(connections: Vec<(usize, TcpStream, P)>) -> Result<Generator<P>, Failure> {
         let preparing = || Failure::while_doing("preparing the connections");
         let readiness = Readiness::new().map_err(preparing())?;
@@ -137,11 +137,11 @@ impl<P: Protocol> Generator<P> {
         Ok(Generator { readiness, connections: prepared, events: Events::default() })
     }
 
-    /// Does one operation to each of these records, at most `depth` at once on each connection, and counts how long
-    /// each took from the write that sent it to the read that brought its answer.
+    /// Executes one operation for each of these records, at most `depth` at a time on each
+    /// connection. Records each latency from the write that sent the request to the read that
+    /// returned its answer.
     ///
-    /// # Errors
-    /// A wrong answer, or none.
+    /// # Errors A wrong answer, or none in time.
     pub fn run(
         &mut self,
         op: Op,
@@ -226,7 +226,7 @@ impl<P: Protocol> Connection<P> {
         Ok(true)
     }
 
-    /// Writes once; listens for room if that was not all.
+    /// Writes once; watches for room if that was not all.
     fn send(&mut self, readiness: &Readiness, name: usize) -> Result<(), Failure> {
         match self.stream.write(&self.out[self.sent..]) {
             Ok(count) => self.sent += count,
@@ -244,7 +244,7 @@ impl<P: Protocol> Connection<P> {
         Ok(())
     }
 
-    /// Reads once, and checks the answers that came.
+    /// Reads once, and checks the received answers.
     fn receive(&mut self, step: &mut Step<'_>) -> Result<(), Failure> {
         match self.stream.read(&mut self.received[self.filled..]) {
             Ok(0) => return Err(Failure::Protocol("nothing more: it closed the connection".into())),
@@ -280,7 +280,7 @@ impl<P: Protocol> Connection<P> {
     }
 }
 
-/// Whether the answer is the right one. Inserts and removes are only of records that are absent and present.
+/// Checks an answer. Inserts are only of absent records, and removes only of present ones.
 fn check(op: Op, index: u32, said: &AnswerContent<'_>, table: &Table) -> Result<(), Failure> {
     let what = match (op, said) {
         (Op::Insert | Op::Remove, AnswerContent::Done) => return Ok(()),
@@ -307,8 +307,8 @@ mod tests {
     use crate::protocol::Resp;
     use std::net::TcpListener;
 
-    /// Runs lookups of ten records on two connections, five outstanding, against a server that says `answers` to each
-    /// connection once it has its requests.
+    /// Runs lookups of ten records on two connections, five outstanding on each. The server sends
+    /// `answers` on each connection once it has its requests.
     #[expect(clippy::disallowed_methods, reason = "a server for the generator to talk to")]
     fn lookups(answers: impl Fn(&[&[u8]]) -> Vec<u8>) -> Result<u64, Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -316,7 +316,8 @@ mod tests {
         let mut table = Table::new(Records::new(10, 1));
         let clients = (0..2).map(|_| (TcpStream::connect(address).unwrap(), Resp::default())).collect();
         let mut generator = Generator::new(clients).unwrap();
-        // What is written fits the sockets' buffers, so one thread can play both sides: the answers are there early.
+        // The data fits the sockets' buffers, so one thread can play both sides: answers are sent
+        // in advance.
         let mut servers = Vec::new();
         for turn in 0..2 {
             let (mut server, _) = listener.accept().unwrap();

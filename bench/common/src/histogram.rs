@@ -1,12 +1,13 @@
-//! Latencies in a table of fixed size: log-linear, as HdrHistogram's (Tene), so that recording costs a few
-//! instructions and no memory grows with the number of samples.
+//! Latencies in a log-linear table of fixed size, as in HdrHistogram (Tene). Recording costs a few
+//! instructions, and memory does not grow with the number of samples.
 //!
-//! A power of two is cut into [`PARTS`] equal buckets, so a bucket is at most 1/32 as wide as its values are large.
+//! A power of two is divided into [`PARTS`] equal buckets, so a bucket is at most 1/32 as wide as
+//! its values are large.
 
 /// Buckets of each power of two.
 const PARTS: u64 = 1 << PARTS_BITS;
 const PARTS_BITS: u32 = 5;
-/// Up to 2^40 ns, a quarter of an hour; what is longer counts as that.
+/// Up to 2^40 ns, a quarter of an hour; longer values count as that.
 const POWERS: u32 = 40;
 const BUCKETS: usize = ((POWERS - PARTS_BITS + 1) as usize) << PARTS_BITS;
 
@@ -26,7 +27,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Without samples.
+    /// An empty histogram.
     pub fn new() -> Histogram {
         Histogram { counts: Box::new([0; BUCKETS]), count: 0, sum: 0, longest: 0 }
     }
@@ -47,7 +48,7 @@ impl Histogram {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -57,10 +58,10 @@ impl Histogram {
         self.sum as f64 / self.count.max(1) as f64
     }
 
-    /// The duration that a part of the samples, from 0 to 1, does not exceed, as the middle of its bucket; 0 without
-    /// samples.
+    /// The duration that a fraction of the samples, from 0 to 1, does not exceed, as the middle of
+    /// its bucket; 0 without samples.
     pub fn percentile(&self, part: f64) -> u64 {
-        // The rank of the sample that is asked for, from 1.
+        // The rank of the requested sample, from 1.
         let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
         for (at, count) in self.counts.iter().enumerate() {
@@ -78,7 +79,7 @@ fn bucket(ns: u64) -> usize {
     if ns < PARTS {
         return ns as usize;
     }
-    // The leading bit and the five behind it name the bucket.
+    // The bucket is given by the leading bit and the next five.
     let power = ns.ilog2() - PARTS_BITS;
     ((u64::from(power) << PARTS_BITS) + (ns >> power)) as usize
 }

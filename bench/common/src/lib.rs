@@ -1,9 +1,9 @@
-//! What the benchmarks share.
+//! Code that the benchmarks share.
 //!
 //! ```text
 //!   machine, statistics, markdown    where it was measured, medians over rounds, tables
-//!   driver, rounds, reading, report  runs in turn, what each measured, what became of targets
-//!   process, printed, usage          children that end with their parent, and what they used
+//!   driver, rounds, reading, report  interleaved runs, their measurements, targets
+//!   process, printed, usage          children that end with their parent, and their resource usage
 //!   servers, ceph                    nodes of zerohop; RADOS of one OSD
 //!   generator, protocol, workload    the load: connections of one thread, checked answers
 //! ```

@@ -1,4 +1,4 @@
-//! Where and when a table was measured: without that it says nothing.
+//! The machine and date of a table, without which its figures mean nothing.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,8 +22,7 @@ pub struct Machine {
 impl Machine {
     /// Reads it from the system.
     ///
-    /// # Errors
-    /// What the system answers, with the file that it is about.
+    /// # Errors Those of the system, with the file.
     pub fn look() -> io::Result<Machine> {
         let read = |path: &str| {
             let told = |error: io::Error| io::Error::new(error.kind(), format!("reading {path}: {error}"));

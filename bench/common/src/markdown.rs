@@ -1,11 +1,11 @@
-//! Tables as Markdown, so that a document can take what a benchmark prints.
+//! Tables in Markdown, so that a document can include a benchmark's output.
 
 use std::fmt::{self, Write};
 
-/// Writes rows, the first of which is the head, into `out`: names to the left, figures to the right.
+/// Writes rows into `out`, the first of which is the head: names left-aligned, figures
+/// right-aligned.
 ///
-/// # Errors
-/// None but what `out` gives.
+/// # Errors Only those of `out`.
 pub fn table(out: &mut String, rows: &[Vec<String>]) -> fmt::Result {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> =

@@ -1,10 +1,10 @@
-//! What a child prints, kept in files rather than pipes: a child that talks a lot cannot block on them.
+//! The output of a child, in files rather than pipes: a child with much output cannot block.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::process::{Command, Stdio};
 
-/// Bytes of standard error that a failure shows: its end, where programs say why they give up.
+/// Bytes of standard error in a failure: the end, where programs report their error.
 const STDERR_BYTES_SHOWN: usize = 2_000;
 
 /// See the module.
@@ -15,30 +15,27 @@ pub struct ServerOutput {
 }
 
 impl ServerOutput {
-    /// Has `command` print into new files, and read nothing.
+    /// Redirects the output of `command` to new files, and its input to nothing.
     ///
-    /// # Errors
-    /// If there is no room for temporary files.
+    /// # Errors Temporary files cannot be created.
     pub fn of(command: &mut Command) -> io::Result<ServerOutput> {
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
-        // A panic's first line says what happened; its trace would push that out of what is shown.
+        // A panic's first line has the cause; a trace would move it out of the shown part.
         command.env("RUST_BACKTRACE", "0");
         Ok(ServerOutput { stdout, stderr })
     }
 
-    /// All that it has printed so far.
+    /// The output so far.
     ///
-    /// # Errors
-    /// If the file cannot be read.
+    /// # Errors The file cannot be read.
     pub fn stdout(&mut self) -> io::Result<String> {
         contents(&mut self.stdout)
     }
 
-    /// The end of what it has printed to standard error so far.
+    /// The end of standard error so far.
     ///
-    /// # Errors
-    /// If the file cannot be read.
+    /// # Errors The file cannot be read.
     pub fn last_words(&mut self) -> io::Result<String> {
         let text = contents(&mut self.stderr)?;
         let mut from = text.len().saturating_sub(STDERR_BYTES_SHOWN);

@@ -1,12 +1,13 @@
-//! Children: servers on their cores, runs of the load on theirs, commands in between. None outlives its parent.
+//! Child processes: pinned servers, pinned runs of the load, and commands. None outlives its
+//! parent.
 //!
 //! ```text
 //!   driver ──▶ bench-NAME --run …          pinned to the client's cores, dies with the driver
 //!                 └─▶ bench-NAME --launch  pinned to the server's cores, dies with the run, and becomes the server
 //! ```
 //!
-//! A server that is somebody else's program cannot be told to die with its parent, so a launcher of ours says so to the
-//! system, and then turns into it under the same process id.
+//! A server of another project cannot ask the system to end it with its parent. So the launcher of
+//! this project does that, and then becomes the server under the same process id (exec).
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -23,7 +24,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::failure::Failure;
 use crate::limits::POLL;
 
-/// What the child printed, if it ended well and in time.
+/// The output of the child, if it ended without error and in time.
 pub fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
     let (mut child, mut printed) = start(command)?;
     let deadline = now() + limit;
@@ -61,25 +62,23 @@ impl Server {
         Ok(Server { child, printed, started })
     }
 
-    /// The process that it is.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.child.id()
     }
 
     /// Kills it, as a crash would.
     ///
-    /// # Errors
-    /// What the system answers.
+    /// # Errors Those of the system.
     pub fn kill(&mut self) -> Result<(), Failure> {
         self.child.child.kill().map_err(Failure::while_doing("killing a server"))?;
         self.child.child.wait().map_err(Failure::while_doing("waiting for a killed server"))?;
         Ok(())
     }
 
-    /// Asks it to end, and waits.
+    /// Stops it in order, and waits.
     ///
-    /// # Errors
-    /// If it has not ended well within the limit.
+    /// # Errors It has not ended without error within the limit.
     pub fn end(&mut self, limit: Duration) -> Result<(), Failure> {
         kill_process(Pid::from_child(&self.child.child), Signal::TERM)
             .map_err(Failure::while_doing("asking a server to end"))?;
@@ -94,15 +93,14 @@ impl Server {
         }
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     ///
-    /// # Errors
-    /// If that cannot be read.
+    /// # Errors The output cannot be read.
     pub fn printed(&mut self) -> Result<String, Failure> {
         self.printed.stdout().map_err(keeping())
     }
 
-    /// An error if it has ended, with what it said last.
+    /// An error if it has ended, with the end of its output.
     pub fn check(&mut self) -> Result<(), Failure> {
         match self.child.child.try_wait().map_err(Failure::while_doing("looking for the server"))? {
             None => Ok(()),
@@ -111,13 +109,12 @@ impl Server {
     }
 }
 
-/// How often a server that was asked to end is looked at.
+/// Polling interval for the end of a server.
 const END_POLL: Duration = Duration::from_millis(2);
 
-/// The first of so many ports in a row that are free at the moment.
+/// The first of so many consecutive ports that are free at the moment.
 ///
-/// # Errors
-/// If there are none.
+/// # Errors There are none.
 #[expect(clippy::disallowed_methods, reason = "the only way to find a free port is to take it")]
 pub fn free_ports(count: u16) -> Result<u16, Failure> {
     let looking = || Failure::while_doing("looking for free ports");
@@ -133,10 +130,9 @@ pub fn free_ports(count: u16) -> Result<u16, Failure> {
     Err(Failure::Usage(format!("no {count} free ports in a row on 127.0.0.1")))
 }
 
-/// The installed program of that name, or what to run to have it.
+/// The installed program of this name.
 ///
-/// # Errors
-/// If it is not there.
+/// # Errors It is missing; the error says how to install it.
 pub fn installed(name: &str, install: &str) -> Result<PathBuf, String> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders)
@@ -145,17 +141,17 @@ pub fn installed(name: &str, install: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("no {name} in PATH (run {install})"))
 }
 
-/// The program of ours that is built beside this one.
+/// The program of this project that is built beside this one.
 ///
-/// # Errors
-/// If it is not there.
+/// # Errors It is missing.
 pub fn beside(own_program: &Path, name: &str) -> Result<PathBuf, String> {
     let program = own_program.with_file_name(name);
     let missing = format!("no {} (run cargo build --release -p {name})", program.display());
     if program.is_file() { Ok(program) } else { Err(missing) }
 }
 
-/// Ties this process to its parent, puts it on these cores, and becomes `command`. Returns only if that fails.
+/// Ties this process to its parent, pins it to these cores, and becomes `command`. Returns only on
+/// failure.
 pub fn launch(parent: u32, cores: &[usize], command: &[String]) -> Result<(), Failure> {
     die_with(parent)?;
     pin(cores)?;
@@ -166,11 +162,11 @@ pub fn launch(parent: u32, cores: &[usize], command: &[String]) -> Result<(), Fa
     Err(Failure::while_doing(format!("starting {program}"))(error))
 }
 
-/// A parent that ends, in whatever way, leaves nothing running.
+/// This process is killed when its parent ends, in whatever way.
 pub fn die_with(parent: u32) -> Result<(), Failure> {
     let tying = || Failure::while_doing("tying itself to its parent");
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(tying())?;
-    // It may have ended before it was asked for.
+    // The parent may have ended before that.
     if getppid().map(Pid::as_raw_nonzero).is_none_or(|now| now.get() as u32 != parent) {
         return Err(Failure::Usage("the parent has ended".into()));
     }
@@ -179,39 +175,37 @@ pub fn die_with(parent: u32) -> Result<(), Failure> {
 
 /// The cores that this process may use.
 ///
-/// # Errors
-/// What the system answers.
+/// # Errors Those of the system.
 pub fn allowed_cores() -> Result<Vec<usize>, Failure> {
     let set = sched_getaffinity(None).map_err(Failure::while_doing("asking for the cores"))?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// From now on this process, and what it starts, runs on these cores alone.
+/// Pins this process and its future children to these cores.
 ///
-/// # Errors
-/// If there is no such core.
+/// # Errors There is no such core.
 pub fn pin(cores: &[usize]) -> Result<(), Failure> {
     let mut set = CpuSet::new();
     cores.iter().for_each(|core| set.set(*core));
     sched_setaffinity(None, &set).map_err(Failure::while_doing(format!("moving to cores {}", listed(cores))))
 }
 
-/// Cores as the command line has them.
+/// Cores in the form of the command line.
 fn listed(cores: &[usize]) -> String {
     cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// From now on this process, and what it starts, has this precedence over others on its core.
+/// Sets the nice value of this process and its future children.
 ///
-/// Where the kernel shares cores among sessions first (autogroups), a process is nice to its own session only: so this
-/// one gets a session of its own, and that the precedence.
+/// Where the kernel shares cores among sessions first (autogroups), a nice value only counts within
+/// the session. So this process gets its own session, and that the nice value.
 pub fn take_precedence(nice: i32) -> Result<(), Failure> {
     if nice == 0 {
         return Ok(());
     }
     let group = Path::new("/proc/self/autogroup");
     if group.exists() {
-        // It fails for who leads a session already, which is as well.
+        // It fails if this process already leads a session, which is fine.
         let _ = setsid();
         write(group, &nice.to_string())?;
     }
@@ -236,14 +230,15 @@ pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Ended, and its end waited for, when it goes out of scope.
+/// Killed, and waited for, when it goes out of scope.
 struct OwnedChild {
     child: Child,
 }
 
 impl Drop for OwnedChild {
     fn drop(&mut self) {
-        // Fails only if it has ended and was waited for; then its id may be another's, and is not used.
+        // Fails only if it has ended and was waited for; then its id may be reused and must not be
+        // killed.
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             let _ = self.child.kill();
             let _ = self.child.wait();

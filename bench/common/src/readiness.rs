@@ -1,4 +1,4 @@
-//! A level-triggered epoll: who can be read from or written to. Used by the load generator and by the bare store.
+//! A level-triggered epoll, for the load generator and the bare store.
 
 use std::io;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use rustix::io::Errno;
 
 use crate::limits::EVENTS_MAX;
 
-/// The set of sockets that are watched.
+/// A set of watched sockets.
 pub struct Readiness {
     epoll: OwnedFd,
 }
 
-/// What a socket is watched for.
+/// The watched events of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
-    /// Bytes, or the end of them.
+    /// Received bytes, or their end.
     Receive,
     /// Room for bytes.
     Send,
@@ -26,10 +26,10 @@ pub enum Watch {
     Both,
 }
 
-/// A socket that something can be done with. One that has failed shows as ready for what it is watched for.
+/// A ready socket. A failed one is reported as ready for its watched events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadySocket {
-    /// As it was named when it was added.
+    /// The name given when it was added.
     pub name: u64,
     /// Bytes can be read.
     pub receives: bool,
@@ -37,7 +37,7 @@ pub struct ReadySocket {
     pub sends: bool,
 }
 
-/// Room for the events of one wait.
+/// The buffer for the events of one wait.
 pub struct Events(Vec<epoll::Event>);
 
 impl Default for Events {
@@ -47,7 +47,7 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Those of the last wait.
+    /// The events of the last wait.
     pub fn drain(&mut self) -> impl Iterator<Item = ReadySocket> {
         self.0.drain(..).map(|event| {
             let (flags, data) = (event.flags, event.data);
@@ -62,25 +62,24 @@ impl Events {
 }
 
 impl Readiness {
-    /// Of no sockets.
+    /// An empty set.
     ///
-    /// # Errors
-    /// What the system answers.
+    /// # Errors Those of the system.
     pub fn new() -> io::Result<Readiness> {
         Ok(Readiness { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Watches a socket for what comes in.
+    /// Watches a socket for received bytes.
     pub fn add(&self, socket: impl AsFd, name: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, epoll::EventData::new_u64(name), flags(Watch::Receive))?)
     }
 
-    /// Watches a socket for something else from now on.
+    /// Changes the watched events of a socket.
     pub fn change(&self, socket: impl AsFd, name: u64, watch: Watch) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(name), flags(watch))?)
     }
 
-    /// Waits until a socket is ready, or for so long. Whether any is.
+    /// Waits until a socket is ready, or until the limit. Whether any is ready.
     pub fn wait(&self, events: &mut Events, limit: Option<Duration>) -> io::Result<bool> {
         let limit = limit
             .map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() });

@@ -1,8 +1,8 @@
-//! What a run measured, and what it must reach.
+//! The measurement of a run, and its targets.
 
 use serde::{Deserialize, Serialize};
 
-/// What a run measured, in the order of the table.
+/// The measurement of a run, in the order of the table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Measurement {
     /// By name.
@@ -12,25 +12,25 @@ pub struct Measurement {
 /// One figure.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is, with its unit.
+    /// Its name, with the unit.
     pub name: String,
     /// In the unit of its name.
     pub value: f64,
 }
 
-/// What a figure, or its ratio to that of others, must reach.
+/// The target of a figure, or of its ratio to others.
 pub struct Target {
-    /// The figure of that name.
+    /// The name of the figure.
     pub figure: String,
     /// The label of a contender.
     pub of: &'static str,
-    /// Divided by the greatest among these of the same round; by nothing, if none are named.
+    /// The greatest figure of these contenders in the same round is the divisor; none: no division.
     pub over: &'static [&'static str],
-    /// What is well.
+    /// The bound to reach.
     pub bound: Bound,
 }
 
-/// On which side of the bound is well.
+/// The bound of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -38,7 +38,7 @@ pub enum Bound {
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
-    /// Anything: it is told beside the others.
+    /// No bound: the figure is only reported.
     None,
 }
 
@@ -48,7 +48,7 @@ impl Measurement {
         self.figures.push(Figure { name: name.into(), value });
     }
 
-    /// The figure of that name.
+    /// The figure of this name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }

@@ -1,4 +1,5 @@
-//! Medians over rounds, ratios within each round, targets met or missed; as Markdown, so that a document can take it.
+//! Medians over rounds, ratios within each round, and verdicts on targets, in Markdown for
+//! documents.
 
 use std::fmt::{self, Write};
 
@@ -13,17 +14,17 @@ use crate::{Spread, table};
 pub struct Summary {
     /// Its name.
     pub scenario: &'static str,
-    /// What is done in it.
+    /// The description of its work.
     pub about: &'static str,
-    /// How many there were.
+    /// The number of rounds.
     pub rounds: usize,
     /// In the order in which they ran.
     pub contenders: Vec<ContenderSummary>,
-    /// Of each target.
+    /// The verdict of each target.
     pub verdicts: Vec<Verdict>,
-    /// Runs that gave nothing, with their reasons.
+    /// Failed runs, with their reasons.
     pub failures: Vec<String>,
-    /// As measured: label, round, figures.
+    /// Raw values: label, round, figures.
     pub readings: Vec<(&'static str, usize, Measurement)>,
 }
 
@@ -36,21 +37,21 @@ pub struct ContenderSummary {
     pub figures: Vec<(String, Spread)>,
 }
 
-/// What became of a target.
+/// The verdict of a target.
 #[derive(Serialize)]
 pub struct Verdict {
-    /// Which figure, of whom, over whom.
+    /// The figure, its contender and the divisor.
     pub what: String,
-    /// None if there was nothing to take it from.
+    /// `None` without values.
     pub figure: Option<Spread>,
-    /// What it is to reach.
+    /// The bound to reach.
     pub bound: Bound,
-    /// Of the median.
+    /// Whether the median meets it.
     pub is_met: bool,
 }
 
 impl Summary {
-    /// Of the scenario of that name, and what is said about it.
+    /// The summary of the scenario with this name and description.
     pub fn of(
         (scenario, about): (&'static str, &'static str),
         targets: &[Target],
@@ -145,8 +146,7 @@ const COLUMNS: usize = 4;
 
 /// Prints one summary into `out`.
 ///
-/// # Errors
-/// None but what `out` gives.
+/// # Errors Only those of `out`.
 pub fn write(out: &mut String, summary: &Summary) -> fmt::Result {
     let Summary { scenario, about, rounds, .. } = summary;
     writeln!(out, "\n# {scenario}: {rounds} rounds\n\n{about}")?;
@@ -192,7 +192,7 @@ mod tests {
         Summary::of(("loop", "how"), &targets, 3, outcomes)
     }
 
-    /// Over the better peer: 0.5, 0.9, 1.0.
+    /// Ratios to the better peer: 0.5, 0.9, 1.0.
     fn outcomes() -> Vec<Outcome> {
         let rates = [(50.0, 100.0, 10.0), (900.0, 600.0, 1000.0), (300.0, 300.0, 1.0)];
         let outcome = |label, round, value| {

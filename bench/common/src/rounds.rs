@@ -1,5 +1,5 @@
-//! The plan: which runs, in which order. A B C A B C, never A A B B, so that what else goes on in the machine hits all
-//! contenders alike, and a ratio can be taken within each round.
+//! The order of the runs: A B C A B C, never A A B B. So other work on the machine affects all
+//! contenders alike, and ratios are computed within each round.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,17 +9,17 @@ use crate::failure::Failure;
 use crate::process;
 use crate::reading::Measurement;
 
-/// What is the same for all runs.
+/// The settings of all runs.
 pub struct Plan {
-    /// This program, which every run is.
+    /// This program, which also executes the runs.
     pub program: PathBuf,
     /// How often each contender runs.
     pub rounds: usize,
-    /// What every run is told, beside its scenario, contender, folder and seed.
+    /// The arguments of every run, beside its scenario, contender, folder and seed.
     pub arguments: Vec<String>,
-    /// A run is ended after this long.
+    /// Time limit of a run.
     pub limit: Duration,
-    /// Servers keep their files in folders of their own below this one.
+    /// Each run's servers have their own folder below this one.
     pub data: PathBuf,
 }
 
@@ -33,15 +33,14 @@ pub struct Outcome {
     pub result: Result<Measurement, Failure>,
 }
 
-/// What the folders of runs begin with; their driver's process id and a random part follow.
+/// The prefix of run folders; the driver's process id and a random part follow.
 const FOLDER: &str = "run-";
 
 impl Plan {
-    /// Runs these contenders of the scenario. One that fails is reported with its reason and tried again in the next
-    /// round.
+    /// Runs these contenders of the scenario. A failed one is reported with its reason and runs
+    /// again in the next round.
     ///
-    /// # Errors
-    /// If there is no folder for their files.
+    /// # Errors There is no folder for their files.
     pub fn run(
         &self,
         scenario: &str,
@@ -63,7 +62,7 @@ impl Plan {
     }
 
     fn run_one(&self, scenario: &str, contender: &str, round: usize) -> Result<Measurement, Failure> {
-        // Removed when it goes out of scope, whatever became of the run.
+        // Removed when it goes out of scope, also if the run fails.
         let dir = tempfile::Builder::new()
             .prefix(&format!("{FOLDER}{}-", std::process::id()))
             .tempdir_in(&self.data)
@@ -78,7 +77,7 @@ impl Plan {
     }
 }
 
-/// Removes what drivers that were killed left behind.
+/// Removes folders of killed drivers.
 fn remove_remains(data: &Path) -> Result<(), Failure> {
     for entry in std::fs::read_dir(data).map_err(Failure::io("listing", data))? {
         let path = entry.map_err(Failure::io("listing", data))?.path();

@@ -13,32 +13,31 @@ use crate::usage::Cpu;
 
 /// Where servers run.
 pub struct Place {
-    /// This program, which also launches the others.
+    /// This program, which also launches the servers.
     pub own_program: PathBuf,
-    /// Of all servers together.
+    /// The cores of all servers together.
     pub cores: Vec<usize>,
-    /// An empty folder of their own.
+    /// An empty folder for the servers.
     pub dir: PathBuf,
 }
 
-/// A cluster of one instance a node.
+/// A cluster with one instance per node.
 pub struct Cluster {
     program: PathBuf,
     servers: Vec<Server>,
-    /// Where managers listen.
+    /// Addresses of the managers.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Memory of a node for its data: all of it stays there.
+/// Memory of a node for its data: all of it fits.
 const MEMORY: &str = "1GiB";
 
-/// The keyspace that is measured.
+/// The measured keyspace.
 pub const KEYSPACE: &str = "bench";
 
-/// The program, if it is there.
+/// The program, if it is built.
 ///
-/// # Errors
-/// How to build it.
+/// # Errors How to build it.
 pub fn zerohop(own_program: &Path) -> Result<PathBuf, String> {
     process::beside(own_program, "zerohop")
 }
@@ -46,21 +45,19 @@ pub fn zerohop(own_program: &Path) -> Result<PathBuf, String> {
 impl Place {
     /// Starts another server.
     ///
-    /// # Errors
-    /// What the system answers.
+    /// # Errors Those of the system.
     pub fn start(&self, program: &Path, arguments: &[String]) -> Result<Server, Failure> {
         Server::start(&self.own_program, &self.cores, program, arguments)
     }
 }
 
 impl Cluster {
-    /// Starts so many nodes, and makes the keyspace, which is set as the command line says it.
+    /// Starts so many nodes, and creates the keyspace with settings in the command line's terms.
     ///
-    /// # Errors
-    /// If one of them cannot be started, or does not serve in time.
+    /// # Errors A node cannot be started, or does not serve in time.
     pub fn start(place: &Place, nodes: u16, setting: &str) -> Result<Cluster, Failure> {
         let program = zerohop(&place.own_program).map_err(Failure::Usage)?;
-        // A manager and one instance each.
+        // Ports for a manager and one instance per node.
         let first = process::free_ports(2 * nodes)?;
         let addresses: Vec<SocketAddr> =
             (0..nodes).map(|node| SocketAddr::from((Ipv4Addr::LOCALHOST, first + 2 * node))).collect();
@@ -80,10 +77,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// What all nodes have used.
+    /// CPU time of all nodes.
     ///
-    /// # Errors
-    /// If one of them has ended.
+    /// # Errors One of them has ended.
     pub fn cpu(&self) -> Result<Cpu, Failure> {
         let mut sum = Cpu::default();
         for server in &self.servers {
@@ -93,10 +89,9 @@ impl Cluster {
         Ok(sum)
     }
 
-    /// Asks all to end, and waits.
+    /// Stops all nodes in order, and waits.
     ///
-    /// # Errors
-    /// If one of them does not end well and in time.
+    /// # Errors One of them does not end without error and in time.
     pub fn end(mut self) -> Result<(), Failure> {
         self.servers.iter_mut().try_for_each(|server| server.end(END))
     }
@@ -105,7 +100,7 @@ impl Cluster {
         let deadline = process::now() + SERVING;
         loop {
             self.servers.iter_mut().try_for_each(Server::check)?;
-            // It is not asked before it listens.
+            // It may not listen yet.
             if self.command("status --json").is_ok_and(|text| is_whole(&text, self.servers.len())) {
                 return Ok(());
             }

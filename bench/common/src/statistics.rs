@@ -1,22 +1,22 @@
-//! Medians and ranges over rounds. Means would let one disturbed round speak for all.
+//! Medians and ranges over rounds. One disturbed round would distort a mean.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The middle of some rounds, with the least and the greatest.
+/// The median of some rounds, with minimum and maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle; of two middles their mean.
+    /// The median; the mean of two middle values.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub least: f64,
-    /// The greatest.
+    /// The maximum.
     pub greatest: f64,
 }
 
 impl Spread {
-    /// None of nothing.
+    /// `None` without figures.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! What a process has used: processor time, time it waited for a processor, resident memory.
+//! The resource usage of a process: CPU time, time it waited for a CPU, resident memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use crate::failure::Failure;
 /// Sums over all threads of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// It ran, in user or system mode.
+    /// Time it ran, in user or system mode.
     pub ran: Duration,
-    /// It could have run, and something else had the core.
+    /// Time it was runnable while other work had the core.
     pub waited: Duration,
 }
 
 impl Cpu {
-    /// Since the threads that still live began. Those that have ended count no more, so a difference of two readings
-    /// misses what ended between them: servers keep their threads.
+    /// Since the start of the live threads. Threads that have ended no longer count, so a
+    /// difference of two readings misses them; servers keep their threads.
     ///
-    /// From `schedstat`, which counts nanoseconds, where `stat` counts hundredths of a second.
+    /// From `schedstat`, which counts nanoseconds, while `stat` counts hundredths of a second.
     pub fn of(pid: u32) -> Result<Cpu, Failure> {
         let tasks = PathBuf::from(format!("/proc/{pid}/task"));
         let reading = || Failure::io("reading the processor time of", &tasks);
@@ -41,13 +41,13 @@ impl Cpu {
         Ok(sum)
     }
 
-    /// What was used since an earlier reading.
+    /// The usage since an earlier reading.
     pub fn since(self, before: Cpu) -> Cpu {
         Cpu { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }
 }
 
-/// Of this process, with all its threads.
+/// CPU time of this process, with all its threads.
 pub fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -67,8 +67,8 @@ pub fn file_bytes(path: &Path) -> Result<u64, Failure> {
     Ok(path.metadata().map_err(Failure::io("looking at", path))?.len())
 }
 
-/// Bytes of a program's file that are loaded to run it: all but what only a debugger reads. From the table of segments
-/// of a 64-bit ELF file.
+/// Bytes of a program's file that are loaded to run it, without debug information. From the segment
+/// table of a 64-bit ELF file.
 pub fn loaded_bytes(path: &Path) -> Result<u64, Failure> {
     #[expect(clippy::disallowed_methods, reason = "a program that is measured, no file of a store")]
     let bytes = std::fs::read(path).map_err(Failure::io("reading", path))?;

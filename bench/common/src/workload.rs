@@ -1,25 +1,26 @@
-//! The records, and the order in which they are visited: the same for all contenders of a round.
+//! The records and their order, the same for all contenders of a round.
 //!
-//! Keys are 15 printable characters, since memcached takes no others. Values are 132 bytes cut from a block of random
-//! ones at a place that depends on key and version: making one costs nothing, and a wrong or stale one shows.
+//! Keys are 15 printable characters, because memcached accepts no others. Values are 132 bytes from
+//! a block of random bytes, at an offset that depends on key and version. So they cost nothing to
+//! make, and a wrong or stale one is detected.
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 15;
 /// Bytes of a value.
 pub const VALUE_BYTES: usize = 132;
 
-/// A record's name.
+/// A record's key.
 pub type Key = [u8; KEY_BYTES];
-/// A record's content.
+/// A record's value.
 pub type Value = [u8; VALUE_BYTES];
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
 
-/// Of 64 characters each holds six bits of a key.
+/// 64 characters: each encodes six bits of a key.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
 
-/// Places at which a value may begin: within a processor's second-level cache.
+/// Offsets at which a value may begin: within the second-level cache.
 const PLACES: usize = 1 << 16;
 
 /// The records of one seed.
@@ -37,7 +38,7 @@ impl Records {
         Records { keys: (0..count).map(|index| key(seed, index)).collect(), noise, seed }
     }
 
-    /// How many there are.
+    /// The number of records.
     pub fn count(&self) -> u32 {
         self.keys.len() as u32
     }
@@ -47,7 +48,7 @@ impl Records {
         &self.keys[index as usize]
     }
 
-    /// The value that a record has in its `version`.
+    /// The value of a record in a version.
     pub fn value(&self, index: u32, version: u8) -> &Value {
         let place = mix(self.seed ^ (u64::from(version) << 32 | u64::from(index))) as usize % PLACES;
         match self.noise[place..].first_chunk() {
@@ -57,8 +58,8 @@ impl Records {
     }
 }
 
-/// Twice 64 mixed bits of the number, six to a character: the first ten characters alone tell the numbers apart, since
-/// mixing is a bijection and 60 bits of its results seldom meet; the others make sure.
+/// Twice 64 mixed bits of the number, six per character. The mix is a bijection, so two keys rarely
+/// have equal 60 bits in the first ten characters; the other characters make them distinct.
 fn key(seed: u64, index: u32) -> Key {
     let first = mix(seed.wrapping_add(u64::from(index).wrapping_mul(GAMMA)));
     let bits = u128::from(first) | u128::from(mix(first ^ GAMMA)) << 64;

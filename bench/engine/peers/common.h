@@ -1,8 +1,9 @@
-// The half of the engine benchmark that every peer shares: records, phases, timing and the line of JSON.
+// The part of the engine benchmark that all peers share: records, phases, timing and the line of
+// JSON.
 //
-// The Rust subjects run the same code from ../src (workload.rs, measure.rs). Records, orders and what is timed must
-// stay the same on both sides, or the ratios mean nothing; the static_asserts below and the test
-// `records_are_those_of_the_c_header` pin the same golden records.
+// The Rust subjects run the same code from ../src (workload.rs, measure.rs). Records, orders and
+// timed steps must be equal on both sides, or the ratios mean nothing. The static_asserts below and
+// the test `records_are_those_of_the_c_header` check the same golden records.
 //
 // A peer is a struct with:
 //   static const char* name(const bench::Setup&), * mode(const bench::Setup&), * crash_safe(const bench::Setup&);
@@ -51,7 +52,8 @@ constexpr size_t KEY_BYTES = 15;
 constexpr size_t VALUE_BYTES = 132;
 constexpr uint64_t GAMMA = 0x9E3779B97F4A7C15;
 
-// One byte is spare, so that making and copying a key moves whole words: odd pieces stall whoever loads them as words.
+// The spare byte lets a key be made and copied in whole words; odd pieces would stall later word
+// loads.
 struct alignas(8) Key {
   unsigned char bytes[KEY_BYTES + 1];
   constexpr const unsigned char* data() const { return bytes; }
@@ -69,7 +71,7 @@ constexpr uint64_t mix(uint64_t x) {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little-endian words");
 
-// Byte by byte only where the compiler evaluates it: at run time that would cost more than a lookup.
+// Byte by byte only at compile time: at run time that would cost more than a lookup.
 template <size_t bytes>
 constexpr void put_le(unsigned char* at, uint64_t word) {
   if (!__builtin_is_constant_evaluated()) {
@@ -101,7 +103,7 @@ struct Records {
     put_le<VALUE_BYTES % 8>(value.data() + at, next(state));
   }
 
-  // These two are not constexpr, for that would have the bytes zeroed first, which the Rust subjects do not pay for.
+  // Not constexpr, which would zero the bytes first; the Rust subjects do not pay for that.
   Key key(uint64_t index) const {
     Key key;
     fill(key, index);
@@ -115,7 +117,7 @@ struct Records {
   }
 };
 
-// FNV-1a, only to pin the golden records at compile time.
+// FNV-1a, only to check the golden records at compile time.
 template <class Bytes>
 constexpr uint64_t digest(const Bytes& bytes) {
   uint64_t hash = 0xCBF29CE484222325;
@@ -180,7 +182,8 @@ struct Memory {
   }
 };
 
-// What the folder occupies: allocated blocks, as du counts, so that holes in sparse files cost nothing.
+// The size of the folder: allocated blocks, as du counts, so that holes in sparse files cost
+// nothing.
 inline uint64_t disk_bytes(const std::string& dir) {
   uint64_t total = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
@@ -207,8 +210,8 @@ struct Reading {
   std::optional<uint64_t> own_memory;
 };
 
-// One sample per operation, kept whole (saturating at 4.29 s), so that percentiles are exact and recording one costs
-// a store.
+// One sample per operation (saturating at 4.29 s), so that percentiles are exact and recording
+// costs one store.
 class Samples {
  public:
   explicit Samples(size_t ops) : nanos_(ops, 1) {}
@@ -228,8 +231,9 @@ class Samples {
   std::vector<uint32_t> nanos_;
 };
 
-// Times `each(0..ops)`: one look at the clock per operation, so a sample holds the operation, the making of its key
-// and value, and the checking of its result; `harness_ns` says what all but the operation costs.
+// Times `each(0..ops)` with one clock read per operation. A sample has the operation, the making of
+// its key and value, and the check of its result; `harness_ns` is the cost of all but the
+// operation.
 template <class Each>
 double timed(Samples& samples, Each each) {
   auto start = Clock::now(), last = start;
@@ -271,10 +275,10 @@ Reading phase(const char* name, Peer& peer, const Setup& setup, const Memory& ba
 
 // ---------------------------------------------------------------- the run
 
-// Records looked at again, untimed, after a phase that changed them.
+// Records checked again, untimed, after a phase that changed them.
 constexpr uint64_t SPOT_CHECKS = 1000;
 
-// Tells the compiler that the bytes are read, so that making them cannot be left out.
+// Makes the compiler assume that the bytes are read, so that it cannot omit their making.
 template <class Bytes>
 void made(const Bytes& bytes) {
   asm volatile("" : : "r"(bytes.data()) : "memory");
@@ -319,7 +323,7 @@ std::vector<Reading> phases(const Setup& setup, double& harness_ns) {
   run("overwrite", [&](size_t at) { peer.put(records.key(order[at]), records.value(order[at], 1)); });
   spot_check(1);
   if (setup.mixed) {
-    // Half lookups, half overwrites, of records drawn evenly.
+    // Half lookups, half overwrites, of uniformly drawn records.
     uint64_t state = mix(setup.seed + 3);
     run("mixed", [&](size_t) {
       state += GAMMA;

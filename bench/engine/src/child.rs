@@ -1,7 +1,8 @@
-//! Runs a child process to its end or to its limit, on the cores it is given.
+//! Runs a child process to its end or its time limit, on given cores.
 //!
-//! Each run has a process of its own, so that neither allocator nor caches carry anything from one subject to the
-//! next. A child inherits the cores of the thread that starts it: the driver moves there for that moment.
+//! Each run is its own process, so that allocator and caches carry nothing from one subject to the
+//! next. A child inherits the cores of the thread that starts it: the driver moves there for that
+//! moment.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,12 +14,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::failure::Failure;
 use crate::limits::POLL;
 
-/// What the child printed, if it ended well and in time.
+/// The output of the child, if it ended without error and in time.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
     output_on(command, limit, &[])
 }
 
-/// The same, with the child held to these cores (all, if none are named).
+/// The same, with the child pinned to these cores (all, if none are named).
 pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize]) -> Result<String, Failure> {
     let mut printed = ServerOutput::of(command).map_err(keeping)?;
     let name = command.get_program().to_string_lossy().into_owned();
@@ -45,13 +46,13 @@ pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize])
     Err(Failure::Child { status: status.to_string(), stderr: printed.last_words().map_err(keeping)? })
 }
 
-/// The cores that this thread, and so a child of it, may use at the moment.
+/// The cores that this thread, and so its child, may use at the moment.
 pub(crate) fn allowed_cores() -> Result<Vec<usize>, Failure> {
     let set = sched_getaffinity(None).map_err(affinity)?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// Called in a child: a driver that is killed leaves nothing running.
+/// For a child: it is killed when its driver ends.
 pub(crate) fn die_with_parent() -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Failure::Io { doing: "tying itself to the driver".into(), source: error.into() })
@@ -79,7 +80,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // If this fails the driver merely stays on the child's core; it sleeps nearly all the time.
+        // If this fails, the driver stays on the child's core, where it sleeps nearly all the time.
         let _ = sched_setaffinity(None, &self.before);
     }
 }

@@ -1,34 +1,34 @@
-//! What can go wrong in a run, told so that one knows what to do.
+//! The errors of a run, with what the user can do.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why a run, or all of them, did not happen or cannot be believed.
+/// Why a run failed, or why its figures are invalid.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A file, folder or process could not be used.
     Io {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The store itself refused.
+    /// The store returned an error.
     Store(String),
-    /// The store answered, and wrongly: its figures are worth nothing.
+    /// A store's answer is wrong: its figures are invalid.
     WrongAnswer {
-        /// The record asked for.
+        /// The requested record.
         index: u64,
-        /// What was wrong with the answer.
+        /// What is wrong with the answer.
         what: &'static str,
     },
     /// The disk is too small for the run.
     TooLittleSpace {
-        /// Where the stores would go.
+        /// The folder of the stores.
         folder: PathBuf,
-        /// Bytes free there.
+        /// Free bytes there.
         free: u64,
         /// Bytes that a subject may need.
         needed: u64,
@@ -42,12 +42,12 @@ pub(crate) enum Failure {
         /// The end of what it printed to standard error.
         stderr: String,
     },
-    /// The command line asks for something that is not there.
+    /// The command line refers to something that does not exist.
     Usage(String),
 }
 
 impl Failure {
-    /// For `map_err`: an [`Failure::Io`] that says what was being done, to which file.
+    /// For `map_err`: a [`Failure::Io`] with the operation and the file.
     pub(crate) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
         let doing = format!("{doing} {}", path.display());
         move |source| Failure::Io { doing, source }

@@ -1,15 +1,16 @@
-//! Zerohop's engine beside the libraries it must beat: `cargo xtask bench engine`.
+//! Zerohop's engine compared with the libraries that it must beat: `cargo xtask bench engine`.
 //!
 //! ```text
 //!   main ── rounds ── child ──▶ bench-engine --run-one NAME   subjects/*.rs, measure.rs    (Rust)
 //!     │        │         └────▶ target/bench-peers/NAME       peers/*.cc, peers/common.h   (C++)
 //!     │        └ reading ◀──── one line of JSON each
 //!     ├ summary ── table
-//!     └ scenarios                       what only zerohop is held to: --scenario
+//!     └ scenarios                       targets for zerohop alone: --scenario
 //! ```
 //!
-//! Every run is a process of its own, pinned to one core, with a folder of its own. Both halves make the same records
-//! and time the same steps. `bench/engine/install` installs the libraries; those not there are listed as missing.
+//! Every run is its own process, pinned to one core, with its own folder. The Rust and the C++ side
+//! use the same records and time the same steps. `bench/engine/install` installs the libraries;
+//! missing ones are listed.
 
 mod child;
 mod failure;
@@ -144,7 +145,7 @@ fn run_scenario(arguments: &Arguments, scenario: &str, dir: &Path) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     machine: Machine,
@@ -288,7 +289,7 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who takes part, in the order of the table, and which libraries are missing.
+/// The contenders in the order of the table, and the missing libraries.
 fn contenders(
     arguments: &Arguments,
     program: &Path,
@@ -342,7 +343,7 @@ fn print(text: &str) -> Result<(), Failure> {
         .map_err(|source| Failure::Io { doing: "printing".into(), source })
 }
 
-/// To standard error, and not worth failing for.
+/// Prints to standard error; a failure is ignored.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,8 +1,8 @@
-//! Runs the phases on one subject in this process: the same, step for step, as `peers/common.h`.
+//! Runs the phases on one subject in this process, with the same steps as `peers/common.h`.
 //!
-//! One look at the clock per operation; every sample is kept, so percentiles are exact. A sample therefore holds the
-//! operation, the making of its key and value and the checking of its answer: about 50 ns more than the operation
-//! alone, the same for all, and printed as `harness_ns`.
+//! There is one clock read per operation, and every sample is kept, so percentiles are exact. A
+//! sample has the operation, the making of its key and value, and the check of its answer. That is
+//! about 50 ns more than the operation alone, equal for all, and printed as `harness_ns`.
 
 use std::hint::black_box;
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use crate::reading::{Phase, Run};
 use crate::subjects::{Setup, Subject};
 use crate::workload::{Draws, Records, VALUE_BYTES, below, shuffle};
 
-/// Records looked at again, untimed, after a phase that changed them.
+/// Records checked again, untimed, after a phase that changed them.
 const SPOT_CHECKS: usize = 1000;
 
 /// Inserts, looks up, overwrites, optionally mixes, removes; checks every answer.
@@ -25,7 +25,7 @@ pub(crate) fn run<S: Subject>(setup: &Setup) -> Result<Run, Failure> {
     let records = Records { seed: setup.seed };
     let count = u32::try_from(setup.records)
         .map_err(|_| Failure::Usage(format!("{} records are too many", setup.records)))?;
-    // All that the harness itself needs is touched before the memory of the process is first read.
+    // The harness's memory is touched before the memory of the process is first read.
     let mut order: Vec<u32> = (0..count).collect();
     let mut versions = vec![1u8; if setup.mixed { count as usize } else { 0 }];
     let mut samples = vec![1u32; count as usize];
@@ -55,7 +55,7 @@ pub(crate) fn run<S: Subject>(setup: &Setup) -> Result<Run, Failure> {
         expect(&mut subject, &records, u64::from(*index), Some(1))?;
     }
     if setup.mixed {
-        // Half lookups, half overwrites, of records drawn evenly.
+        // Half lookups, half overwrites, of uniformly drawn records.
         let mut draws = Draws::new(setup.seed.wrapping_add(3));
         bench.phase("mixed", &mut subject, |subject, _| {
             let draw = draws.next();
@@ -96,7 +96,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Calls `each` for every place of the phase, timed, then settles, timed apart, then reads the sizes.
+    /// Calls `each` for every operation of the phase, timed; then settles, timed separately; then
+    /// reads the sizes.
     fn phase<S: Subject>(
         &mut self,
         name: &str,
@@ -132,7 +133,7 @@ impl Bench<'_> {
     }
 }
 
-/// Looks a record up and compares the answer with what must be there.
+/// Looks a record up and checks the answer.
 pub(crate) fn expect<S: Subject>(
     subject: &mut S,
     records: &Records,
@@ -151,7 +152,7 @@ pub(crate) fn expect<S: Subject>(
     }
 }
 
-/// Calls `each` for every place of `samples` and writes down how long it took.
+/// Calls `each` for every index of `samples` and stores its time.
 pub(crate) fn timed(
     samples: &mut [u32],
     mut each: impl FnMut(usize) -> Result<(), Failure>,
@@ -183,7 +184,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Of all threads of this process.
+/// CPU time of all threads of this process.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -210,13 +211,13 @@ impl Memory {
     }
 }
 
-/// What the folder occupies: allocated blocks, so that holes in sparse files cost nothing.
+/// The size of the folder: allocated blocks, so that holes in sparse files cost nothing.
 pub(crate) fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
     let mut total = 0;
     for entry in std::fs::read_dir(dir).map_err(Failure::io("listing", dir))? {
         let path = entry.map_err(Failure::io("listing", dir))?.path();
         let metadata = match std::fs::symlink_metadata(&path) {
-            // A store may still be dropping files behind its back.
+            // A store may still delete files in the background.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             other => other.map_err(Failure::io("looking at", &path))?,
         };
@@ -235,7 +236,7 @@ mod tests {
     use crate::workload::{Key, Value};
     use std::collections::BTreeMap;
 
-    /// What the store below does wrong.
+    /// The fault of the store below.
     #[derive(Clone, Copy, PartialEq)]
     enum Flaw {
         Nothing,

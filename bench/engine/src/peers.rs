@@ -1,4 +1,4 @@
-//! The libraries beside which the engine is measured: which there are, and how their programs are compiled.
+//! The libraries with which the engine is compared, and the compilation of their programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,15 +9,16 @@ use crate::limits;
 
 /// A library, and the program under `peers/` that drives it.
 pub(crate) struct Peer {
-    /// As it stands in the table and on the command line.
+    /// Its name in the table and on the command line.
     pub(crate) name: &'static str,
     source: &'static str,
-    /// If the compiler finds this header, the library is taken as installed.
+    /// The library counts as installed if the compiler finds this header.
     header: &'static str,
     library: &'static str,
-    /// Handed to the program as `--variant`.
+    /// Passed to the program as `--variant`.
     pub(crate) variant: &'static str,
-    /// Flushes the disk at every put: no fair company for unsynced puts, so measured only if named in `--only`.
+    /// It flushes the disk at every put. This is no fair comparison with unsynced puts, so it is
+    /// measured only if named in `--only`.
     pub(crate) flushes: bool,
 }
 
@@ -30,16 +31,16 @@ pub(crate) const PEERS: &[Peer] = &[
     peer("berkeleydb", "berkeleydb.cc", "db_cxx.h", "db_cxx"),
 ];
 
-/// What became of a peer's program.
+/// The result of building a peer's program.
 pub(crate) enum PeerBuild {
     /// Ready to run.
     Program(PathBuf),
-    /// Not installed; why it is thought so.
+    /// Not installed, with the evidence.
     Missing(String),
 }
 
 impl Peer {
-    /// Compiles the program into `target`, unless what is there is newer than its sources.
+    /// Compiles the program into `target`, unless it is newer than its sources.
     pub(crate) fn build(&self, target: &Path) -> Result<PeerBuild, Failure> {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let source = sources.join(self.source);
@@ -54,7 +55,8 @@ impl Peer {
             return Ok(PeerBuild::Program(program));
         }
         std::fs::create_dir_all(target).map_err(Failure::io("creating", target))?;
-        // Compiled aside and renamed, so that an interrupted compiler leaves no half program behind.
+        // Compiled under another name and renamed, so that an interrupted compiler leaves no
+        // partial program.
         let fresh = program.with_extension("new");
         let mut compiler = Command::new("g++");
         compiler

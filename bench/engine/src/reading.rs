@@ -1,4 +1,4 @@
-//! What a run reports: one line of JSON, from a subject in Rust or a peer in C++ alike.
+//! The report of a run: one line of JSON, the same from a Rust subject and a C++ peer.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::subjects::CrashSafe;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) subject: String,
-    /// The library's version, as it tells it.
+    /// The library's version, as it reports it.
     pub(crate) version: String,
     pub(crate) mode: String,
     pub(crate) crash_safe: CrashSafe,
@@ -26,8 +26,8 @@ impl Run {
     }
 }
 
-/// One phase of a run. Sizes are those after the phase had settled; memory is what the process grew by since before
-/// the store was opened.
+/// One phase of a run. Sizes are those after the phase has settled; memory is the growth of the
+/// process since before the store was opened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Phase {
     pub(crate) name: String,
@@ -39,16 +39,16 @@ pub(crate) struct Phase {
     pub(crate) p99_ns: u32,
     pub(crate) p999_ns: u32,
     pub(crate) longest_ns: u32,
-    /// Of all threads of the process, user and system.
+    /// CPU time of all threads of the process, user and system.
     pub(crate) cpu_seconds: f64,
     pub(crate) settle_cpu_seconds: f64,
     /// Allocated blocks of all files, as `du` counts.
     pub(crate) disk_bytes: u64,
-    /// Resident, mapped files included.
+    /// Resident memory, with mapped files.
     pub(crate) rss_bytes: u64,
-    /// Resident, without mapped files.
+    /// Resident memory, without mapped files.
     pub(crate) anonymous_bytes: u64,
-    /// What the store itself says.
+    /// The store's own figure.
     pub(crate) own_memory_bytes: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Phase {
         self.ops as f64 / self.seconds
     }
 
-    /// Operations per second when the time to settle counts too: what a store can keep up.
+    /// Operations per second with the time to settle: the sustainable rate.
     pub(crate) fn settled_rate(&self) -> f64 {
         self.ops as f64 / (self.seconds + self.settle_seconds)
     }

@@ -1,5 +1,5 @@
-//! The plan: which runs, in which order. A B C A B C, never A A B B, so that what else goes on in the machine hits
-//! all subjects alike, and a ratio can be taken within each round.
+//! The order of the runs: A B C A B C, never A A B B. So other work on the machine affects all
+//! subjects alike, and ratios are computed within each round.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,16 +17,16 @@ use crate::scenarios::{self, Scenario};
 
 /// A subject as the driver sees it: a program to start.
 pub(crate) struct Contender {
-    /// With the number of partitions, where that is part of it.
+    /// With the number of partitions, if it has one.
     pub(crate) label: String,
     pub(crate) kind: Kind,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// Waits for the disk at every write, and so may take longer.
+    /// It waits for the disk at every write, so it has a longer time limit.
     pub(crate) flushes: bool,
 }
 
-/// What a contender's figures are compared with.
+/// The role of a contender's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Ours,
     /// A library to compare with.
     Peer,
-    /// A mark that is no store: shown, but not compared with.
+    /// A reference that is no store: shown, but not compared with.
     Mark,
 }
 
@@ -72,7 +72,7 @@ impl Contender {
         }
     }
 
-    /// A library behind its own program.
+    /// A library with its own program.
     pub(crate) fn peer(peer: &Peer, program: PathBuf) -> Contender {
         let arguments = match peer.variant {
             "" => Vec::new(),
@@ -82,17 +82,17 @@ impl Contender {
     }
 }
 
-/// What is the same for all runs of a table.
+/// The settings of all runs of a table.
 pub(crate) struct Plan {
     pub(crate) records: u64,
     pub(crate) rounds: usize,
     pub(crate) cores: Vec<usize>,
     pub(crate) mixed: bool,
-    /// The stores go into folders of their own below this one.
+    /// Each run's store has its own folder below this one.
     pub(crate) data: PathBuf,
 }
 
-/// One contender in one round, and what its child printed.
+/// One contender in one round, and the output of its child.
 pub(crate) struct Outcome<R = Run> {
     pub(crate) label: String,
     pub(crate) kind: Kind,
@@ -100,11 +100,12 @@ pub(crate) struct Outcome<R = Run> {
     pub(crate) result: Result<R, Failure>,
 }
 
-/// What the folders of runs begin with; their driver's process id and a random part follow.
+/// The prefix of run folders; the driver's process id and a random part follow.
 const FOLDER: &str = "run-";
 
 impl Plan {
-    /// Runs everything. A contender that fails is reported with its reason and tried again in the next round.
+    /// Runs everything. A failed contender is reported with its reason and runs again in the next
+    /// round.
     pub(crate) fn run<R: DeserializeOwned>(
         &self,
         contenders: &[Contender],
@@ -130,7 +131,7 @@ impl Plan {
     }
 
     fn run_one<R: DeserializeOwned>(&self, contender: &Contender, round: usize) -> Result<R, Failure> {
-        // Removed when it goes out of scope, whatever became of the run.
+        // Removed when it goes out of scope, also if the run fails.
         let dir = tempfile::Builder::new()
             .prefix(&format!("{FOLDER}{}-", std::process::id()))
             .tempdir_in(&self.data)
@@ -138,7 +139,7 @@ impl Plan {
         let mut command = Command::new(&contender.program);
         command.args(&contender.arguments).arg("--dir").arg(dir.path());
         command.args(["--records", &self.records.to_string(), "--seed", &round.to_string()]);
-        // A panic's first line says what happened; its trace would push that out of what is shown.
+        // A panic's first line has the cause; a trace would move it out of the shown part.
         command.env("RUST_BACKTRACE", "0");
         if self.mixed {
             command.arg("--mixed");
@@ -151,7 +152,7 @@ impl Plan {
         Ok(run)
     }
 
-    /// Removes what drivers that were killed left behind: up to gigabytes each.
+    /// Removes folders of killed drivers: up to gigabytes each.
     fn remove_remains(&self) -> Result<(), Failure> {
         for entry in std::fs::read_dir(&self.data).map_err(Failure::io("listing", &self.data))? {
             let path = entry.map_err(Failure::io("listing", &self.data))?.path();

@@ -1,4 +1,5 @@
-//! From runs to figures: medians over rounds, and ratios taken within each round before their median.
+//! From runs to figures: medians over rounds, and ratios computed within each round before their
+//! median.
 
 use serde::Serialize;
 
@@ -15,11 +16,11 @@ pub(crate) struct Summary {
     pub(crate) subjects: Vec<SubjectInfo>,
     pub(crate) phases: Vec<PhaseSummary>,
     pub(crate) failures: Vec<FailureLine>,
-    /// As measured, for whoever wants other figures.
+    /// Raw values, for other evaluations.
     pub(crate) runs: Vec<RawRun>,
 }
 
-/// What a subject is.
+/// The properties of a subject.
 #[derive(Serialize)]
 pub(crate) struct SubjectInfo {
     pub(crate) label: String,
@@ -54,25 +55,26 @@ pub(crate) struct Row {
     pub(crate) own_memory_bytes_per_key: Option<Spread>,
 }
 
-/// One of ours against the best of some peers, the best being chosen again in each round.
+/// Zerohop relative to the best of some peers, which is chosen separately in each round.
 #[derive(Serialize)]
 pub(crate) struct Ratio {
     pub(crate) ours: String,
     pub(crate) against: PeerChoice,
-    /// Which of them had the best median.
+    /// The peer with the best median.
     pub(crate) best: String,
     pub(crate) ops_per_s: Spread,
     pub(crate) settled_ops_per_s: Spread,
-    /// Operations per second of CPU time: on a machine with other work, the steadiest of the three.
+    /// Operations per second of CPU time: the most stable of the three on a machine with other
+    /// work.
     pub(crate) ops_per_cpu_s: Spread,
 }
 
-/// Which peers count.
+/// The peers of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PeerChoice {
     BestPeer,
-    /// Those that survive at least a killed process.
+    /// The peers that survive at least a killed process.
     BestCrashSafePeer,
 }
 
@@ -84,7 +86,7 @@ pub(crate) struct FailureLine {
     pub(crate) reason: String,
 }
 
-/// A run that did.
+/// A successful run.
 #[derive(Serialize)]
 pub(crate) struct RawRun {
     pub(crate) label: String,
@@ -94,7 +96,7 @@ pub(crate) struct RawRun {
 }
 
 impl Summary {
-    /// Of all outcomes at one number of records.
+    /// The summary of all outcomes at one number of records.
     pub(crate) fn of(records: u64, rounds: usize, outcomes: Vec<Outcome>) -> Summary {
         let (mut runs, mut failures) = (Vec::new(), Vec::new());
         for Outcome { label, kind, round, result } in outcomes {
@@ -263,7 +265,8 @@ pub(crate) mod tests {
         Outcome { label: label.into(), kind, round, result: Ok(run) }
     }
 
-    /// Ours 100, 200, 400 K/s; an unsafe peer 100, 100, 100; a safe one 50, 400, 50, so that the best changes.
+    /// Zerohop: 100, 200, 400 K/s; an unsafe peer: 100, 100, 100; a safe one: 50, 400, 50. The best
+    /// changes.
     pub(crate) fn three_rounds() -> Vec<Outcome> {
         let rates = [(100.0, 100.0, 50.0), (200.0, 100.0, 400.0), (400.0, 100.0, 50.0)];
         rates
@@ -310,7 +313,7 @@ pub(crate) mod tests {
         let summary = Summary::of(1000, 3, outcomes);
         assert_eq!(summary.failures.len(), 1);
         assert!(summary.failures[0].reason.contains("full"));
-        // In the first round only the safe peer, at 50, is left to compare with.
+        // In the first round only the safe peer, at 50, is left.
         assert_eq!(summary.phases[0].ratios[0].ops_per_s.least, 0.5);
         assert_eq!(summary.phases[0].ratios[0].ops_per_s.median, 2.0);
     }

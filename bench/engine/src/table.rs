@@ -1,4 +1,4 @@
-//! The summary as text, as wide as a terminal allows.
+//! The summary as text for a terminal.
 
 use std::fmt::{self, Write};
 
@@ -24,7 +24,7 @@ pub(crate) fn write(out: &mut String, summary: &Summary) -> fmt::Result {
     Ok(())
 }
 
-/// How to read it; once below all tables.
+/// How to read the tables; printed once, below all of them.
 pub(crate) const NOTES: &str = "\
 One thread; medians over rounds with [least-greatest]; ratios are taken within each round. Each rate and latency
 includes the harness's own cost, the same for all (key, value, check, clock). \"settled\" counts the time to bring all

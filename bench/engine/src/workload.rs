@@ -1,17 +1,17 @@
-//! The records, and the orders in which they are visited: the same, bit for bit, as in `peers/common.h`.
+//! The records and their orders, bit for bit the same as in `peers/common.h`.
 //!
-//! Keys are 15 random bytes, as in the ZHT papers, made from a record's number by a bijection, so that they are
-//! distinct and cost a few nanoseconds. Values are 132 bytes that no compressor shortens, made from number and
-//! version, so that a wrong or stale answer shows.
+//! Keys are 15 random bytes, as in the ZHT papers. A bijection makes them from the record's number,
+//! so they are distinct and cost a few nanoseconds. Values are 132 incompressible bytes, made from
+//! number and version, so that a wrong or stale answer is detected.
 
 /// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = 15;
 /// Bytes of a value.
 pub(crate) const VALUE_BYTES: usize = 132;
 
-/// A record's name.
+/// A record's key.
 pub(crate) type Key = [u8; KEY_BYTES];
-/// A record's content.
+/// A record's value.
 pub(crate) type Value = [u8; VALUE_BYTES];
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -34,7 +34,7 @@ impl Records {
         key
     }
 
-    /// The value that record `index` has in its `version`.
+    /// The value of record `index` in a version.
     pub(crate) fn value(&self, index: u64, version: u8) -> Value {
         let mut state = mix(self.seed ^ mix(index.wrapping_mul(GAMMA).wrapping_add(u64::from(version))));
         let mut next = || {

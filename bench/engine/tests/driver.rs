@@ -1,4 +1,4 @@
-//! The driver as a user starts it, on the subject that is always there.
+//! The driver from its command line, on the subject that needs no library.
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
@@ -40,7 +40,7 @@ fn a_run_prints_a_table_and_writes_every_round_as_json() {
     }
 }
 
-/// Small, so that the verdicts mean nothing; each must be there.
+/// Such a short run gives meaningless verdicts; each must exist.
 #[test]
 fn every_scenario_gives_each_target_a_verdict() {
     let folder = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn every_scenario_gives_each_target_a_verdict() {
         })
         .collect();
     assert_eq!(counts, [("sync", 2, 1), ("recovery", 8, 8), ("compaction", 4, 4)]);
-    // What was killed comes back from the journal, too.
+    // A killed store also recovers from the journal.
     let killed = scenarios[1]["readings"].as_array().unwrap().iter().find(|row| row[0] == "4 killed cold");
     let figures = killed.unwrap()[2]["figures"].as_array().unwrap();
     let found = |name: &str| figures.iter().find(|figure| figure["name"] == name).unwrap()["value"].as_f64();

@@ -12,8 +12,8 @@ const PARTITIONS: [u32; 3] = [256, 1024, 16_384];
 /// Trials of a seeded function.
 const SEEDS: u64 = 16;
 
-/// Standard deviations from chance up to which a spread counts as even. 63 spreads are looked at, so 3 would be
-/// passed by chance now and then; 4 is not (3e-5 each).
+/// Most standard deviations from chance of an even spread. With 63 spreads, 3 would now and then be
+/// exceeded by chance; 4 is not (3e-5 each).
 const EVEN_MAX: f64 = 4.0;
 
 /// One function on one set of keys.
@@ -25,9 +25,10 @@ pub(crate) struct Spread {
     pub(crate) partitions: u32,
     /// Seeds tried: 1 if the seed does not matter.
     pub(crate) seeds: u64,
-    /// Chi-square over its degrees of freedom, mean over the seeds: 1 is what chance gives.
+    /// Chi-square over its degrees of freedom, mean over the seeds; 1 is expected by chance.
     pub(crate) ratio: f64,
-    /// The seeds' normal deviates, combined into one (Stouffer): positive is less even than chance, negative more.
+    /// The seeds' normal deviates, combined (Stouffer): positive is less even than chance, negative
+    /// more.
     pub(crate) deviate: f64,
     /// Probability that chance alone is at least this uneven.
     pub(crate) p: f64,

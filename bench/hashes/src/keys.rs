@@ -6,9 +6,9 @@ use std::path::Path;
 
 /// Keys in the counter and the random set.
 const GENERATED_KEYS: u64 = 1_000_000;
-/// Paths read from a tree at most, so that a whole disk as argument ends.
+/// Most paths read from a tree, so that a run over a whole disk ends.
 const PATHS_MAX: usize = 2_000_000;
-/// As long as the keys of the ZHT papers.
+/// The key length of the ZHT papers.
 pub(crate) const RANDOM_KEY_BYTES: usize = 15;
 
 /// A named set of keys.
@@ -17,7 +17,7 @@ pub(crate) struct KeySet {
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
-/// The three sets; fails if `tree` cannot be read. Folders below it that cannot be read are passed over.
+/// The three sets; fails if `tree` cannot be read. Unreadable folders below it are skipped.
 pub(crate) fn all(tree: &Path) -> io::Result<Vec<KeySet>> {
     Ok(vec![
         KeySet { name: format!("paths of {}", tree.display()), keys: paths(tree)? },
@@ -49,7 +49,7 @@ pub(crate) fn random(count: usize, bytes: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Like [`random`], of small letters and digits: nothing in them that Redis would take for a hash tag.
+/// Like [`random`], of lower-case letters and digits, without characters of a Redis hash tag.
 pub(crate) fn random_text(count: usize, bytes: usize) -> Vec<Vec<u8>> {
     let letters = b"abcdefghijklmnopqrstuvwxyz012345";
     let text =
@@ -70,7 +70,7 @@ fn paths(tree: &Path) -> io::Result<Vec<Vec<u8>>> {
             break;
         }
         found.push(entry.path().as_os_str().as_bytes().to_vec());
-        // A link is not followed: `file_type` is that of the link.
+        // Symbolic links are not followed: `file_type` is that of the link.
         if entry.file_type().is_ok_and(|kind| kind.is_dir())
             && let Ok(inner) = std::fs::read_dir(entry.path())
         {

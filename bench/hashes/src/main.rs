@@ -1,5 +1,6 @@
-//! Which hash function should choose partitions? Measures, for every kind and for the plain forms of the weak ones,
-//! the time of one hash and how evenly real keys fill the partitions, as the ZHT papers did before choosing theirs.
+//! Compares hash functions for the choice of partitions: the time of one hash, and how evenly real
+//! keys fill the partitions. Covers every kind and the plain forms of the weak ones. The ZHT papers
+//! chose theirs by the same measurements.
 //!
 //! `cargo run --release -p bench-hashes -- [TREE] [--json]`; pin it (`taskset -c 1`) for steady figures.
 
@@ -29,11 +30,11 @@ struct Arguments {
     rounds: u16,
 }
 
-/// A function under test: a kind as keyspaces use it, or the plain form of one.
+/// A measured function: a kind as keyspaces use it, or its plain form.
 struct Candidate {
     name: &'static str,
     hash: fn(u64, &[u8]) -> u64,
-    /// Whether the seed reaches the top bits, so that every seed is another trial.
+    /// Whether the seed affects the top bits, so that every seed is another trial.
     seeded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Tables for people, JSON for programs.
+//! Tables for humans, JSON for programs.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program prints its results")]
 
 use serde::Serialize;

@@ -1,4 +1,5 @@
-//! Nanoseconds per hash: independent hashes of keys that lie in the cache, the functions taking turns in each round.
+//! Nanoseconds per hash: independent hashes of cached keys, with interleaved functions in each
+//! round.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::hint::black_box;
@@ -9,13 +10,13 @@ use serde::Serialize;
 use crate::{Candidate, keys};
 
 const KEY_BYTES: [usize; 3] = [15, 64, 1024];
-/// As a keyspace would have it; any will do.
+/// As in a keyspace; any value will do.
 const SEED: u64 = 0x7a65_726f_686f_7073;
-/// Together at most 256 KiB: they stay in the second-level cache.
+/// At most 256 KiB together: they stay in the second-level cache.
 const KEYS: usize = 256;
-/// Bytes hashed by one function in one round, about; 2 to 20 ms.
+/// Approximate bytes hashed by one function in one round; 2 to 20 ms.
 const ROUND_BYTES: usize = 16 << 20;
-/// Hashes in one round at most, so that short keys do not take longer than long ones.
+/// Most hashes in one round, so that short keys do not take longer than long ones.
 const ROUND_HASHES_MAX: usize = 1 << 19;
 
 /// One function on keys of one length.
@@ -34,7 +35,7 @@ pub(crate) fn measure(candidates: &[Candidate], rounds: u16) -> Vec<Speed> {
     for key_bytes in KEY_BYTES {
         let keys = keys::random_text(KEYS, key_bytes);
         let mut figures = vec![Vec::new(); candidates.len()];
-        // The first round warms up and is thrown away.
+        // The first round is a warm-up and is discarded.
         for round in 0..=rounds {
             for (candidate, figures) in candidates.iter().zip(&mut figures) {
                 let figure = one_round(candidate, &keys, key_bytes);

@@ -1,4 +1,4 @@
-//! A zerohop node beside redis, memcached and a bare epoll store: `cargo xtask bench kv`.
+//! A zerohop node compared with redis, memcached and a bare epoll store: `cargo xtask bench kv`.
 //!
 //! ```text
 //!   main ── rounds ── process ──▶ bench-kv --run SCENARIO --contender LABEL          client's core
@@ -7,9 +7,9 @@
 //!     └ report ◀──── one line of JSON each: figures by name
 //! ```
 //!
-//! Every run has a server and a load of its own, each pinned to its core. `bench/kv/install` installs redis and
-//! memcached; those not there are listed as missing. The bare store (`bare/`) is the practical limit: the same frames,
-//! a hash map, nothing else.
+//! Every run has its own server and load, each pinned to its core. `bench/kv/install` installs
+//! redis and memcached; a missing one is listed. The bare store (`bare/`) is the practical limit:
+//! the same frames and a hash map.
 
 mod bare;
 mod limits;
@@ -135,7 +135,7 @@ fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     machine: Machine,
@@ -208,7 +208,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// How to read the tables; once below all of them.
+/// How to read the tables; printed once, below all of them.
 const NOTES: &str = "\
 Medians over rounds with [least-greatest]; ratios are taken within each round before their median. A latency runs from
 the write that sends a request to the read that brings its answer. Server CPU is that of all its threads while the
@@ -243,7 +243,7 @@ fn check(arguments: &Arguments) -> Result<usize, Failure> {
     Ok(client_core)
 }
 
-/// Those that are wanted and whose programs are there; the others are added to `missing`.
+/// The requested contenders whose programs are installed; the others are added to `missing`.
 fn contenders(
     arguments: &Arguments,
     scenario: &Scenario,

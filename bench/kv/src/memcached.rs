@@ -1,7 +1,7 @@
-//! The meta protocol of memcached: `ms`, `mg`, `md`, pipelined, answered in their order.
+//! The meta protocol of memcached: `ms`, `mg`, `md`, pipelined, answered in order.
 //!
-//! Rather than `set`, `get`, `delete`, because memcached writes each answer to a `get` by itself, and the answers to
-//! `mg` together.
+//! Not `set`, `get`, `delete`, because memcached sends each answer to a `get` separately, but
+//! batches the answers to `mg`.
 
 use bench_common::failure::Failure;
 use bench_common::protocol::{Answer, AnswerContent, Op, Protocol, Request, line, number};
@@ -9,7 +9,7 @@ use bench_common::protocol::{Answer, AnswerContent, Op, Protocol, Request, line,
 /// A connection to `memcached`.
 #[derive(Default)]
 pub(crate) struct Memcached {
-    /// Requests of this turn that are answered.
+    /// Answered requests of this turn.
     answered: usize,
 }
 

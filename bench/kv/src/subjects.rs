@@ -1,4 +1,4 @@
-//! What is measured: how each server is started, and when it counts as ready.
+//! The measured servers: how each is started, and when it counts as ready.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::limits::{COMMAND, COMMAND_POLL, START, START_POLL};
 pub(crate) enum Subject {
     /// A node of one instance.
     Zerohop {
-        /// Of the keyspace that is measured, as the command line says it.
+        /// Of the measured keyspace, in the command line's terms.
         durability: &'static str,
         partitions: u32,
     },
@@ -25,14 +25,14 @@ pub(crate) enum Subject {
     Bare,
     /// `redis-server`, without snapshots.
     Redis {
-        /// Every write on disk before it is answered: `appendfsync always`.
+        /// Every write is on disk before its answer: `appendfsync always`.
         syncs: bool,
     },
     /// `memcached` with one thread.
     Memcached,
 }
 
-/// The keyspace that is measured.
+/// The measured keyspace.
 const KEYSPACE: &str = "bench";
 
 /// Where a server runs.
@@ -40,7 +40,7 @@ pub(crate) struct Place {
     /// This program, which is also the launcher and the bare store.
     pub(crate) own_program: PathBuf,
     pub(crate) core: usize,
-    /// An empty folder of its own.
+    /// An empty folder for the server.
     pub(crate) dir: PathBuf,
 }
 
@@ -48,16 +48,16 @@ pub(crate) struct Place {
 pub(crate) struct RunningServer {
     pub(crate) server: Server,
     pub(crate) program: PathBuf,
-    /// Where it listens; of a node, the manager.
+    /// Its address; for a node the manager's.
     pub(crate) address: SocketAddr,
-    /// The keyspace to use, of those that have some.
+    /// The keyspace to use, for subjects with keyspaces.
     pub(crate) keyspace: &'static str,
     /// From its start to its first answer.
     pub(crate) ready: Duration,
 }
 
 impl Subject {
-    /// Its program, if it is there.
+    /// Its program, if it is installed.
     pub(crate) fn program(self, own_program: &Path) -> Result<PathBuf, String> {
         let installed = |name| process::installed(name, "bench/kv/install");
         match self {
@@ -71,7 +71,7 @@ impl Subject {
     /// Starts it and waits until it answers.
     pub(crate) fn start(self, place: &Place) -> Result<RunningServer, Failure> {
         let program = self.program(&place.own_program).map_err(Failure::Usage)?;
-        // The port behind it is that of a node's instance.
+        // The next port is for a node's instance.
         let port = process::free_ports(2)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let arguments = self.arguments(port, &place.dir);
@@ -84,13 +84,13 @@ impl Subject {
         Ok(RunningServer { server, program, address, keyspace, ready })
     }
 
-    /// Creates the keyspace that is measured, of those that have some.
+    /// Creates the measured keyspace, for subjects with keyspaces.
     pub(crate) fn create_keyspace(self, running: &RunningServer) -> Result<(), Failure> {
         let Subject::Zerohop { durability, partitions } = self else { return Ok(()) };
         let mut command = Command::new(&running.program);
         command.args(["keyspace", "create", KEYSPACE, "--partitions", &partitions.to_string()]);
         command.args(["--durability", durability, "--endpoint", &running.address.to_string()]);
-        // It answers reads a little before it takes commands.
+        // It answers reads a little before it accepts commands.
         let deadline = process::now() + START;
         loop {
             match process::output(&mut command, COMMAND) {
@@ -111,12 +111,13 @@ impl Subject {
                 let log = if syncs { "yes --appendfsync always" } else { "no" };
                 format!("--port {port} --bind 127.0.0.1 --dir {dir} --save  --appendonly {log}")
             }
-            // As root it wants to be told that it may be: changing the user would untie it from its parent.
+            // Run as root, it needs permission to stay root: a change of user would clear the
+            // parent-death signal.
             Subject::Memcached => {
                 format!("-u root -l 127.0.0.1 -p {port} -U 0 -m 2048 -t 1 -c 1024")
             }
         };
-        // Two blanks in a row stand around an empty argument.
+        // Two spaces in a row surround an empty argument.
         line.split(' ').map(str::to_owned).collect()
     }
 

@@ -1,4 +1,4 @@
-//! The driver as a user starts it, on the contender that is always there: the bare store.
+//! The driver from its command line, on the contender that needs no installation: the bare store.
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
@@ -55,7 +55,7 @@ fn the_bare_store_answers_the_load_right_in_every_round() {
                 assert!(named("p50 us") <= named("p99 us") && named("p99 us") <= named("p99.9 us"));
             }
         }
-        // Nothing was measured that a target could be taken from.
+        // There are no figures for the targets.
         assert!(scenario["verdicts"].as_array().unwrap().iter().all(|verdict| verdict["figure"].is_null()));
     }
 }
@@ -92,7 +92,7 @@ fn a_driver_that_is_killed_leaves_no_process_behind() {
     let arguments = ["--scenario=loop-1", "--only=bare", "--rounds=1", "--seconds=60", "--records=1000"];
     let mut driver =
         Command::new(PROGRAM).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // The run, and the server that it started.
+    // The run, and its server.
     let family = eventually(|| {
         let runs = children(driver.id());
         let servers: Vec<u32> = runs.iter().flat_map(|run| children(*run)).collect();
@@ -103,7 +103,7 @@ fn a_driver_that_is_killed_leaves_no_process_behind() {
     eventually(|| family.iter().all(|pid| !is_alive(*pid)).then_some(()));
 }
 
-/// Until it gives something, within half a minute.
+/// Polls until there is a result, at most half a minute.
 fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     #[expect(clippy::disallowed_methods, reason = "a test of processes waits for them")]
     let (now, pause) = (Instant::now, || std::thread::sleep(Duration::from_millis(10)));
@@ -122,7 +122,7 @@ fn children(of: u32) -> Vec<u32> {
     list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Whether it runs; one that waits to be collected by its parent does not.
+/// Whether the process runs; a zombie does not.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with(['Z', 'X']))

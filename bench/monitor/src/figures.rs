@@ -1,4 +1,4 @@
-//! What clients have done within the measured time, and the figures made of it.
+//! The operations of clients within the measured time, and their figures.
 
 use std::time::{Duration, Instant};
 
@@ -18,29 +18,29 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Behind a warm-up.
+    /// After a warm-up.
     pub(crate) fn from_now(orders: &Orders) -> Window {
         let begin = now() + Duration::from_secs_f64(orders.seconds * WARM_UP);
         Window { begin, end: begin + Duration::from_secs_f64(orders.seconds) }
     }
 }
 
-/// What one client has done, or all of them.
+/// The results of one client, or of all.
 #[derive(Default)]
 pub(crate) struct ClientFigures {
-    /// Everything, the warm-up too: it is all checked.
+    /// Everything, with the warm-up: all of it is verified.
     pub(crate) tally: AcknowledgedTotals,
     pub(crate) count: u64,
-    /// Attempts at all that; more than its count where some were begun again.
+    /// Attempts of all these operations; more than the count if some were repeated.
     pub(crate) attempts: u64,
-    /// Those that never got their turn.
+    /// Operations that always lost to a conflict.
     pub(crate) given_up: u64,
-    /// What ended within the measured time.
+    /// Latencies of operations that ended within the measured time.
     pub(crate) latencies: Histogram,
 }
 
 impl ClientFigures {
-    /// Counts one that has ended.
+    /// Counts an operation that has ended.
     pub(crate) fn finished(&mut self, window: &Window, started: Instant, ended: Instant) {
         self.count += 1;
         if ended >= window.begin && ended < window.end {

@@ -1,36 +1,38 @@
-//! What is monitored: sources on machines, of clusters, of sites, of regions. Each event is appended to its source's, and is
-//! added to the aggregates above it (as the Týr thesis, section 9.1.2, lays out MonALISA).
+//! The monitored system: sources on machines, in clusters, sites and regions. Each event is
+//! appended to its source's, and added to the aggregates above it. The layout is that of MonALISA
+//! in the Týr thesis (section 9.1.2).
 //!
-//! An aggregate is one number of eight bytes, so that every contender keeps an average by one addition: above the lower 40
-//! bits, which are the sum of what was measured, stands how many events there were.
+//! An aggregate is one number of eight bytes, so that every contender keeps an average by one
+//! addition: the lower 40 bits are the sum of the measured values, the others the number of events.
 
 use bench_common::failure::Failure;
 use bench_common::workload::Draws;
 
-/// Sources, each with events of its own.
+/// The number of sources, each with its own events.
 pub(crate) const SOURCES: u32 = 1024;
 
-/// Sources below one aggregate of each level, from machines up to the whole.
+/// Sources below one aggregate of each level, from machines to global.
 const BELOW: [u32; 5] = [4, 16, 64, 256, SOURCES];
 
-/// What each level is called.
+/// The names of the levels.
 const LEVELS: [&str; 5] = ["machine", "cluster", "site", "region", "global"];
 
-/// Bytes of an event: when, and what was measured.
+/// Bytes of an event: the time, and the measured value.
 pub(crate) const EVENT_BYTES: usize = 16;
 
-/// Bits of an aggregate that are the sum.
+/// Bits of the sum in an aggregate.
 const SUM_BITS: u32 = 40;
 
-/// What is measured is less than this: the sum has room for 2^24 events, which are all that can be counted.
+/// The bound of a measured value: the sum has room for 2^24 of them, which are all that can be
+/// counted.
 const MEASURED: u64 = 1 << 16;
 
-/// Which aggregates an event is added to.
+/// The aggregates of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// Those of all levels.
     AllLevels,
-    /// The one that all events are added to.
+    /// Only the global one.
     Global,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Of an evenly drawn source.
+    /// An event of a uniformly drawn source.
     pub(crate) fn draw(draws: &mut Draws) -> Event {
         let drawn = draws.draw();
         Event { source: (drawn % u64::from(SOURCES)) as u32, measured: drawn >> 48, time: draws.draw() }
@@ -54,7 +56,7 @@ impl Event {
         Event { source, ..self }
     }
 
-    /// As it is appended.
+    /// The appended bytes.
     pub(crate) fn bytes(&self) -> [u8; EVENT_BYTES] {
         let mut bytes = [0; EVENT_BYTES];
         bytes[..8].copy_from_slice(&self.time.to_le_bytes());
@@ -62,13 +64,14 @@ impl Event {
         bytes
     }
 
-    /// What it adds to an aggregate.
+    /// The number that it adds to an aggregate.
     pub(crate) fn adds(&self) -> u64 {
         (1 << SUM_BITS) | (self.measured % MEASURED)
     }
 
-    /// The aggregates that it is added to, from its machine's up: the same order for all, so that locks taken in it are
-    /// never waited for in a circle, and what is wanted most is held for the shortest time.
+    /// The aggregates that it is added to, from its machine's up. The order is the same for all
+    /// events, so that locks acquired in it cannot deadlock, and the most contended one is held for
+    /// the shortest time.
     pub(crate) fn aggregates(&self, scope: Scope) -> impl Iterator<Item = usize> + use<> {
         let (source, mut first) = (self.source, 0);
         let levels = BELOW.iter().map(move |below| {
@@ -80,12 +83,12 @@ impl Event {
     }
 }
 
-/// How many aggregates there are.
+/// The number of aggregates.
 pub(crate) fn aggregates() -> usize {
     BELOW.iter().map(|below| (SOURCES / below) as usize).sum()
 }
 
-/// What an aggregate is called.
+/// The name of an aggregate.
 pub(crate) fn aggregate_name(aggregate: usize) -> String {
     let mut number = aggregate;
     for (level, below) in LEVELS.iter().zip(BELOW) {
@@ -98,18 +101,18 @@ pub(crate) fn aggregate_name(aggregate: usize) -> String {
     unreachable!("there are {} aggregates, and no {aggregate}", aggregates())
 }
 
-/// What a source's events are called.
+/// The name of a source's events.
 pub(crate) fn source_name(source: u32) -> String {
     format!("source-{source}")
 }
 
-/// A number below `count`, the lower the more often: by Zipf's law.
+/// A number below `count`, drawn by a Zipf distribution; low numbers are the most frequent.
 pub(crate) fn popular(count: usize, draws: &mut Draws) -> usize {
     let part = draws.draw() as f64 / u64::MAX as f64;
     ((count as f64 + 1.0).powf(part) as usize).clamp(1, count) - 1
 }
 
-/// What was acknowledged.
+/// The acknowledged events and sums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AcknowledgedTotals {
     aggregates: Vec<u64>,
@@ -129,18 +132,18 @@ impl AcknowledgedTotals {
         self.events[event.source as usize] += 1;
     }
 
-    /// Counts events that are appended alone.
+    /// Counts events that are only appended.
     pub(crate) fn append(&mut self, source: u32, events: u64) {
         self.events[source as usize] += events;
     }
 
-    /// Counts all that another has counted.
+    /// Adds the counts of another.
     pub(crate) fn merge(&mut self, other: &AcknowledgedTotals) {
         self.aggregates.iter_mut().zip(&other.aggregates).for_each(|(own, more)| *own += more);
         self.events.iter_mut().zip(&other.events).for_each(|(own, more)| *own += more);
     }
 
-    /// Compares what a store has: each aggregate, and how many events each source has.
+    /// Compares them with a store: each aggregate, and the number of events of each source.
     pub(crate) fn check(&self, aggregates: &[u64], events: &[u64]) -> Result<(), Failure> {
         let wrong = |what: String| Err(Failure::Protocol(what));
         let differs = |own: &[u64], found: &[u64]| (0..own.len()).find(|at| found.get(*at) != own.get(*at));

@@ -1,5 +1,5 @@
-//! The C library of RADOS, found when it is needed: whoever builds this needs no Ceph. A Python driver, or a program started
-//! for each operation, would have the peer wait for its driver.
+//! The C library of RADOS, loaded at run time, so that a build needs no Ceph. With a Python driver,
+//! or a program per operation, the driver would limit the peer.
 //!
 //! ```text
 //!   Library ── connect ──▶ Rados ── pool ──▶ Pool ── all(&mut [Operation]): sent together, all waited for
@@ -13,10 +13,10 @@ use std::ptr;
 
 use bench_common::failure::Failure;
 
-/// What every distribution calls the library.
+/// The library's name in every distribution.
 const NAME: &CStr = c"librados.so.2";
 
-/// All symbols are looked for when it is loaded.
+/// Resolve all symbols at load time.
 const RTLD_NOW: c_int = 2;
 
 unsafe extern "C" {
@@ -101,32 +101,33 @@ pub(crate) struct Rados {
     cluster: Handle,
 }
 
-// SAFETY: `librados.h` has a cluster handle used by any number of threads at once; it goes once, when nobody borrows it.
+// SAFETY: by `librados.h` any number of threads may use a cluster handle at once; it is released
+// once, when nothing borrows it.
 unsafe impl Sync for Rados {}
 
-/// A pool of it; each thread has its own.
+/// A pool of the cluster; each thread has its own.
 pub(crate) struct Pool<'r> {
     rados: &'r Rados,
     pool: Handle,
 }
 
-/// What is done to an object.
+/// An operation on an object.
 pub(crate) enum Operation<'a> {
-    /// Its first bytes, all of which must be there.
+    /// Reads its first bytes, all of which must exist.
     Read(&'a CStr, &'a mut [u8]),
-    /// These are its first bytes.
+    /// Writes its first bytes.
     Write(&'a CStr, &'a [u8]),
-    /// These are its last bytes.
+    /// Appends bytes.
     Append(&'a CStr, &'a [u8]),
 }
 
 impl Rados {
-    /// As the configuration says.
+    /// Connects as the configuration says.
     pub(crate) fn connect(configuration: &Path) -> Result<Rados, Failure> {
         let library = Library::load()?;
         let path = text(&configuration.display().to_string())?;
         let mut cluster = ptr::null_mut();
-        // SAFETY: the place for the handle is there; no name stands for that of the administrator.
+        // SAFETY: the pointer to the handle is valid; a null name means the administrator's.
         done("creating a client", unsafe { (library.create)(&raw mut cluster, ptr::null()) })?;
         let rados = Rados { library, cluster };
         // SAFETY: the handle was created, and the path is a C string.
@@ -137,11 +138,12 @@ impl Rados {
         Ok(rados)
     }
 
-    /// The pool of that name.
+    /// The pool of this name.
     pub(crate) fn pool(&self, name: &str) -> Result<Pool<'_>, Failure> {
         let name = text(name)?;
         let mut pool = ptr::null_mut();
-        // SAFETY: the handle is connected, the name is a C string, the place for the pool is there.
+        // SAFETY: the handle is connected, the name is a C string, the pointer to the pool is
+        // valid.
         done("opening the pool", unsafe {
             (self.library.open_pool)(self.cluster, name.as_ptr(), &raw mut pool)
         })?;
@@ -157,7 +159,7 @@ impl Drop for Rados {
 }
 
 impl Pool<'_> {
-    /// Sends all of them, and waits for all of them.
+    /// Sends all operations, and waits for all of them.
     pub(crate) fn all(&self, operations: &mut [Operation<'_>]) -> Result<(), Failure> {
         let library = &self.rados.library;
         let mut under_way = Vec::with_capacity(operations.len());
@@ -171,9 +173,10 @@ impl Pool<'_> {
                 }
             }
         }
-        // The buffers are lent to the library until all of them are complete, whatever became of some.
+        // The library uses the buffers until all operations are complete, even if some have failed.
         for (completion, wanted) in under_way {
-            // SAFETY: the completion was created, its operation was taken, and it is released once, here.
+            // SAFETY: the completion was created, its operation was accepted, and it is released
+            // once, here.
             let brought = unsafe {
                 (library.wait)(completion);
                 let brought = (library.result)(completion);
@@ -190,11 +193,11 @@ impl Pool<'_> {
         result
     }
 
-    /// Its completion, and how many bytes are to be read.
+    /// Sends an operation. Returns its completion, and how many bytes it must read.
     fn send(&self, operation: &mut Operation<'_>) -> Result<(Handle, usize), Failure> {
         let library = &self.rados.library;
         let (none, mut completion) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the place for the completion is there, and nothing is to be called.
+        // SAFETY: the pointer to the completion is valid, and there is no callback.
         done("making a completion", unsafe { (library.completion)(none, none, none, &raw mut completion) })?;
         let pool = self.pool;
         let (sent, wanted) = match operation {
@@ -215,18 +218,18 @@ impl Pool<'_> {
             }
         };
         if sent < 0 {
-            // SAFETY: it was created, and nothing was taken with it.
+            // SAFETY: it was created, and no operation was accepted with it.
             unsafe { (library.release)(completion) };
         }
         done("sending an operation", sent)?;
         Ok((completion, wanted))
     }
 
-    /// Bytes of an object; none if there is no such.
+    /// Bytes of an object; 0 if it does not exist.
     pub(crate) fn bytes(&self, name: &CStr) -> Result<u64, Failure> {
         const ABSENT: c_int = -2;
         let (mut bytes, mut changed) = (0, 0);
-        // SAFETY: the pool is open, the name is a C string, and both places are there.
+        // SAFETY: the pool is open, the name is a C string, and both pointers are valid.
         let told =
             unsafe { (self.rados.library.stat)(self.pool, name.as_ptr(), &raw mut bytes, &raw mut changed) };
         match told {
@@ -243,7 +246,7 @@ impl Drop for Pool<'_> {
     }
 }
 
-/// A name as the library takes it.
+/// A name as a C string.
 pub(crate) fn text(text: &str) -> Result<CString, Failure> {
     CString::new(text).map_err(|_| Failure::Usage(format!("a name with a zero in it: {text:?}")))
 }

@@ -1,7 +1,7 @@
-//! Locks in Redis, one for each aggregate: a list of one token, which whoever holds the lock has taken out. Those that wait are
-//! served in their order and ask once, so nothing is lost by asking again and again; all locks of an event travel together,
-//! and are taken one after the other. Nobody takes a lock back from a client that has died, which a store in earnest would
-//! have to.
+//! Locks in Redis, one per aggregate: a list with one token, which the lock's holder has removed.
+//! Waiters are served in order and ask once, so there are no repeated attempts. All locks of an
+//! event are requested together and acquired one after the other. The lock of a client that has
+//! died is never released; a production system would have to do that.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,26 +19,26 @@ use bench_common::usage::Cpu;
 use crate::layout::aggregates;
 use crate::limits::LOCK_SECONDS;
 
-/// What has to be installed.
+/// The program that must be installed.
 pub(crate) fn installed() -> Result<PathBuf, String> {
     process::installed("redis-cli", "bench/monitor/install")?;
     process::installed("redis-server", "bench/monitor/install")
 }
 
-/// The server that keeps them, in memory alone.
+/// The server of the locks, in memory only.
 pub(crate) struct Redis {
     pub(crate) address: SocketAddr,
     server: Server,
 }
 
 impl Redis {
-    /// Starts it, and has it hold the locks of all aggregates.
+    /// Starts it, and creates the locks of all aggregates.
     pub(crate) fn start(place: &Place) -> Result<Redis, Failure> {
         let program = installed().map_err(Failure::Usage)?;
         let port = process::free_ports(1)?;
         let line = format!("--bind 127.0.0.1 --port {port} --appendonly no --maxclients 4096 --save  --dir");
         let dir = place.dir.display().to_string();
-        // What follows `--save` is empty: it saves nothing.
+        // The argument after `--save` is empty: it saves nothing.
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).chain([dir]).collect();
         let mut redis =
             Redis { address: ([127, 0, 0, 1], port).into(), server: place.start(&program, &arguments)? };
@@ -57,12 +57,12 @@ impl Redis {
         Ok(redis)
     }
 
-    /// What it has used.
+    /// Its CPU time.
     pub(crate) fn cpu(&self) -> Result<Cpu, Failure> {
         Cpu::of(self.server.pid())
     }
 
-    /// Asks it to end, and waits.
+    /// Stops it in order, and waits.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         self.server.end(END)
     }
@@ -75,7 +75,7 @@ fn ping(port: u16) -> Result<(), Failure> {
 /// One client's connection.
 pub(crate) struct Locks {
     stream: BufReader<TcpStream>,
-    /// Releases whose answers have not been read.
+    /// Releases whose answers are not read yet.
     unread: usize,
     text: String,
 }
@@ -89,7 +89,7 @@ impl Locks {
         Ok(Locks { stream: BufReader::new(stream), unread: 0, text: String::new() })
     }
 
-    /// Waits until it has the locks of these aggregates, taken in their order.
+    /// Waits for the locks of these aggregates and acquires them in this order.
     pub(crate) fn take(&mut self, aggregates: &[usize]) -> Result<(), Failure> {
         self.text.clear();
         for aggregate in aggregates {
@@ -98,7 +98,7 @@ impl Locks {
         self.send()?;
         self.drain()?;
         for aggregate in aggregates {
-            // Two strings, each of a line for its length and one for itself: the lock's name, and the token.
+            // Two strings, each with a line for its length: the lock's name, and the token.
             if self.line()? != "*2" {
                 return Err(Failure::Protocol(format!(
                     "{} to one that waits for lock {aggregate}",
@@ -112,7 +112,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Gives them back, in the other order, and does not wait for the answers.
+    /// Releases them in reverse order, and does not wait for the answers.
     pub(crate) fn release(&mut self, aggregates: &[usize]) -> Result<(), Failure> {
         self.text.clear();
         for aggregate in aggregates.iter().rev() {
@@ -122,10 +122,10 @@ impl Locks {
         self.send()
     }
 
-    /// Reads what is left of the answers to releases.
+    /// Reads the remaining answers to releases.
     pub(crate) fn drain(&mut self) -> Result<(), Failure> {
         for _ in 0..std::mem::take(&mut self.unread) {
-            // The token of somebody else beside ours would be two holders of one lock.
+            // A second token in the list would mean two holders of one lock.
             if !self.line()?.starts_with(':') || self.text == ":2" {
                 return Err(Failure::Protocol(format!("{} to one that gives a lock back", self.text)));
             }

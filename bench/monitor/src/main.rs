@@ -1,16 +1,19 @@
-//! Monitoring as the Týr thesis measures it (chapter 9): events appended for their sources and added to the aggregates above
-//! them, on zerohop by transforms and by closures, and on Ceph RADOS under locks: `cargo xtask bench monitor`.
+//! The monitoring workload of the Týr thesis (chapter 9): events are appended for their sources and
+//! added to the aggregates above them. It runs on zerohop by transforms and by closures, and on
+//! Ceph RADOS under locks: `cargo xtask bench monitor`.
 //!
 //! ```text
 //!   main ── rounds ── process ──▶ bench-monitor --run SCENARIO --contender LABEL
-//!     │                             ├ bench-monitor --launch ──▶ zerohop node; ceph-mon, ceph-osd, redis-server
-//!     │                             └ zerohop, readers: Rust clients of one thread; rados: a thread for each client
+//!     │                             ├ bench-monitor --launch ──▶ server
+//!     │                             │        (zerohop node; ceph-mon, ceph-osd, redis-server)
+//!     │                             └ zerohop, readers: Rust clients of one thread;
+//!     │                               rados: one thread per client
 //!     └ report ◀──── one line of JSON each: figures by name
 //! ```
 //!
-//! Servers and clients share the cores that are told, two of them unless told otherwise. In the end of every run all aggregates
-//! and the number of events of all sources are compared with what was acknowledged. `bench/monitor/install` installs the
-//! peers; what is missing is listed.
+//! Servers and clients share the cores of `--cores`, by default two. At the end of every run all
+//! aggregates and the number of events of all sources are compared with the acknowledged ones.
+//! `bench/monitor/install` installs the peers; a missing one is listed.
 
 mod figures;
 mod layout;
@@ -86,17 +89,17 @@ struct Arguments {
     seed: u64,
 }
 
-/// What a run is told.
+/// The options of a run.
 struct Orders {
     /// Measured time of each figure.
     seconds: f64,
     clients: usize,
-    /// The round: other events in each, the same for all contenders.
+    /// The round: it draws other events in each, the same for all contenders.
     seed: u64,
 }
 
 impl Orders {
-    /// What a client draws in one phase.
+    /// The random draws of a client in one phase.
     fn draws(&self, client: usize, phase: u64) -> Draws {
         Draws::new(self.seed ^ (client as u64) << 32 ^ phase << 60)
     }
@@ -144,7 +147,7 @@ fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report {
     machine: Machine,
@@ -206,7 +209,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// How to read the tables; once below all of them.
+/// How to read the tables; printed once, below all of them.
 const NOTES: &str = "\
 Medians over rounds with [least-greatest]; ratios are taken within each round before their median. K op/s are events; the
 servers' CPU is that of all of them for each event, locks too.
@@ -240,7 +243,7 @@ fn check(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
     Ok(if arguments.cores.is_empty() { default() } else { arguments.cores.clone() })
 }
 
-/// Those that are wanted and whose programs are there; the others are added to `missing`.
+/// The requested contenders whose programs are installed; the others are added to `missing`.
 fn contenders(
     arguments: &Arguments,
     scenario: &Scenario,

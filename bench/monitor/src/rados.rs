@@ -1,5 +1,6 @@
-//! Objects of RADOS under locks in Redis: the locks of all aggregates of an event are taken, these are read, all at once, and
-//! written, all at once with what is appended; then the locks are given back.
+//! Objects of RADOS under locks in Redis. A client acquires the locks of all aggregates of an
+//! event, reads these at once, and writes them at once with the appended event. Then it releases
+//! the locks.
 
 use std::ffi::CString;
 use std::sync::Mutex;
@@ -20,7 +21,7 @@ use crate::layout::{
 use crate::librados::{Operation, Pool, Rados, text};
 use crate::locks::{Locks, Redis};
 
-/// ObjectNames of objects, as the library takes them.
+/// Names of objects as C strings.
 struct ObjectNames {
     aggregates: Vec<CString>,
     sources: Vec<CString>,
@@ -57,10 +58,10 @@ pub(crate) fn run(place: &Place, orders: &Orders) -> Result<Measurement, Failure
     Ok(reading)
 }
 
-/// What threads that wait for the C library hand over.
+/// Results of the threads that wait for the C library.
 type HandedResults = Mutex<Vec<Result<ClientFigures, Failure>>>;
 
-/// A thread for each client: the library waits in its caller.
+/// One thread per client, because the library blocks its caller.
 fn phase(
     rados: &Rados,
     redis: &Redis,
@@ -120,7 +121,7 @@ fn one(
     }
 }
 
-/// Under the locks of all that is wanted.
+/// Adds an event, under the locks of these aggregates.
 fn add(pool: &Pool<'_>, names: &ObjectNames, event: &Event, wanted: &[usize]) -> Result<(), Failure> {
     let mut words = vec![[0; 8]; wanted.len()];
     let named = |at: &usize| names.aggregates[*at].as_c_str();

@@ -1,5 +1,6 @@
-//! Readers beside writers: how fast each reader is while few or most of the others write. Half of what is read are the first
-//! events of a source, 800 bytes; the other half is an aggregate as it is now.
+//! Readers beside writers: the rate of each reader while few or most of the other clients write.
+//! Half of the reads are the first events of a source, 800 bytes; the other half is the current
+//! value of an aggregate.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,10 +20,10 @@ use crate::layout::{AcknowledgedTotals, EVENT_BYTES, Event, SOURCES, Scope, aggr
 use crate::limits::PACE;
 use crate::zerohop::{ChangeMethod, Monitor, failed, on};
 
-/// Events that each source has before: 800 bytes, as many as one read brings.
+/// Events that each source has at the start: 800 bytes, the size of one read.
 const FIRST: usize = 50;
 
-/// So many of the clients write, the others read; on one node.
+/// So many percent of the clients write, the others read; on one node.
 pub(crate) fn run(place: &Place, percent: usize, orders: &Orders) -> Result<Measurement, Failure> {
     on(place, 1, orders, |_cluster, monitors| async move {
         let mut tally = fill(&monitors, orders).await?;
@@ -55,7 +56,7 @@ pub(crate) fn run(place: &Place, percent: usize, orders: &Orders) -> Result<Meas
     })
 }
 
-/// Gives every source its first events, which no aggregate counts.
+/// Gives every source its first events, which are not in any aggregate.
 async fn fill(monitors: &[Monitor], orders: &Orders) -> Result<AcknowledgedTotals, Failure> {
     let tally = Rc::new(RefCell::new(AcknowledgedTotals::default()));
     let mut tasks = Vec::with_capacity(monitors.len());
@@ -84,7 +85,7 @@ struct Client {
     monitor: Monitor,
     number: usize,
     writes: bool,
-    /// From one operation to the next; none: at once.
+    /// The interval between two operations; `None`: no pause.
     pace: Option<Duration>,
 }
 
@@ -92,7 +93,7 @@ impl Client {
     async fn run(&self, window: Window, mut draws: Draws) -> Result<ClientFigures, Failure> {
         let mut done = ClientFigures::default();
         let mut seen = vec![0; aggregates()];
-        // Clients that are paced begin one after the other, not all at one moment.
+        // Paced clients start one after the other, not all at once.
         let mut due = now() + self.pace.unwrap_or_default().mul_f64(self.number as f64 / 128.0 % 1.0);
         loop {
             if self.pace.is_some() {
@@ -116,7 +117,7 @@ impl Client {
 
     async fn read(&self, draws: &mut Draws, seen: &mut [u64]) -> Result<(), Failure> {
         if draws.draw().is_multiple_of(2) {
-            // The last aggregate is that of all.
+            // The last aggregate is the global one.
             let aggregate = aggregates() - 1 - popular(aggregates(), draws);
             let found = self.monitor.aggregate(aggregate).await.map_err(failed)?;
             if found < seen[aggregate] {

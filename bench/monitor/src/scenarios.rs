@@ -1,18 +1,18 @@
-//! What is compared with what, and what monitoring is held to.
+//! The scenarios: contenders and targets.
 
 use bench_common::failure::Failure;
 use bench_common::reading::{Bound, Target};
 
 use crate::zerohop::ChangeMethod;
 
-/// Contenders that do the same, each in a process of its own with servers of its own.
+/// Contenders with the same work, each in its own process with its own servers.
 pub(crate) struct Scenario {
-    /// On the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// What is done; stands above the table.
+    /// Description, printed above the table.
     pub(crate) about: &'static str,
     pub(crate) contenders: &'static [Contender],
-    /// What the figures must reach.
+    /// The targets of the figures.
     pub(crate) targets: fn() -> Vec<Target>,
 }
 
@@ -22,18 +22,18 @@ pub(crate) struct Contender {
     pub(crate) work: Work,
 }
 
-/// What a run does.
+/// The work of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Events on zerohop.
     Zerohop { nodes: u16, how: ChangeMethod },
     /// Events on RADOS, under locks in Redis.
     Rados,
-    /// Readers, while so many of a hundred clients write.
+    /// Readers, while so many percent of the clients write.
     Readers { percent: usize },
 }
 
-/// All of them, in the order of the report.
+/// All scenarios, in the order of the report.
 pub(crate) const REGISTRY: &[Scenario] = &[
     Scenario {
         name: "one",
@@ -89,7 +89,7 @@ pub(crate) const REGISTRY: &[Scenario] = &[
     },
 ];
 
-/// What transforms are held to beside closures.
+/// The targets of transforms, relative to closures.
 fn transforms() -> Vec<Target> {
     vec![
         target("all levels K op/s", "transforms", &["closures"], Bound::AtLeast(1.33)),
@@ -101,7 +101,7 @@ fn target(figure: &str, of: &'static str, over: &'static [&'static str], bound: 
     Target { figure: figure.into(), of, over, bound }
 }
 
-/// What the contender of that name in the scenario of that name does.
+/// The work of this contender in this scenario.
 pub(crate) fn find(scenario: &str, label: &str) -> Result<Work, Failure> {
     let of_it = REGISTRY.iter().filter(|found| found.name == scenario).flat_map(|found| found.contenders);
     let found = of_it.into_iter().find(|contender| contender.label == label);

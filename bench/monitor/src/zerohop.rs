@@ -1,4 +1,4 @@
-//! Events on zerohop: each client with connections of its own, one event under way.
+//! Events on zerohop: each client has its own connections and one event under way.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -23,12 +23,13 @@ use crate::limits::OPERATION;
 /// How aggregates are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChangeMethod {
-    /// In place, in one transaction with what is appended.
+    /// In place, in one transaction with the appended event.
     Transforms,
-    /// In place, each alone, all sent at once: no event is whole, and every aggregate is right.
+    /// In place, each separately, all sent at once: the event is not atomic, and every aggregate is
+    /// correct.
     Separate,
-    /// Read, added to, and written, in one transaction with what is appended, which is begun again when another was there
-    /// first.
+    /// Read, incremented and written, in one transaction with the appended event. The transaction
+    /// is repeated after a conflict.
     Closures,
 }
 
@@ -45,13 +46,13 @@ struct Names {
     sources: Vec<String>,
 }
 
-/// How the keyspace is set on so many nodes.
+/// The settings of the keyspace on so many nodes.
 fn setting(nodes: u16) -> String {
     let (replicas, in_sync) = if nodes > 1 { (3, 2) } else { (1, 1) };
     format!("--durability interval --replicas {replicas} --min-in-sync {in_sync}")
 }
 
-/// Starts so many nodes and their clients, and does something to them on a runtime of one thread.
+/// Starts so many nodes and their clients, and runs work on them, on a single-threaded runtime.
 pub(crate) fn on<F>(
     place: &Place,
     nodes: u16,
@@ -151,14 +152,14 @@ impl Monitor {
                     done.tally.add(&event, scope);
                     done.finished(&window, started, now());
                 }
-                // Others were first for as long as it was tried: nothing of it was done.
+                // It had conflicts until its time limit, and has no effect.
                 Err(error) if error.is_conflict() => done.given_up += 1,
                 Err(error) => return Err(failed(error)),
             }
         }
     }
 
-    /// Adds an event. How often it was begun.
+    /// Adds an event. Returns the number of attempts.
     pub(crate) async fn add(&self, how: ChangeMethod, scope: Scope, event: &Event) -> Result<u64, Error> {
         let Monitor { client, keyspace, .. } = self;
         let (bytes, adds) = (event.bytes(), event.adds());
@@ -214,13 +215,13 @@ impl Monitor {
         &self.names.sources[source as usize]
     }
 
-    /// What an aggregate is.
+    /// The value of an aggregate.
     pub(crate) async fn aggregate(&self, aggregate: usize) -> Result<u64, Error> {
         let found = self.keyspace.lookup_bytes(&self.names.aggregates[aggregate]).await?;
         Ok(number(found.as_deref()))
     }
 
-    /// Reads everything back.
+    /// Reads everything back and compares it.
     pub(crate) async fn check(&self, tally: &AcknowledgedTotals) -> Result<(), Failure> {
         let mut words = Vec::with_capacity(aggregates());
         for aggregate in 0..aggregates() {
@@ -235,7 +236,7 @@ impl Monitor {
     }
 }
 
-/// An aggregate that is not there is that of nothing.
+/// A missing aggregate counts as 0.
 fn number(bytes: Option<&[u8]>) -> u64 {
     bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
@@ -246,7 +247,7 @@ fn boxed<'a, R>(future: impl Future<Output = Result<R, Error>> + 'a) -> PendingC
     Box::pin(future)
 }
 
-/// What they all bring, in their order, under way at once; or the first error, once all have ended.
+/// The results of all calls, in their order; or the first error, once all have ended.
 async fn all<R>(mut under_way: Vec<PendingCall<'_, R>>) -> Result<Vec<R>, Error> {
     let mut brought: Vec<Option<Result<R, Error>>> = under_way.iter().map(|_| None).collect();
     poll_fn(|context| {

@@ -1,8 +1,9 @@
-//! An array of bytes written to a blob and read back by the Rust client: what the Python package is measured beside.
+//! An array of bytes that the Rust client writes to a blob and reads back, to compare with the
+//! Python package.
 //!
-//! Words come on standard input, a line each, and are answered by a line: `write NAME`, `read NAME`, `delete NAME`. The answer
-//! is how many seconds it took, and how much processor time of this process. The bytes are those of the numbers `i * FACTOR`,
-//! 64 bits each; what is read is checked after the time was taken.
+//! Commands come on standard input, one per line: `write NAME`, `read NAME`, `delete NAME`. The
+//! answer is a line with the seconds it took, and the CPU time of this thread. The bytes are those
+//! of the 64-bit numbers `i * FACTOR`; a read is checked after its time was measured.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -13,9 +14,9 @@ use zerohop_client::{Client, Keyspace};
 /// As in `arrays.py`.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Answers words until their end.
+/// Executes commands until the end of input.
 pub(super) fn run(endpoint: &str, bytes: usize) -> Result<(), String> {
-    // One thread, as the Python package has.
+    // One thread, as in the Python package.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     let client = runtime.block_on(Client::connect(endpoint)).map_err(|error| error.to_string())?;
     let keyspace = runtime.block_on(client.keyspace("default")).map_err(|error| error.to_string())?;
@@ -72,7 +73,7 @@ async fn read(keyspace: &Keyspace, name: &str, into: &mut [u8]) -> Result<(), St
     }
 }
 
-/// What this thread has spent, in the kernel too: nanoseconds, as the scheduler counts them.
+/// CPU time of this thread, kernel time included, from the scheduler's nanosecond counter.
 fn processor_time() -> Result<Duration, String> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").map_err(|error| error.to_string())?;
     let nanoseconds = told.split_whitespace().next().and_then(|number| number.parse().ok());

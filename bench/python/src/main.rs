@@ -1,8 +1,9 @@
-//! `cargo xtask bench python`: the Python package and redis-py, each on one connection to a server of its own; and an array
-//! that the Python package and the Rust client write and read in turns.
+//! `cargo xtask bench python`: the Python package and redis-py, each on one connection to its own
+//! server. Also an array that the Python package and the Rust client write and read in turns.
 //!
-//! What is measured is Python, so Python measures it: `compare.py` beside this file's folder, in the environment that
-//! `xtask` has filled with the wheel and redis-py. This program finds both, and is the Rust client of the array.
+//! Python is measured by Python: `compare.py`, in the folder above this file, runs in the
+//! environment that `xtask` has filled with the wheel and redis-py. This program finds both, and is
+//! the array's Rust client.
 #![allow(
     clippy::print_stderr,
     clippy::disallowed_methods,
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the comparison ended well.
+/// Whether the comparison succeeded.
 fn run(words: &[String]) -> Result<bool, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     // target/release/bench-python and target/python/venv.

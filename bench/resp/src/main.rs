@@ -1,8 +1,9 @@
-//! `cargo xtask bench resp`: a node and redis-server under redis-benchmark, the same client for both.
+//! `cargo xtask bench resp`: a node and redis-server under redis-benchmark, the same client for
+//! both.
 //!
-//! Both servers are started once, each pinned to core 0, the client to core 1; of the two only one is asked at a time. A round
-//! asks both for every test, one right after the other; what counts is the ratio within a round, of which the median and the range
-//! are told. Neither writes to a disk.
+//! Both servers are started once, pinned to core 0, with the client on core 1; only one is used at
+//! a time. A round runs every test on both, one right after the other. The report has the median
+//! and range of the ratios within each round. Neither server writes to a disk.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -18,10 +19,10 @@ use bench_common::{Machine, Spread};
 
 use servers::Server;
 
-/// Rounds, if none are asked for.
+/// Default number of rounds.
 const ROUNDS: usize = 7;
 
-/// What is asked: name, arguments of redis-benchmark, requests, and the least ratio to redis that is the goal.
+/// The tests: name, arguments of redis-benchmark, requests, and the targeted ratio to redis.
 const TESTS: [Test; 8] = [
     Test { name: "SET, depth 1", words: &["-t", "set", "-c", "1", "-P", "1"], requests: 20_000, goal: 1.0 },
     Test { name: "GET, depth 1", words: &["-t", "get", "-c", "1", "-P", "1"], requests: 20_000, goal: 1.0 },
@@ -92,7 +93,7 @@ fn run() -> Result<(), String> {
     let machine = Machine::look().map_err(|error| error.to_string())?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let (ours, redis) = (Server::zerohop(folder.path())?, Server::redis(folder.path())?);
-    // The test of LRANGE that redis-benchmark has fills its list by LPUSH, which a node does not speak.
+    // The LRANGE test of redis-benchmark fills its list by LPUSH, which a node does not support.
     for server in [&ours, &redis] {
         fill(server)?;
     }
@@ -127,7 +128,7 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// A list of a hundred values.
+/// Creates a list of a hundred values.
 fn fill(server: &Server) -> Result<(), String> {
     let value = "v".repeat(132);
     let status = Command::new("redis-cli")
@@ -138,7 +139,7 @@ fn fill(server: &Server) -> Result<(), String> {
     if status.status.success() { Ok(()) } else { Err(format!("{} takes no list", server.name)) }
 }
 
-/// Requests a second.
+/// Requests per second.
 fn measure(server: &Server, test: &Test) -> Result<f64, String> {
     let output = Command::new("taskset")
         .args(["-c", "1", "redis-benchmark", "--csv", "-d", "132", "-p", &server.port.to_string()])
@@ -147,7 +148,7 @@ fn measure(server: &Server, test: &Test) -> Result<f64, String> {
         .output()
         .map_err(|error| format!("redis-benchmark cannot be started: {error}; run bench/resp/install"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // "GET","48309.18","0.020",… under a line of names.
+    // "GET","48309.18","0.020",… after a line of column names.
     let figure = text.lines().last().and_then(|line| line.split("\",\"").nth(1)?.parse().ok());
     figure.ok_or_else(|| {
         format!(

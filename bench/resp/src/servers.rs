@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to listen.
+/// Time limit until a server listens.
 const START_WAIT: Duration = Duration::from_secs(10);
 
 /// A server that runs until this is dropped.
@@ -75,7 +75,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // The one that `taskset` has become; `up` ends its node when it is told to.
+        // `taskset` has become the server; `up` stops its node on this signal.
         let told = Command::new("kill").arg(self.process.id().to_string()).status();
         if told.is_err() {
             drop(self.process.kill());

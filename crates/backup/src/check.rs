@@ -1,4 +1,4 @@
-//! Finding out whether a backup is whole, and going through what it has, wherever in its chain that stands.
+//! Checks that a backup is complete, and iterates over its contents wherever they are in its chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use crate::files::{PartReader, manifest_of};
 use crate::format::manifest::{Keyspace, Manifest, Part};
 use crate::format::part::PartEntry;
 
-/// Backups that one goes on from at most.
+/// The highest number of backups in a chain.
 const CHAIN_MAX: usize = 1_000;
 
-/// A backup, and those that it goes on from, each before the next; the last is whole by itself.
+/// A backup and the chain of its bases, the newest first; the last one is a full backup.
 #[derive(Clone, Debug)]
 pub struct Chain {
     links: Vec<(PathBuf, Manifest)>,
 }
 
-/// What a backup has of a partition.
+/// An item of a partition in a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BackupItem {
     Bytes { deadline: u64, key: Vec<u8>, value: Vec<u8> },
@@ -27,11 +27,11 @@ pub(crate) enum BackupItem {
     Chunk { name: Vec<u8>, chunk_bits: u8, number: u64, bytes: Vec<u8> },
 }
 
-/// Checks a backup: every part of it and of those that it goes on from is read, and everything that is kept is found.
-/// `bases`: where those are, if they are not where they were.
+/// Checks a backup: reads every part of it and of its bases, and finds every item that a base has
+/// for it. `bases` names the folders of bases that have been moved.
 ///
 /// # Errors
-/// It is not whole, or the disk fails.
+/// It is not complete, or the disk fails.
 pub fn check(
     folder: &Path,
     bases: &[PathBuf],
@@ -71,7 +71,7 @@ impl Chain {
         Ok(Chain { links })
     }
 
-    /// The newest, which was asked for.
+    /// The newest backup, which the caller named.
     #[must_use]
     pub fn newest(&self) -> &Manifest {
         &self.links[0].1
@@ -82,7 +82,8 @@ impl Chain {
         self.links.iter().map(|(folder, _)| &**folder)
     }
 
-    /// Goes through what the newest has of a partition of a keyspace, by their places in its manifest.
+    /// Iterates over the newest backup's contents of a partition of a keyspace; both are indexes in
+    /// its manifest.
     pub(crate) fn walk(&self, keyspace: u32, partition: u32) -> Result<Walk<'_>, BackupError> {
         let settings = self.newest().keyspaces.get(keyspace as usize);
         let mut walk = Walk {
@@ -123,11 +124,11 @@ fn base_of(
     Err(BackupError::damaged(folder, what))
 }
 
-/// Versions of what is to be found in an earlier backup.
+/// Versions of items that an earlier backup must have.
 #[derive(Debug, Default)]
 struct WantedVersions {
     records: BTreeMap<Vec<u8>, u64>,
-    /// By name and number: version, and bytes of a chunk as a power of two.
+    /// Per name and chunk number: version, and log2 of the chunk size in bytes.
     chunks: BTreeMap<(Vec<u8>, u64), (u64, u8)>,
 }
 
@@ -139,7 +140,7 @@ pub(crate) struct Walk<'c> {
     level: usize,
     reader: Option<PartReader>,
     wanted: WantedVersions,
-    /// What this backup keeps.
+    /// Items that this level refers to in its base.
     later: WantedVersions,
     list_is_wanted: bool,
     blob: Option<(Vec<u8>, u8)>,
@@ -161,7 +162,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The next; `None` at the end, when all that was kept has been found.
+    /// The next item; `None` at the end, when every item of a base has been found.
     pub(crate) fn next(&mut self) -> Result<Option<BackupItem>, BackupError> {
         loop {
             let Walk { reader, wanted, later, list_is_wanted, blob, level, .. } = self;

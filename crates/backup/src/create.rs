@@ -1,4 +1,4 @@
-//! Taking a backup: everything that a snapshot of the keyspaces has, partition by partition.
+//! Creates a backup: all contents of a snapshot of the keyspaces, partition by partition.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,38 +15,39 @@ use crate::files::{Folder, PartReader, PartWriter, manifest_of};
 use crate::format::manifest::{self, Manifest};
 use crate::format::part::PartEntry;
 
-/// Bytes of values that are read side by side, as far as they are known before; one may pass it.
+/// Bytes of values that are read concurrently, as far as their sizes are known; a single value may
+/// exceed it.
 const READ_BYTES_MAX: u64 = 16 << 20;
-/// Records that are read side by side.
+/// Records that are read concurrently.
 const READ_RECORDS_MAX: usize = 256;
-/// What a record of unknown size, a list, is taken for: a page.
+/// The assumed size of a record of unknown size, a list: one page.
 const LIST_BYTES: u64 = 1 << 20;
 
-/// A keyspace, and how it is set up.
+/// A keyspace to back up, with its settings.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The keyspace.
     pub keyspace: Keyspace,
-    /// What a backup says of it. The partitions are those of the snapshot.
+    /// The settings in the manifest. The partitions are those of the snapshot.
     pub settings: manifest::Keyspace,
 }
 
-/// What was taken, or read.
+/// Totals of a backup, or of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupTotals {
-    /// The time that it is of, in ms since 1970.
+    /// The snapshot's time, in ms since 1970.
     pub at_ms: u64,
-    /// Records and blobs.
+    /// Number of records and blobs.
     pub records: u64,
-    /// Those of them that are as they were in the backup before.
+    /// Number of these that are unchanged since the base.
     pub kept: u64,
-    /// Bytes of the contents that were read.
+    /// Bytes of contents that were read.
     pub bytes: u64,
-    /// Bytes of the files that were written.
+    /// Bytes of files that were written.
     pub written: u64,
 }
 
-/// What the backup before knows of a partition.
+/// The base's contents of a partition.
 #[derive(Debug, Default)]
 struct KnownPartition {
     /// Version, deadline, length.
@@ -55,11 +56,13 @@ struct KnownPartition {
     blobs: BTreeMap<Vec<u8>, (u64, BTreeMap<u64, u64>)>,
 }
 
-/// Writes a backup of keyspaces, as they are now, to a folder that is new or empty; of what is as it was in `base`, only
-/// that. The cluster serves on. If this fails, or is dropped, the folder is as it was.
+/// Writes a backup of keyspaces at the present time to a new or empty folder. Items that are
+/// unchanged since `base` are stored as references to it. The cluster stays in service. If the call
+/// fails or is dropped, the folder is restored to its previous state.
 ///
 /// # Errors
-/// The cluster or the disk fails; the folder holds something; the base is no backup, or of other partitions.
+/// The cluster or the disk fails; the folder is not empty; the base is not a backup, or has other
+/// partitions.
 pub async fn take(
     client: &Client,
     targets: &[Target],
@@ -108,15 +111,16 @@ pub async fn take(
     job.taken.at_ms = manifest.at_ms;
     let taken = job.taken;
     files.finish(&manifest)?;
-    // What is left open goes with its lease.
+    // If a partition fails to close it, its lease expires there.
     let _left = snapshot.close().await;
     Ok(taken)
 }
 
-/// Reads everything that keyspaces have, as they are now: what is corrupt and cannot be repaired is met.
+/// Reads all contents of keyspaces at the present time, so that corruption that cannot be repaired
+/// is detected.
 ///
 /// # Errors
-/// Something cannot be read.
+/// An item cannot be read.
 pub async fn read_all(
     client: &Client,
     targets: &[Target],
@@ -209,7 +213,7 @@ impl Job<'_> {
             for (name, _) in page {
                 let blob = self.snapshot.blob(keyspace, name.clone()).await?.ok_or_else(vanished)?;
                 if !blob.info().finished {
-                    // Nothing of it is to be seen by anybody.
+                    // An unfinished blob is not visible to any reader.
                     continue;
                 }
                 self.blob(&name, &blob, known.blobs.get(&name[..]), part).await?;
@@ -224,7 +228,7 @@ impl Job<'_> {
         (self.progress)(Progress { records: self.taken.records, bytes: self.taken.bytes });
     }
 
-    /// Those on one page of keys.
+    /// Reads the records of one page of keys.
     async fn records(
         &mut self,
         keyspace: &Keyspace,

@@ -1,4 +1,4 @@
-//! Why a backup could not be taken, restored or believed.
+//! The reasons why a backup could not be created, restored or verified.
 
 use std::fmt;
 use std::io;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 /// See the module.
 #[derive(Debug)]
 pub enum BackupError {
-    /// The cluster could not do it.
+    /// The cluster has refused or failed an operation.
     Client(zerohop_client::Error),
-    /// The system refused something.
+    /// The system has refused a file operation.
     File {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         reason: String,
     },
-    /// A backup is not whole: it is not used.
+    /// A backup is not complete or is corrupt: it is not used.
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         what: String,
     },
-    /// It is not done, because something would be lost or mixed up.
+    /// Refused, because data would be lost or mixed.
     Refused(String),
 }
 

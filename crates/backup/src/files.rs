@@ -15,28 +15,30 @@ use crate::format::part::{FRAME_BYTES, HEADER_BYTES, PartEntry, PartHeader};
 
 const MANIFEST: &str = "manifest.zhb";
 const MANIFEST_NEW: &str = "manifest.new";
-/// Stands in a folder until its manifest is there.
+/// Present in a folder until its manifest is written.
 const UNFINISHED: &str = "unfinished";
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// How files of a backup are opened for writing: it holds all data, so that they are for this account alone, whatever its umask.
+/// Options for files of a backup: they have all data, so that only this account may read them,
+/// whatever its umask.
 fn private() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.write(true).mode(0o600);
     options
 }
 
-/// A folder in which a backup is being made. Dropped before it is finished, what was written is removed.
+/// A folder in which a backup is created. If it is dropped before it is finished, its files are
+/// removed.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// It was not there before.
+    /// This process has created the folder.
     is_new: bool,
     is_finished: bool,
 }
 
 impl Folder {
-    /// A folder that is new, empty, or holds what is left of a backup that was never finished.
+    /// Opens a folder that is new, empty, or has the remains of an unfinished backup.
     pub(crate) fn begin(path: &Path) -> Result<Folder, BackupError> {
         let is_new = match fs::DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => true,
@@ -87,7 +89,7 @@ impl Folder {
         }
     }
 
-    /// All parts are on the disk: from now on it is a backup.
+    /// Writes the manifest, when all parts are on the disk: from now on it is a backup.
     pub(crate) fn finish(mut self, manifest: &Manifest) -> Result<(), BackupError> {
         let (new, path) = (self.path.join(MANIFEST_NEW), self.path.join(MANIFEST));
         let failed = |error: std::io::Error| BackupError::file("writing", &path, &error);
@@ -107,7 +109,7 @@ impl Drop for Folder {
         if self.is_finished {
             return;
         }
-        // What cannot be removed stays beside the mark, and is no backup.
+        // Files that cannot be removed stay beside the `unfinished` mark, and are not a backup.
         for name in names_in(&self.path).unwrap_or_default() {
             if is_ours(&name) && name != UNFINISHED {
                 drop(fs::remove_file(self.path.join(name)));
@@ -138,7 +140,7 @@ fn sync_folder(path: &Path) -> Result<(), BackupError> {
     synced.map_err(|error| BackupError::file("syncing the folder", path, &error))
 }
 
-/// The manifest of a folder.
+/// Reads the manifest of a folder.
 pub(crate) fn manifest_of(folder: &Path) -> Result<Manifest, BackupError> {
     let path = folder.join(MANIFEST);
     match fs::read(&path) {
@@ -154,9 +156,9 @@ pub(crate) fn manifest_of(folder: &Path) -> Result<Manifest, BackupError> {
     }
 }
 
-/// A part that is being written. Its file comes with its first entry.
+/// A writer of a part. It creates the file with the first entry.
 pub(crate) struct PartWriter {
-    /// Empty: nothing is written.
+    /// Empty for a writer that writes nothing.
     path: PathBuf,
     header: PartHeader,
     part: Part,
@@ -167,7 +169,7 @@ pub(crate) struct PartWriter {
 }
 
 impl PartWriter {
-    /// One that forgets what it is given.
+    /// A writer that discards its entries.
     pub(crate) fn nowhere() -> PartWriter {
         PartWriter {
             path: PathBuf::new(),
@@ -217,7 +219,7 @@ impl PartWriter {
         file.write_all(bytes).map_err(|error| BackupError::file("writing", &self.path, &error))
     }
 
-    /// It is on the disk; `None`: there was nothing to write.
+    /// Syncs the part to the disk; `None` if there was nothing to write.
     pub(crate) fn finish(mut self) -> Result<Option<Part>, BackupError> {
         if self.file.is_none() {
             return Ok(None);
@@ -234,7 +236,7 @@ impl PartWriter {
     }
 }
 
-/// A part that is read, entry by entry.
+/// A reader of a part, entry by entry.
 pub(crate) struct PartReader {
     path: PathBuf,
     file: BufReader<File>,
@@ -287,7 +289,7 @@ impl PartReader {
         Ok(())
     }
 
-    /// The next entry; `None` once all is read, and is as the manifest says.
+    /// The next entry; `None` once all are read and match the manifest.
     pub(crate) fn next(&mut self) -> Result<Option<PartEntry<'_>>, BackupError> {
         let mut frame = [0; FRAME_BYTES];
         self.read(&mut frame)?;

@@ -1,13 +1,15 @@
-//! Backups: keyspaces as they were at one time, in a folder of files; whole, or what has changed since an earlier one.
+//! Backups: keyspaces at one time, in a folder of files; either full, or the changes since an
+//! earlier backup.
 //!
 //! ```text
 //!   cluster ── snapshot ──> take ──> parts, one for each partition ──> manifest, written last
-//!                                       │ kept: stands in the backup before
+//!                                        │ unchanged items: in the base
 //!   cluster <── restore <── check <─────┘
 //! ```
 //!
-//! A folder is a backup once its manifest is there, and not before: it names every part with length and checksum, and is
-//! written when all of them are on the disk. `docs/formats/backup.md` has the bytes.
+//! A folder becomes a backup when its manifest is written. This happens after all parts are on the
+//! disk, and the manifest has the length and checksum of every part. `docs/formats/backup.md` has
+//! the bytes.
 
 mod check;
 mod create;
@@ -21,10 +23,10 @@ pub use create::{BackupTotals, Target, read_all, take};
 pub use error::BackupError;
 pub use restore::{RestoreTotals, begin, finish, is_free, restore};
 
-/// How far it has come.
+/// The progress of a backup or restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Records and blobs.
+    /// Number of records and blobs.
     pub records: u64,
     /// Bytes of their contents.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! Bringing a backup back into a cluster.
+//! Restores a backup into a cluster.
 
 use std::future::IntoFuture;
 
@@ -8,27 +8,28 @@ use crate::Progress;
 use crate::check::{BackupItem, Chain};
 use crate::error::BackupError;
 
-/// Stands in a keyspace while it is being restored: it is not whole, whatever it looks like.
+/// Name of a record that marks a keyspace as incomplete while it is being restored.
 const UNFINISHED: &[u8] = b"\xFFzhr unfinished restore";
-/// Records that are written side by side, and bytes of them; one may pass it.
+/// The highest number of records that are written concurrently, and their bytes; a single record
+/// may exceed it.
 const WRITES_MAX: usize = 128;
 const WRITE_BYTES_MAX: usize = 8 << 20;
-/// Values that one append adds at most.
+/// The highest number of values in one append.
 const APPEND_VALUES_MAX: usize = 4096;
-/// Bytes that one append adds; one value may pass it.
+/// Bytes of one append; a single value may exceed it.
 const APPEND_BYTES_MAX: usize = 4 << 20;
 
-/// What was restored.
+/// Totals of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreTotals {
-    /// Records and blobs.
+    /// Number of records and blobs.
     pub records: u64,
     /// Bytes of their contents.
     pub bytes: u64,
 }
 
-/// Whether a backup may be restored into a keyspace: it is empty, or holds what a restore has left that did not get to its end. Changes
-/// nothing.
+/// Whether a backup may be restored into a keyspace: it is empty, or has the remains of an
+/// unfinished restore. Changes nothing.
 ///
 /// # Errors
 /// The cluster fails.
@@ -45,7 +46,7 @@ pub async fn begin(keyspace: &Keyspace) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Takes the mark off.
+/// Removes the mark.
 ///
 /// # Errors
 /// The cluster fails.
@@ -54,8 +55,9 @@ pub async fn finish(keyspace: &Keyspace) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Writes what a backup has of a keyspace, by its place in the manifest, into a keyspace: records and blobs of the backup replace those of
-/// the same key, and all others stay. To be called between [`begin`] and [`finish`].
+/// Restores a keyspace of a backup, by its index in the manifest, into a keyspace: records and
+/// blobs of the backup replace those with the same key, and all others stay. Must be called between
+/// [`begin`] and [`finish`].
 ///
 /// # Errors
 /// The cluster or the disk fails.
@@ -114,7 +116,7 @@ pub async fn restore(
     Ok(writer.restored)
 }
 
-/// Whether nothing is in it.
+/// Whether a keyspace is empty.
 async fn is_empty(keyspace: &Keyspace) -> Result<bool, BackupError> {
     let has_records = keyspace.scan("").next_page().await?.is_some();
     Ok(!has_records && keyspace.list_blobs("").next_page().await?.is_none())
@@ -124,7 +126,7 @@ struct Writer<'w> {
     keyspace: &'w Keyspace,
     progress: &'w mut dyn FnMut(Progress),
     restored: RestoreTotals,
-    /// To be written side by side: deadline, key, value.
+    /// To be written concurrently: deadline, key, value.
     records: Vec<(u64, Vec<u8>, Vec<u8>)>,
     bytes: usize,
 }
@@ -150,7 +152,7 @@ impl Writer<'_> {
         self.bytes = 0;
         let records = std::mem::take(&mut self.records);
         let expiry = |deadline: u64| if deadline == 0 { Expiry::Never } else { Expiry::AtMs(deadline) };
-        // All are sent here, and awaited then.
+        // Sends all writes first, and then awaits them.
         let under_way: Vec<_> = records
             .iter()
             .map(|(deadline, key, value)| {
@@ -186,7 +188,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A blob is all there: now it is finished.
+    /// All chunks of a blob are written: marks it finished.
     async fn end_blob(&mut self, blob: Option<(Blob<'_>, Vec<u8>)>) -> Result<(), BackupError> {
         if let Some((blob, attributes)) = blob {
             blob.set_attributes(&attributes).await?;
@@ -194,7 +196,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A list is all there: now it may expire.
+    /// All values of a list are written: sets its expiry.
     async fn end_list(&mut self, list: Option<(Vec<u8>, u64)>) -> Result<(), BackupError> {
         let Some((key, deadline)) = list else { return Ok(()) };
         if deadline > 0 {

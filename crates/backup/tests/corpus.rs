@@ -1,4 +1,5 @@
-//! Bytes of entries, a manifest and a header that were once written must be read for ever: the corpus of the fuzz target.
+//! Entries, a manifest and a header of earlier versions must stay readable: the corpus of the fuzz
+//! target.
 #![allow(missing_docs, reason = "a test")]
 
 use zerohop_backup::format::checksum;

@@ -1,42 +1,47 @@
-//! Whether a loop that has nothing to do looks for more for a moment before it sleeps: that of an instance, and that of a client.
+//! Decides whether an idle loop busy-polls for a moment before it sleeps: an instance's, or a
+//! client's.
 //!
-//! Going to sleep and being woken takes longer than a short request's whole way there and back, on virtual machines several times. So
-//! where the next thing to do mostly comes soon, a loop does not sleep at once; where it mostly comes late, it does. What counts is how
-//! long the last waits were, whether the loop looked in them or slept: nothing has to be tried to be known, and who has nothing to do
-//! never looks. It does not look either for a while after several have asked at once, as one wake-up for all of them is cheap, nor after
-//! it was taken off its core while it looked: somebody else needs that, perhaps whom it waits for.
+//! Sleep and wake-up take longer than the whole round trip of a short request, on virtual machines
+//! several times as long. So a loop polls if the next event mostly comes soon, and sleeps at once
+//! if it mostly comes late. Only the lengths of the last waits count, whether the loop polled or
+//! slept: no trial is needed, and an idle loop never polls.
+//!
+//! The loop also does not poll for a while after several requests came at once, because one wake-up
+//! for all of them is cheap. The same holds after it was descheduled while polling: another thread
+//! needs the core, perhaps the thread that it waits for.
 
 use std::time::Duration;
 
-/// How long it looks: twice what sleeping and being woken takes, and as long as a batch of a hundred records does.
+/// The polling time: twice the cost of sleep and wake-up, and the time of a batch of a hundred
+/// records.
 pub const WINDOW: Duration = Duration::from_micros(100);
 
-/// A wait in which it slept is as much longer, for want of having been woken earlier.
+/// The extra length of a wait with sleep, because the wake-up is late.
 const WOKEN_AFTER: Duration = Duration::from_micros(50);
 
-/// What the worth of looking rises to.
+/// The highest score.
 const WORTH_MAX: u32 = 8;
 
-/// From which worth on it looks. A short wait adds one, a long one takes two away: it looks while more than two of three waits are short,
-/// and stops at the second long one.
+/// The score from which on it polls. A short wait adds one, a long one subtracts two. So it polls
+/// while more than two of three waits are short, and stops at the second long one.
 const WORTH_ENOUGH: u32 = 6;
 
-/// Waits without looking after several have asked at once.
+/// Waits without polling after several requests at once.
 const CROWDED_WAITS: u32 = 64;
 
-/// Waits without looking after it was taken off its core: some ten milliseconds, if they are short.
+/// Waits without polling after it was descheduled: some ten milliseconds, if they are short.
 const DISTURBED_WAITS: u32 = 256;
 
-/// What the last waits were like.
+/// The history of the last waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BusyPoll {
     worth: u32,
-    /// Waits yet to come without looking.
+    /// Coming waits without polling.
     pause: u32,
 }
 
 impl BusyPoll {
-    /// For how long to look before sleeping, in a wait that lasts for `time_out` at most. Zero: not at all.
+    /// How long to poll before sleep, in a wait of at most `time_out`. Zero: not at all.
     #[must_use]
     pub fn window(self, time_out: Option<Duration>) -> Duration {
         match self.worth >= WORTH_ENOUGH && self.pause == 0 {
@@ -45,21 +50,21 @@ impl BusyPoll {
         }
     }
 
-    /// So many have asked for something at once, frames or calls: a batch is one.
+    /// So many requests came at once, frames or calls; a batch counts as one.
     pub fn asked(&mut self, asked: usize) {
         if asked > 1 {
             self.pause = self.pause.max(CROWDED_WAITS);
         }
     }
 
-    /// It has looked for so long.
+    /// It has polled for so long.
     pub fn looked(&mut self, lasted: Duration) {
         if lasted > 2 * WINDOW {
             self.pause = DISTURBED_WAITS;
         }
     }
 
-    /// A wait has ended, after so long, the last part of it asleep or not.
+    /// A wait has ended after so long; `slept` says whether its last part was sleep.
     pub fn waited(&mut self, lasted: Duration, slept: bool) {
         self.pause = self.pause.saturating_sub(1);
         let short = if slept { WINDOW + WOKEN_AFTER } else { WINDOW };
@@ -91,7 +96,7 @@ mod tests {
         assert_eq!(soon.window(None), WINDOW);
         assert_eq!(soon.window(Some(LATE)), WINDOW);
         assert_eq!(soon.window(Some(SOON)), SOON, "no longer than the wait");
-        // Of what it slept through, a part was being woken.
+        // Part of a wait with sleep was the wake-up.
         assert_eq!(after([(WINDOW + SOON, true); 20]).window(None), WINDOW);
         assert_eq!(after([(WINDOW + SOON, false); 20]).window(None), Duration::ZERO);
     }

@@ -1,11 +1,11 @@
-//! Options that most commands have, before the command that they are for: `zerohop --json status`.
+//! Options shared by most commands, given before the subcommand: `zerohop --json status`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Command;
 
-/// The long names of those options, and whether a value belongs to each.
+/// The long names of these options, and whether the option takes a value.
 const OPTIONS: [(&str, bool); 7] = [
     ("endpoint", true),
     ("secret-file", true),
@@ -16,8 +16,8 @@ const OPTIONS: [(&str, bool); 7] = [
     ("json", false),
 ];
 
-/// The arguments, with such options behind the command that they are for, which says whether it has them. The first argument is the
-/// program.
+/// Moves these options behind the subcommand, which then accepts or rejects them. The first
+/// argument is the program.
 pub(crate) fn behind_the_command(
     root: &Command,
     arguments: impl IntoIterator<Item = OsString>,
@@ -34,7 +34,8 @@ pub(crate) fn behind_the_command(
             out.push(word);
             at = command;
         } else {
-            // Where a command is missing or wrong, that is what is to be said.
+            // If a subcommand is missing or wrong, the error must be about that, not about an
+            // option.
             out.extend(moved.drain(..).filter(|_| !at.is_subcommand_required_set()));
             out.push(word);
             out.extend(rest);
@@ -45,7 +46,7 @@ pub(crate) fn behind_the_command(
     out
 }
 
-/// Whether this is one of the options, and the next argument its value.
+/// `None` if `word` is not one of these options; else whether the next argument is its value.
 fn option(word: &OsStr) -> Option<bool> {
     let word = word.as_bytes();
     let Some(long) = word.strip_prefix(b"--") else {

@@ -136,11 +136,12 @@ pub(crate) enum CliCommand {
 }
 
 impl CliArguments {
-    /// Reads the command line; one that is wrong, or asks for help, ends the program here.
+    /// Parses the command line; on a parse error or a request for help the program ends here.
     pub(crate) fn read() -> Self {
         let given = behind_the_command(&command(), std::env::args_os());
         let matches = command().try_get_matches_from(&given).unwrap_or_else(|error| {
-            // The usage names every option that a variable gives as if it were needed; without variables it does not.
+            // Clap's usage line lists every option that an environment variable sets as if it were
+            // required. Parse without variables to get the plain usage.
             let bare = without_variables(command()).try_get_matches_from(&given).err();
             end(&bare.filter(|bare| bare.kind() == error.kind() && error.use_stderr()).unwrap_or(error))
         });
@@ -148,7 +149,8 @@ impl CliArguments {
     }
 }
 
-/// Says what is wrong, or helps, and ends the program. What is repeated of the arguments is escaped if it would rule the terminal.
+/// Prints the error or the help text, and ends the program. Repeated arguments are escaped if they
+/// would control the terminal.
 fn end(error: &clap::Error) -> ! {
     let text = error.render().to_string();
     if text == names::screened(&text) {
@@ -163,12 +165,12 @@ pub(crate) fn command() -> clap::Command {
     with_negative_numbers(with_exit_codes(CliArguments::command()))
 }
 
-/// The same, in which no variable of the environment gives an option.
+/// The same command line, without the environment variables that set options.
 fn without_variables(command: clap::Command) -> clap::Command {
     command.mut_args(|arg| arg.env(Resettable::Reset)).mut_subcommands(without_variables)
 }
 
-/// Every command's help ends with the exit codes.
+/// Appends the exit codes to the help of every command.
 fn with_exit_codes(command: clap::Command) -> clap::Command {
     command.after_help(EXIT_CODES).mut_subcommands(with_exit_codes)
 }

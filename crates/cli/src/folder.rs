@@ -58,7 +58,7 @@ pub(crate) fn run(command: &FolderCommand) -> Result<CommandEnding, CommandError
     Ok(CommandEnding::Done)
 }
 
-/// For clap.
+/// Parses a cluster id. For clap.
 fn id(text: &str) -> Result<ClusterId, String> {
     let wrong = || "write 32 hexadecimal digits, not all of them 0".to_owned();
     if text.len() != 32 || !text.bytes().all(|one| one.is_ascii_hexdigit()) {

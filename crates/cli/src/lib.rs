@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! A [`Store`] can be cloned and used from any number of threads. `docs/guide/embedded.md` tells more.
+//! A [`Store`] can be cloned and used from any number of threads. See `docs/guide/embedded.md`.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub use zerohop_node::embedded::{
     StoreStats as Stats,
 };
 
-/// Opens the store in a folder, or makes a new one if there is none, with the default [`Options`].
+/// Opens the store in a folder, or creates one if there is none, with the default [`Options`].
 ///
 /// # Errors
 /// As [`Store::open`].
@@ -38,7 +38,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
     Store::open(path)
 }
 
-/// The same, with options.
+/// Opens or creates a store with these options.
 ///
 /// # Errors
 /// As [`Store::open_with`].

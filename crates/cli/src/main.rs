@@ -1,4 +1,4 @@
-//! The `zerohop` program: reads its arguments, calls what they ask for, and prints what came of it.
+//! The `zerohop` program: parses its arguments, runs the command, and prints its result.
 
 mod anywhere;
 mod arguments;

@@ -1,4 +1,5 @@
-//! `zerohop completions` and `zerohop man`: what a shell and a reader of manuals want, made from the command line itself.
+//! `zerohop completions` and `zerohop man`: shell completions and manual pages, generated from the
+//! command line definition.
 
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ pub(crate) struct ManArguments {
     dir: Option<PathBuf>,
 }
 
-/// Prints what a shell is to read.
+/// Prints the completions for a shell.
 pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<CommandEnding, CommandError> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut arguments::command(), "zerohop", &mut text);
@@ -34,7 +35,7 @@ pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<CommandEnd
     Ok(CommandEnding::Done)
 }
 
-/// Prints a page, or writes them all.
+/// Prints one page, or writes all of them.
 pub(crate) fn man(arguments: &ManArguments) -> Result<CommandEnding, CommandError> {
     let mut command = arguments::command();
     command.build();

@@ -1,10 +1,11 @@
-//! What the program says: results on standard output, all else on standard error. Nothing else here prints.
+//! The output of the program: results on standard output, everything else on standard error. No
+//! other module prints.
 //!
-//! Names are printed by [`NameList`]. Whatever else is text passes [`names::screened`], so that no part of it rules a terminal; only
-//! the contents of records and blobs are [`raw`].
+//! Names are printed by [`NameList`]. All other text passes [`names::screened`], so that it cannot
+//! control a terminal; only the contents of records and blobs are [`raw`].
 //!
-//! That nobody reads any more (`zerohop … | head`) ends the command, quietly; that the output could not be written for
-//! another reason is an error like any other.
+//! If the reader is gone (`zerohop … | head`), the command ends quietly; any other failure to write
+//! the output is an error like others.
 
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::Path;
@@ -15,17 +16,17 @@ use serde::Serialize;
 use crate::common::ending::CommandError;
 use crate::common::names::{self, Style};
 
-/// A result: a line of text, or several.
+/// Prints a result: one or more lines of text.
 pub(crate) fn result(text: &str) -> Result<(), CommandError> {
     raw(&[names::screened(text).as_bytes(), b"\n"])
 }
 
-/// A list of names: how each is written, and what ends it.
+/// A list of names: the style of each, and its terminator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameList(Style);
 
 impl NameList {
-    /// For this standard output; `null`: as they are, with a zero byte behind each.
+    /// For this standard output; `null`: unchanged, with a zero byte behind each.
     pub(crate) fn new(null: bool) -> NameList {
         NameList(match null {
             true => Style::Raw,
@@ -34,19 +35,19 @@ impl NameList {
         })
     }
 
-    /// Adds a name and its end.
+    /// Appends a name and its terminator.
     pub(crate) fn add(self, out: &mut Vec<u8>, name: &[u8]) {
         out.extend_from_slice(&names::shown(name, self.0));
         out.push(if self.0 == Style::Raw { 0 } else { b'\n' });
     }
 }
 
-/// A result as one line of JSON.
+/// Prints a result as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CommandError> {
     result(&json_text(value))
 }
 
-/// A list: a line of JSON for each, and none for an empty one.
+/// Prints a list as one line of JSON for each element; an empty list has no line.
 pub(crate) fn json_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> Result<(), CommandError> {
     let mut out = String::new();
     for value in values {
@@ -56,30 +57,31 @@ pub(crate) fn json_lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> R
     raw(&[out.as_bytes()])
 }
 
-/// What is printed here is numbers and text: there is nothing in it that JSON cannot say. Nothing in it rules a terminal.
+/// The JSON text of a value. Values here are numbers and text, which JSON can always express. The
+/// text cannot control a terminal.
 pub(crate) fn json_text(value: &impl Serialize) -> String {
     let text = serde_json::to_string(value);
     names::json(text.unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string())))
 }
 
-/// Bytes as they are, at once.
+/// Writes bytes unchanged, and flushes.
 pub(crate) fn raw(pieces: &[&[u8]]) -> Result<(), CommandError> {
     let mut out = stdout().lock();
     let written = pieces.iter().try_for_each(|piece| out.write_all(piece)).and_then(|()| out.flush());
     written.map_err(|error| failed(&error))
 }
 
-/// Whether a person sees the results, rather than a program or a file.
+/// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
     stdout().is_terminal()
 }
 
-/// Something the user must know beside the result. That nobody listens is no reason to fail.
+/// Prints something the user must know beside the result. A failure to print it is ignored.
 pub(crate) fn problem(text: &str) {
     drop(writeln!(stderr(), "{}", names::screened(text)));
 }
 
-/// A question to the user, whose answer goes behind it.
+/// Prints a question to the user, and leaves the cursor behind it.
 pub(crate) fn prompt(text: &str) {
     drop(write!(stderr(), "{}", names::screened(text)));
 }
@@ -91,11 +93,11 @@ fn failed(error: &io::Error) -> CommandError {
     }
 }
 
-/// A line that is drawn over and over while work goes on; only on a terminal.
+/// A line that is redrawn while work goes on; only on a terminal.
 #[derive(Debug)]
 pub(crate) struct StatusLine {
     is_terminal: bool,
-    /// Something stands there.
+    /// Whether the line has text.
     is_shown: AtomicBool,
 }
 
@@ -114,7 +116,7 @@ impl StatusLine {
 
 impl Drop for StatusLine {
     fn drop(&mut self) {
-        // A result may stand on the line where nothing was shown.
+        // If nothing was drawn, the line may have a result, which must stay.
         if self.is_shown.load(Ordering::Relaxed) {
             self.show("");
         }

@@ -1,11 +1,12 @@
-//! `zerohop sim`: plays clusters from seeds. What is done is in `zerohop-sim`; this prints it.
+//! `zerohop sim`: runs simulated clusters from seeds. `zerohop-sim` does the work; this prints the
+//! results.
 
 use zerohop_sim::command::{CommandEnd, SimArguments, simulate};
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
 
-/// Plays what is asked for.
+/// Runs the requested simulations.
 pub(crate) fn run(arguments: &SimArguments) -> Result<CommandEnding, CommandError> {
     let mut said = Ok(());
     let ended = simulate(arguments, &mut |line| {

@@ -30,16 +30,16 @@ struct ShownStatus {
     nodes: Vec<StatusNode>,
     keyspaces: Vec<ShownKeyspace>,
     map_epoch: u64,
-    /// The cluster's name, in hexadecimal digits.
+    /// The cluster id, in hexadecimal digits.
     cluster: String,
     groups: ShownGroups,
-    /// Whose view this is, and how old.
+    /// The node whose view this is, and the age of the view.
     view: ShownView,
     #[serde(skip)]
     first: Vec<String>,
     #[serde(skip)]
     seen: Option<String>,
-    /// What an operator should see to, beside the troubles of nodes.
+    /// Warnings for an operator, beside the alerts of nodes.
     warnings: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ struct ShownGroups {
 struct StatusNode {
     id: u32,
     state: String,
-    /// Of the node that was asked: the others do not tell it their processes.
+    /// Only of the node that was asked: other nodes do not report their processes to it.
     pid: Option<NonZeroU32>,
     manager: String,
     instances: Vec<ShownInstance>,
@@ -102,7 +102,7 @@ impl From<Status> for ShownStatus {
             status.keyspaces.into_iter().map(ShownKeyspace::in_status).collect();
         let gone: Vec<u32> =
             status.nodes.iter().filter(|node| node.state == "down").map(|node| node.id).collect();
-        // What is wrong with all of it goes first.
+        // Problems of the whole cluster come first.
         let mut warnings = first.clone();
         warnings.extend(gone.iter().map(|id| format!("node {id} is down")));
         warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
@@ -157,7 +157,7 @@ impl fmt::Display for ShownStatus {
         for node in &self.nodes {
             let StatusNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
             match pid {
-                // Only the node that was asked tells of itself.
+                // Only the node that was asked reports its own details.
                 None => write!(f, "node {id}: {state}, manager {manager}")?,
                 Some(pid) => {
                     write!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?
@@ -204,7 +204,7 @@ impl fmt::Display for ShownStatus {
                 writeln!(f, "{count} of {groups} groups {what}")?;
             }
         }
-        // The first of them stand above.
+        // The first warnings are printed at the top already.
         let rest = self.warnings.iter().skip(self.first.len());
         rest.clone().try_for_each(|warning| writeln!(f, "WARNING: {warning}"))
     }

@@ -1,4 +1,4 @@
-//! `zerohop tls`: a CA of one's own, and certificates by it, for those who have none.
+//! `zerohop tls`: a private CA and its certificates, for users without a CA.
 
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,18 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;
 use crate::output;
 
-/// What every CA made here is called: from that and its key alone, later certificates by it are made.
+/// The name of every CA made here: later certificates are made from this name and the CA's key
+/// alone.
 const CA_NAME: &str = "zerohop CA";
 
-/// The CA's files in their folder.
+/// The names of the CA's files.
 const CA: &str = "ca.pem";
 const CA_KEY: &str = "ca-key.pem";
 
-/// What a certificate is called if nothing else is said.
+/// The default name of a certificate.
 const NODE: &str = "node";
 
-/// Names under which a node is asked for by its own machine.
+/// Names under which a node is reached from its own machine.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 #[derive(Debug, Subcommand)]
@@ -101,7 +102,7 @@ pub(crate) fn run(command: &TlsCommand) -> Result<CommandEnding, CommandError> {
 }
 
 impl Hosts {
-    /// All names and addresses that the certificate is for.
+    /// All names and addresses of the certificate.
     fn names(&self) -> Result<Vec<String>, CommandError> {
         let mut names: Vec<String> = LOCAL.map(str::to_owned).to_vec();
         let own = || vec![rustix::system::uname().nodename().to_string_lossy().into_owned()];
@@ -115,7 +116,7 @@ impl Hosts {
         for host in hosts {
             match (host.as_str(), 0).to_socket_addrs() {
                 Ok(found) => names.extend(found.map(|address| address.ip().to_string())),
-                // A machine that does not know its own name is reached by its loopback only.
+                // A machine that does not know its own name is reached only by its loopback.
                 Err(_) if self.hosts.is_none() => {}
                 Err(error) => {
                     return Err(CommandError::Usage(format!(
@@ -131,7 +132,7 @@ impl Hosts {
     }
 }
 
-/// What a CA's certificate says.
+/// The parameters of a CA certificate.
 fn ca() -> Result<CertificateParams, CommandError> {
     let mut params = CertificateParams::new(Vec::<String>::new()).map_err(failed)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -140,7 +141,7 @@ fn ca() -> Result<CertificateParams, CommandError> {
     Ok(params)
 }
 
-/// Makes a certificate for these names, and the files of it and its key.
+/// Makes a certificate for these names, and writes it and its key to files.
 fn certify(
     folder: &Path,
     name: &str,
@@ -159,7 +160,7 @@ fn certify(
     write_public(&folder.join(format!("{name}.pem")), &certificate)
 }
 
-/// Makes a file that everybody may read.
+/// Creates a file that all users may read.
 fn write_public(path: &Path, text: &str) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::system("making the file", path, &error);
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]

@@ -1,4 +1,4 @@
-//! `zerohop token`: what those may do who do not know the cluster's secret.
+//! `zerohop token`: permissions of clients that do not know the cluster's secret.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(crate) struct RevokeArguments {
     target: ClusterTarget,
 }
 
-/// What is permitted in one keyspace.
+/// Permissions in one keyspace.
 #[derive(Clone, Debug)]
 struct Grant {
     keyspace: String,
@@ -80,14 +80,14 @@ struct ShownToken {
     id: String,
     name: String,
     grants: Vec<ShownGrant>,
-    /// Milliseconds since 1970; none: never.
+    /// Milliseconds since 1970; `None`: it does not expire.
     expires_at_ms: Option<u64>,
     expired: bool,
 }
 
 #[derive(Serialize)]
 struct ShownGrant {
-    /// None: all.
+    /// `None`: all keyspaces.
     keyspace: Option<String>,
     permissions: Vec<&'static str>,
 }
@@ -137,7 +137,7 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
     let token = write_new_token(&path, &secret).map_err(CommandError::Secret)?;
     let put = TokenPut { id: token.id(), name: name.clone(), grants };
     if let Err(error) = admin::put_token(&client, put, expires).await {
-        // It opens nothing.
+        // The file is useless: the cluster does not know the token.
         drop(std::fs::remove_file(&path));
         return Err(error);
     }
@@ -171,7 +171,7 @@ impl From<TokenStatus> for ShownToken {
 }
 
 impl ShownToken {
-    /// As people read it at this time, in milliseconds since 1970.
+    /// The text form at this time, in milliseconds since 1970.
     fn line(&self, now_ms: u64) -> String {
         let grants: Vec<String> = self
             .grants
@@ -196,7 +196,7 @@ impl ShownToken {
     }
 }
 
-/// For clap.
+/// Parses KEYSPACE=PERMISSIONS. For clap.
 fn grant(text: &str) -> Result<Grant, String> {
     let (keyspace, list) =
         text.split_once('=').ok_or("write KEYSPACE=PERMISSIONS, as in papers=read,write")?;
@@ -206,7 +206,7 @@ fn grant(text: &str) -> Result<Grant, String> {
     Ok(Grant { keyspace: keyspace.to_owned(), permissions: permissions(list)? })
 }
 
-/// For clap: a bit for each.
+/// Parses permissions into a bit set. For clap.
 fn permissions(text: &str) -> Result<u32, String> {
     text.split(',').try_fold(0, |bits, name| {
         let found = Permission::ALL.iter().find(|one| one.text() == name);

@@ -20,14 +20,14 @@ use zerohop_wire::ids::{MapEpoch, PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Outcome, Query, RecordRead};
 use zerohop_wire::{Encoder, Envelope, Failure, Features, Message};
 
-/// Counts, per thread, how often something is allocated.
+/// Counts allocations per thread.
 struct CountingAllocator;
 
 thread_local! {
     static TIMES: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is handed to the system's allocator as it came.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TIMES.with(|times| times.set(times.get() + 1));
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static COUNTING: CountingAllocator = CountingAllocator;
 
-/// Answers at once with the key; when asked, tells how often its thread has allocated.
+/// Answers at once with the key; on request, reports how often its thread has allocated.
 struct AllocationEcho {
     allocated: Sender<u64>,
 }
@@ -109,8 +109,9 @@ fn encoded(message: &Message<'_>) -> Vec<u8> {
     out
 }
 
-/// Sends requests on every connection, cut at an odd place, and takes the answers. `hold` keeps the reactor from
-/// looking until what it returns is dropped: then it finds all connections ready at once, each with half a frame.
+/// Sends requests on every connection, cut at an odd position, and reads the answers. `hold` blocks
+/// the reactor until its result is dropped; then all connections are ready at once, each with half
+/// a frame.
 fn round(sockets: &mut [TcpStream], hold: impl Fn() -> Option<Sender<()>>, scratch: &mut Vec<u8>) {
     let request = encoded(&Message::Read {
         seen: Timestamp::ZERO,
@@ -166,7 +167,7 @@ fn requests_in_the_steady_state_allocate_nothing() {
         allocated.recv().unwrap()
     };
     let mut scratch = Vec::new();
-    // All that can come together comes together, so that buffers and lists are as long as they will ever be.
+    // Largest batches first, so that buffers and lists reach their final size.
     let hold = || {
         let (held, until) = channel();
         mailbox.leave(AllocationNotice::Hold(until)).unwrap();
@@ -179,15 +180,16 @@ fn requests_in_the_steady_state_allocate_nothing() {
         round(&mut sockets, || None, &mut scratch);
     }
     let before = count();
-    // The first count may find that sending it on allocates; the second shows how much that is.
+    // Sending the first count may allocate; the second count shows how much.
     let telling = count() - before;
     let before = count();
     for _ in 0..ROUNDS {
         round(&mut sockets, || None, &mut scratch);
     }
     let during = count() - before;
-    // How much comes together is the machine's affair, so a buffer may still find a new greatest length now and then, on a busy one
-    // more often. An allocation for a request would be a hundred times this bound, for a batch of a connection six times.
+    // Batch sizes depend on the machine, so a buffer may still grow now and then, more often on a
+    // busy one. An allocation per request would be a hundred times this bound, one per batch of a
+    // connection six times.
     assert!(
         during < telling + 10 * ROUNDS,
         "{during} allocations for 102,400 requests, of which {telling} for telling so"

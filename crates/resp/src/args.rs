@@ -1,9 +1,9 @@
-//! The arguments of a command, where they lie.
+//! The arguments of a command, as slices of the received bytes.
 
-/// Where one argument lies: its first byte and one past its last, from the first byte of the command.
+/// The span of one argument: start and end (exclusive), counted from the first byte of the command.
 pub(crate) type ArgumentSpan = (u32, u32);
 
-/// The arguments of a command, or some of them: slices of the bytes that came.
+/// The arguments of a command, or some of them: slices of the received bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a>(Form<'a>);
 
@@ -14,7 +14,7 @@ enum Form<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Arguments that lie apart.
+    /// Arguments that are not contiguous in memory.
     #[must_use]
     pub fn of(slices: &'a [&'a [u8]]) -> Args<'a> {
         Args(Form::Slices(slices))
@@ -25,7 +25,7 @@ impl<'a> Args<'a> {
         Args(Form::Spans { bytes, spans })
     }
 
-    /// How many there are.
+    /// The number of arguments.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
@@ -41,14 +41,14 @@ impl<'a> Args<'a> {
         self.len() == 0
     }
 
-    /// The one at a place; empty if there is none.
+    /// The argument with this index; empty if there is none.
     #[must_use]
     #[inline]
     pub fn at(&self, place: usize) -> &'a [u8] {
         self.get(place).unwrap_or(&[])
     }
 
-    /// The one at a place.
+    /// The argument with this index.
     #[must_use]
     #[inline]
     pub fn get(&self, place: usize) -> Option<&'a [u8]> {
@@ -60,7 +60,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Those from one place up to, but without, another, as far as there are any.
+    /// The arguments `from..to`, as far as they exist.
     #[must_use]
     pub fn part(&self, from: usize, to: usize) -> Args<'a> {
         let to = to.min(self.len());
@@ -71,7 +71,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Those from a place on.
+    /// The arguments from an index on.
     #[must_use]
     pub fn from(&self, from: usize) -> Args<'a> {
         self.part(from, self.len())
@@ -83,7 +83,7 @@ impl<'a> Args<'a> {
         (0..all.len()).map(move |place| all.at(place))
     }
 
-    /// Whether the one at a place is this word, in upper or lower case.
+    /// Whether the argument with this index is this word, in upper or lower case.
     #[must_use]
     pub fn is(&self, place: usize, word: &str) -> bool {
         self.get(place).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))

@@ -1,7 +1,8 @@
-//! Records of several partitions, brought together for the execution of one unit.
+//! Records of several partitions, gathered for the execution of one unit.
 //!
-//! The unit is executed over what is known; what it wants to know beside that is told, fetched, and it is executed again. What
-//! it changes is a list of changes, which whoever fetched the records does as a transaction, if what was fetched is still so.
+//! The unit is executed over the known records. It reports which others it needs; the caller
+//! fetches them, and the unit is executed again. The result is a list of changes. The caller
+//! applies them in a transaction, on condition that the fetched records have not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,50 +13,50 @@ use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::limits::GATHERED_BYTES_MAX;
 use crate::{Args, Deadline, ExecutionOutcome, Info, RecordType, Records, Scratch, Unit, execute};
 
-/// What a record holds.
+/// The contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatheredContents {
     /// Bytes.
     Bytes(Vec<u8>),
-    /// The values of a list, all of them.
+    /// All values of a list.
     List(Vec<Vec<u8>>),
 }
 
-/// What was found of a record.
+/// A fetched record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundRecord {
-    /// What it is; `None`: there is none.
+    /// Its metadata; `None`: there is no record.
     pub info: Option<Info>,
-    /// What it holds, if that was asked for.
+    /// Its contents, if they were requested.
     pub contents: Option<GatheredContents>,
 }
 
-/// One change of a record, as the partition is to do it.
+/// One change of a record, to be applied by its partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatheredChange {
-    /// It becomes these bytes.
+    /// The record becomes these bytes.
     Put(Vec<u8>, Deadline),
-    /// These bytes are added to its end.
+    /// These bytes are appended.
     Extend(Vec<u8>),
-    /// These values are added to its end.
+    /// These values are appended.
     Append(Vec<Vec<u8>>),
-    /// It keeps only these of its values.
+    /// Only this range of its values is kept.
     Trim(Range<u64>),
     /// It is removed.
     Remove,
-    /// Its deadline is set, or taken away.
+    /// Its deadline is set, or removed.
     Expire(Option<u64>),
 }
 
-/// What an execution has come to.
+/// The result of an execution.
 #[derive(Debug)]
 pub enum GatherStep {
-    /// It wants to know these records, or (true) what they hold.
+    /// It needs the metadata of these records, or (`true`) their contents.
     Wants(BTreeMap<Vec<u8>, bool>),
-    /// Its reply has been appended. It may be handed on once these changes are made, in this order, all at one moment at which
-    /// all that was found is still so.
+    /// Its reply has been appended. It may be sent once these changes are applied, in this order,
+    /// atomically, and while all fetched records are unchanged.
     Done(Vec<(Vec<u8>, GatheredChange)>),
-    /// Its reply, an error, has been appended: nothing is to be done.
+    /// Its reply, an error, has been appended: there is nothing to apply.
     Failed,
 }
 
@@ -65,7 +66,7 @@ struct GatheredRecord {
     contents: Option<GatheredContents>,
 }
 
-/// What a unit looks at is too much to be brought together. Nothing of it is done.
+/// The records of a unit are too large to be gathered. Nothing of it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuch {
     bytes: usize,
@@ -92,10 +93,9 @@ pub struct GatheredRecords {
 }
 
 impl GatheredRecords {
-    /// Notes what was found of a record.
+    /// Adds a fetched record.
     ///
-    /// # Errors
-    /// It is too much together with the others: [`GATHERED_BYTES_MAX`].
+    /// # Errors Together with the others it is too large: [`GATHERED_BYTES_MAX`].
     pub fn note(&mut self, key: Vec<u8>, found: FoundRecord) -> Result<(), TooMuch> {
         self.bytes += match &found.contents {
             None => 0,
@@ -111,7 +111,7 @@ impl GatheredRecords {
         Ok(())
     }
 
-    /// Executes a unit over what is known.
+    /// Executes a unit over the known records.
     pub fn execute(
         &self,
         unit: &Unit<'_>,
@@ -130,7 +130,7 @@ impl GatheredRecords {
         let outcome = execute(unit, &mut over, scratch, reply);
         if !over.wants.is_empty() {
             reply.truncate(begin);
-            // What one command wants, the others want as well: all is fetched at once.
+            // What one key needs, all keys of the unit need: everything is fetched in one round.
             let looks = unit.looks_into_records() || over.wants.values().any(|looks| *looks);
             let unknown = |key: &&&[u8]| {
                 self.found
@@ -158,14 +158,14 @@ impl GatheredRecords {
 struct OverlaidRecords<'g> {
     now_ms: u64,
     found: &'g BTreeMap<Vec<u8>, FoundRecord>,
-    /// Those that were changed, as they are by now.
+    /// Changed records, in their current state.
     records: BTreeMap<Vec<u8>, GatheredRecord>,
     changes: Vec<(Vec<u8>, GatheredChange)>,
     wants: BTreeMap<Vec<u8>, bool>,
 }
 
 impl OverlaidRecords<'_> {
-    /// Ends the execution, which begins again once this is known.
+    /// Ends the execution, which is repeated once this record is known.
     fn want(&mut self, key: &[u8], looks: bool) -> Failure<'static> {
         self.wants.insert(key.to_vec(), looks);
         Failure::Busy { retry_after_ms: 0 }

@@ -1,26 +1,27 @@
-//! Patterns as in `KEYS`: `*`, `?`, `[abc]`, `[^a-c]`, and `\` before a character to take it as it is.
+//! Patterns of `KEYS`: `*`, `?`, `[abc]`, `[^a-c]`, and `\` before a literal character.
 //!
-//! The stars cut a pattern into runs. Every element of a run takes one byte, so the first run and the last have fixed places.
-//! Each run between two stars is searched for once, behind the run before it: a text is walked once, whatever the pattern.
+//! The stars divide a pattern into runs. Each element of a run matches one byte, so the first and
+//! the last run have fixed positions. Each run between two stars is searched once, after the run
+//! before it. A text is therefore scanned once, whatever the pattern.
 
 use crate::limits::PATTERN_BYTES_MAX;
 
 /// A pattern, prepared for many texts.
 #[derive(Debug)]
 pub(crate) struct Glob {
-    /// The runs before the first star and behind the last; without a star the first is all.
+    /// The run before the first star and the one after the last; without a star only the first.
     first: Vec<Element>,
     last: Option<Vec<Element>>,
-    /// Those between stars, none of them empty.
+    /// The runs between stars, none of them empty.
     between: Vec<Search>,
 }
 
-/// What one byte of a text must be.
+/// What one byte of a text must match.
 #[derive(Clone, Copy, Debug)]
 enum Element {
     Byte(u8),
     Any,
-    /// One of these: a bit for each.
+    /// A set of bytes, one bit for each.
     Set([u64; 4]),
 }
 
@@ -35,18 +36,18 @@ impl Element {
     }
 }
 
-/// How a run is looked for.
+/// How a run is searched.
 #[derive(Debug)]
 enum Search {
-    /// A short run: at each place.
+    /// A short run: compared at each position.
     Short(Vec<Element>),
-    /// Bytes only: for each, how many of the run still match when the next does not (Knuth, Morris and Pratt).
+    /// Bytes only, with the failure function of Knuth, Morris and Pratt.
     Bytes(Vec<u8>, Vec<u16>),
-    /// Any elements: all places at once, a bit for each element. The masks of a byte are this many words.
+    /// Any elements, by the bit-parallel shift-and algorithm. `words`: length of a byte's mask.
     Bits { length: usize, words: usize, masks: Vec<u64> },
 }
 
-/// Runs of so many elements are compared at each place.
+/// Runs of at most so many elements are compared at each position.
 const SHORT_MAX: usize = 8;
 
 impl Glob {
@@ -72,7 +73,7 @@ impl Glob {
         Glob { first, last, between }
     }
 
-    /// Whether the whole of a text matches, in time of [`Glob::cost`].
+    /// Whether the whole text matches; the time is bounded by [`Glob::cost`].
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         let at_once = |run: &[Element], part: &[u8]| run.iter().zip(part).all(|(one, byte)| one.takes(*byte));
         let Some(last) = &self.last else {
@@ -94,7 +95,7 @@ impl Glob {
         })
     }
 
-    /// What a match of so many bytes costs at most, in steps of about a nanosecond.
+    /// Upper bound of the cost of a match of so many bytes, in units of about a nanosecond.
     pub(crate) fn cost(&self, bytes: usize) -> usize {
         let one = |run: &Search| match run {
             Search::Short(run) => run.len(),
@@ -106,7 +107,7 @@ impl Glob {
     }
 }
 
-/// What a match costs beside the bytes.
+/// The fixed cost of a match.
 const FIXED_COST: usize = 32;
 
 impl Search {
@@ -137,7 +138,7 @@ impl Search {
         Search::Bits { length: run.len(), words, masks }
     }
 
-    /// Where the first place ends at which the run stands in a text.
+    /// The end of the first match of the run in a text.
     fn end_in(&self, text: &[u8]) -> Option<usize> {
         match self {
             Search::Short(run) => {
@@ -173,7 +174,7 @@ impl Search {
     }
 }
 
-/// The element that stands at `p`, which is no star; where the pattern goes on.
+/// The element at `p`, which is no star, and the position after it.
 fn element(pattern: &[u8], p: usize) -> (Element, usize) {
     match pattern[p] {
         b'?' => (Element::Any, p + 1),
@@ -183,7 +184,8 @@ fn element(pattern: &[u8], p: usize) -> (Element, usize) {
     }
 }
 
-/// The set whose first character stands at `p`. One that is not closed ends with the pattern, as in Redis.
+/// The set whose first character is at `p`. One that is not closed ends with the pattern, as in
+/// Redis.
 fn set(pattern: &[u8], mut p: usize) -> (Element, usize) {
     let negated = pattern.get(p) == Some(&b'^');
     p += usize::from(negated);
@@ -223,7 +225,7 @@ mod tests {
         Glob::new(pattern).matches(text)
     }
 
-    /// As straightforward as can be: a star that fails is begun again one byte further on, in time of both lengths multiplied.
+    /// The simple algorithm with backtracking, in time of both lengths multiplied.
     fn reference(pattern: &[u8], text: &[u8]) -> bool {
         let (mut p, mut t) = (0, 0);
         let mut star: Option<(usize, usize)> = None;

@@ -1,6 +1,6 @@
-//! The words of an inline command, in the quotes of Redis.
+//! The words of an inline command, with Redis' quoting.
 
-/// The words of a line; `None` if a quote is not closed, or is followed by something other than a space.
+/// The words of a line; `None` if a quote is not closed, or not followed by a space.
 pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
@@ -18,18 +18,18 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// As in the C locale.
+/// White space in the C locale.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Takes one word off the front.
+/// Removes one word from the front.
 fn word(rest: &mut &[u8]) -> Option<Vec<u8>> {
     let mut word = Vec::new();
     loop {
         match **rest {
             [] | [0, ..] => {
-                // A zero ends the line, as in Redis.
+                // A zero byte ends the line, as in Redis.
                 *rest = &[];
                 return Some(word);
             }
@@ -52,7 +52,7 @@ fn word(rest: &mut &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether a closing quote stands where one may.
+/// Whether a closing quote may stand here.
 fn ends(rest: &[u8]) -> bool {
     rest.first().is_none_or(|&next| is_space(next) || next == 0)
 }

@@ -1,24 +1,25 @@
-//! The Redis protocol as zerohop speaks it: parser, command table, execution over the records of a partition, and the
-//! state of a connection. Pure: no socket, no clock, no threads, no randomness of its own.
+//! The Redis protocol of zerohop: parser, command table, execution over a partition's records, and
+//! the state of a connection. Pure: no socket, clock, threads or randomness of its own.
 //!
 //! ```text
-//!   bytes ──▶ Connection::receive ──▶ World::run(place, ticket, Unit) ──▶ execute(unit, Records) ──▶ reply as bytes
-//!                  │    ▲                 here, in another thread, or in another process                  │
-//!                  │    └──────────────── Connection::complete(ticket, reply) ◀───────────────────────────┘
-//!                  ▼                       (or at once, if World::run says Done)
+//!   bytes ──▶ Connection::receive ──▶ ConnectionWorld::run(place, ticket, Unit) ──┐
+//!                  │    ▲         ┌──── here, in another thread or process ◀──────┘
+//!                  │    │         └───▶ execute(unit, Records) ──▶ reply as bytes ──┐
+//!                  │    └─── Connection::complete(ticket, reply), unless Done ◀─────┘
+//!                  ▼
 //!                 out: replies, in the order of the commands
 //! ```
 //!
-//! A [`Unit`] is what one partition executes in one step: a command, or all of a transaction. A connection knows which
-//! keys a command has, asks its [`ConnectionWorld`] for their partition, and sends the unit there. Commands that ask all partitions
-//! (`DBSIZE`, `KEYS`, `SCAN`, `FLUSHALL`) are many units, which the connection puts together; whoever holds it needs to
-//! know nothing of that.
+//! A [`Unit`] is what one partition executes in one step: a command, or a whole transaction. A
+//! connection knows the keys of a command, asks its [`ConnectionWorld`] for their partition, and
+//! sends the unit there. A command over all partitions (`DBSIZE`, `KEYS`, `SCAN`, `FLUSHALL`)
+//! becomes many units, whose replies the connection joins.
 //!
-//! A unit whose keys live in several partitions is executed over [`GatheredRecords`] records: they are fetched, and what it does to them
-//! is done elsewhere, as a transaction.
+//! A unit with keys in several partitions is executed over [`GatheredRecords`]. The caller fetches
+//! the records and applies the changes as a transaction.
 //!
-//! A `World` has two duties to an execution. What a unit has changed is one atomic change, and its reply is handed on
-//! once that is committed; see [`Records`] and [`ExecutionOutcome`].
+//! A [`ConnectionWorld`] has two duties: the changes of a unit are one atomic change, and its reply
+//! is sent only once they are committed; see [`Records`] and [`ExecutionOutcome`].
 
 mod args;
 mod command;

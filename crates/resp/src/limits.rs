@@ -2,129 +2,134 @@
 
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TRANSACTION_ITEMS_MAX, VALUE_BYTES_MAX};
 
-/// Longest argument of a command: the longest value. Redis allows 512 MiB; what is larger than this belongs in a blob.
+/// Longest argument of a command: the longest value. Redis allows 512 MiB; larger data belongs in a
+/// blob.
 pub const BULK_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
-/// Longest argument that is passed over, to answer that it is too long: Redis' own limit. Nothing of it is kept. What is longer
-/// closes the connection.
+/// Longest argument that is skipped and answered with an error: Redis' own limit. Nothing of it is
+/// kept. A longer one closes the connection.
 pub const SKIPPED_BULK_BYTES_MAX: usize = 512 << 20;
 
-/// Longest command, with all its arguments: two of the longest values (`ZH.CAS` has two) and as much room as two short
-/// ones with their lengths may take.
+/// Longest command, with all its arguments: two of the longest values (`ZH.CAS` has two), and room
+/// for two short arguments and all lengths.
 pub const COMMAND_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX + (1 << 20);
 
-/// Most arguments of one command, as in Redis. Places of arguments take 8 bytes each and grow only with what has come.
+/// Most arguments of one command, as in Redis. Their spans take 8 bytes each and are allocated only
+/// as arguments arrive.
 pub const ARGUMENTS_MAX: usize = 1 << 20;
 
 /// Longest line: an inline command, or the length of an array or argument. As in Redis.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Commands of one connection whose replies have not been handed out. It bounds what is kept for one client; a reply that
-/// waits for the disk waits for milliseconds, in which nobody pipelines more with profit.
+/// Commands of one connection whose replies are not sent. It bounds the memory for one client. A
+/// reply waits milliseconds for the disk; a deeper pipeline would not be faster.
 pub const PENDING_MAX: usize = 1024;
 
-/// Bytes of replies of one connection that are held back because an earlier one is missing.
+/// Bytes of one connection's replies that wait for an earlier one, above which no more is read.
 pub const HELD_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of replies held back at which a connection is closed. Only replies to what was taken up before it was no longer
-/// read can bring it so far: many long ones, behind one that does not come. The longest reply still fits.
+/// Bytes of such replies at which a connection is closed. Only commands accepted before reading
+/// stopped can get there, by many long replies after a missing one. The longest reply still fits.
 pub const HELD_BYTES_END: usize = 128 << 20;
 
-/// Bytes that one call of [`Connection::receive`](crate::Connection::receive) writes before it stops and asks to be
-/// called again once they are sent: a client that does not read its replies is not read either.
+/// Output of one call of [`Connection::receive`](crate::Connection::receive), which then stops
+/// until this is sent. So a client that does not read its replies is not read from either.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Commands between `MULTI` and `EXEC`: as many as a transaction over several partitions may have operations. In one partition all
-/// are one step, during which its instance does nothing else: some ten milliseconds of short commands.
+/// Commands between `MULTI` and `EXEC`: the most operations of a transaction over several
+/// partitions. In one partition all are one step, which blocks its instance: some ten milliseconds
+/// of short commands.
 pub const QUEUED_COMMANDS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
 /// Bytes of commands between `MULTI` and `EXEC`, for the same reason.
 pub const QUEUED_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 
-/// Commands of a connection that has to authenticate and has not: it is closed with the reply to the last of them. What clients send
-/// before they log in, and a few tries.
+/// Commands of a connection before the required authentication; the reply to the last closes it.
+/// Enough for what clients send before they log in, and a few attempts.
 pub const UNPROVED_COMMANDS_MAX: u32 = 8;
 
-/// Bytes of a command from which on it is asked for room before it is run, as it may have to wait: those of shorter ones come to a
-/// megabyte for one connection.
+/// From this size on, memory is reserved for a command before it runs, as it may have to wait.
+/// Shorter ones amount to a megabyte for one connection.
 pub const ASKS_FOR_ROOM_BYTES: usize = 1 << 10;
 
-/// Keys that one connection watches.
+/// Most keys that one connection watches.
 pub const WATCHED_KEYS_MAX: usize = 1024;
 
-/// Bytes of records that one transaction reads, copies and writes in one partition, all its commands together: each may be about a
-/// value of the longest, again and again, and all are one step.
+/// Bytes of records that one transaction's commands read, copy and write in one partition. All are
+/// one step, and each command may process a value of the longest.
 pub const TRANSACTION_WORK_BYTES_MAX: usize = 256 << 20;
 
-/// Keys of a part, where a command with more of them is done in parts: a part in one partition keeps its instance's thread for about a
-/// millisecond, and others are served between two of them.
+/// Keys of one part of a command that is executed in parts. A part in one partition blocks its
+/// instance's thread for about a millisecond; others are served in between.
 pub const PART_KEYS_MAX: usize = 1024;
 
-/// Keys of `MSETNX` in several partitions: with a check and a change of each it is a transaction of the most operations.
+/// Most keys of `MSETNX` in several partitions: each is a check and a change of the transaction.
 pub const CHECKED_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize / 2;
 
-/// Keys of `MSET` and `MSETNX`, which are one step, in one partition: as many as over several. So many short ones keep the thread for
-/// some ten milliseconds.
+/// Most keys of `MSET` and `MSETNX` in one partition, where they are one step: as many as over
+/// several. So many short ones block the thread for some ten milliseconds.
 pub const SET_KEYS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
-/// Values of a list, and bytes of any reply, up to which `LRANGE` and `MGET` are one step, which takes one or two milliseconds. A longer
-/// reply is read page by page from a snapshot.
+/// Values of a list up to which `LRANGE` and `MGET` are one step of one or two milliseconds. A
+/// longer reply is read page by page from a snapshot. [`STEP_REPLY_BYTES_MAX`] is the same for
+/// bytes.
 pub const STEP_VALUES_MAX: u64 = LIST_PAGE_VALUES_MAX as u64;
 
 /// See [`STEP_VALUES_MAX`].
 pub const STEP_REPLY_BYTES_MAX: usize = 2 << 20;
 
-/// Bytes of values at which a page of such a reply ends; it has one value at least. The next is asked for once the client has room.
+/// Bytes of values at which a page of such a reply ends; it has at least one value. The next page
+/// is read once the client has room.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// Bytes of keys that are asked for with one page of `MGET`: one at least.
+/// Bytes of keys in the request for one page of `MGET`; at least one key.
 pub const PAGE_KEY_BYTES: usize = 64 << 10;
 
-/// For how long the snapshot of such a reply is kept while no page of it is asked for: as the client takes a megabyte of a page, any that
-/// takes 20 KB a second is served.
+/// The lease of the snapshot of such a reply between two pages. A page has a megabyte, so a client
+/// that reads 20 KB a second is served.
 pub const ANSWER_LEASE_MS: u32 = 60_000;
 
-/// For how long it is kept in any case.
+/// The maximum age of such a snapshot.
 pub const ANSWER_AGE_MS: u64 = 3_600_000;
 
-/// Longest reply of one unit that is not read in pages. Redis has no such bound; here one instance serves many partitions from one thread, and
-/// four of the longest values already take it milliseconds.
+/// Longest reply of one unit that is not read in pages. Redis has no such limit. Here one thread
+/// serves many partitions, and four of the longest values already take it milliseconds.
 pub const REPLY_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX + (1 << 20);
 
-/// Partitions that are asked at the same time by a command that asks all of them.
+/// Partitions that a command over all partitions asks at the same time.
 pub const GATHER_WINDOW: usize = 32;
 
-/// Keys that one step of a command that asks all partitions looks at before it lets the instance serve others.
+/// Keys that one step of such a command looks at before the instance serves others.
 pub const GATHER_PAGE_KEYS: usize = 1024;
 
-/// Bytes of keys that `KEYS` answers at most. Use `SCAN` for more.
+/// Most bytes of keys in a reply to `KEYS`. Use `SCAN` for more.
 pub const KEYS_BYTES_MAX: usize = 64 << 20;
 
-/// Work of one such step, in steps of about a nanosecond: bytes of the keys times what the pattern costs for each. The step
-/// ends behind the page of the index at which it has passed this.
+/// Work of one such step, in units of about a nanosecond: bytes of the keys times the pattern's
+/// cost for each. The step ends after the index page at which it exceeds this.
 pub const GATHER_STEP_WORK_MAX: usize = 1 << 19;
 
-/// Pages of the index that one such step walks: there are many without a key where most records were removed.
+/// Index pages of one such step: where most records were removed, many pages have no key.
 pub const GATHER_STEP_PAGES_MAX: usize = 64;
 
-/// Keys at which one call of `SCAN` looks at most, whatever its `COUNT`.
+/// Most keys that one call of `SCAN` looks at, whatever its `COUNT`.
 pub const SCAN_COUNT_MAX: usize = 4096;
 
-/// Steps of one call of `SCAN` at most, of one partition or of several: each may be in another process. Behind them it is
-/// answered with what it has found, which may be nothing, and a cursor.
+/// Most steps of one call of `SCAN`, in one or several partitions; each may be in another process.
+/// Then the reply is what was found, perhaps nothing, and a cursor.
 pub const SCAN_STEPS_MAX: u32 = 64;
 
-/// Calls of `SCAN` in a row that a partition cannot answer, each of which waits as long as a command does: a page without keys and a cursor
-/// each. The one behind them is answered with an error.
+/// Consecutive calls of `SCAN` that a partition cannot answer. Each waits as long as a command does
+/// and returns no keys and a cursor; the next one returns an error.
 pub const SCAN_STALLS_MAX: u64 = 2;
 
-/// Most bytes that are brought together of the records of a unit over several partitions.
+/// Most bytes of gathered records for a unit over several partitions.
 pub const GATHERED_BYTES_MAX: usize = REPLY_BYTES_MAX;
 
 /// Longest name of a client, and of its library and version.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// Longest pattern of `KEYS`, `SCAN` and `CONFIG GET`: what is prepared of it takes memory.
+/// Longest pattern of `KEYS`, `SCAN` and `CONFIG GET`: its compiled form takes memory.
 pub const PATTERN_BYTES_MAX: usize = 1024;
 
 /// Patterns of one `CONFIG GET`: each is compared with all names.
@@ -134,8 +139,9 @@ pub const CONFIG_PATTERNS_MAX: usize = 64;
 pub const SLEEP_MS_MAX: u64 = 60_000;
 
 const _: () = assert!(HELD_BYTES_MAX + REPLY_BYTES_MAX < HELD_BYTES_END);
-// Places within a command are kept in 32 bits.
+// Spans within a command have 32 bits.
 const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize && QUEUED_BYTES_MAX <= u32::MAX as usize);
 
-/// When to ask again for a page of a partition that has not heard of a split yet: maps come within milliseconds.
+/// Retry time for a page of a partition that has not learned of a split: maps come within
+/// milliseconds.
 pub(crate) const SPLIT_RETRY_MS: u32 = 10;

@@ -41,7 +41,7 @@ impl Digits {
     }
 }
 
-/// A number of 64 bits as Redis takes it: no sign but `-`, no leading zero, no space, nothing else.
+/// A 64-bit integer as Redis accepts it: no sign but `-`, no leading zero, no space, nothing else.
 #[inline]
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -64,17 +64,19 @@ pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() }
 }
 
-/// Digits behind the point that a sum of fractions keeps, as in Redis.
+/// Digits after the point in a sum of fractions, as in Redis.
 const FRACTION_DIGITS: u32 = 17;
 
-/// Beyond this, a sum of fractions is one of floating point: 20 digits before the point and 17 behind it are below 2^127.
+/// With more digits a sum is computed in floating point: 20 digits before the point and 17 after it
+/// are below 2^127.
 const EXACT_DIGITS: usize = 20;
 
-/// The sum of two numbers with fractions as `INCRBYFLOAT` writes it: at most 17 digits behind the point, no zeros at the
-/// end, no exponent. `None` if one of them is no number; `Some(None)` if the sum is infinite or no number.
+/// The sum of two decimal numbers as `INCRBYFLOAT` writes it: at most 17 digits after the point, no
+/// trailing zeros, no exponent. `None` if one of them is no number; `Some(None)` if the sum is
+/// infinite or no number.
 ///
-/// Redis adds in the long double of its machine. Here decimal numbers of ordinary length are added exactly, and others in
-/// double precision.
+/// Redis adds in the long double of its machine. Here numbers of ordinary length are added exactly,
+/// and others in double precision.
 pub(crate) fn float_sum(a: &[u8], b: &[u8]) -> Option<Option<String>> {
     let (a_float, b_float) = (float(a)?, float(b)?);
     if let (Some(a), Some(b)) = (fixed(a), fixed(b)) {
@@ -84,8 +86,8 @@ pub(crate) fn float_sum(a: &[u8], b: &[u8]) -> Option<Option<String>> {
     Some(sum.is_finite().then(|| float_text(sum)))
 }
 
-/// A number with a fraction as Redis takes it: no space around it, not NaN. Infinity is a number, but what is too great
-/// to be told from it is not.
+/// A decimal number as Redis accepts it: no space around it, not NaN. `inf` is a number; a number
+/// that overflows to infinity is not.
 fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;

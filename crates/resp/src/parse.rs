@@ -1,4 +1,4 @@
-//! Commands out of bytes: arrays of bulks, and inline commands.
+//! The parser of commands: arrays of bulks, and inline commands.
 
 use crate::args::ArgumentSpan;
 use crate::limits::{
@@ -6,48 +6,48 @@ use crate::limits::{
 };
 use crate::number::integer;
 
-/// What the bytes from the beginning of a command on hold.
+/// The result of parsing bytes that start at a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParseResult {
-    /// A command; its arguments are where [`Parser::spans`] says, counted from its first byte.
+    /// A command; [`Parser::spans`] has its arguments, counted from its first byte.
     Command {
-        /// Bytes it takes up.
+        /// Bytes that it occupies.
         used: usize,
     },
     /// An inline command; its arguments are in [`Parser::inline`].
     Inline {
-        /// Bytes it takes up.
+        /// Bytes that it occupies.
         used: usize,
     },
     /// Nothing: an empty line or an empty array.
     Nothing {
-        /// Bytes it takes up.
+        /// Bytes that it occupies.
         used: usize,
     },
-    /// Bytes of a command that is too long, which are passed over; the command goes on behind them.
+    /// Bytes of a command that is too long, which are skipped; the command continues after them.
     Skipped {
-        /// So many.
+        /// How many.
         used: usize,
     },
     /// The end of a command that is too long.
     Oversized {
-        /// Bytes of it that were not passed over before.
+        /// Bytes of it that were not skipped before.
         used: usize,
-        /// What of it is too long.
+        /// Which part of it is too long.
         what: Oversized,
     },
-    /// More bytes are needed. They are to be given again together with those that follow.
+    /// More bytes are needed. These bytes must be passed again, together with those that follow.
     More,
-    /// This is no command; the connection closes after this has been said.
+    /// This is no command; the connection closes after the error is sent.
     Broken(ProtocolError),
 }
 
-/// What of a command is too long.
+/// Which part of a command is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Oversized {
-    /// An argument of so many bytes, the first such.
+    /// The first argument that is too long, with its length.
     Argument(u64),
-    /// All of it.
+    /// The whole command.
     Command,
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum ProtocolError {
     BulkLine,
     InlineLine,
     Quotes,
-    /// It is too long, and its sender has not proved anything.
+    /// It is too long, and its client is not authenticated.
     Unauthenticated,
 }
 
@@ -98,27 +98,27 @@ impl ProtocolError {
     }
 }
 
-/// A command that is passed over.
+/// A command that is skipped.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
-    /// Bytes of its present argument that are still to come, with the two behind it.
+    /// Bytes of its current argument that are still to come, with the line end.
     left: u64,
     what: Oversized,
 }
 
-/// Takes commands apart. It goes on where it stopped, so that a command that comes in many pieces is looked at once;
-/// nothing is allocated for what has not come.
+/// The parser. It continues where it stopped, so that a command in many pieces is scanned once. It
+/// allocates nothing for bytes that have not arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    /// Bytes of the command that have been looked at.
+    /// Bytes of the command that are parsed.
     at: usize,
     /// Arguments that are still to come; `None` before the length of the array.
     missing: Option<u32>,
-    /// The command is too long: it is passed over.
+    /// The command is too long and is skipped.
     skip: Option<Skip>,
-    /// Those of the command that was parsed last, or so far.
+    /// The arguments of the last command, or of the current one so far.
     pub(crate) spans: Vec<ArgumentSpan>,
-    /// The last inline command, as an array of bulks, which `spans` are places in.
+    /// The last inline command as an array of bulks, into which `spans` point.
     pub(crate) inline: Vec<u8>,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Parser {
 const KEPT_SPANS: usize = 4096;
 
 impl Parser {
-    /// Looks at the bytes from the beginning of a command on.
+    /// Parses bytes that start at a command.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &[u8]) -> ParseResult {
         if self.missing.is_none() {
@@ -183,7 +183,7 @@ impl Parser {
             if bytes.len() < to + 2 {
                 return ParseResult::More;
             }
-            // As in Redis, what the two bytes behind an argument are is not looked at.
+            // As in Redis, the two bytes after an argument are not checked.
             self.spans.push((from as u32, to as u32));
             self.at = to + 2;
             self.missing = self.missing.map(|missing| missing - 1);
@@ -191,7 +191,7 @@ impl Parser {
         self.end(|used| ParseResult::Command { used })
     }
 
-    /// Passes over what has come of a command that is too long.
+    /// Skips the received bytes of a command that is too long.
     fn skip(&mut self, bytes: &[u8]) -> ParseResult {
         let Some(Skip { mut left, what }) = self.skip else { return ParseResult::More };
         let mut at = 0;
@@ -227,12 +227,12 @@ impl Parser {
         if at == 0 { ParseResult::More } else { ParseResult::Skipped { used: at } }
     }
 
-    /// Forgets what it has looked at, to begin with other bytes.
+    /// Resets the parser for other bytes.
     pub(crate) fn restart(&mut self) {
         (self.at, self.missing, self.skip) = (0, None, None);
     }
 
-    /// Lets go of room that a command of many arguments has left.
+    /// Releases memory after a command of many arguments.
     pub(crate) fn shrink(&mut self) {
         if self.spans.capacity() > KEPT_SPANS {
             self.spans = Vec::new();
@@ -274,7 +274,7 @@ impl Parser {
     }
 }
 
-/// Appends a command as an array of bulks, and where its arguments lie from its first byte on.
+/// Appends a command as an array of bulks, and its argument spans.
 pub(crate) fn push_command<'a>(
     into: &mut Vec<u8>,
     spans: &mut Vec<ArgumentSpan>,
@@ -290,7 +290,7 @@ pub(crate) fn push_command<'a>(
     }
 }
 
-/// Looks for a byte, beginning where the last look ended.
+/// Searches a byte, from where the last search ended.
 fn find(bytes: &[u8], what: u8, looked: &mut usize) -> Option<usize> {
     let from = (*looked).min(bytes.len());
     let found = bytes[from..].iter().position(|&byte| byte == what).map(|at| from + at);
@@ -299,18 +299,18 @@ fn find(bytes: &[u8], what: u8, looked: &mut usize) -> Option<usize> {
 }
 
 enum Line {
-    /// A number, and where the line after it begins.
+    /// A number, and the start of the next line.
     Number(i64, usize),
     More,
     NoNumber,
     TooLong,
 }
 
-/// The number in the line whose first byte, a mark, is at `at`.
+/// The number in the line whose first byte, the type marker, is at `at`.
 #[inline]
 fn length_line(bytes: &[u8], at: usize) -> Line {
     let line = &bytes[at + 1..];
-    // Nearly all lengths have one to five digits.
+    // Fast path: nearly all lengths have one to five digits.
     if let Some((head, _)) = line.split_first_chunk::<7>() {
         let (mut number, mut digits) = (0, 0);
         while digits < 5 && head[digits].is_ascii_digit() {
@@ -321,7 +321,7 @@ fn length_line(bytes: &[u8], at: usize) -> Line {
             return Line::Number(number, at + 1 + digits + 2);
         }
     }
-    // No number is longer than this, so nothing behind it need be searched.
+    // No number is longer than this, so the search ends here.
     let head = &line[..line.len().min(32)];
     let Some(end) = head.iter().position(|&byte| byte == b'\r') else {
         return match line.len() {
@@ -343,7 +343,7 @@ mod tests {
 
     use super::*;
 
-    /// What one command of well-formed bytes is, as straightforward as can be: by splitting at line ends.
+    /// The simple parser of well-formed bytes: it splits at line ends.
     fn reference(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
         let line = |from: usize| -> Option<(i64, usize)> {
             let end = from + bytes.get(from..)?.windows(2).position(|two| two == b"\r\n")?;
@@ -362,7 +362,7 @@ mod tests {
         Some((args, at))
     }
 
-    /// The commands in bytes that come in pieces, as a connection takes them up.
+    /// The commands in bytes that arrive in pieces, as a connection parses them.
     fn parse_pieces<'b>(
         pieces: impl Iterator<Item = &'b [u8]>,
     ) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
@@ -511,7 +511,7 @@ mod tests {
             let told = vec![Oversized::Argument(long as u64).text().into_bytes()];
             let expected = (vec![told, vec![b"PING".to_vec()]], None);
             assert_eq!(parse_pieces([&bytes[..]].into_iter()), expected);
-            // Cut around each place where something begins or ends.
+            // Cut around each position where a part begins or ends.
             for cut in (0..20).step_by(3).chain(from - 3..from + 3) {
                 assert_eq!(
                     parse_pieces([&bytes[..cut], &bytes[cut..]].into_iter()),

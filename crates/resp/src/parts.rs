@@ -1,13 +1,13 @@
-//! Commands of more keys than one step has, in one partition or in several: done in parts, or refused.
+//! Commands with more keys than one step may have: executed in parts, or refused.
 //!
 //! | command | beyond the limit |
 //! | --- | --- |
-//! | `MGET`, `EXISTS`, `TOUCH` | read in parts, each at one moment of its own |
-//! | `DEL`, `UNLINK` | done in parts, each whole or not at all |
-//! | `MSET`, `MSETNX` | refused: they are one step, and would not be one |
+//! | `MGET`, `EXISTS`, `TOUCH` | read in parts, each at a time of its own |
+//! | `DEL`, `UNLINK` | executed in parts, each of them atomic |
+//! | `MSET`, `MSETNX` | refused, because they must be atomic |
 //!
-//! Parts in one partition are steps between which its instance serves others (`connection::steps`); those over several partitions are
-//! transactions of the gateway.
+//! In one partition each part is a step, and the instance serves others in between
+//! (`connection::steps`). Over several partitions each part is a transaction of the gateway.
 
 use crate::args::ArgumentSpan;
 use crate::command::CommandRow;
@@ -17,18 +17,18 @@ use crate::parse::{ParseResult, Parser, push_command};
 use crate::unit::UnitKind;
 use crate::{Args, Protocol, ReplyWriter, Unit};
 
-/// How a command of many keys is done.
+/// How a command of many keys is executed.
 #[derive(Debug)]
 pub enum Shares {
-    /// As it is.
+    /// In one step.
     Whole,
-    /// As these units, one after the other. Their replies are put together by [`JoinedReplies`].
+    /// As these units, one after the other. [`JoinedReplies`] joins their replies.
     Parts(Vec<Vec<u8>>, JoinedReplies),
-    /// Not at all: the error that is its reply.
+    /// Not at all; its reply is this error.
     Refused(String),
 }
 
-/// The replies to the parts of a command, put together.
+/// The joined replies to the parts of a command.
 #[derive(Debug)]
 pub struct JoinedReplies {
     name: &'static str,
@@ -40,18 +40,18 @@ pub struct JoinedReplies {
 }
 
 impl Unit<'_> {
-    /// How this unit, whose keys are in several partitions, is done.
+    /// How this unit, with keys in several partitions, is executed.
     #[must_use]
     pub fn shares(&self) -> Shares {
         self.shared("in several partitions", CHECKED_KEYS_MAX)
     }
 
-    /// How this unit, whose keys are in one partition, is done.
+    /// How this unit, with keys in one partition, is executed.
     pub(crate) fn steps(&self) -> Shares {
         self.shared("in one partition", SET_KEYS_MAX)
     }
 
-    /// This unit of one command with many keys, as bytes, without the first so many keys.
+    /// This unit of one command with many keys, encoded, without its first `count` keys.
     pub(crate) fn without_keys(&self, count: usize) -> Vec<u8> {
         let mut parser = Parser::default();
         let mut unit = Vec::new();
@@ -106,10 +106,10 @@ impl Unit<'_> {
 }
 
 impl JoinedReplies {
-    /// Takes the reply to the next part.
+    /// Adds the reply to the next part.
     ///
-    /// # Errors
-    /// The reply to all: a part has failed, or the whole is too long. No more parts are to be done.
+    /// # Errors The reply to the whole command: a part has failed, or the whole is too long. No
+    /// more parts follow.
     pub fn take(&mut self, reply: &[u8]) -> Result<(), Vec<u8>> {
         let line = reply.iter().position(|byte| *byte == b'\n').map_or(reply.len(), |end| end + 1);
         match reply.first() {
@@ -130,12 +130,12 @@ impl JoinedReplies {
         Ok(())
     }
 
-    /// Whether its reply is an array, which may be handed on in pieces.
+    /// Whether its reply is an array, which may be sent in pieces.
     pub(crate) fn is_list(&self) -> bool {
         self.is_list
     }
 
-    /// What there is of an array so far, its head first if that `is_first`.
+    /// Moves the collected part of an array to `into`, after its head if this `is_first`.
     pub(crate) fn piece(&mut self, is_first: bool, protocol: Protocol, into: &mut Vec<u8>) {
         if is_first {
             ReplyWriter::new(into, protocol).array(self.keys);
@@ -148,7 +148,7 @@ impl JoinedReplies {
         self.items.len()
     }
 
-    /// The reply to the whole command, once all parts are done.
+    /// The reply to the whole command, once all parts are executed.
     pub fn reply(self, protocol: Protocol, into: &mut Vec<u8>) {
         let mut writer = ReplyWriter::new(into, protocol);
         if self.is_list {
@@ -159,7 +159,8 @@ impl JoinedReplies {
         }
     }
 
-    /// What is told once a part has failed: of a command that removes, that the parts before are done.
+    /// The error after a failed part. If a command removes, it says that earlier parts have been
+    /// executed.
     fn failed(&self, reply: &[u8]) -> Vec<u8> {
         if self.parts == 0 || !matches!(self.name, "del" | "unlink") {
             return reply.to_vec();

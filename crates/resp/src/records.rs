@@ -1,4 +1,4 @@
-//! What a command sees of the records of one partition.
+//! A partition's records as a command sees them.
 
 use std::ops::Range;
 
@@ -8,54 +8,56 @@ pub use zerohop_wire::messages::RecordType;
 
 use crate::Args;
 
-/// What a record is.
+/// The metadata of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Bytes or a list.
     pub record: RecordType,
     /// Bytes, or values of a list. Never 0 for a list.
     pub length: u64,
-    /// The version: it differs after every change of the record, its deadline included. Within one execution it may stay
-    /// what it was before.
+    /// The version. It differs after every change of the record, its deadline included. Within one
+    /// execution it may stay the same.
     pub version: Timestamp,
-    /// When it ceases to be, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub deadline_ms: Option<u64>,
 }
 
-/// When a record that is written ceases to be.
+/// When a written record expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// Never, whatever it had before.
+    /// Never, whatever its deadline was.
     Never,
     /// At this time in milliseconds since 1970; always later than [`Records::now_ms`].
     AtMs(u64),
-    /// As it had before; never, if there was no record.
+    /// Unchanged; never, if there was no record.
     Keep,
 }
 
 /// The records of one partition, during one execution.
 ///
-/// All changes of one execution are one atomic unit: later calls of the same execution see them, nobody else does before
-/// they are committed, and if the execution ends as [`ExecutionOutcome::Aborted`](crate::ExecutionOutcome::Aborted) none of them happens.
-/// Records whose deadline is over ([`Records::now_ms`]) are absent. A method that fails has changed nothing, and the
-/// execution ends with its failure.
+/// All changes of one execution are one atomic batch. Later calls of the same execution see them;
+/// others see them only once they are committed. If the execution ends as
+/// [`ExecutionOutcome::Aborted`](crate::ExecutionOutcome::Aborted), none of them happens. Records
+/// whose deadline is over ([`Records::now_ms`]) are absent. A method that fails has changed
+/// nothing, and the execution ends with its failure.
 ///
-/// Ranges are within the record: `execute` clips them to what [`Records::inspect`] says. Keys and values may be of any
-/// length that fits a command: implementations refuse what is too long for them.
+/// Ranges are within the record: `execute` clips them by [`Records::inspect`]. Keys and values may
+/// have any length that fits a command; implementations refuse what is too long for them.
 pub trait Records {
     /// Milliseconds since 1970, the same during the whole execution.
     fn now_ms(&self) -> u64;
 
-    /// What the record of a key is; `None` if there is none.
+    /// The metadata of a key's record; `None` if there is none.
     fn inspect(&mut self, key: &[u8]) -> Result<Option<Info>, Failure<'static>>;
 
-    /// Makes sure that nothing that is under way stands in the way of reading a record. An implementation need not read it.
+    /// Checks that no operation under way prevents a read of a record. It need not read the record.
     fn check(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
         self.inspect(key).map(drop)
     }
 
-    /// Hands the whole of a bytes record to `take`, in one piece and once, and says what the record is. A list, or none,
-    /// is not handed over. This is the way of `GET`: an implementation may lend what it has in memory.
+    /// Passes a whole bytes record to `take`, in one piece and once, and returns its metadata. A
+    /// list or an absent record is not passed. `GET` uses this: an implementation may lend its
+    /// buffer.
     fn lookup(
         &mut self,
         key: &[u8],
@@ -73,7 +75,7 @@ pub trait Records {
     /// Appends a range of the bytes of a bytes record to `into`.
     fn read(&mut self, key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>>;
 
-    /// Hands a range of the values of a list to `each`, in their order, for as long as that says true.
+    /// Passes a range of a list's values to `each`, in order, until it returns false.
     fn values(
         &mut self,
         key: &[u8],
@@ -81,14 +83,14 @@ pub trait Records {
         each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>>;
 
-    /// Makes the record these bytes, whatever it was.
+    /// Sets the record to these bytes, whatever it was.
     fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> Result<(), Failure<'static>>;
 
-    /// Adds bytes to the end of a bytes record; makes one, without a deadline, if there is none.
+    /// Appends to a bytes record; creates one without a deadline if there is none.
     fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>>;
 
-    /// Adds values to the end of a list; makes one, without a deadline, if there is none. At least one value, at most
-    /// [`zerohop_wire::limits::APPEND_VALUES_MAX`].
+    /// Appends values to a list; creates one without a deadline if there is none. At least one
+    /// value, at most [`zerohop_wire::limits::APPEND_VALUES_MAX`].
     fn append(&mut self, key: &[u8], values: Args<'_>) -> Result<(), Failure<'static>>;
 
     /// Keeps only a range of the values of a list. It is never empty: an emptied list is removed.
@@ -97,18 +99,20 @@ pub trait Records {
     /// Removes a record of either type; false if there was none.
     fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>>;
 
-    /// Sets or takes away the deadline of a record that is there. The deadline is later than [`Records::now_ms`].
+    /// Sets or removes the deadline of an existing record. The deadline is later than
+    /// [`Records::now_ms`].
     fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>>;
 
-    /// Hands one page of the keys of this partition to `each`, from a cursor on (0 is the beginning), and says where the
-    /// next page begins; `None` at the end. Every key that is there from the first page to the last is handed over at
-    /// least once. Changes of this execution may or may not be seen. A cursor comes from a client and may be any number:
-    /// one that was never given out is as good as any other, or as the end.
+    /// Passes one page of this partition's keys to `each`, from a cursor on (0: the beginning).
+    /// Returns the next page's cursor; `None` at the end. Every key that exists from the first page
+    /// to the last is passed at least once. Changes of this execution may or may not be visible. A
+    /// client may send any cursor: one that was never returned behaves like any other, or like the
+    /// end.
     fn scan(&mut self, cursor: u32, each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>>;
 
-    /// How many partitions the keyspace has, as this one of them knows it; 0 if it does not know.
+    /// The partition count of the keyspace as this partition knows it; 0 if unknown.
     fn partitions(&self) -> u32;
 
-    /// How many records there are; those whose deadline is over may still count, as in Redis.
+    /// The number of records; expired ones may still count, as in Redis.
     fn count(&mut self) -> u64;
 }

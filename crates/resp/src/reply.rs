@@ -1,4 +1,4 @@
-//! Replies, written straight into an output buffer.
+//! The writer of replies, straight into an output buffer.
 
 use zerohop_wire::Failure;
 
@@ -7,14 +7,14 @@ use crate::number::Digits;
 /// The version of the protocol that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// What every client begins with.
+    /// The initial version of every client.
     #[default]
     Resp2,
     /// After `HELLO 3`.
     Resp3,
 }
 
-/// Writes replies, in the words of the client's version of the protocol.
+/// Writes replies in the client's protocol version.
 #[derive(Debug)]
 pub struct ReplyWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -45,7 +45,7 @@ impl<'a> ReplyWriter<'a> {
         self.out.is_empty()
     }
 
-    /// Takes back what was written after the buffer had this length.
+    /// Truncates the buffer to this length.
     pub fn truncate(&mut self, length: usize) {
         self.out.truncate(length);
     }
@@ -66,7 +66,7 @@ impl<'a> ReplyWriter<'a> {
         self.line(b'-', text.as_bytes());
     }
 
-    /// `-` and what a failure is for a client of Redis.
+    /// `-` and the error text of a failure.
     pub fn failure(&mut self, failure: &Failure<'_>) {
         let word = match failure {
             Failure::DiskFull | Failure::MemoryFull => "OOM",
@@ -77,7 +77,7 @@ impl<'a> ReplyWriter<'a> {
             Failure::Busy { .. } | Failure::Unavailable { .. } => "TRYAGAIN",
             Failure::TooFewInSync { .. } => "NOREPLICAS",
             Failure::WrongOwner { .. } => "CLUSTERDOWN",
-            // Commands have no numbers by which it could be repeated safely.
+            // Commands have no sequence numbers, so a repeat is not safe.
             Failure::TimedOut { .. } => {
                 return self.error(
                     "ERR the command may have been done or not: the node that was to do it stopped answering. Look before you repeat it",
@@ -94,7 +94,7 @@ impl<'a> ReplyWriter<'a> {
         self.head(b':', number);
     }
 
-    /// A number whose digits are there already.
+    /// A number with its digits.
     #[inline]
     pub(crate) fn digits(&mut self, digits: &Digits) {
         self.out.push(b':');
@@ -116,7 +116,8 @@ impl<'a> ReplyWriter<'a> {
         self.bulk_end();
     }
 
-    /// The beginning of a bulk of this length; its bytes ([`ReplyWriter::body`]) and [`ReplyWriter::bulk_end`] follow.
+    /// The head of a bulk of this length; its bytes ([`ReplyWriter::body`]) and
+    /// [`ReplyWriter::bulk_end`] follow.
     #[inline]
     pub(crate) fn bulk_head(&mut self, length: u64) {
         self.head(b'$', length as i64);
@@ -132,7 +133,7 @@ impl<'a> ReplyWriter<'a> {
         self.out
     }
 
-    /// Nothing: `$-1`, or `_`.
+    /// Null: `$-1`, or `_`.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
@@ -140,7 +141,7 @@ impl<'a> ReplyWriter<'a> {
         });
     }
 
-    /// Nothing where an array would be: `*-1`, or `_`.
+    /// A null array: `*-1`, or `_`.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"*-1\r\n",
@@ -148,13 +149,14 @@ impl<'a> ReplyWriter<'a> {
         });
     }
 
-    /// The beginning of an array; so many replies follow.
+    /// The head of an array; so many replies follow.
     #[inline]
     pub fn array(&mut self, items: usize) {
         self.head(b'*', items as i64);
     }
 
-    /// The beginning of a map; so many keys, each followed by its value, come next. An array of twice as many in RESP2.
+    /// The head of a map; so many pairs of key and value follow. In RESP2 an array of twice as
+    /// many.
     pub fn map(&mut self, pairs: usize) {
         match self.protocol {
             Protocol::Resp2 => self.array(2 * pairs),
@@ -162,7 +164,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// The beginning of a set; so many replies follow. An array in RESP2.
+    /// The head of a set; so many replies follow. An array in RESP2.
     pub fn set(&mut self, items: usize) {
         match self.protocol {
             Protocol::Resp2 => self.array(items),
@@ -170,7 +172,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// Text for people; a bulk in RESP2.
+    /// Text for humans; a bulk in RESP2.
     pub fn verbatim(&mut self, text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),

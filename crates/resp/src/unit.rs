@@ -1,18 +1,25 @@
-//! What is executed at one partition in one step, as bytes: it may be sent to another thread or another process.
+//! What one partition executes in one step, as bytes that may be sent to another thread or process.
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | version of this layout: 1 |
-//! | 1 | 1 | kind: 0 one command, 1 a transaction, 2 watch, 3 a page of a command that asks all partitions, 4 a page of a long reply |
+//! | 1 | 1 | kind: 0 command, 1 transaction, 2 watch, 3 page, 4 page of a long reply |
 //! | 2 | 1 | version of the client's protocol: 2 or 3 |
 //! | 3 | 1 | 0 |
-//! | 4 | 8 | when its wait is over, in milliseconds since 1970; 0 if it has not begun to wait. Of `LRANGE` and `MGET`: 1 if the reply may be read in pages, 2 if it may be that to the first keys. Of a page of a long reply: the time at which it reads |
-//! | 12 | 4 | W, bytes of the keys watched; of a page of a long reply 16 |
-//! | 16 | W | each key watched: its version (8), 0 if absent; its length (4); its bytes. Of a page of a long reply: the id of the snapshot |
+//! | 4 | 8 | see below |
+//! | 12 | 4 | W, bytes of the watched keys; for a page of a long reply 16 |
+//! | 16 | W | the watched keys; for a page of a long reply the id of the snapshot |
 //! | 16 + W | rest | the commands, one after the other, as RESP arrays |
 //!
-//! Numbers are little-endian. A page of a long reply without a command ends the snapshot. Instances that know no pages pass over what offset 4 says of
-//! `LRANGE` and `MGET`, and answer them whole.
+//! Offset 4 has the end of the wait in milliseconds since 1970; 0 if none has begun. For `LRANGE`
+//! and `MGET`: 1 if the reply may be read in pages, 2 if it may cover only the first keys. For a
+//! page of a long reply: the timestamp of the read.
+//!
+//! A watched key is its version (8 bytes, 0 if absent), its length (4 bytes) and its bytes. Kind 3
+//! is a page of a command over all partitions.
+//!
+//! Numbers are little-endian. A page of a long reply without a command ends the snapshot. Instances
+//! that do not know pages ignore offset 4 of `LRANGE` and `MGET` and send the whole reply.
 
 use std::collections::BTreeSet;
 
@@ -27,10 +34,10 @@ use crate::{Args, Protocol};
 /// The version of the layout.
 const VERSION: u8 = 1;
 
-/// Bytes before the keys watched.
+/// Bytes before the watched keys.
 pub const UNIT_HEADER_BYTES: usize = 16;
 
-/// Commands that ask what a record is, if anything, and not what it holds.
+/// Commands that need a record's metadata and not its contents.
 const LOOKS_AT_KEYS: [&str; 20] = [
     "del",
     "exists",
@@ -54,7 +61,7 @@ const LOOKS_AT_KEYS: [&str; 20] = [
     "unlink",
 ];
 
-/// What a unit is.
+/// The kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnitKind {
     /// One command. Its reply is that of the command.
@@ -63,33 +70,35 @@ pub(crate) enum UnitKind {
     Transaction = 1,
     /// `WATCH`. Its reply is the versions of the keys, 8 bytes each.
     Watch = 2,
-    /// A page of a command that asks all partitions. Its reply is a [`Page`](crate::execute::Page).
+    /// A page of a command over all partitions. Its reply is a [`Page`](crate::execute::Page).
     Page = 3,
-    /// A page of a long reply, which is read from a snapshot. Its reply is a count and so many replies.
+    /// A page of a long reply, read from a snapshot. Its reply is a count and so many values.
     Past = 4,
 }
 
-/// Instead of the end of a wait: the reply of `LRANGE` or `MGET` may be read in pages.
+/// In place of the end of a wait: the reply of `LRANGE` or `MGET` may be read in pages.
 pub(crate) const MAY_PAGE: u64 = 1;
 
-/// The reply of `MGET` may be that to the first keys.
+/// The reply of `MGET` may cover only the first keys.
 pub(crate) const MAY_STOP: u64 = 2;
 
-/// What is executed at one partition in one step.
+/// What one partition executes in one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Unit<'a> {
     pub(crate) kind: UnitKind,
     pub(crate) protocol: Protocol,
-    /// When its wait is over, in milliseconds since 1970. `None` until [`execute`](crate::execute()) has answered
-    /// [`ExecutionOutcome::Wait`](crate::ExecutionOutcome::Wait) for the first time; to be set before it is executed again.
+    /// When its wait is over, in milliseconds since 1970. `None` until
+    /// [`execute`](crate::execute()) has returned
+    /// [`ExecutionOutcome::Wait`](crate::ExecutionOutcome::Wait); it must be set before the next
+    /// execution.
     pub wait_until_ms: Option<u64>,
     pub(crate) watched: &'a [u8],
     pub(crate) commands: &'a [u8],
-    /// The one command, if it has been looked at already: what `commands` would say.
+    /// The one command, if it is already parsed; the same as `commands`.
     pub(crate) parsed: Option<(&'static CommandRow, Args<'a>)>,
 }
 
-/// A unit of bytes that are none.
+/// The bytes of a unit are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAUnit;
 
@@ -116,13 +125,13 @@ impl<'a> Unit<'a> {
         into.extend_from_slice(self.commands);
     }
 
-    /// How many bytes [`Unit::encode`] appends.
+    /// The number of bytes that [`Unit::encode`] appends.
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         UNIT_HEADER_BYTES + self.watched.len() + self.commands.len()
     }
 
-    /// The unit of these bytes. What its commands are is looked at when it is executed.
+    /// Decodes a unit. Its commands are checked when it is executed.
     pub fn decode(bytes: &'a [u8]) -> Result<Unit<'a>, NotAUnit> {
         let (head, rest) = bytes.split_first_chunk::<UNIT_HEADER_BYTES>().ok_or(NotAUnit)?;
         let [VERSION, kind, protocol, 0, until @ .., w0, w1, w2, w3] = *head else { return Err(NotAUnit) };
@@ -146,13 +155,14 @@ impl<'a> Unit<'a> {
         Ok(Unit { kind, protocol, wait_until_ms, watched, commands, parsed: None })
     }
 
-    /// The version of the protocol of its reply.
+    /// The protocol version of its reply.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Whether it is a step of a command that asks all partitions: such steps may wait while others are served.
+    /// Whether it is a step of a command over all partitions: such steps may wait while others are
+    /// served.
     #[must_use]
     pub fn is_page(&self) -> bool {
         self.kind == UnitKind::Page
@@ -171,7 +181,7 @@ impl<'a> Unit<'a> {
         Some((SnapshotId(u128::from_le_bytes(*id)), Timestamp(self.wait_until_ms.unwrap_or(0))))
     }
 
-    /// How many keys its one command names, which all stand behind its name.
+    /// The number of keys of its one command, all of which follow its name.
     pub(crate) fn one_keys(&self) -> usize {
         let mut parser = Parser::default();
         match parser.parse(self.commands) {
@@ -180,7 +190,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// All its keys, each once, in no order: those of its commands, and those watched.
+    /// All its keys without duplicates, in no particular order: those of its commands, and the
+    /// watched ones.
     #[must_use]
     pub fn keys(&self) -> BTreeSet<&'a [u8]> {
         let watched_bytes = if self.kind == UnitKind::Past { &[] } else { self.watched };
@@ -194,7 +205,7 @@ impl<'a> Unit<'a> {
         keys
     }
 
-    /// Whether its commands look into records, or only at what they are, which may be much less.
+    /// Whether its commands need contents of records, or only metadata, which may be much smaller.
     #[must_use]
     pub fn looks_into_records(&self) -> bool {
         let mut looks = false;
@@ -202,7 +213,7 @@ impl<'a> Unit<'a> {
         looks && self.kind != UnitKind::Watch
     }
 
-    /// The commands, each with where its arguments lie.
+    /// Calls `each` with each command, its bytes and its argument spans.
     fn each_command(&self, mut each: impl FnMut(&'static CommandRow, &'a [u8], &[ArgumentSpan])) {
         let (mut parser, mut rest) = (Parser::default(), self.commands);
         while let ParseResult::Command { used } = parser.parse(rest) {
@@ -214,7 +225,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Whether it may change records: a unit that may not can be executed while changes are refused.
+    /// Whether it may change records: one that may not can run while changes are refused.
     #[must_use]
     pub fn may_write(&self) -> bool {
         let first = |is_write: fn(Args<'_>) -> bool| {
@@ -237,7 +248,7 @@ impl<'a> Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Whether a command in it changes records. It costs a look at each command of a transaction.
+    /// Whether one of its commands changes records. It parses each command of a transaction.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         if self.kind != UnitKind::Transaction {
@@ -256,14 +267,14 @@ impl Unit<'_> {
     }
 }
 
-/// Appends a key watched, with the version that was seen.
+/// Appends a watched key, with the version that was seen.
 pub(crate) fn push_watched(into: &mut Vec<u8>, key: &[u8], version: Timestamp) {
     into.extend_from_slice(&version.0.to_le_bytes());
     into.extend_from_slice(&(key.len() as u32).to_le_bytes());
     into.extend_from_slice(key);
 }
 
-/// The keys watched and their versions; ends at the first that is cut short.
+/// The watched keys and their versions; ends at the first incomplete one.
 pub(crate) fn watched(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], Timestamp)> {
     std::iter::from_fn(move || {
         let (version, rest) = bytes.split_first_chunk::<8>()?;
@@ -344,7 +355,7 @@ mod tests {
             prop_assert_eq!((decoded.watched, decoded.commands), (&bytes[..], &commands[..]));
             let seen: Vec<_> = watched(decoded.watched).map(|(key, at)| (key.to_vec(), at.0)).collect();
             prop_assert_eq!(seen, keys);
-            // What is cut within the keys or before is no unit.
+            // A prefix that ends within the keys or before is no unit.
             for end in 0..UNIT_HEADER_BYTES + bytes.len() {
                 prop_assert_eq!(Unit::decode(&encoded[..end]).err(), Some(NotAUnit));
             }

@@ -1,4 +1,4 @@
-//! What a connection asks of whoever holds it.
+//! What a connection needs from its environment.
 
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
@@ -14,54 +14,54 @@ pub struct PartitionPlace {
     pub partition: PartitionId,
 }
 
-/// Ties the reply of a unit to the place that it has among the replies of its connection.
+/// Assigns the reply of a unit to its position among the replies of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
-    /// The how-manieth command of the connection it belongs to.
+    /// The number of its command in the connection.
     pub number: u64,
-    /// The how-manieth unit of that command.
+    /// The number of the unit in its command.
     pub part: u32,
 }
 
-/// What became of a unit.
+/// The result of running a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitResult {
-    /// It is executed, what it changed is committed, and its reply has been appended.
+    /// It is executed, its changes are committed, and its reply has been appended.
     Done,
-    /// Nothing has been appended. [`Connection::complete`](crate::Connection::complete) is called with the reply, once,
-    /// later; after a failure with [`failure_reply`](crate::failure_reply).
+    /// Nothing has been appended. [`Connection::complete`](crate::Connection::complete) is called
+    /// once, later, with the reply; after a failure with [`failure_reply`](crate::failure_reply).
     Later,
 }
 
-/// An instance as clients of Redis cluster know it.
+/// An instance as clients of Redis Cluster see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisMember {
-    /// 40 hexadecimal digits, the same for the life of the instance.
+    /// 40 hexadecimal digits, the same as long as the instance exists.
     pub id: String,
     /// Name or address, without the port.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Whether it is the one that is asked.
+    /// Whether it is the instance that answers.
     pub is_self: bool,
-    /// Whether its node is up, as far as the cluster has decided.
+    /// Whether its node is up by the cluster map.
     pub is_up: bool,
 }
 
-/// Slots that follow one another and are held by the same instances.
+/// Contiguous slots with the same primary and replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slots {
     /// The first.
     pub first: u16,
-    /// The last, itself included.
+    /// The last, inclusive.
     pub last: u16,
-    /// Who serves them: a place in [`Layout::members`].
+    /// The primary, as an index into [`Layout::members`].
     pub primary: usize,
-    /// Who holds copies of them.
+    /// The replicas.
     pub replicas: Vec<usize>,
 }
 
-/// The instances of a cluster, and who holds which slots of a keyspace.
+/// The instances of a cluster, and their slots of a keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// All of them.
@@ -70,21 +70,21 @@ pub struct Layout {
     pub slots: Vec<Slots>,
 }
 
-/// User and password let nobody in.
+/// User and password do not grant access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongPassword {
-    /// Why, where the world knows more than that they are wrong: Redis' own words otherwise.
+    /// The reason, if the world knows more than that they are wrong. `None`: Redis' own text.
     pub why: Option<&'static str>,
 }
 
-/// What `INFO` and `HELLO` tell of the server.
+/// The server's part of `INFO` and `HELLO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerInfo {
     /// The version of zerohop.
     pub version: String,
     /// The operating system.
     pub os: String,
-    /// Number of the process.
+    /// Process id.
     pub process_id: u32,
     /// 40 hexadecimal digits, new with every start.
     pub run_id: String,
@@ -94,11 +94,11 @@ pub struct ServerInfo {
     pub uptime_s: u64,
     /// Connections that speak this protocol.
     pub connected_clients: u64,
-    /// Connections that there may be.
+    /// The maximum number of connections.
     pub clients_max: u64,
     /// Bytes of memory in use.
     pub used_memory_bytes: u64,
-    /// Connections taken up since the start.
+    /// Connections accepted since the start.
     pub total_connections: u64,
     /// Commands since the start.
     pub total_commands: u64,
@@ -106,32 +106,33 @@ pub struct ServerInfo {
     pub received_bytes: u64,
     /// Bytes sent since the start.
     pub sent_bytes: u64,
-    /// Records of the connection's keyspace that this node holds.
+    /// Records of the connection's keyspace on this node.
     pub keys: u64,
     /// Those of them with a deadline.
     pub keys_with_deadline: u64,
 }
 
-/// Where a connection stands and what it may see: asked by it while it takes up bytes.
+/// A connection's view of the node: it is passed to the connection with received bytes.
 pub trait ConnectionWorld {
-    /// Executes a unit where its keys live, wherever that is, with [`execute`](crate::execute()), and appends its reply
-    /// ([`UnitResult::Done`]) or promises it ([`UnitResult::Later`]). Units of one connection at the same partition are executed in
-    /// the order of their calls.
+    /// Executes a unit at the partition of its keys with [`execute`](crate::execute()). Its reply
+    /// is appended ([`UnitResult::Done`]) or comes later ([`UnitResult::Later`]). Units of one
+    /// connection at the same partition are executed in the order of their calls.
     fn run(&mut self, to: PartitionPlace, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>)
     -> UnitResult;
 
-    /// Whether [`ConnectionWorld::run_over`] is to be had.
+    /// Whether [`ConnectionWorld::run_over`] is available.
     fn spans(&self) -> bool {
         false
     }
 
-    /// Whether it is to be had in a moment: the node is starting.
+    /// Whether it will be available soon: the node is starting.
     fn spans_later(&self) -> bool {
         false
     }
 
-    /// Executes a unit whose keys live in several partitions of a keyspace: over [`GatheredRecords`](crate::GatheredRecords) records, and all of
-    /// it at one moment or none of it. No other unit of the connection is under way. Only where [`ConnectionWorld::spans`] says so.
+    /// Executes a unit with keys in several partitions of a keyspace, atomically, over
+    /// [`GatheredRecords`](crate::GatheredRecords). No other unit of the connection is under way.
+    /// Only if [`ConnectionWorld::spans`].
     fn run_over(
         &mut self,
         keyspace: KeyspaceId,
@@ -144,64 +145,65 @@ pub trait ConnectionWorld {
         UnitResult::Done
     }
 
-    /// The keyspace of a name, if there is one and this connection may use it.
+    /// The keyspace with this name, if it exists and this connection may use it.
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId>;
 
-    /// The name of a keyspace; empty if it is gone.
+    /// The name of a keyspace; empty if it does not exist.
     fn keyspace_name(&self, keyspace: KeyspaceId) -> String;
 
-    /// How many partitions a keyspace has; 0 if it is gone.
+    /// The partition count of a keyspace; 0 if it does not exist.
     fn partitions(&self, keyspace: KeyspaceId) -> u32;
 
-    /// The partition of a key. Of a keyspace that is gone: any.
+    /// The partition of a key; any partition if the keyspace does not exist.
     fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId;
 
-    /// The slot of a key in a Redis cluster: CRC16 of its hash tag or the whole of it, modulo 16384.
+    /// The slot of a key in Redis Cluster: CRC16 of its hash tag or of the whole key, modulo 16384.
     fn slot_of(&self, key: &[u8]) -> u16;
 
-    /// Partitions that hold the keys of a slot, for `CLUSTER COUNTKEYSINSLOT`. `None` if the keyspace places keys by
-    /// another hash.
+    /// The partition with the keys of a slot, for `CLUSTER COUNTKEYSINSLOT`. `None` if the keyspace
+    /// places keys by another hash.
     fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId>;
 
-    /// Host and port to which a client that knows the cluster's layout is sent with a key of this partition. `None` if
-    /// this instance serves it, and also if the keyspace does not place keys by slots: it is forwarded then.
+    /// Host and port to which a cluster-aware client is redirected for a key of this partition.
+    /// `None` if this instance serves it, or if the keyspace does not place keys by slots; then the
+    /// unit is forwarded.
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)>;
 
-    /// The instances, and who holds the slots of a keyspace. In a keyspace that does not place keys by slots, the one that is
-    /// asked serves all.
+    /// The instances, and their slots of a keyspace. In a keyspace that does not place keys by
+    /// slots, the instance that answers serves all.
     fn layout(&self, keyspace: KeyspaceId) -> Layout;
 
     /// The epoch of the cluster map.
     fn map_epoch(&self) -> u64;
 
-    /// What there is to know of the server.
+    /// The data of `INFO` and `HELLO`.
     fn server(&self) -> ServerInfo;
 
     /// Microseconds since 1970.
     fn now_us(&self) -> u64;
 
-    /// Hands the line of every connection of this instance ([`Connection::describe`](crate::Connection::describe)) to
-    /// `each`, but for that of the one with this number, which is being asked.
+    /// Passes the line of every connection of this instance
+    /// ([`Connection::describe`](crate::Connection::describe)) to `each`, except that of connection
+    /// `asking`.
     fn other_clients(&self, asking: u64, each: &mut dyn FnMut(&str));
 
-    /// Lets the client in if user and password are right. The user is `default` if none is given.
+    /// Authenticates the client. The user is `default` if none is given.
     ///
-    /// # Errors
-    /// They are not.
+    /// # Errors User or password is wrong.
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword>;
 
-    /// Whether the connection may do what a command of this keyspace does, which only reads or may change something. Asked before
-    /// a command is kept for later; [`ConnectionWorld::run`] asks by itself.
+    /// Whether the connection may read, or also write, this keyspace. Called before a command is
+    /// kept for later; [`ConnectionWorld::run`] checks by itself.
     ///
-    /// # Errors
+    /// # Errors It may not, or not any more.
     /// It may not, or not any more.
     fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {
         let _ = (keyspace, may_write);
         Ok(())
     }
 
-    /// Whether so many bytes of this connection, all together, may wait: commands that are queued or under way, watched keys,
-    /// replies that are not sent yet.
+    /// Whether the connection may keep so many bytes in all: queued and pending commands, watched
+    /// keys, unsent replies.
     fn hold(&mut self, bytes: usize) -> bool {
         let _ = bytes;
         true
@@ -215,7 +217,7 @@ pub trait ConnectionWorld {
         false
     }
 
-    /// Stands still for so long, in a test that has allowed it.
+    /// Sleeps so long, in a test that has allowed it.
     fn sleep(&mut self, ms: u64) {
         let _ = ms;
     }

@@ -1,4 +1,4 @@
-//! How much memory a connection takes: none for the common commands, and never more than what has come for the worst.
+//! Memory of a connection: none for common commands, and at worst no more than was received.
 #![allow(unsafe_code, reason = "a test that counts allocations")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,14 +12,14 @@ use zerohop_resp::{
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
-/// Counts, per thread, what is allocated.
+/// Counts allocated bytes per thread.
 struct CountingAllocator;
 
 thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is handed to the system's allocator as it came.
+// SAFETY: every call is passed to the system's allocator unchanged.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.with(|bytes| bytes.set(bytes.get() + layout.size()));
@@ -43,7 +43,7 @@ fn allocated(work: impl FnOnce()) -> usize {
     BYTES.with(Cell::get) - before
 }
 
-/// One bytes record, and one list, of every key.
+/// The same bytes record, and the same list, for every key.
 struct FixedRecords;
 
 impl Records for FixedRecords {
@@ -117,7 +117,7 @@ impl Records for FixedRecords {
     }
 }
 
-/// One partition, executed at once, or never.
+/// One partition, which executes at once or never.
 struct LocalPartition {
     scratch: Scratch,
     is_away: bool,
@@ -235,7 +235,7 @@ fn common_commands_allocate_nothing() {
             let received = connection.receive(bytes.as_bytes(), &mut world, &mut out);
             assert_eq!((received.used, received.then), (bytes.len(), NextStep::More));
         });
-        // The first round makes room that is kept.
+        // The first round allocates buffers that are kept.
         assert!(round == 0 || bytes_allocated == 0, "{bytes_allocated} bytes");
     }
     assert!(out.starts_with(b"$2\r\n12\r\n+OK\r\n+OK\r\n:13\r\n:5\r\n"), "{}", String::from_utf8_lossy(&out));
@@ -251,7 +251,7 @@ fn replies_that_come_later_use_the_same_room_again() {
         out.clear();
         let bytes_allocated = allocated(|| {
             connection.receive(bytes.as_bytes(), &mut world, &mut out);
-            // The last one first: all but one are held back.
+            // The last one first: all but one must wait.
             for part in (1..=16).rev() {
                 connection.complete(
                     Ticket { number: number + part, part: 0 },
@@ -263,7 +263,7 @@ fn replies_that_come_later_use_the_same_room_again() {
             number += 16;
         });
         assert_eq!(out.len(), 16 * 7);
-        // After two rounds every place has a buffer, the first one too, which needs none.
+        // After two rounds every slot has a buffer, also the first, which needs none.
         assert!(round < 2 || bytes_allocated == 0, "{bytes_allocated} bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! What is to happen, and when: the simulated clock is the time of the next event.
+//! The pending events. The simulated clock is the time of the next event.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use zerohop_base::time::Time;
 
 use crate::limits::AGENDA_EVENTS_MAX;
 
-/// Events by their time. Those of one moment come in an order drawn from the schedule's stream: nothing in the real
-/// world orders them either.
+/// Events by their time. The schedule's stream draws the order of events at the same time, as
+/// nothing in a real system orders them either.
 #[derive(Debug)]
 pub(crate) struct Agenda<E> {
     events: BTreeMap<(Time, u32, u64), E>,
@@ -22,12 +22,12 @@ impl<E> Agenda<E> {
         Self { events: BTreeMap::new(), count: 0, schedule, now }
     }
 
-    /// The simulated time: that of the event taken last.
+    /// The simulated time: that of the last event.
     pub(crate) fn now(&self) -> Time {
         self.now
     }
 
-    /// Has something happen then, or now if that has passed.
+    /// Schedules an event, at once if the time has passed.
     pub(crate) fn at(&mut self, time: Time, event: E) {
         self.count += 1;
         assert!(
@@ -39,7 +39,7 @@ impl<E> Agenda<E> {
         self.events.insert((time.max(self.now), tie, self.count), event);
     }
 
-    /// Goes on to the next event.
+    /// Advances to the next event.
     pub(crate) fn next(&mut self) -> Option<E> {
         let ((time, _, _), event) = self.events.pop_first()?;
         self.now = time;

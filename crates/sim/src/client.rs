@@ -1,4 +1,4 @@
-//! One client: the real session, and what the shell around it would hold.
+//! A client: the real session, and the state of the shell around it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use zerohop_session::{ConnectionId, ConnectionLoss, Session, SessionEffect, Sess
 
 use crate::network::{LinkArrival, LinkId};
 
-/// A client in one of its lives: when it dies, another begins in its place.
+/// One life of a client: when it dies, another begins in its place.
 #[derive(Debug)]
 pub(crate) struct ClientLife {
     pub(crate) session: Session<usize>,
@@ -18,9 +18,9 @@ pub(crate) struct ClientLife {
     /// What has arrived while it was paused, in order.
     backlog: Vec<(LinkId, ConnectionId, LinkArrival)>,
     pub(crate) paused_until: Time,
-    /// When its next turn is.
+    /// The time of its next turn.
     pub(crate) turn_at: Option<Time>,
-    /// Calls under way, as places in the history.
+    /// Open calls, as indexes in the history.
     pub(crate) calls: Vec<usize>,
     effects: Vec<SessionEffect<usize>>,
 }
@@ -40,12 +40,12 @@ impl ClientLife {
         }
     }
 
-    /// Something has arrived; it is looked at in the next turn.
+    /// Stores an arrival for the next turn.
     pub(crate) fn arrive(&mut self, link: LinkId, connection: ConnectionId, what: LinkArrival) {
         self.backlog.push((link, connection, what));
     }
 
-    /// Takes in what has arrived, and returns what is to be done.
+    /// Passes all arrivals to the session, and returns the session's effects.
     pub(crate) fn turn(&mut self, now: Time) -> Vec<SessionEffect<usize>> {
         for (link, connection, what) in std::mem::take(&mut self.backlog) {
             if self.links.get(&connection) != Some(&link) {
@@ -66,7 +66,7 @@ impl ClientLife {
         std::mem::take(&mut self.effects)
     }
 
-    /// A connection that the session asked for goes by this number.
+    /// Assigns a link to a connection that the session asked for.
     pub(crate) fn opens(&mut self, connection: ConnectionId, link: LinkId) {
         self.links.insert(connection, link);
     }
@@ -81,7 +81,7 @@ impl ClientLife {
         Some(link)
     }
 
-    /// All its connections.
+    /// All its links.
     pub(crate) fn open_links(&self) -> Vec<LinkId> {
         self.links.values().copied().collect()
     }

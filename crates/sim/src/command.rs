@@ -1,4 +1,4 @@
-//! `zerohop sim`: plays seeds of clusters, says what they have seen, and makes a failing one smaller.
+//! `zerohop sim`: runs seeds of clusters, reports their coverage, and shrinks a failing one.
 
 use std::fmt::Write as _;
 
@@ -9,37 +9,39 @@ use crate::limits::CLUSTER_OPERATIONS_MIN;
 use crate::run::{RunReport, run, run_cluster};
 use crate::trace::LineRetention;
 
-/// What is asked for on the command line.
+/// The arguments of the command line.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimArguments {
-    /// Plays this seed, or begins with it.
+    /// Runs this seed, or starts with it.
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// How many seeds to play.
+    /// The number of seeds to run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seeds: u64,
-    /// Which faults may happen: all, calm, replication, partitions, disks, clocks, moves, control; or single: one node.
+    /// Which faults may occur: all, calm, replication, partitions, disks, clocks, moves, control;
+    /// or single: one node.
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub scenario: String,
-    /// Of a seed that fails, takes away what it fails without, and says what is left.
+    /// Shrinks a seed that fails: removes everything without which it still fails, and prints the
+    /// rest.
     #[arg(long)]
     pub shrink: bool,
-    /// Tells the result as one line of JSON.
+    /// Prints the result as one line of JSON.
     #[arg(long)]
     pub json: bool,
-    /// Shows every event of the only seed played.
+    /// Prints every event of the only seed that is run.
     #[arg(long)]
     pub events: bool,
-    /// Goes on after a seed that fails.
+    /// Continues after a seed that fails.
     #[arg(long)]
     pub keep_going: bool,
-    /// Faults that may happen at all, as a shrink has told them.
+    /// The faults that may occur at all, as printed by a shrink.
     #[arg(long, value_name = "BITS", value_parser = parse_bits, hide = true)]
     pub kinds: Option<u64>,
-    /// Clients, at most, as a shrink has told them.
+    /// The highest number of clients, as printed by a shrink.
     #[arg(long, value_name = "N", hide = true)]
     pub clients: Option<usize>,
-    /// Storms, at most, as a shrink has told them.
+    /// The highest number of fault windows, as printed by a shrink.
     #[arg(long, value_name = "N", hide = true)]
     pub storms: Option<usize>,
 }
@@ -48,18 +50,18 @@ fn parse_bits(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16).map_err(|error| format!("{text:?} is not a hexadecimal number: {error}"))
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// All promises were kept, and everything that had to be was seen.
+    /// No invariant was violated, and the required coverage was reached.
     Passed,
-    /// They were not, or it was not.
+    /// An invariant was violated, or coverage is missing.
     Failed,
-    /// There is no scenario of this name.
+    /// No scenario has this name.
     NoScenario,
 }
 
-/// What one seed is played as.
+/// The settings of one run.
 #[derive(Clone, Copy, Debug)]
 struct Play<'a> {
     scenario: &'a str,
@@ -74,7 +76,7 @@ impl Play<'_> {
         }
     }
 
-    /// The line that plays a seed again.
+    /// The command line that repeats a seed.
     fn line(self, seed: u64) -> String {
         let mut line = format!("zerohop sim --seed {seed} --scenario {}", self.scenario);
         let Limits { kinds, clients, storms } = self.limits;
@@ -103,7 +105,7 @@ fn kinds_of(scenario: &str) -> Option<Kinds> {
     SCENARIOS.iter().find(|(name, _)| *name == scenario).map(|(_, kinds)| *kinds)
 }
 
-/// Does what is asked for, and says it a line at a time.
+/// Runs the command, and reports line by line.
 pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandEnd {
     let Some(allowed) = kinds_of(&arguments.scenario) else {
         let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).chain(["single"]).collect();
@@ -160,10 +162,11 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
     if failed.is_empty() && missing.is_empty() { CommandEnd::Passed } else { CommandEnd::Failed }
 }
 
-/// Violations shown of one seed: the first ones tell the most.
+/// Violations shown of one seed: the first ones say most.
 const VIOLATIONS_SHOWN: usize = 5;
 
-/// Takes kinds of faults, clients and storms away as long as the same checker still finds something.
+/// Removes kinds of faults, clients and fault windows as long as the same checker still finds a
+/// violation.
 fn shrink<'a>(play: Play<'a>, seed: u64, failed: &RunReport) -> (Play<'a>, usize) {
     let checkers: Vec<&str> = failed.violations.iter().map(|violation| violation.checker).collect();
     let mut smallest = play;
@@ -196,7 +199,7 @@ fn shrink<'a>(play: Play<'a>, seed: u64, failed: &RunReport) -> (Play<'a>, usize
     (smallest, tries)
 }
 
-/// More storms and clients than these no run has.
+/// No run has more fault windows and clients than these.
 const STORMS_TRIED: usize = 8;
 const CLIENTS_TRIED: usize = 7;
 

@@ -1,4 +1,5 @@
-//! What runs have seen: a simulator whose faults have stopped happening finds nothing, and says so by finding nothing.
+//! The coverage of runs: a simulator whose faults no longer occur would find nothing, without a
+//! visible sign.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,19 +8,19 @@ use crate::cluster::kinds::FaultKind;
 use crate::history::{Call, OperationEnd};
 use crate::workload::operation::RecordCall;
 
-/// So many seeds of clusters must have seen what happens in most of them.
+/// So many seeds of clusters must cover what occurs in most of them.
 const BATCH_SEEDS_MIN: u64 = 20;
 
-/// And so many everything: the rarest comes in one of ten.
+/// So many must cover everything else: the rarest case occurs in one of ten.
 const BATCH_SEEDS: u64 = 60;
 
-/// What needs several things to meet is asked of as many as these.
+/// Cases that need a coincidence are required from so many seeds on.
 const BATCH_SEEDS_LATE: u64 = 140;
 
-/// And from so many on what most of these do not show either.
+/// Cases that even most of these do not show are required from so many on.
 const BATCH_SEEDS_RARE: u64 = 300;
 
-/// What clients ask for.
+/// The operations of clients.
 const OPERATIONS: [&str; 16] = [
     "Insert",
     "Remove",
@@ -39,7 +40,8 @@ const OPERATIONS: [&str; 16] = [
     "Wait",
 ];
 
-/// What happens to transactions, as far as it travels between instances; and to reads of several records.
+/// Cases of transactions, as far as messages between instances show them, and of reads of several
+/// records.
 pub const COMMITS: [&str; 22] = [
     "answers that something is in the way",
     "chains",
@@ -65,7 +67,7 @@ pub const COMMITS: [&str; 22] = [
     "keyspaces dropped amidst",
 ];
 
-/// What happens to blobs and snapshots, when copies are compared, and in scans.
+/// Cases of blobs, snapshots, comparisons of copies, and scans.
 pub const BLOBS: [&str; 40] = [
     "blobs: creations",
     "blobs: made with all that is in them",
@@ -109,96 +111,97 @@ pub const BLOBS: [&str; 40] = [
     "scans that failed",
 ];
 
-/// Counts of one run, or of many.
+/// The counts of one or more runs.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     /// Lines of the trace.
     pub events: u64,
-    /// Calls by what they asked.
+    /// Calls by operation.
     pub calls: BTreeMap<String, u64>,
-    /// Calls by how they ended.
+    /// Calls by result.
     pub ends: BTreeMap<&'static str, u64>,
-    /// Processes that ended without warning, and in order.
+    /// Processes that ended without warning.
     pub crashes: u64,
-    /// See above.
+    /// Processes that stopped in order.
     pub stops: u64,
-    /// Starts during which the power went.
+    /// Starts during which power was lost.
     pub failed_starts: u64,
     /// Pauses of the node.
     pub pauses: u64,
-    /// Times during which sessions were forgotten because nobody used them.
+    /// Times in which unused sessions expired.
     pub sleeps: u64,
-    /// Times of trouble with a disk.
+    /// Periods of disk trouble.
     pub disk_troubles: u64,
     /// Changes of a keyspace's durability.
     pub alterations: u64,
     /// Splits of a keyspace.
     pub splits: u64,
-    /// Of a cluster: partitions that an instance has split, and those it was splitting when its process ended.
+    /// In a cluster: partitions that an instance has split.
     pub splits_completed: u64,
-    /// See above.
+    /// In a cluster: partitions that an instance was splitting when its process ended.
     pub splits_cut_short: u64,
     /// Splits that the control group refused, as a partition was moving or recovering.
     pub splits_refused: u64,
-    /// Copies of frames that came over a connection of their own.
+    /// Copies of frames that arrived over a connection of their own.
     pub repeats: u64,
-    /// Of clusters: reads at an old primary and at the one after it, by others than clients.
+    /// In clusters: reads by extra readers, at an old primary and at the next one.
     pub readers: u64,
-    /// Requests answered that their session is forgotten.
+    /// Requests that were refused because their session had expired.
     pub expired: u64,
-    /// Requests let go because their client had said that it has the answer.
+    /// Requests that were released because their client had confirmed an answer.
     pub let_go: u64,
-    /// Of clusters: writes that came again and were answered with their first outcome, from the session table.
+    /// In clusters: retried writes that were answered with their first outcome, from the session
+    /// table.
     pub answered_again: u64,
-    /// Of a cluster: faults by kind.
+    /// In a cluster: faults by kind.
     pub faults: BTreeMap<FaultKind, u64>,
-    /// Microseconds that were played.
+    /// Simulated microseconds.
     pub simulated_us: u64,
-    /// Calls whose outcome their client knows.
+    /// Calls with an outcome that their client knows.
     pub operations: u64,
-    /// Runs of clusters with too few of them.
+    /// Runs of clusters with too few of these calls.
     pub short_runs: u64,
-    /// Groups that another member became primary of.
+    /// Groups in which another member became primary.
     pub promotions: u64,
-    /// Entries cut off that a new primary did not have.
+    /// Truncations of entries that a new primary did not have.
     pub truncations: u64,
-    /// Members that took a whole state, rather than what they lacked from the log.
+    /// Snapshot installs.
     pub states_taken: u64,
-    /// Times that a primary stopped answering as a lease had lapsed.
+    /// Times that a primary stopped answering because a lease had expired.
     pub lapses: u64,
-    /// Primaries that asked another to take over, as their disk was full.
+    /// Primaries with a full disk that asked another member to take over.
     pub hand_overs: u64,
-    /// Times that members told their primary that their disk was full.
+    /// Times that members reported a full disk to their primary.
     pub told_full: u64,
-    /// Requests that waited for their group.
+    /// Requests in the wait queue of a group.
     pub parked: u64,
-    /// Followers taken in sync.
+    /// Followers that were admitted to the in-sync set.
     pub admissions: u64,
-    /// In-sync replicas that were not any more.
+    /// In-sync replicas that were excluded.
     pub exclusions: u64,
-    /// Processes that started again and were put back where they were.
+    /// Restarted processes that were admitted again in their former place.
     pub readmissions: u64,
-    /// Groups that went on after all in sync had gone.
+    /// Groups that went on after all in-sync replicas were gone.
     pub total_restarts: u64,
-    /// Of them, those with a log whose end may be missing.
+    /// Among these, groups with a log whose end may be missing.
     pub losses: u64,
-    /// Moves that ended well.
+    /// Moves that were completed.
     pub moves_completed: u64,
-    /// Moves that were given up.
+    /// Moves that were abandoned.
     pub moves_abandoned: u64,
-    /// Nodes that came new.
+    /// Nodes that joined for the first time.
     pub joins: u64,
-    /// Nodes that left for ever.
+    /// Nodes that left permanently.
     pub removals: u64,
-    /// What happened to transactions, by [`COMMITS`].
+    /// Cases of transactions, by [`COMMITS`].
     pub commits: BTreeMap<&'static str, u64>,
-    /// What happened to blobs and snapshots, by [`BLOBS`].
+    /// Cases of blobs and snapshots, by [`BLOBS`].
     pub blobs: BTreeMap<&'static str, u64>,
-    /// Transactions, and single operations on what they are about.
+    /// Transactions, and single operations on their records.
     pub transactions: u64,
-    /// Records whose calls were looked at, between two losses.
+    /// Sections that were checked: the calls on a record between two losses.
     pub sections: u64,
-    /// Those for which the search for an order was given up.
+    /// Sections whose search was abandoned.
     pub undecided: u64,
 }
 
@@ -207,23 +210,23 @@ impl Coverage {
         *self.faults.entry(kind).or_default() += 1;
     }
 
-    /// Something of [`COMMITS`] has happened to a transaction.
+    /// Counts a case of [`COMMITS`].
     pub(crate) fn commit(&mut self, what: &'static str) {
         self.commits_seen(what, 1);
     }
 
-    /// The same, so often.
+    /// Counts a case so many times.
     pub(crate) fn commits_seen(&mut self, what: &'static str, count: u64) {
         debug_assert!(COMMITS.contains(&what), "{what} is asked for by nobody");
         *self.commits.entry(what).or_default() += count;
     }
 
-    /// Something of [`BLOBS`] has happened.
+    /// Counts a case of [`BLOBS`].
     pub(crate) fn blob(&mut self, what: &'static str) {
         self.blobs_seen(what, 1);
     }
 
-    /// The same, so often.
+    /// Counts a case so many times.
     pub(crate) fn blobs_seen(&mut self, what: &'static str, count: u64) {
         debug_assert!(BLOBS.contains(&what), "{what} is asked for by nobody");
         *self.blobs.entry(what).or_default() += count;
@@ -253,7 +256,7 @@ impl Coverage {
         *self.ends.entry(how).or_default() += 1;
     }
 
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Coverage) {
         for (name, count) in &other.calls {
             *self.calls.entry(name.clone()).or_default() += count;
@@ -315,7 +318,7 @@ impl Coverage {
         }
     }
 
-    /// What runs of clusters have seen, by name.
+    /// The counts of runs of clusters, by name.
     #[must_use]
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
         let faults = FaultKind::ALL
@@ -359,16 +362,16 @@ impl Coverage {
         others.into_iter().chain(commits).chain(blobs).chain(faults).collect()
     }
 
-    /// What a batch of so many clusters that played all scenarios has not seen.
+    /// The cases that a batch of so many clusters with all scenarios has not covered.
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
-        // A decision that is not held is one that was lost.
+        // `NotHeld` answers a decision only after a participant has lost what it had prepared.
         const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
-        // What was staged expires where its client died in between: one in a dozen runs at most. A split comes amidst a partition that is
-        // gone through in one of twenty.
+        // Staged data expires when its client dies in between: in one of a dozen runs at most. A
+        // split in the middle of a scanned partition occurs in one of twenty.
         const LATE: [&str; 2] = ["staged pieces expired", "scans that went on in children"];
-        // Sessions are remembered for ten minutes, and a copy that comes later mostly names an epoch that is over, too: of 300 runs,
-        // one or two had all that there were.
+        // Sessions are remembered for ten minutes, and a copy that arrives later mostly names an
+        // old epoch as well. Of 300 runs, one or two showed all cases.
         const RARE: [&str; 1] = ["sessions forgotten"];
         const SOON: [&str; 25] = [
             "comparisons of several copies",
@@ -415,7 +418,7 @@ impl Coverage {
         missing
     }
 
-    /// What there was none of.
+    /// The cases that have not occurred.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let counts = [

@@ -1,4 +1,4 @@
-//! What clients asked for, and what came of it: all that the checkers look at.
+//! The requests of clients and their results: the input of all checkers.
 
 use std::fmt;
 
@@ -15,43 +15,44 @@ use crate::workload::tokens::shown;
 /// One operation of a client, from its submission to its end.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Whose; audits after a restart belong to nobody and last no time.
+    /// The client; final reads after a restart have none and take no time.
     pub client: Option<usize>,
-    /// On which keyspace.
+    /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// On which slice of it: the smallest that splits may make, so that what is in one stays in one partition.
+    /// The hash range: the smallest that splits may make, so that its records always stay in one
+    /// partition.
     pub partition: PartitionId,
-    /// What was asked.
+    /// The operation.
     pub operation: RecordCall,
-    /// When.
+    /// The time of its submission.
     pub invoked: Time,
-    /// How long its client tries, at most: its deadline.
+    /// Its deadline.
     pub deadline: Time,
-    /// When its client was told what came of it; nothing if the client was gone by then.
+    /// When its client received the result; none if the client was gone by then.
     pub returned: Option<Time>,
-    /// What came of it.
+    /// The result.
     pub end: OperationEnd,
-    /// Bounds of what the owner's clock may have shown, in milliseconds since 1970, while this was under way.
+    /// Bounds of what the owner's clock may have shown during the call, in milliseconds since 1970.
     pub clock_ms: (u64, u64),
 }
 
-/// What came of an operation.
+/// The end of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationEnd {
-    /// It is under way, or its client went away.
+    /// It is in progress, or its client is gone.
     Open,
-    /// It was done.
+    /// It succeeded.
     Done(Reply),
-    /// The record said no.
+    /// The record refused it.
     Failed(Failure<'static>),
-    /// The client was told that it may or may not have been done.
+    /// The client does not know whether it took effect.
     Unknown,
-    /// The client was told that it was not done.
+    /// The client knows that it did not take effect.
     NotDone(SessionError),
 }
 
 impl OperationEnd {
-    /// What the client was told.
+    /// The end that a client's result means.
     #[must_use]
     pub fn of(result: Result<Reply, SessionError>) -> Self {
         match result {
@@ -62,14 +63,14 @@ impl OperationEnd {
         }
     }
 
-    /// Whether the client knows what it did.
+    /// Whether the client knows the effect.
     #[must_use]
     pub fn is_definite(&self) -> bool {
         matches!(self, Self::Done(_) | Self::Failed(_))
     }
 }
 
-/// Whether a failure is what the record says, rather than that nobody looked at it.
+/// Whether a failure depends on the record, and is not a refusal before evaluation.
 pub(crate) fn is_outcome(failure: &Failure<'_>) -> bool {
     matches!(
         failure,
@@ -131,27 +132,27 @@ impl fmt::Display for ShownReply<'_> {
     }
 }
 
-/// A client goes through all keys of a keyspace.
+/// A scan of all keys of a keyspace by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Whose.
+    /// The client.
     pub client: usize,
-    /// Of which keyspace.
+    /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// When its first page was asked for.
+    /// When its first page was requested.
     pub begin: Time,
-    /// When its last page came, if it went to the end.
+    /// When its last page arrived, if it was completed.
     pub end: Option<Time>,
-    /// In order.
+    /// Its pages, in order.
     pub pages: Vec<ScanPage>,
 }
 
 /// A page of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanPage {
-    /// When it was asked for.
+    /// When it was requested.
     pub asked: Time,
-    /// When it came, if it did.
+    /// When it arrived, if it did.
     pub told: Option<Time>,
     /// Its keys.
     pub keys: Vec<Box<[u8]>>,
@@ -168,7 +169,7 @@ impl fmt::Display for ScanPage {
     }
 }
 
-/// A stop of the node, and its restart.
+/// An end of the node's process, and the restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     /// When it went down.
@@ -177,58 +178,60 @@ pub struct Outage {
     pub up: Time,
     /// Whether it stopped in order: then nothing that reaches a disk may be missing.
     pub clean: bool,
-    /// Up to when its disks were in order, and itself awake: entries from after that may be lost however long ago they
-    /// were acknowledged, unless the keyspace was `sync`.
+    /// The last time at which its disks worked and it was not paused. Later entries may be lost
+    /// however long ago they were acknowledged, unless the keyspace was `sync`.
     pub sound_until: Time,
 }
 
-/// A partition of a cluster goes on after all who held everything have gone: the end of its log may be missing.
+/// A partition of a cluster goes on after all replicas with everything are gone: the end of its log
+/// may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Of which keyspace.
+    /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// Which of its partitions,
+    /// The partition.
     pub partition: PartitionId,
-    /// of so many.
+    /// The number of partitions of the keyspace.
     pub partitions: u32,
-    /// From when on nothing was answered by those who had been there before.
+    /// From this time on the former members answer nothing.
     pub down: Time,
-    /// When it was decided with which log to go on.
+    /// When the log to go on with was chosen.
     pub up: Time,
-    /// What was acknowledged before that is in it.
+    /// What was acknowledged before this time is in that log.
     pub survives_until: Time,
-    /// Whoever goes on has the disk on which it has written down how high versions may be: whatever was lost, no version is given
-    /// twice.
+    /// The next primary has the disk with its timestamp bound, so it assigns no version twice,
+    /// whatever was lost.
     pub keeps_ceiling: bool,
 }
 
-/// Everything that one run leaves behind for the checkers.
+/// The record of one run for the checkers.
 #[derive(Clone, Debug, Default)]
 pub struct RunHistory {
-    /// In the order of their submission, audits among them.
+    /// In the order of their submission, with the reads after restarts.
     pub calls: Vec<Call>,
-    /// Of a cluster: transactions, and what is done to the records that these are about, in the order of their submission.
+    /// In a cluster: transactions, and single operations on their records, in the order of their
+    /// submission.
     pub transactions: Vec<TransactionRecord>,
-    /// Of a cluster: snapshots of their keyspaces.
+    /// In a cluster: snapshots of their keyspaces.
     pub snapshots: Vec<SnapshotHistory>,
-    /// Of a cluster: scans of the other keyspaces, those too that did not go to the end.
+    /// In a cluster: scans of the other keyspaces, also those that were not completed.
     pub scans: Vec<Scan>,
     /// The keyspaces of transactions.
     pub transactional: Vec<KeyspaceId>,
-    /// In order.
+    /// Outages of the node, in order.
     pub outages: Vec<Outage>,
-    /// Whether it is that of a cluster: its losses count, and outages of single nodes are none there.
+    /// Whether it is that of a cluster: then its losses count, and outages of single nodes do not.
     pub is_cluster: bool,
-    /// Of a cluster, in order.
+    /// In a cluster: losses, in order.
     pub losses: Vec<Loss>,
-    /// How durable keyspaces were when.
+    /// All keyspaces, with their durability over time.
     pub keyspaces: Vec<KeyspaceHistory>,
     /// Whether the time of day was set while the node ran, or in between.
     pub clocks_were_set: bool,
-    /// When faults ended: from then on every operation must be done.
+    /// When faults ended: from then on every operation must succeed.
     pub healed: Option<Time>,
-    /// Of a cluster: whose only copy that counts is corrupt, and was found so by a start. Nobody is served there
-    /// (`docs/reliability.md`, Known gaps).
+    /// In a cluster: partitions whose only copy that counts was found corrupt at a start. They
+    /// serve no client (`docs/reliability.md`, Known gaps).
     pub corrupt: Vec<(KeyspaceId, PartitionId)>,
     /// When no operation may be open any more.
     pub ended: Time,
@@ -237,16 +240,16 @@ pub struct RunHistory {
 /// One keyspace, from its creation on.
 #[derive(Clone, Debug)]
 pub struct KeyspaceHistory {
-    /// Which.
+    /// Its id.
     pub id: KeyspaceId,
-    /// Since when it had which durability, in order.
+    /// Its durability from each time on, in order.
     pub durability: Vec<(Time, zerohop_placement::Durability)>,
     /// When it was dropped.
     pub dropped: Option<Time>,
 }
 
 impl RunHistory {
-    /// A keyspace that was there at some time.
+    /// A keyspace that existed at some time.
     #[must_use]
     pub fn keyspace(&self, id: KeyspaceId) -> Option<&KeyspaceHistory> {
         self.keyspaces.iter().find(|keyspace| keyspace.id == id)

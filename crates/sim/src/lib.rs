@@ -1,6 +1,7 @@
-//! Servers and clients, the same state machines as in production, in one thread under a simulated clock, network and
-//! disk; what befalls them; and checkers of what clients were told. Everything is drawn from one seed, so that a run can
-//! be had again, to the byte. `docs/testing.md` says how to use it and how to add to it.
+//! Deterministic simulation: servers and clients, the same state machines as in production, in one
+//! thread under a simulated clock, network and disk; their faults; and checkers of the clients'
+//! results. Everything is drawn from one seed, so that a run can be repeated to the byte.
+//! `docs/testing.md` says how to use it and how to extend it.
 //!
 //! ```text
 //!   streams ──> scenario ──> world ──────────────────────────────────────────────> history ──> check

@@ -1,4 +1,4 @@
-//! Plays seeds: one with its trace, or many, up to the first that fails.
+//! Runs seeds: one with its trace, or many, until the first that fails.
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
@@ -11,16 +11,16 @@ use zerohop_sim::{LineRetention, RunReport, run, run_twice};
 /// A simulated node and its clients, from a seed; or whole clusters.
 #[derive(Debug, Parser)]
 struct NodeSimArguments {
-    /// Plays this seed, and says what came of it.
+    /// Runs this seed, and reports its result.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// With --seed: shows every event.
+    /// With --seed: prints every event.
     #[arg(long)]
     events: bool,
-    /// Plays these seeds, each twice, up to the first that fails; FROM..TO, without TO.
+    /// Runs these seeds, each twice, until the first that fails; FROM..TO, without TO.
     #[arg(long, value_parser = parse_seeds)]
     seeds: Option<(u64, u64)>,
-    /// With --seeds: plays each once, and goes on after one that fails.
+    /// With --seeds: runs each once, and continues after one that fails.
     #[arg(long)]
     survey: bool,
     #[command(subcommand)]
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Results. That nobody reads them any more is no reason to fail.
+/// Prints results. A closed output is no failure.
 fn say(text: &str) {
     drop(writeln!(stdout(), "{text}"));
 }
@@ -87,7 +87,7 @@ fn play_many((from, to): (u64, u64)) -> bool {
     missing.is_empty()
 }
 
-/// Plays all, and lists those that fail, a line each.
+/// Runs all, and lists those that fail, one per line.
 fn survey((from, to): (u64, u64)) -> bool {
     let mut coverage = Coverage::default();
     let mut failed = 0;

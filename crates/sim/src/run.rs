@@ -1,4 +1,4 @@
-//! One run of one seed, and what is to be said of it.
+//! One run of one seed, and its report.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,26 +8,26 @@ use crate::coverage::Coverage;
 use crate::trace::LineRetention;
 use crate::world::NodeWorld;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
     /// Its seed.
     pub seed: u64,
-    /// Of every event and every byte that travelled.
+    /// Digest of every event and every byte that was sent.
     pub digest: u64,
-    /// What does not hold.
+    /// Violated invariants.
     pub violations: Vec<Violation>,
-    /// What it has seen.
+    /// Its coverage.
     pub coverage: Coverage,
-    /// The trace, as far as it was to be kept.
+    /// The trace, as far as it was kept.
     pub lines: Vec<String>,
 }
 
-/// Plays a seed and checks its history.
+/// Runs a seed and checks its history.
 #[must_use]
 pub fn run(seed: u64, keep: LineRetention) -> RunReport {
     let mut world = NodeWorld::new(seed, keep);
-    // A broken invariant is a finding as any other; what led to it is in the trace.
+    // A broken assertion is a finding like any other; the trace shows its cause.
     let played = catch_unwind(AssertUnwindSafe(|| world.run()));
     let mut violations: Vec<Violation> = Vec::new();
     let mut coverage = world.coverage.clone();
@@ -49,7 +49,7 @@ pub fn run(seed: u64, keep: LineRetention) -> RunReport {
     RunReport { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
 }
 
-/// Plays a seed with a cluster, and checks its history.
+/// Runs a seed with a cluster, and checks its history.
 #[must_use]
 pub fn run_cluster(seed: u64, limits: Limits, keep: LineRetention) -> RunReport {
     let mut world = SimulatedCluster::new(seed, keep, limits);
@@ -74,7 +74,7 @@ pub fn run_cluster(seed: u64, limits: Limits, keep: LineRetention) -> RunReport 
     RunReport { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
 }
 
-/// Plays a seed twice: the second run must be the first, to the byte.
+/// Runs a seed twice: the second run must equal the first, to the byte.
 #[must_use]
 pub fn run_twice(seed: u64) -> RunReport {
     let mut first = run(seed, LineRetention::Nothing);

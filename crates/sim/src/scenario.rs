@@ -1,5 +1,5 @@
-//! What one seed plays: how many of everything, and which faults, in random subsets, so that a fault that would hide
-//! another is absent from half of the seeds.
+//! The scenario of one seed: the sizes, and the faults in random subsets, so that a fault that
+//! would hide another is absent from half of the seeds.
 
 use zerohop_base::random::Random;
 use zerohop_engine::EngineOptions;
@@ -7,30 +7,32 @@ use zerohop_engine::EngineOptions;
 use crate::limits::CALLS_PER_SECOND_MAX;
 use crate::streams::Draw;
 
-/// Everything that is drawn before a run begins. Times are in microseconds; a mean of zero means never.
+/// Everything that is drawn before a run begins. Times are in microseconds; a mean of zero means
+/// never.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeScenario {
     pub(crate) clients: usize,
     pub(crate) instances: u32,
-    /// Calls that a client has under way at once.
+    /// Open calls of a client.
     pub(crate) depth: u64,
     /// Rest of a client between two calls.
     pub(crate) think_us: u64,
-    /// How long an instance may take to look at what has come, at most: what it finds then, it does together.
+    /// The longest delay before an instance handles arrivals: it handles all of them together.
     pub(crate) gather_us: u64,
-    /// Whether most calls are about two records.
+    /// Whether most calls use two records.
     pub(crate) is_hot: bool,
-    /// Calls come together, that often; zero: each when it comes.
+    /// Period of calls that come together; zero: each comes by itself.
     pub(crate) burst_us: u64,
-    /// In the midst of the faults nobody asks for anything for so long: longer than a session is remembered.
+    /// Length of a period without requests in the middle of the faults: longer than a session is
+    /// remembered.
     pub(crate) sleep_us: u64,
-    /// Faults happen for so long.
+    /// Length of the period with faults.
     pub(crate) faults_us: u64,
     pub(crate) network: NetworkFaults,
     pub(crate) node: NodeFaults,
     pub(crate) disk: DiskFaults,
     pub(crate) client: ClientFaults,
-    /// Between two changes of the keyspaces.
+    /// Mean time between two changes of the keyspaces.
     pub(crate) alter_every_us: u64,
     pub(crate) split_every_us: u64,
     pub(crate) interval_ms: u32,
@@ -47,25 +49,25 @@ pub(crate) struct NodeScenario {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetworkFaults {
-    /// Delay of a chunk: least, and what comes on top at most.
+    /// Delay of a piece: the lowest, and the highest addition to it.
     pub(crate) delay_us: u64,
     pub(crate) jitter_us: u64,
-    /// In parts of a thousand, of chunks: delayed by up to `spike_us` more.
+    /// Pieces that are delayed by up to `spike_us` more, in parts of a thousand.
     pub(crate) spike: u64,
     pub(crate) spike_us: u64,
-    /// In parts of a thousand, of sends: the connection breaks.
+    /// Sends that break the connection, in parts of a thousand.
     pub(crate) breaks: u64,
-    /// In parts of a thousand, of sends: bytes vanish from now on, and nobody is told.
+    /// Sends after which bytes vanish without notice, in parts of a thousand.
     pub(crate) half_open: u64,
-    /// In parts of a thousand, of connections: refused.
+    /// Connections that are refused, in parts of a thousand.
     pub(crate) refused: u64,
-    /// In parts of a thousand, of chunks: a bit is flipped.
+    /// Pieces with an inverted bit, in parts of a thousand.
     pub(crate) damage: u64,
-    /// In parts of a thousand, of frames with writes: a copy comes over another connection.
+    /// Frames with writes of which a copy arrives over another connection, in parts of a thousand.
     pub(crate) repeats: u64,
-    /// How much later than the frame its copy comes, at most.
+    /// The longest time between a frame and its copy.
     pub(crate) repeat_us: u64,
-    /// Between two times during which nothing reaches a client, nor anything from it the node.
+    /// Mean time between two periods in which nothing passes between a client and the node.
     pub(crate) cut_off_every_us: u64,
     pub(crate) cut_off_us: u64,
 }
@@ -79,13 +81,13 @@ pub(crate) struct NodeFaults {
     pub(crate) pause_us: u64,
     /// Whether its clock runs unevenly and jumps.
     pub(crate) wild_clock: bool,
-    /// Whether a crash may come in the middle of what an instance does at once.
+    /// Whether power may be lost in the middle of an instance's turn.
     pub(crate) cuts_power: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskFaults {
-    /// Between two times of trouble.
+    /// Mean time between two periods of disk trouble.
     pub(crate) trouble_every_us: u64,
     pub(crate) trouble_us: u64,
     pub(crate) fails: bool,
@@ -97,9 +99,9 @@ pub(crate) struct DiskFaults {
 pub(crate) struct ClientFaults {
     pub(crate) pause_every_us: u64,
     pub(crate) pause_us: u64,
-    /// A client dies, and another begins in its place.
+    /// Mean time between deaths of clients; another begins in the place of each.
     pub(crate) dies_every_us: u64,
-    /// Whether deadlines may be shorter than what an answer takes.
+    /// Whether deadlines may be shorter than the time to an answer.
     pub(crate) impatient: bool,
 }
 
@@ -130,7 +132,7 @@ impl NodeScenario {
             half_open,
             refused,
             damage,
-            // What sessions are forgotten for must come late enough.
+            // Copies must arrive late enough to meet expired sessions.
             repeats: if sleep_us > 0 { 200 } else { repeats },
             repeat_us: *random.pick(&[2 * MS, 200 * MS, 3 * SECOND]),
             cut_off_every_us,
@@ -164,7 +166,7 @@ impl NodeScenario {
             clients: clients as usize,
             instances: random.between(1, 3) as u32,
             depth,
-            // A run of more calls than that is not worth its time.
+            // A run with more calls is not worth its time.
             think_us: think_us.max(clients * depth * SECOND / CALLS_PER_SECOND_MAX),
             gather_us: *random.pick(&[30, 500, 5 * MS]),
             is_hot: random.chance(1, 3),
@@ -187,7 +189,8 @@ impl NodeScenario {
     }
 }
 
-/// Small files and little memory, so that a short run seals segments, compacts them and takes checkpoints.
+/// Small files and little memory, so that a short run seals segments, compacts them and takes
+/// checkpoints.
 fn engine_options(random: &mut Random) -> EngineOptions {
     EngineOptions {
         memory_bytes: *random.pick(&[100 << 10, 1 << 20, 8 << 20]),

@@ -1,4 +1,4 @@
-//! What clients have seen of snapshots: what their checker looks at.
+//! The clients' observations of snapshots: the input of their checker.
 
 use zerohop_base::time::Time;
 
@@ -7,15 +7,15 @@ use crate::check::cycles::CheckedAction;
 /// A snapshot that was opened.
 #[derive(Clone, Debug)]
 pub struct SnapshotHistory {
-    /// Whose.
+    /// The client.
     pub client: usize,
-    /// Its time: what has a later version is not in it.
+    /// Its timestamp: it has no later versions.
     pub at: u64,
-    /// When it was asked for.
+    /// When it was requested.
     pub begin: Time,
     /// When it was open: what began later is not in it.
     pub end: Time,
-    /// What was read in it, in the order of the answers.
+    /// The reads in it, in the order of the answers.
     pub reads: Vec<SnapshotRead>,
 }
 
@@ -24,33 +24,33 @@ pub struct SnapshotHistory {
 pub struct SnapshotRead {
     /// When it was answered.
     pub when: Time,
-    /// What was read: another number for each record, and each blob.
+    /// The number of the record or blob.
     pub of: u64,
-    /// What was there.
+    /// The result.
     pub found: SnapshotRecord,
 }
 
 /// A record, or a blob with its chunks, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotRecord {
-    /// Its version, or the latest of those of its chunks; zero: there was none.
+    /// Its version, or the highest version of its chunks; zero if absent.
     pub version: u64,
-    /// What that is to the checker of transactions.
+    /// Its meaning for the checker of transactions.
     pub actions: Vec<CheckedAction>,
-    /// Of an account: of which bank, of how many accounts, and what it holds.
+    /// For an account: the bank, its number of accounts, and the balance.
     pub account: Option<(u64, usize, i64)>,
-    /// It is nothing that can be there: why.
+    /// The reason why this result is impossible.
     pub strange: Option<String>,
 }
 
 impl SnapshotRecord {
-    /// There is nothing.
+    /// An absent record.
     #[must_use]
     pub fn nothing() -> SnapshotRecord {
         SnapshotRecord { version: 0, actions: Vec::new(), account: None, strange: None }
     }
 
-    /// There is something that cannot be.
+    /// An impossible result.
     #[must_use]
     pub fn strange(why: String) -> SnapshotRecord {
         SnapshotRecord { strange: Some(why), ..SnapshotRecord::nothing() }

@@ -1,24 +1,25 @@
-//! Random numbers: one stream for each concern, so that one more fault does not shift the workload, nor one more
-//! operation the schedule. That keeps a failing seed failing while it is looked into.
+//! Random numbers: one stream per concern, so that an additional fault does not shift the workload,
+//! nor an additional operation the schedule. A failing seed thus keeps failing while it is
+//! investigated.
 
 use zerohop_base::random::Random;
 
 /// The streams of one seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
-    /// What is switched on in this run, and how much of it.
+    /// The features of this run and their amounts.
     pub(crate) scenario: Random,
-    /// Which of two events at the same moment comes first.
+    /// The order of two events at the same time.
     pub(crate) schedule: Random,
-    /// How bytes travel, and what befalls them.
+    /// The transport of bytes, and its faults.
     pub(crate) network: Random,
-    /// When nodes crash, stop, pause and fill up.
+    /// The crashes, stops, pauses and disk faults of nodes.
     pub(crate) node: Random,
-    /// What disks are seeded with.
+    /// The seeds of disks.
     pub(crate) disk: Random,
-    /// What clients ask for.
+    /// The requests of clients.
     pub(crate) workload: Random,
-    /// When clients pause, give up and come back.
+    /// The pauses, deaths and returns of clients.
     pub(crate) client: Random,
 }
 
@@ -39,10 +40,10 @@ impl Streams {
 
 /// Draws that several concerns need.
 pub(crate) trait Draw {
-    /// From `least` to `most`, both included.
+    /// From `least` to `most`, both inclusive.
     fn between(&mut self, least: u64, most: u64) -> u64;
 
-    /// How long until something happens that happens every `mean` on average: exponential, cut at ten times that.
+    /// The time to the next event with this mean distance: exponential, cut at ten times the mean.
     fn wait(&mut self, mean: u64) -> u64;
 
     /// One of several.
@@ -55,8 +56,9 @@ impl Draw for Random {
     }
 
     fn wait(&mut self, mean: u64) -> u64 {
-        // In whole numbers, so that every machine draws the same: the count of halvings until a coin shows tails, with
-        // a straight line between two of them. Its mean is 1.5 half-lives of `mean * 2 / 3`.
+        // In integers, so that every machine draws the same: the number of halvings until a coin
+        // shows tails, with linear interpolation between two of them. Its mean is 1.5 half-lives of
+        // `mean * 2 / 3`.
         let half_life = (mean * 2 / 3).max(1);
         let halvings = u64::from(self.next_u64().trailing_zeros()).min(9);
         halvings * half_life + self.below(half_life)

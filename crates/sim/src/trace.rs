@@ -1,5 +1,5 @@
-//! What happened, for people to read and for two runs to be compared: every event is a line, and the digest covers every
-//! line and every byte that travelled.
+//! The trace, for display and for the comparison of two runs: every event is a line, and the digest
+//! covers every line and every byte that was sent.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,7 +10,7 @@ use zerohop_base::time::Time;
 
 use crate::limits::TRACE_TAIL_LINES;
 
-/// What is done with lines beside taking them into the digest.
+/// What happens to lines in addition to the digest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineRetention {
     /// Nothing.
@@ -37,7 +37,7 @@ impl Trace {
         Self { digest: Xxh3::new(), keep, lines: VecDeque::new(), line: String::new(), count: 0 }
     }
 
-    /// Something happened.
+    /// Records an event.
     pub(crate) fn say(&mut self, now: Time, what: fmt::Arguments<'_>) {
         self.line.clear();
         let written = write!(self.line, "{:>5}.{:06} {what}", now.0 / 1_000_000, now.0 % 1_000_000);
@@ -54,8 +54,8 @@ impl Trace {
         self.lines.push_back(self.line.clone());
     }
 
-    /// Something happened that happens all the time: its words are made only where they are kept, and the digest takes a
-    /// number in their place.
+    /// Records a frequent event: its text is made only where lines are kept, and the digest gets a
+    /// number instead.
     pub(crate) fn note(&mut self, now: Time, what: fmt::Arguments<'_>, number: u64) {
         if self.keep == LineRetention::Nothing {
             self.digest.update(&now.0.to_le_bytes());
@@ -70,7 +70,7 @@ impl Trace {
         self.digest.update(&number.to_le_bytes());
     }
 
-    /// These bytes travelled.
+    /// Records bytes that were sent.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.digest.update(&(bytes.len() as u64).to_le_bytes());
         self.digest.update(bytes);
@@ -80,7 +80,7 @@ impl Trace {
         self.digest.digest()
     }
 
-    /// How many lines there were.
+    /// The number of lines.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

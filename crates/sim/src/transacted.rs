@@ -1,4 +1,5 @@
-//! What came of transactions, and of single operations on what they are about: what their checker looks at.
+//! The results of transactions, and of single operations on their records: the input of their
+//! checker.
 
 use std::fmt;
 
@@ -8,48 +9,48 @@ use zerohop_wire::ids::Timestamp;
 use crate::check::cycles::{CheckedAction, Transaction, TransactionFate};
 use crate::workload::blobs::is_mark;
 
-/// One transaction, or something that is as good as one: a read of several records, an operation on one.
+/// A transaction, or an equivalent: a read of several records, an operation on one.
 #[derive(Clone, Debug)]
 pub struct TransactionRecord {
-    /// Whose.
+    /// The client.
     pub client: usize,
-    /// Its actions, with what they brought, as far as they are on lists and registers; times are in microseconds.
+    /// Its actions on lists and registers, with their results; times are in microseconds.
     pub transaction: Transaction,
-    /// Its version, if its client was told one.
+    /// Its version, if its client knows it.
     pub version: Option<Timestamp>,
-    /// Of lists that were read: which, its last value, and its version.
+    /// Lists that were read: the list, its last value, and its version.
     pub lists: Vec<(u64, u64, Timestamp)>,
-    /// What it has shown of blobs, or done to them: which, and whether there is one.
+    /// Blobs that it has observed or changed: the blob, and whether it exists.
     pub lives: Vec<(u64, BlobLife)>,
-    /// If all accounts of a bank were read: what they hold together.
+    /// If all accounts of a bank were read: the sum of their balances.
     pub sum: Option<i64>,
-    /// When it had to have ended.
+    /// Its deadline.
     pub deadline: Time,
     /// Its client went away.
     pub is_left: bool,
-    /// How it ended otherwise than well.
+    /// The reason why it did not succeed.
     pub trouble: Option<TransactionTrouble>,
 }
 
-/// A blob of a name, by the time of its creation: the next of the name has a later one.
+/// A blob of a name, by its creation time: the next blob of the name has a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobLife {
-    /// It was there.
+    /// It existed.
     Seen(u64),
-    /// It goes, if this is done.
+    /// It is removed, if this succeeds.
     Ended(u64),
-    /// There was none.
+    /// It was absent.
     Absent,
 }
 
-/// How a transaction can end otherwise than well.
+/// The reasons why a transaction may not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionTrouble {
-    /// What it rested on had changed, or was not there.
+    /// A record that it depends on had changed, or was absent.
     Conflict(String),
-    /// Something else stood in its way, or its end is not known.
+    /// Another cause, or its outcome is unknown.
     Other(String),
-    /// It brought something that nothing could have brought.
+    /// It returned an impossible result.
     Strange(String),
 }
 
@@ -60,7 +61,7 @@ impl TransactionRecord {
         Time(self.transaction.begin)
     }
 
-    /// When its client knew of its end.
+    /// When its client learned of its end.
     #[must_use]
     pub fn end(&self) -> Option<Time> {
         self.transaction.end.map(Time)
@@ -112,11 +113,11 @@ impl fmt::Display for TransactionRecord {
     }
 }
 
-/// Of a list, so many of its last values are shown.
+/// Number of a list's last values that are shown.
 const VALUES_SHOWN: usize = 6;
 
 impl TransactionRecord {
-    /// One that has begun, and of whose end nothing is known.
+    /// A transaction that has begun, without a known end.
     #[must_use]
     pub fn begun(client: usize, now: Time, deadline: Time, actions: Vec<CheckedAction>) -> TransactionRecord {
         TransactionRecord {

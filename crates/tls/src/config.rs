@@ -1,4 +1,4 @@
-//! Certificates and keys, from the text of their files.
+//! Certificates and keys, parsed from PEM text.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::error::ConfigError;
 
-/// What a server shows to those who connect. Clones share it.
+/// The certificate chain and key of a server. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ServerTls(pub(crate) Arc<ServerConfig>);
 
-/// Whom a client believes. Clones share it.
+/// The CAs that a client trusts. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ClientTls(pub(crate) Arc<ClientConfig>);
 
 impl ServerTls {
-    /// Of the certificate, followed by those of the CAs between it and the one that clients know, and of its key; all as PEM.
+    /// From PEM: the certificate, followed by the intermediate CAs' up to one that clients trust,
+    /// and its key.
     ///
-    /// # Errors
-    /// [`ConfigError`].
+    /// # Errors [`ConfigError`].
     pub fn new(certificates: &[u8], key: &[u8]) -> Result<ServerTls, ConfigError> {
         let chain = certificates_of(certificates)?;
         let key = PrivateKeyDer::from_pem_slice(key)
@@ -34,7 +34,7 @@ impl ServerTls {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(unusable)?;
-        // Connections are kept for long: what would shorten the next handshake is not worth the memory.
+        // Connections live long, so session resumption is not worth its memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(ServerTls(Arc::new(config)))
@@ -42,10 +42,9 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// One that believes certificates by these CAs, given as PEM, and no others.
+    /// Trusts certificates by these CAs, given as PEM, and no others.
     ///
-    /// # Errors
-    /// [`ConfigError`].
+    /// # Errors [`ConfigError`].
     pub fn new(cas: &[u8]) -> Result<ClientTls, ConfigError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates_of(cas)? {
@@ -77,7 +76,7 @@ impl PartialEq for ClientTls {
 
 impl Eq for ClientTls {}
 
-/// The host of `host:port`, without the brackets of an address of version 6: what the certificate must name.
+/// The host of `host:port`, without the brackets of an IPv6 address: the certificate must name it.
 #[must_use]
 pub fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);

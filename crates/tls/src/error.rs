@@ -1,4 +1,4 @@
-//! Why there is no TLS with somebody, in the words that the wire has for it.
+//! Why a TLS connection cannot be made, as the wire's error codes.
 
 use std::fmt;
 use std::io;
@@ -6,19 +6,19 @@ use std::io;
 use rustls::{CertificateError, Error, InvalidMessage};
 use zerohop_wire::AuthFault;
 
-/// Why certificates and keys are of no use.
+/// Why certificates and keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// There is none in the file, or it cannot be read.
+    /// The file has none, or cannot be parsed.
     Pem {
-        /// What was looked for.
+        /// What was expected.
         what: &'static str,
         /// What was found.
         reason: String,
     },
-    /// They do not go together, or cannot be used.
+    /// They do not match, or cannot be used.
     Unusable {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
@@ -36,7 +36,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// What ended a connection, as [`fault_of`] finds it again in an [`io::Error`].
+/// The cause of a connection's end, which [`fault_of`] extracts from an [`io::Error`].
 #[derive(Debug)]
 struct ConnectionFault {
     fault: AuthFault,
@@ -51,13 +51,13 @@ impl fmt::Display for ConnectionFault {
     }
 }
 
-/// Why TLS ended a connection, if it was TLS that did.
+/// Why TLS ended a connection; `None` if the error is not from TLS.
 #[must_use]
 pub fn fault_of(error: &io::Error) -> Option<AuthFault> {
     Some(error.get_ref()?.downcast_ref::<ConnectionFault>()?.fault)
 }
 
-/// The error of a connection whose other side says what TLS does not take. Its kind is
+/// The error of a connection whose peer violates TLS. Its kind is
 /// [`InvalidData`](io::ErrorKind::InvalidData).
 pub(crate) fn ended(reason: Error) -> io::Error {
     let fault = match &reason {

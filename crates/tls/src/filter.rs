@@ -1,4 +1,4 @@
-//! The filter: what comes over a socket and what is said over it.
+//! The filter between a socket's bytes and the plain bytes.
 
 use std::fmt;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
@@ -10,37 +10,37 @@ use crate::config::{ClientTls, ServerTls};
 use crate::error::ended;
 use crate::limits::{CHUNK_BYTES, SILENT_READS_MAX};
 
-/// TLS over one socket, which is handed over each time and must not wait: where it would, it says
-/// [`WouldBlock`](ErrorKind::WouldBlock).
+/// TLS over one non-blocking socket, which is passed to each call. Where it would block, the call
+/// returns [`WouldBlock`](ErrorKind::WouldBlock).
 ///
-/// Readiness is as of a socket that tells it once (edge-triggered): a read that brings less than there was room for has taken
+/// Readiness is edge-triggered: a read that returns less than there was room for has emptied the
+/// socket, and a write that accepts less than it was given has found it full.
 /// all that the socket had, and a write that takes less than it was given has found the socket full.
 pub struct Tls {
     connection: Connection,
 }
 
-/// What came of looking for more that was said.
+/// The result of reading more plain bytes.
 enum Filled {
-    /// There is some.
+    /// There are some.
     Yes,
-    /// The peer says no more.
+    /// The peer has closed its side.
     Ended,
 }
 
 impl Tls {
-    /// The side that was connected to.
+    /// The server side of a connection.
     ///
-    /// # Errors
-    /// There is no randomness to be had.
+    /// # Errors No random numbers are available.
     pub fn server(config: &ServerTls) -> io::Result<Tls> {
         let connection = ServerConnection::new(config.0.clone()).map_err(ended)?;
         Ok(Tls::new(connection.into()))
     }
 
-    /// The side that connects, to a server that must prove to be `host`, a name or an address ([`host_of`](crate::host_of)).
+    /// The client side, for a server that must prove to be `host`, a name or an address
+    /// ([`host_of`](crate::host_of)).
     ///
-    /// # Errors
-    /// That is neither.
+    /// # Errors `host` is neither.
     pub fn client(config: &ClientTls, host: &str) -> io::Result<Tls> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no certificate can name this host"))?;
@@ -49,16 +49,17 @@ impl Tls {
     }
 
     fn new(mut connection: Connection) -> Tls {
-        // Bounded by the chunks that are put in; what is said before the handshake is done, by who says it.
+        // The caller's chunks bound the buffer; before the handshake is done, the caller must bound
+        // it.
         connection.set_buffer_limit(None);
         Tls { connection }
     }
 
-    /// Takes up to `room` bytes of what was said, in pieces. Zero: the peer says no more. Also sends what the protocol itself
-    /// has to answer.
+    /// Reads up to `room` plain bytes, in pieces. Zero: the peer has closed its side. Also sends
+    /// the protocol's own answers.
     ///
-    /// # Errors
-    /// The socket's, such as that it would wait; [`fault_of`](crate::fault_of) tells what the peer did wrong.
+    /// # Errors Those of the socket, such as `WouldBlock`; [`fault_of`](crate::fault_of) says how
+    /// the peer violated TLS.
     pub fn read(
         &mut self,
         socket: &mut (impl Read + Write),
@@ -78,7 +79,7 @@ impl Tls {
                     reader.consume(bytes);
                     taken += bytes;
                 }
-                // What was taken is told first; what is wrong will be found again.
+                // Return what was read first; the next call finds the error again.
                 Err(_) if taken > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -86,10 +87,10 @@ impl Tls {
         Ok(taken)
     }
 
-    /// The first byte of what is said next, which stays where it is; `None`: the peer says no more.
+    /// The first of the next plain bytes, which is not consumed; `None`: the peer has closed its
+    /// side.
     ///
-    /// # Errors
-    /// As [`Tls::read`].
+    /// # Errors As [`Tls::read`].
     pub fn peek(&mut self, socket: &mut (impl Read + Write)) -> io::Result<Option<u8>> {
         match self.fill(socket)? {
             Filled::Ended => Ok(None),
@@ -97,16 +98,15 @@ impl Tls {
         }
     }
 
-    /// Whether something was said that a read would bring without asking the socket.
+    /// Whether plain bytes are available without a read from the socket.
     pub fn has_more(&mut self) -> bool {
         self.connection.reader().fill_buf().is_ok_and(|said| !said.is_empty())
     }
 
-    /// Says the pieces, one after the other, as far as the socket takes them; returns how many bytes. A little more may wait
-    /// here ([`Tls::flush`]).
+    /// Writes the pieces, one after the other, as far as the socket accepts them; returns how many
+    /// bytes. A little more may be buffered here ([`Tls::flush`]).
     ///
-    /// # Errors
-    /// The socket's, such as that it would wait, and took nothing.
+    /// # Errors Those of the socket, such as `WouldBlock` if it accepted nothing.
     pub fn write(&mut self, socket: &mut impl Write, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         if !self.flush(socket)? {
             return Err(ErrorKind::WouldBlock.into());
@@ -124,10 +124,9 @@ impl Tls {
         Ok(written)
     }
 
-    /// Sends what waits here. `false`: the socket is full, and some is left.
+    /// Sends what is buffered here. `false`: the socket is full, and some is left.
     ///
-    /// # Errors
-    /// The socket's.
+    /// # Errors Those of the socket.
     pub fn flush(&mut self, socket: &mut impl Write) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(socket) {
@@ -141,18 +140,19 @@ impl Tls {
         Ok(true)
     }
 
-    /// Says that nothing more will be said. To be flushed.
+    /// Closes this side. Must be flushed.
     pub fn end(&mut self) {
         self.connection.send_close_notify();
     }
 
-    /// Sees to it that there is something that was said, reading as much as that takes.
+    /// Reads until plain bytes are available, or the peer has closed its side.
     fn fill(&mut self, socket: &mut (impl Read + Write)) -> io::Result<Filled> {
         for _ in 0..SILENT_READS_MAX {
             match self.connection.reader().fill_buf() {
                 Ok([]) => return Ok(Filled::Ended),
                 Ok(_) => return Ok(Filled::Yes),
-                // The connection was cut. Frames have their own lengths and checksums, so that nothing is mistaken for whole.
+                // The connection ended without a close. Frames have lengths and checksums, so a
+                // truncated one is not mistaken for a whole.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Filled::Ended),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
@@ -163,7 +163,7 @@ impl Tls {
                 Err(error) => return Err(error),
             }
             let processed = self.connection.process_new_packets().map_err(ended);
-            // An answer of the handshake, or the alert that says what was wrong.
+            // The handshake's answer, or the alert about the fault.
             let flushed = self.flush(socket);
             processed?;
             flushed?;

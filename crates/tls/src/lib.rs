@@ -1,13 +1,14 @@
-//! TLS between a socket and what is said over it.
+//! TLS between a socket and the protocols above it.
 //!
 //! ```text
-//!   socket ──ciphertext──> Tls ──what was said──> frames, HTTP, RESP
-//!   socket <──ciphertext── Tls <──what to say──── answers
+//!   socket ──ciphertext──> Tls ──plain bytes──> frames, HTTP, RESP
+//!   socket <──ciphertext── Tls <──plain bytes── answers
 //! ```
 //!
-//! [`Tls`] is a filter: whoever owns a socket that does not wait hands it over for each read and write, and keeps the say
-//! over readiness and time. It opens nothing and reads no file. TLS 1.3 only, by rustls with the provider `ring`; only the
-//! server shows a certificate, as clients prove who they are by the cluster's secret or a token, inside.
+//! [`Tls`] is a filter: the owner of a non-blocking socket passes it to each read and write, and
+//! remains responsible for readiness and time. The filter opens nothing and reads no file. TLS 1.3
+//! only, by rustls with the provider `ring`. Only the server shows a certificate; clients
+//! authenticate with the cluster's secret or a token over the TLS connection.
 
 mod config;
 mod error;
@@ -20,5 +21,5 @@ pub use config::{ClientTls, ServerTls, host_of};
 pub use error::{ConfigError, fault_of};
 pub use filter::Tls;
 
-/// The first byte of a connection that begins with a TLS handshake: what tells it from every other that a port takes.
+/// The first byte of a TLS handshake: no other protocol of a port starts with it.
 pub const FIRST_BYTE: u8 = 0x16;

@@ -1,10 +1,11 @@
-//! Every bound of a TLS connection beside those of rustls itself (64 KiB of a handshake, 16 KiB of a record).
+//! Every limit of a TLS connection beside those of rustls (64 KiB of a handshake, 16 KiB of a
+//! record).
 
-/// Bytes encrypted at a time before the socket is asked to take them: of what it does not take, no more waits.
+/// Bytes encrypted before the next write to the socket: at most so many wait for a full socket.
 pub const CHUNK_BYTES: usize = 64 << 10;
 
-/// Reads in a row of one socket that bring nothing to say: a handshake needs some ten. Beyond that somebody keeps the
-/// connection busy with messages of the protocol itself.
+/// Consecutive reads of one socket without plain bytes; a handshake needs some ten. Beyond it the
+/// peer only sends messages of the protocol itself.
 pub const SILENT_READS_MAX: usize = 256;
 
 /// Longest file of certificates or of a key.

@@ -1,4 +1,4 @@
-//! Two filters and what is between them: whole, cut, wrong, and full.
+//! Two filters and the bytes between them: complete, cut, corrupt, and with full buffers.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -34,7 +34,7 @@ fn pair(server: &TestCertificates, ca: &TestCertificates, host: &str) -> (Tls, T
     (Tls::server(&config).unwrap(), Tls::client(&client, host).unwrap())
 }
 
-/// One end of a socket pair: bytes for this side, bytes of it, and how many of those there is room for.
+/// One end of a socket pair: bytes to this side, bytes from it, and the room for the latter.
 struct End<'a> {
     input: &'a mut VecDeque<u8>,
     output: &'a mut VecDeque<u8>,
@@ -128,14 +128,14 @@ fn what_is_said_arrives_whatever_the_sockets_take_at_a_time() {
     }
 }
 
-/// How the client takes the server's part of the handshake.
+/// The client's error at the server's part of the handshake.
 fn refused(server: &TestCertificates, ca: &TestCertificates, host: &str) -> Option<AuthFault> {
     let (mut server, mut client) = pair(server, ca, host);
     let mut wires = Wires::default();
     client.flush(&mut wires.client(usize::MAX)).unwrap();
     all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap();
     let ended = all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).err()?;
-    // The server is told.
+    // The server receives an alert.
     let told = all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap_err();
     assert!(told.to_string().contains("alert"), "{told}");
     fault_of(&ended)
@@ -160,7 +160,7 @@ fn what_is_no_tls_is_told_and_ends_the_connection_alone() {
     assert_eq!(fault_of(&error), Some(AuthFault::NoTlsThere));
     assert!(error.to_string().contains("does not speak TLS"), "{error}");
 
-    // A handshake that is cut, one that is damaged anywhere, and one that goes on for ever.
+    // A truncated handshake, one that is corrupt at any byte, and one without an end.
     let hello = {
         let (_, mut client) = pair(&made, &made, "localhost");
         let mut wires = Wires::default();
@@ -176,12 +176,12 @@ fn what_is_no_tls_is_told_and_ends_the_connection_alone() {
         damaged[at] ^= 0x55;
         let mut wires = Wires { to_server: damaged, ..Wires::default() };
         let mut server = Tls::server(&config).unwrap();
-        // Whatever it says to that, nothing was said.
+        // Whatever the server answers, no plain bytes arrive.
         let mut heard = Vec::new();
         drop(all(&mut server, &mut wires.server(usize::MAX), &mut heard));
         assert!(heard.is_empty());
     }
-    // A handshake message that says it has 16 MB.
+    // A handshake message with an announced length of 16 MB.
     let mut wires = Wires::default();
     for _ in 0..1000 {
         wires.to_server.extend([0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff]);

@@ -47,7 +47,8 @@ class Blobs:
         chunk_bytes: Optional[int] = None,
         partial: bool = False,
     ) -> BlobFile:
-        """The blob as a file whose operations are awaited; nothing is kept in a buffer. `async with await blobs.open(…)`."""
+        """The blob as a file with awaited operations and without a buffer: `async with await
+        blobs.open(…)`."""
         short = mode_of(mode)
         if short[0] in "wx":
             bits = chunk_bits(chunk_bytes)
@@ -56,7 +57,7 @@ class Blobs:
                 place, id = cast("tuple[bytes, int]", staged)
                 return BlobFile(self._with_unfinished(), name, mode, 0, (id, attributes), place)
             if short[0] == "w":
-                # What another left that it has not finished.
+                # Another writer has left it unfinished.
                 await self.delete(name)
             try:
                 made = info(await self._native.create(name, attributes, bits, unfinished=True))
@@ -77,29 +78,30 @@ class Blobs:
         return Blobs(self._native.with_unfinished())
 
     async def stat(self, name: Name) -> Optional[BlobInfo]:
-        """What the blob is; `None` if there is none."""
+        """The blob's metadata; `None` if absent."""
         return info(await self._native.stat(name))
 
     async def stat_many(self, names: Iterable[Name]) -> builtins.list[Optional[BlobInfo]]:
-        """What several blobs are, asked for together; `None` where there is none."""
+        """The metadata of several blobs, requested together; `None` for absent ones."""
         return [info(found) for found in await self._native.stat_many([*names])]
 
     async def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> BlobInfo:
-        """Makes an empty blob. Raises `FileExistsError`."""
+        """Creates an empty blob. Raises `FileExistsError`."""
         try:
             return cast(BlobInfo, info(await self._native.create(name, attributes, chunk_bits(chunk_bytes))))
         except ConditionFailedError:
             raise there_is(name) from None
 
     async def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
-        """So many bytes of it from an offset on, as far as there are; all if `size` is negative."""
+        """Up to `size` bytes from an offset on; all if `size` is negative."""
         length = size if size >= 0 else (1 << 63) - 1
         return cast(bytes, await _there(name, self._native.read(name, offset, length)))
 
     async def readinto(self, name: Name, into: Buffer, offset: int = 0) -> int:
-        """Bytes from an offset on, into an array or other writable memory. Brings how many.
+        """Reads bytes from an offset on into an array or other writable memory. Returns their
+        number.
 
-        Somebody who gives up waiting must not use the memory for anything else: it may still be filled.
+        After cancellation the memory must not be used for anything else: it may still be written.
         """
         return cast(int, await _there(name, self._native.read_into(name, offset, into)))
 
@@ -108,33 +110,33 @@ class Blobs:
         await _there(name, self._native.write(name, offset, data))
 
     async def append(self, name: Name, data: Buffer) -> int:
-        """Adds bytes at the end, and brings where they stand."""
+        """Adds bytes at the end, and returns their offset."""
         return cast(int, await _there(name, self._native.append(name, data)))
 
     async def truncate(self, name: Name, size: int) -> None:
-        """Makes it this large."""
+        """Sets the size."""
         await _there(name, self._native.truncate(name, size))
 
     async def set_attributes(self, name: Name, attributes: bytes) -> None:
-        """Replaces what its owner keeps with it."""
+        """Replaces the attributes."""
         await _there(name, self._native.set_attributes(name, attributes))
 
     async def transform(
         self, name: Name, operator: str, operand: float, *, type: str = "int64", offset: int = 0
     ) -> Union[int, float]:
-        """Changes a number in it, where it is, and brings what it is then."""
+        """Changes a number in the blob, in place, and returns the new number."""
         changed = self._native.transform(name, operator, str(type), operand, offset)
         return cast("Union[int, float]", await _there(name, changed))
 
     async def delete(self, name: Name) -> bool:
-        """Removes it. Brings whether there was one."""
+        """Removes the blob. Returns whether it existed."""
         return cast(bool, await self._native.delete(name))
 
     async def list(
         self, prefix: Name = b"", *, page: Optional[int] = None, behind: Optional[Name] = None
     ) -> AsyncIterator[bytes]:
-        """The names that begin with `prefix`, in their order, asked for by pages; those behind the name `behind`, if it is given.
-        Blobs that are not `finished` are left out."""
+        """The names that begin with `prefix`, in order, requested page by page; with `behind`, only
+        those after this name. Blobs that are not `finished` are left out."""
         listing = self._native.list(prefix, page, behind)
         while True:
             names = await listing.next_page()
@@ -155,7 +157,7 @@ async def _there(name: Name, asked: Any) -> Any:
 
 
 class BlobFile:
-    """A blob as a file of an event loop. One operation at a time."""
+    """A blob as a file of an event loop. It supports one operation at a time."""
 
     def __init__(
         self,
@@ -167,18 +169,18 @@ class BlobFile:
         place: Optional[bytes] = None,
     ) -> None:
         self._blobs, self.name, self.mode = blobs, name, mode
-        # Under which name it is written: another one, while it replaces a blob.
+        # The name under which it is written: a temporary one while it replaces a blob.
         self._place = name if place is None else place
         self._short = mode_of(mode)
         self._position = position
-        # The id and the attributes of a blob of its own.
+        # The id and the attributes of a new blob of this file.
         self._again, self._broken = again, False
         self._fill = None if again is None else blobs._native.fill(self._place)
         self._filled = 0
         self.closed = False
 
     async def read(self, size: int = -1) -> bytes:
-        """So many bytes from where the file stands, as far as there are; all if `size` is negative."""
+        """Up to `size` bytes from the file's position; all if `size` is negative."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
         await self._settle()
         found = await self._blobs.read(self._place, self._position, size)
@@ -186,7 +188,7 @@ class BlobFile:
         return found
 
     async def readinto(self, into: Buffer) -> int:
-        """Fills memory from where the file stands."""
+        """Reads bytes from the file's position into memory."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
         await self._settle()
         count = await self._blobs.readinto(self._place, into, self._position)
@@ -194,7 +196,7 @@ class BlobFile:
         return count
 
     async def write(self, data: Buffer) -> int:
-        """Writes all of it, where the file stands or, opened with `ab`, at the end."""
+        """Writes all bytes at the file's position or, in mode `ab`, at the end."""
         self._check(self._short != "r", "written")
         if self._broken and self._again is not None:
             raise unfinished(self.name)
@@ -213,7 +215,7 @@ class BlobFile:
         return count
 
     async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Goes to a place, counted from the beginning, from here, or from the end."""
+        """Sets the position, relative to the start, the position or the end."""
         self._check(True, "")
         if whence == io.SEEK_CUR:
             offset += self._position
@@ -230,11 +232,11 @@ class BlobFile:
         return offset
 
     def tell(self) -> int:
-        """Where the file stands."""
+        """The file's position."""
         return self._position
 
     async def truncate(self, size: Optional[int] = None) -> int:
-        """Makes it this large, or as large as where the file stands."""
+        """Sets the size, by default to the file's position."""
         self._check(self._short != "r", "written")
         size = self._position if size is None else size
         await self._settle()
@@ -242,7 +244,8 @@ class BlobFile:
         return size
 
     async def close(self) -> None:
-        """Closes it. What was written again is whole then, unless writing it was cut off: that is removed."""
+        """Closes the file. A new blob is finished then; if a write was interrupted, it is
+        removed."""
         if self.closed:
             return
         self.closed = True
@@ -261,13 +264,13 @@ class BlobFile:
             else:
                 await self._blobs.set_attributes(self.name, attributes)
         except BaseException:
-            # What can be told of it is that it is not whole; so it is marked, if it cannot be removed.
+            # If the blob cannot be removed, it is marked as unfinished.
             with contextlib.suppress(Error):
                 await self._remove()
             raise
 
     async def _settle(self) -> None:
-        """Has what was filled in be in the blob, before something else is done with it than adding to it."""
+        """Publishes staged bytes before any operation other than an append."""
         if self._fill is None:
             return
         fill, self._fill = self._fill, None
@@ -277,9 +280,9 @@ class BlobFile:
         self._broken = False
 
     async def _remove(self) -> None:
-        """Removes the blob, unless somebody has put another in its place."""
+        """Removes the blob, unless another client has replaced it."""
         if self._fill is not None:
-            # A write that nobody waits for any more may be under way.
+            # A write whose task was cancelled may still be in progress.
             self._fill.give_up()
             self._fill = None
         found = await self._blobs.stat(self._place)
@@ -296,9 +299,10 @@ class BlobFile:
         trace: Optional[TracebackType],
     ) -> None:
         self._broken = self._broken or kind is not None
-        # What could not be removed after an exception is not finished; the exception is what is to be told.
+        # After an exception, a blob that cannot be removed stays unfinished; the exception takes
+        # precedence.
         with contextlib.suppress(Error) if error is not None else contextlib.nullcontext():
-            # Also where the task was cancelled: what it has written is not to be left as if it were whole.
+            # Also after cancellation of the task: its blob must not be left as if it were complete.
             await asyncio.shield(self.close())
 
     def _check(self, able: bool, what: str) -> None:
@@ -309,20 +313,22 @@ class BlobFile:
 
 
 class Transaction(Writes):
-    """A transaction: `async with client.transaction() as t:`. Reads and the commit are awaited, writes are only kept."""
+    """A transaction: `async with client.transaction() as t:`. Reads and the commit are awaited,
+    writes are buffered."""
 
     def __getitem__(self, keyspace: Keyspace) -> TransactionKeyspace:
         return TransactionKeyspace(self, keyspace)
 
     async def read_many(self, records: Iterable[tuple[Keyspace, Key]]) -> list[Optional[Record]]:
-        """Records of any keyspaces, asked for in one round, in the order given; `None` where there is none."""
+        """Records of any keyspaces, requested in one round, in the given order; `None` for absent
+        ones."""
         found = await self._native.read_many([(keyspace._native, key) for keyspace, key in records])
-        # Whoever has read nothing has nothing to commit.
+        # An empty list is not a read, and requires no commit.
         self._touched = self._touched or bool(found)
         return [_values.record(one) for one in found]
 
     async def commit(self) -> int:
-        """Does all that was written, if all that was read is still so, and brings the version."""
+        """Commits all writes if all reads are still current, and returns the version."""
         self._ended = True
         if self._is_empty:
             self._native.abort()
@@ -347,7 +353,8 @@ class Transaction(Writes):
 
 
 class TransactionKeyspace(KeyspaceWrites):
-    """A keyspace as a transaction sees it: with what it has written, which nobody else sees yet."""
+    """A keyspace within a transaction, with the transaction's own writes, which are not visible to
+    others yet."""
 
     @property
     def blobs(self) -> TransactionBlobs:
@@ -361,42 +368,43 @@ class TransactionKeyspace(KeyspaceWrites):
         return default if found is None else found
 
     async def lookup(self, key: Key) -> Optional[Record]:
-        """The record with its version; `None` if there is none."""
+        """The record with its version; `None` if absent."""
         self._transaction._touched = True
         return _values.record(await self._native.lookup(self._keyspace, key))
 
     async def inspect(self, key: Key) -> Optional[Info]:
-        """All but the record's contents."""
+        """The record's metadata without its contents."""
         self._transaction._touched = True
         return _values.info(await self._native.inspect(self._keyspace, key))
 
     async def read_many(self, keys: Iterable[Key]) -> list[Optional[Record]]:
-        """Records, asked for in one round, in the order of the keys; `None` where there is none."""
+        """Records, requested in one round, in the order of the keys; `None` for absent ones."""
         found = await self._native.read_many([(self._keyspace, key) for key in keys])
         self._transaction._touched = self._transaction._touched or bool(found)
         return [_values.record(one) for one in found]
 
 
 class TransactionBlobs:
-    """The blobs of a keyspace within a transaction: as those of `zerohop.Transaction`, each operation awaited."""
+    """The blobs of a keyspace within a transaction: as those of `zerohop.Transaction`, with awaited
+    operations."""
 
     def __init__(self, transaction: Writes, keyspace: Any) -> None:
         self._transaction = transaction
         self._native = transaction._native.blobs(keyspace)
 
     async def stat(self, name: Name) -> Optional[BlobInfo]:
-        """What the blob is, as the transaction will leave it; `None` if there is none."""
+        """The blob's metadata, as the transaction will leave it; `None` if absent."""
         self._transaction._touched = True
         return info(await self._native.stat(name))
 
     async def stat_many(self, names: Iterable[Name]) -> list[Optional[BlobInfo]]:
-        """What several blobs are, asked for in one round: as `stat`."""
+        """The metadata of several blobs, requested in one round: as `stat`."""
         found = await self._native.stat_many([*names])
         self._transaction._touched = self._transaction._touched or bool(found)
         return [info(one) for one in found]
 
     async def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> None:
-        """Makes an empty blob, which may be written to at once. Raises `FileExistsError`."""
+        """Creates an empty blob, which may be written at once. Raises `FileExistsError`."""
         self._transaction._touched = True
         try:
             await self._native.create(name, attributes, chunk_bits(chunk_bytes))
@@ -404,28 +412,28 @@ class TransactionBlobs:
             raise there_is(name) from None
 
     async def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
-        """So many bytes of it from an offset on, as far as there are; all if `size` is negative."""
+        """Up to `size` bytes from an offset on; all if `size` is negative."""
         self._transaction._touched = True
         length = size if size >= 0 else (1 << 63) - 1
         return cast(bytes, await _there(name, self._native.read(name, offset, length)))
 
     async def write(self, name: Name, data: Buffer, offset: int = 0) -> None:
-        """Writes the bytes of an array or other memory at an offset, as they are now."""
+        """Writes the present bytes of an array or other memory at an offset."""
         self._transaction._touched = True
         await _there(name, self._native.write(name, offset, data))
 
     async def append(self, name: Name, data: Buffer) -> int:
-        """Adds bytes at the end, and brings where they will stand."""
+        """Adds bytes at the end, and returns the offset that they will have."""
         self._transaction._touched = True
         return cast(int, await _there(name, self._native.append(name, data)))
 
     async def truncate(self, name: Name, size: int) -> None:
-        """Makes it this large."""
+        """Sets the size."""
         self._transaction._touched = True
         await _there(name, self._native.truncate(name, size))
 
     async def set_attributes(self, name: Name, attributes: bytes) -> None:
-        """Replaces what its owner keeps with it."""
+        """Replaces the attributes."""
         self._transaction._touched = True
         await _there(name, self._native.set_attributes(name, attributes))
 
@@ -439,13 +447,14 @@ class TransactionBlobs:
         offset: int = 0,
         old: bool = False,
     ) -> Outcome[Union[int, float]]:
-        """Changes a number in it, where it is. The outcome is what it is then, or with `old` what it was before."""
+        """Changes a number in the blob, in place. The outcome is the new number, or with `old` the
+        previous one."""
         place = self._transaction._native.keep_place()
         outcome: Outcome[Union[int, float]] = self._transaction._kept(place)
         await _there(name, self._native.transform(place, name, operator, str(type), operand, offset, old))
         return outcome
 
     async def delete(self, name: Name) -> bool:
-        """Removes it, with what the transaction has done to it. Brings whether there is one."""
+        """Removes the blob, with the transaction's changes to it. Returns whether it exists."""
         self._transaction._touched = True
         return cast(bool, await self._native.delete(name))

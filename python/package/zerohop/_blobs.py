@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Name = Union[str, bytes]
-"""The name of a blob: text, which becomes its UTF-8, or bytes."""
+"""The name of a blob: bytes, or text in UTF-8."""
 
 BUFFER_BYTES = 1 << 20
-"""What files keep in memory, unless they are opened with another size: a chunk."""
+"""The default size of a file's buffer in bytes: one chunk."""
 
 _MODES = {"rb": "r", "r+b": "r+", "wb": "w", "w+b": "w+", "ab": "a", "xb": "x", "x+b": "x+"}
 
 
 class NoBlobError(NotFoundError, FileNotFoundError):
-    """There is no blob of this name."""
+    """No blob has this name."""
 
 
 class BlobInfo(NamedTuple):
-    """What a blob is, without its contents.
+    """The metadata of a blob, without its contents.
 
-    `id` tells it from others of the name, earlier and later; `generation` is how often bytes were cut off it; `size` and
-    `chunk_bytes` are in bytes; `attributes` are its owner's; `version` is when its header was written last; `finished` is
-    false while somebody puts it or writes it again as a file, and stays so if they were cut off.
+    `id` distinguishes it from earlier and later blobs of the name; `generation` is how often it was
+    truncated; `size` and `chunk_bytes` are in bytes; `attributes` are bytes for its users;
+    `version` is that of the last header write. `finished` is false while a writer creates or
+    rewrites it as a file, and stays false if the writer was interrupted.
     """
 
     id: int
@@ -53,7 +54,7 @@ def info(found: Optional[tuple[int, int, int, int, bytes, int, bool]]) -> Option
 
 
 def mode_of(mode: str) -> str:
-    """The mode without its `b`, however the letters are ordered."""
+    """The mode without its `b`, whatever the order of its letters."""
     for known, short in _MODES.items():
         if sorted(mode) == sorted(known):
             return short
@@ -100,9 +101,10 @@ class Blobs:
     >>> list(keyspace.blobs), keyspace.blobs.stat("film").size
     ([b'film'], 16)
 
-    Up to 64 MiB are written as one, in however many chunks they lie (of 1 MiB, unless a blob is made with another size), and so is
-    whatever is added at the end, however long: others see all of it or nothing. Only what is longer and lies before the end, or behind
-    a gap, is written in pieces of 64 MiB, one after the other. What is read is all of one version.
+    A write of up to 64 MiB is atomic, however many chunks it covers (of 1 MiB, unless a blob is
+    created with another size). An append is atomic at any length. Only a longer write that begins
+    before the end, or behind a gap, is split into pieces of 64 MiB in sequence. A read returns the
+    bytes of one version.
     """
 
     def __init__(self, native: NativeBlobs) -> None:
@@ -118,13 +120,16 @@ class Blobs:
         chunk_bytes: Optional[int] = None,
         partial: bool = False,
     ) -> Union[io.BufferedReader, io.BufferedWriter, io.BufferedRandom, BlobIO]:
-        """The blob as a binary file, in one of the modes `rb`, `r+b`, `wb`, `w+b`, `xb`, `x+b`, `ab`.
+        """Opens the blob as a binary file, in one of the modes `rb`, `r+b`, `wb`, `w+b`, `xb`,
+        `x+b`, `ab`.
 
-        `buffering` is how many bytes are read ahead or kept before they are written; with 0 the file is a plain `BlobIO`.
-        A file opened to be written again (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. An
-        old blob of the name is there, whole, until the file is closed, and replaced then in one step. Where there was none, the new one
-        is not `finished` until then, and opening it to be read raises `UnfinishedError` unless `partial`. If a `with` block ends
-        with an exception, Ctrl-C among them, what was written is removed, and an old blob stays.
+        `buffering` is the number of bytes that are read ahead or buffered before a write; with 0
+        the file is a plain `BlobIO`. The modes `wb` and `xb` create a new blob with these
+        `attributes` and this chunk size. An existing blob of the name stays unchanged until the
+        file is closed, and is then replaced atomically. Without an existing blob, the new one is
+        not `finished` until then, and opening it for reading raises `UnfinishedError` unless
+        `partial` is set. If a `with` block ends with an exception, such as Ctrl-C, the new blob is
+        removed, and an existing one stays.
 
         Raises `FileNotFoundError` or `FileExistsError` as `open` does.
         """
@@ -136,20 +141,22 @@ class Blobs:
         return _Writer(raw, buffering) if raw.writable() else io.BufferedReader(raw, buffering)
 
     def _with_unfinished(self) -> Blobs:
-        """The same blobs, for the file that writes one: it is read and written also while it is not finished."""
+        """The same blobs, for a file that writes one: unfinished blobs can be read and written
+        too."""
         return Blobs(self._native.with_unfinished())
 
     def stat(self, name: Name) -> Optional[BlobInfo]:
-        """What the blob is; `None` if there is none.
+        """The blob's metadata; `None` if absent.
 
         >>> keyspace.blobs.stat("nothing")
         """
         return info(self._native.stat(name))
 
     def stat_many(self, names: Iterable[Name]) -> builtins.list[Optional[BlobInfo]]:
-        """What several blobs are, asked for together, in the order given; `None` where there is none.
+        """The metadata of several blobs, requested together, in the given order; `None` for absent
+        ones.
 
-        It is no transaction: each is looked at for itself.
+        This is not a transaction: each blob is read separately.
 
         >>> keyspace.blobs.create("one", attributes=b"float64").size
         0
@@ -159,7 +166,7 @@ class Blobs:
         return [info(found) for found in self._native.stat_many(list(names))]
 
     def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> BlobInfo:
-        """Makes an empty blob. Raises `FileExistsError`.
+        """Creates an empty blob. Raises `FileExistsError`.
 
         >>> keyspace.blobs.create("grid", attributes=b"float64", chunk_bytes=65536).chunk_bytes
         65536
@@ -170,7 +177,7 @@ class Blobs:
             raise there_is(name) from None
 
     def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
-        """So many bytes of it from an offset on, as far as there are; all if `size` is negative.
+        """Up to `size` bytes from an offset on; all if `size` is negative.
 
         >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
         (0, 0)
@@ -184,7 +191,8 @@ class Blobs:
             raise absent(name) from None
 
     def readinto(self, name: Name, into: Buffer, offset: int = 0) -> int:
-        """Bytes from an offset on, into an array or other writable memory, without a copy. Brings how many.
+        """Reads bytes from an offset on into an array or other writable memory, without a copy.
+        Returns their number.
 
         >>> into = bytearray(3)
         >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
@@ -198,7 +206,8 @@ class Blobs:
             raise absent(name) from None
 
     def write(self, name: Name, data: Buffer, offset: int = 0) -> None:
-        """Writes the bytes of an array or other memory at an offset, which may lie behind the end: what is between are zeros.
+        """Writes the bytes of an array or other memory at an offset. Behind the end, the gap is
+        filled with zeros.
 
         >>> import array
         >>> keyspace.blobs.create("grid").size
@@ -213,7 +222,8 @@ class Blobs:
             raise absent(name) from None
 
     def append(self, name: Name, data: Buffer) -> int:
-        """Adds bytes at the end, and brings where they stand: nobody else's are between them.
+        """Adds bytes at the end, and returns their offset. They are contiguous: bytes of other
+        writers are never between them.
 
         >>> keyspace.blobs.create("log").size
         0
@@ -226,7 +236,7 @@ class Blobs:
             raise absent(name) from None
 
     def truncate(self, name: Name, size: int) -> None:
-        """Makes it this large: what is cut off is gone, what is added are zeros.
+        """Sets the size: removes bytes from the end, or adds zeros.
 
         >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
         (0, 0)
@@ -240,7 +250,7 @@ class Blobs:
             raise absent(name) from None
 
     def set_attributes(self, name: Name, attributes: bytes) -> None:
-        """Replaces what its owner keeps with it, at most 32 KiB.
+        """Replaces the attributes, at most 32 KiB.
 
         >>> keyspace.blobs.create("log").attributes
         b''
@@ -256,10 +266,11 @@ class Blobs:
     def transform(
         self, name: Name, operator: str, operand: float, *, type: str = "int64", offset: int = 0
     ) -> Union[int, float]:
-        """Changes a little-endian number in it, where it is, and brings what it is then.
+        """Changes a little-endian number in the blob, in place, and returns the new number.
 
-        `operator` is `add`, `multiply`, `min`, `max`, `and`, `or` or `xor`; `type` is one of `uint8` to `uint64`, `int8` to
-        `int64`, `float32`, `float64`. The number must lie within one chunk. No two of these get into each other's way.
+        `operator` is `add`, `multiply`, `min`, `max`, `and`, `or` or `xor`; `type` is one of
+        `uint8` to `uint64`, `int8` to `int64`, `float32`, `float64`. The number must lie within one
+        chunk. These operations do not conflict with each other.
 
         >>> keyspace.blobs.create("sums").size
         0
@@ -274,7 +285,7 @@ class Blobs:
             raise absent(name) from None
 
     def delete(self, name: Name) -> bool:
-        """Removes it. Brings whether there was one.
+        """Removes the blob. Returns whether it existed.
 
         >>> keyspace.blobs.create("old").size, keyspace.blobs.delete("old"), keyspace.blobs.delete("old")
         (0, True, False)
@@ -284,10 +295,11 @@ class Blobs:
     def list(
         self, prefix: Name = b"", *, page: Optional[int] = None, behind: Optional[Name] = None
     ) -> Iterator[bytes]:
-        """The names that begin with `prefix`, in their order, asked for by pages; those behind the name `behind`, if it is given.
-        Blobs that are not `finished` are left out.
+        """The names that begin with `prefix`, in order, requested page by page; with `behind`, only
+        those after this name. Blobs that are not `finished` are left out.
 
-        It costs what it brings and a look at each blob of it, however many others there are, and one request for each partition.
+        The cost is one request per partition, plus one header read per returned blob, however many
+        other blobs there are.
 
         >>> for name in ("b/1", "a/2", "a/1"):
         ...     info = keyspace.blobs.create(name)
@@ -315,23 +327,25 @@ def _names(listing: NativeBlobList) -> Iterator[bytes]:
 
 
 class Filling:
-    """Bytes that are added to a blob, over several calls, and become a part of it by the last: until then nobody sees any of them.
+    """Bytes that are added to a blob over several calls, and become visible together with the last
+    call.
 
-    Whatever raises an exception, Ctrl-C too, ends it, and they are never seen. Nobody else may write to the blob meanwhile.
+    An exception in a call, such as Ctrl-C, ends the append, and its bytes never become visible. No
+    other client may write to the blob meanwhile.
     """
 
     def __init__(self, blobs: Blobs, name: Name, place: Optional[Name] = None) -> None:
         self._name, self._native = name, blobs._native.fill(name if place is None else place)
 
     def push(self, data: Buffer) -> int:
-        """Adds bytes. Brings how many have been added."""
+        """Adds bytes. Returns how many have been added in total."""
         try:
             return cast(int, self._native.push(data))
         except NotFoundError:
             raise absent(self._name) from None
 
     def publish(self, attributes: Optional[bytes] = None) -> int:
-        """Makes them a part of the blob, which then has these attributes. Brings how large it is."""
+        """Publishes them in the blob, and sets these attributes. Returns its size."""
         try:
             return cast(int, self._native.publish(attributes))
         except NotFoundError:
@@ -353,12 +367,12 @@ class BlobIO(io.RawIOBase):
     ) -> None:
         self._short = mode_of(mode)
         self._blobs, self.name, self.mode = blobs, name, mode
-        # Under which name it is written: another one, while it replaces a blob.
+        # The name under which it is written: a temporary one while it replaces a blob.
         self._place: Name = name
         self._position = 0
         self._attributes = attributes
         self._before = exits_under_way()
-        # Nothing that fails from here on leaves something to be finished.
+        # From here on, a failure leaves nothing to be finished.
         self._again: Optional[int] = None
         self._broken = self._given_up = False
         self._fill: Optional[Filling] = None
@@ -370,7 +384,7 @@ class BlobIO(io.RawIOBase):
                 self._place, self._again = cast("tuple[bytes, int]", staged)
             else:
                 if self._short[0] == "w":
-                    # What another left that it has not finished.
+                    # Another writer has left it unfinished.
                     blobs.delete(name)
                 try:
                     made = info(blobs._native.create(name, attributes, bits, unfinished=True))
@@ -402,7 +416,7 @@ class BlobIO(io.RawIOBase):
         return True
 
     def readinto(self, into: Any, /) -> int:
-        """Fills memory from where the file stands, as far as there are bytes."""
+        """Reads bytes from the file's position into memory, up to the end."""
         self._check(self.readable(), "read")
         self._settle()
         count = self._blobs.readinto(self._place, into, self._position)
@@ -417,7 +431,7 @@ class BlobIO(io.RawIOBase):
         return bytes(memoryview(memory)[:count])
 
     def write(self, data: Any, /) -> int:
-        """Writes all of it: where the file stands, or at the end of a file that was opened with `ab`."""
+        """Writes all bytes at the file's position, or at the end of a file in mode `ab`."""
         self._check(self.writable(), "written")
         count = memoryview(data).nbytes
         if count == 0 or self._given_up:
@@ -426,7 +440,7 @@ class BlobIO(io.RawIOBase):
             raise unfinished(self.name)
         if self._position != self._filled:
             self._settle()
-        # What is cut off in the midst of this is not whole, and is not to be closed as if it were.
+        # A file that was interrupted here is incomplete, and closing it must not finish it.
         self._broken = True
         if self._fill is not None:
             self._filled = self._fill.push(data)
@@ -463,11 +477,11 @@ class BlobIO(io.RawIOBase):
         return size
 
     def discard(self) -> None:
-        """Gives up what was written, if that is a blob of this file's own: closing removes it."""
+        """Discards what was written to a new blob of this file: closing removes it."""
         self._broken = self._given_up = True
 
     def close(self) -> None:
-        """Closes it. What was written again is whole then, unless writing it was cut off."""
+        """Closes the file. A new blob is finished then, unless a write was interrupted."""
         if self.closed:
             return
         super().close()
@@ -475,7 +489,7 @@ class BlobIO(io.RawIOBase):
         if self._again is None:
             return
         try:
-            # Perhaps that of something around it, which is not told.
+            # The exception may belong to an outer block, of which this file is not informed.
             if self._broken or ended_by_exception(before):
                 self._remove()
                 return
@@ -490,18 +504,18 @@ class BlobIO(io.RawIOBase):
             except ForkedError:
                 raise
             except BaseException:
-                # What can be told of it is that it is not whole; so it is marked, if it cannot be removed.
+                # If the blob cannot be removed, it is marked as unfinished.
                 with contextlib.suppress(Error):
                     self._remove()
                 raise
         except ForkedError:
-            # It is the parent's to close.
+            # In a fork, the parent closes it.
             pass
         finally:
             self._fill = None
 
     def _settle(self) -> None:
-        """Has what was filled in be in the blob, before something else is done with it than adding to it."""
+        """Publishes staged bytes before any operation other than an append."""
         if self._fill is None:
             return
         fill, self._fill = self._fill, None
@@ -511,7 +525,7 @@ class BlobIO(io.RawIOBase):
         self._broken = False
 
     def _remove(self) -> None:
-        """Removes the blob, unless somebody has put another in its place."""
+        """Removes the blob, unless another client has replaced it."""
         self._fill = None
         found = self._blobs.stat(self._place)
         if found is not None and found.id == self._again:
@@ -543,14 +557,14 @@ class BlobIO(io.RawIOBase):
 
 
 def _close(file: io.IOBase, error: Optional[BaseException]) -> None:
-    """Closes a file, of which an exception may have ended the block: that is what is to be told. What could not be removed then
-    is not finished."""
+    """Closes a file whose block may have ended with an exception, which takes precedence. A blob
+    that cannot be removed then is not finished."""
     with contextlib.suppress(Error) if error is not None else contextlib.nullcontext():
         file.close()
 
 
 class _Writer(io.BufferedWriter):
-    """As a file, but that what an exception cuts off is given up."""
+    """As a buffered file, except that an exception in its block discards its contents."""
 
     def __exit__(
         self,
@@ -564,7 +578,7 @@ class _Writer(io.BufferedWriter):
 
 
 class _Random(io.BufferedRandom):
-    """Likewise."""
+    """The same for a file in a read-and-write mode."""
 
     def __exit__(
         self,

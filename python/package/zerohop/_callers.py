@@ -1,7 +1,8 @@
-"""Who calls the file system: what fsspec does not tell it, and the stack does.
+"""Inspects the callers of the file system: the stack shows what fsspec does not pass on.
 
-Stores that keep their data under keys ask fsspec to remove or read a key by functions that take patterns: a key `v[1]` means itself
-there, and not `v1`. And a file that a wrapper closes is not told whether an exception ends the block; what the frames are about says it.
+Stores that keep their data under keys ask fsspec to remove or read a key through functions that
+take patterns: the key `v[1]` then means itself, and not `v1`. A file that a wrapper closes is not
+informed whether an exception ends the block; the instructions of the frames show it.
 """
 
 from __future__ import annotations
@@ -14,22 +15,24 @@ from types import FrameType
 from typing import Any, Optional
 
 CACHED_UPLOAD = ("zerohop.fs", "fsspec.spec", "fsspec.implementations.cached")
-"""Modules between a cache that sends a file on, and this file system."""
+"""Modules between a cache that uploads a file and this file system."""
 
 EXITS = ("__exit__", "__aexit__")
 
 KEYED = ("fsspec.mapping", "zarr.")
-"""Modules of mappings of keys to files, and of what is built on such."""
+"""Modules of mappings of keys to files, and of code on top of these."""
 
 PASSING_ON = ("fsspec.implementations.dirfs", "fsspec.implementations.chained", "fsspec.implementations.cached")
-"""Modules of file systems that hand a call on to this one."""
+"""Modules of file systems that pass a call on to this one."""
 
 _WITH_EXCEPT_START = dis.opmap.get("WITH_EXCEPT_START")
-"""What a frame is at while it calls `__exit__` for an exception, also one that is not written in Python."""
+"""Instructions of a frame that calls `__exit__` for an exception, also when `__exit__` is not
+written in Python."""
 
 
 def by_key() -> bool:
-    """Whether the caller's caller has a key, which is no pattern: a mapping of fsspec, perhaps by way of another file system."""
+    """Whether the caller's caller has a literal key: a mapping of fsspec, perhaps by way of another
+    file system."""
     frame: Optional[FrameType] = sys._getframe(2)
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
@@ -42,12 +45,14 @@ def by_key() -> bool:
 
 
 def wraps_for_asyncio() -> bool:
-    """Whether the caller's caller is fsspec's wrapper for asyncio, which takes each function of the file system for its own."""
+    """Whether the caller's caller is fsspec's wrapper for asyncio, which copies each function of
+    the file system."""
     return sys._getframe(2).f_code.co_name == "_wrap_all_sync_methods"
 
 
 def cut_off_in_cache() -> bool:
-    """Whether a cache of fsspec (`simplecache::`) sends a file on that an exception has ended the block of: it does so regardless."""
+    """Whether a cache of fsspec (`simplecache::`) uploads a file after an exception in its block,
+    which it does regardless."""
     if sys.exception() is None:
         return False
     frame = sys._getframe(1).f_back
@@ -59,7 +64,8 @@ def cut_off_in_cache() -> bool:
 
 
 def exits_under_way() -> tuple[tuple[FrameType, int], ...]:
-    """The exits of blocks that an exception ends, in this thread at this moment, from the innermost."""
+    """The exits of blocks that end with an exception, in this thread at this moment, from the
+    innermost."""
     if sys.exception() is None:
         return ()
     found, frame = [], sys._getframe(1).f_back
@@ -71,10 +77,11 @@ def exits_under_way() -> tuple[tuple[FrameType, int], ...]:
 
 
 def ended_by_exception(before: tuple[tuple[FrameType, int], ...]) -> bool:
-    """Whether this is called because an exception ends a block, not one of those whose exits were under way before.
+    """Whether an exception ends the caller's block, other than the blocks whose exits were in
+    progress before.
 
-    The innermost exit says it, so that whoever ends a block in order within the exit of another has done so. A call that stands in an
-    `except` or `finally` clause is no exit.
+    Only the innermost exit counts, so a block that ends normally within the exit of another one has
+    ended normally. A call in an `except` or `finally` clause is not an exit.
     """
     if sys.exception() is None:
         return False
@@ -90,13 +97,14 @@ def ended_by_exception(before: tuple[tuple[FrameType, int], ...]) -> bool:
 
 
 def closed_by_nobody() -> bool:
-    """Whether the caller is called by a file of `io` that nobody has closed, nor refers to any more: its class closes it then."""
+    """Whether the caller is called by an unreferenced `io` file that was not closed: its class
+    closes it then."""
     frame = sys._getframe(1).f_back
     while frame is not None and frame.f_code.co_argcount > 0:
         wrapper = frame.f_locals.get(frame.f_code.co_varnames[0])
         if not isinstance(wrapper, io.IOBase):
             break
-        # Which the finalizer of `io.IOBase` says.
+        # The finalizer of `io.IOBase` shows this.
         if getattr(wrapper, "_finalizing", False):
             return True
         frame = frame.f_back
@@ -104,7 +112,8 @@ def closed_by_nobody() -> bool:
 
 
 def _exit(frame: FrameType) -> Optional[bool]:
-    """Whether the frame is, or calls, the exit of a block, and if so whether an exception ends that."""
+    """Whether the frame is, or calls, the exit of a block, and if so whether an exception ends the
+    block."""
     code = frame.f_code
     if code.co_name in EXITS:
         names, given = code.co_varnames, frame.f_locals

@@ -1,4 +1,4 @@
-"""The client for threads: calls wait, and let other threads of Python run meanwhile."""
+"""The client for threads: calls block, and other Python threads run meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 _MISSING: Any = object()
 
 _PAGE_KEYS = 1024
-"""Keys of a page whose values are read together."""
+"""Number of keys of a page whose values are read together."""
 
 
 def connect(
@@ -34,20 +34,21 @@ def connect(
     name: Optional[str] = None,
     tls_ca: Optional[Path] = None,
 ) -> Client:
-    """A client of a cluster.
+    """Connects to a cluster and returns a client.
 
-    `endpoint`: any manager or instance, `host:port`; several, separated by commas or in a list, are tried in turn.
-    `secret` is the text in the cluster's secret file, `secret_file` the path of one; `token` and `token_file` likewise,
-    for those who do not know the secret. `timeout`: for how many seconds an operation is tried, 10 unless this says
-    otherwise; `connect_timeout`: for how many the cluster is asked for its first answer. `tls_ca`: the path of the certificate
-    of the CA, as PEM, by which the cluster's nodes prove who they are: the client speaks TLS. Unless it is given, the
-    variable `ZEROHOP_TLS_CA` names it; an empty path means no TLS, whatever that says. A certificate must name the host of
-    the endpoint.
+    `endpoint` is any manager or instance, `host:port`; several endpoints, separated by commas or in a list, are tried
+    in turn. `secret` is the text in the cluster's secret file, and `secret_file` the path of such a file. `token` and
+    `token_file` are the same for users who do not know the secret. `timeout` is the time limit of an operation in
+    seconds, 10 by default; `connect_timeout` is that of the first answer of the cluster. `tls_ca` is the path of the CA
+    certificate, as PEM, by which the nodes of the cluster are authenticated; the client then uses TLS. By default the
+    variable `ZEROHOP_TLS_CA` names that file; an empty path means no TLS, whatever the variable says. A node's
+    certificate must name the host of the endpoint.
 
-    Any number of threads may use a client. A process that was forked off must connect for itself.
+    Any number of threads may share a client. A forked process must connect again.
 
-    Raises `DeadlineError` if nobody answers, `AccessError` if the secret or token is wrong or revoked, or a certificate is
-    not to be believed; `OSError` if the file of the CA cannot be read, `ValueError` if it is none.
+    Raises `DeadlineError` if no node answers, and `AccessError` if the secret or token is wrong or revoked, or a
+    certificate is not trusted. Raises `OSError` if the CA's file cannot be read, and `ValueError` if it is not a
+    certificate.
     """
     native, endpoints = NativeClient(), _values.endpoints(endpoint)
     native.connect(
@@ -65,7 +66,7 @@ def connect(
 
 
 class Client:
-    """A client of a cluster; `connect` and `local` make one. As a context manager it closes itself."""
+    """A client of a cluster, made by `connect` or `local`. As a context manager it closes itself."""
 
     def __init__(self, native: NativeClient, endpoint: str) -> None:
         self._native = native
@@ -73,11 +74,11 @@ class Client:
 
     @property
     def endpoint(self) -> str:
-        """Where it has connected: other processes find the cluster there."""
+        """The address that it has connected to, by which other processes find the cluster."""
         return self._endpoint
 
     def keyspace(self, name: str = "default") -> Keyspace:
-        """A keyspace by its name; `default` is there from the start. Raises `NotFoundError`."""
+        """The keyspace of this name; `default` always exists. Raises `NotFoundError`."""
         return Keyspace(self._native.keyspace(name), name)
 
     def create_keyspace(
@@ -89,10 +90,10 @@ class Client:
         min_in_sync: Optional[int] = None,
         partitions: Optional[int] = None,
     ) -> Keyspace:
-        """Makes a keyspace, and brings it. Raises `RefusedError` if there is one of this name.
+        """Creates a keyspace, and returns it. Raises `RefusedError` if the name exists.
 
-        `durability` is `memory`, `interval`, `interval:50ms` or `sync`. What is not said is as the cluster has it: three
-        copies, of which two must hold a write.
+        `durability` is `memory`, `interval`, `interval:50ms` or `sync`. Options that are `None` have the cluster's
+        defaults: three copies, of which two must store a write.
 
         >>> import zerohop
         >>> client = zerohop.local()
@@ -104,8 +105,9 @@ class Client:
         return self.keyspace(name)
 
     def drop_keyspace(self, name: str, *, timeout: Optional[float] = None) -> None:
-        """Removes a keyspace and all that is in it, and waits until it is gone, for at most `timeout` seconds: the client's unless
-        given. First the transactions over it that are under way end. Raises `RefusedError` if there is none.
+        """Removes a keyspace with all its contents. Transactions over it that are in progress end first. Waits until it
+        is gone, for at most `timeout` seconds, by default the client's time-out. Raises `RefusedError` if it does not
+        exist.
 
         >>> papers = client.create_keyspace("pamphlets", replicas=1, min_in_sync=1)
         >>> client.drop_keyspace("pamphlets", timeout=60)
@@ -114,14 +116,14 @@ class Client:
         ...
         zerohop.errors.NotFoundError: ...
 
-        Raises `UnderWayError` if it is not gone in time: the drop goes on by itself, and nothing can be done in the keyspace any
-        more. It is done once there is no keyspace of this name; calling this again waits for that.
+        Raises `UnderWayError` if it is not gone in time: the drop continues by itself, and the keyspace accepts no
+        operations any more. The drop is complete once the name does not exist; calling this again waits for that.
         """
         self._native.drop_keyspace(name, timeout)
 
     def transaction(self) -> Transaction:
-        """Begins a transaction over any keyspaces of this client, which is committed at the end of a `with` block, and aborted if
-        that ends with an exception.
+        """Begins a transaction over any keyspaces of this client. It is committed at the end of a `with` block, and
+        aborted if the block ends with an exception.
 
         >>> import zerohop
         >>> with zerohop.local() as client, client.transaction() as t:
@@ -130,16 +132,17 @@ class Client:
         >>> keyspace["a"], visits.value
         (b'1', 1)
 
-        Only reads are sent before the commit, which raises `ConflictError`, and does nothing, if something that was read has
-        been changed meanwhile. What it has written it reads back itself. Not for several threads at once.
+        Only reads are sent before the commit. If a record that was read has been changed meanwhile, the commit raises
+        `ConflictError` and has no effect. A transaction reads its own writes. It must not be used by several threads at
+        once.
         """
         return Transaction(self._native.transaction())
 
     def transact(self, work: Callable[[Transaction], T], *, timeout: Optional[float] = None) -> T:
-        """Calls `work` with a new transaction and commits it, again and again while others are in its way, for at most
-        `timeout` seconds, 10 unless given. Brings what the call brought that was committed.
+        """Calls `work` with a new transaction and commits it, and repeats that after conflicts, for at most `timeout`
+        seconds, 10 by default. Returns the result of the call that was committed.
 
-        So `work` must do nothing else that cannot be done twice. It may end its transaction with `abort`.
+        So `work` must have no other effects that must not be repeated. It may call `abort` on its transaction.
 
         >>> import zerohop
         >>> def move(t):
@@ -164,7 +167,7 @@ class Client:
             time.sleep(pause)
 
     def read_many(self, records: Iterable[tuple[Keyspace, Key]]) -> list[Optional[Record]]:
-        """Records of any keyspaces as they all were at one moment, `None` where there is none; nothing is locked.
+        """Reads records of any keyspaces consistently at one moment, `None` for absent ones; takes no locks.
 
         >>> import zerohop
         >>> keyspace.set_many({"a": "1", "b": "2"})
@@ -176,7 +179,7 @@ class Client:
         return [_values.record(one) for one in found]
 
     def close(self) -> None:
-        """Closes it: later calls raise `ClosedError`."""
+        """Closes the client: later calls raise `ClosedError`."""
         self._native.close()
 
     def __enter__(self) -> Client:
@@ -192,7 +195,7 @@ class Client:
 
 
 class Keyspace(MutableMapping[Key, Value]):
-    """The records of a keyspace. As a mapping it has bytes records by their keys; what is read is `bytes`.
+    """The records of a keyspace. As a mapping it has the bytes records by their keys; values that are read are `bytes`.
 
     >>> import zerohop
     >>> keyspace = zerohop.local().keyspace()
@@ -203,11 +206,11 @@ class Keyspace(MutableMapping[Key, Value]):
     >>> keyspace.get("ship", b"none")
     b'none'
 
-    Going through all keys asks one server after the other: keys that are there all the while come exactly once, in no
-    order; others may come. `len` counts by going through them.
+    Iteration reads keys from one server after the other. Keys that exist during the whole iteration are returned
+    exactly once, in no order; others may be returned. `len` iterates over all keys.
 
-    Every `timeout` is in seconds, and the client's unless given. Ctrl-C interrupts every call; a write that was under way
-    may then be done.
+    Every `timeout` is in seconds, by default the client's. Ctrl-C interrupts every call; a write that was in progress
+    may still take effect.
     """
 
     def __init__(self, native: NativeKeyspace, name: str) -> None:
@@ -216,7 +219,7 @@ class Keyspace(MutableMapping[Key, Value]):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the keyspace."""
         return self._name
 
     def __repr__(self) -> str:
@@ -224,7 +227,7 @@ class Keyspace(MutableMapping[Key, Value]):
 
     @property
     def blobs(self) -> Blobs:
-        """Its blobs: large mutable objects, as files and through the buffer protocol."""
+        """The blobs of the keyspace: large mutable objects, as files and through the buffer protocol."""
         return Blobs(self._native.blobs())
 
     # Single records.
@@ -236,7 +239,7 @@ class Keyspace(MutableMapping[Key, Value]):
     @overload
     def get(self, key: Key, /, default: None = None, *, timeout: Optional[float] = None) -> Optional[bytes]: ...
     def get(self, key: Key, /, default: Any = None, *, timeout: Optional[float] = None) -> Any:
-        """The bytes of the record, or `default` if there is none. Raises `WrongTypeError` if it is a list.
+        """The bytes of the record, or `default` if it is absent. Raises `WrongTypeError` for a list.
 
         >>> keyspace.set("colour", "blue") > 0
         True
@@ -247,7 +250,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return default if found is None else found
 
     def lookup(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Record]:
-        """The record with its version, bytes or a list; `None` if there is none.
+        """The record with its version, bytes or a list; `None` if absent.
 
         >>> keyspace.append("crew", "Nemo", "Ned")
         2
@@ -257,7 +260,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return _values.record(self._native.lookup(key, timeout))
 
     def inspect(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Info]:
-        """All but the record's contents; `None` if there is none.
+        """The record's metadata without its contents; `None` if absent.
 
         >>> version = keyspace.set("token", "abc", expire=60)
         >>> keyspace.inspect("token").length, keyspace.inspect("token").version == version
@@ -275,10 +278,10 @@ class Keyspace(MutableMapping[Key, Value]):
         version: Optional[int] = None,
         timeout: Optional[float] = None,
     ) -> int:
-        """Makes the record these bytes, whatever it was, and brings its version.
+        """Writes these bytes as the record, whatever it was, and returns its version.
 
-        With `only_if="absent"` or `"present"`, or of a `version`, it is done only if that holds; else this raises
-        `ConditionFailedError`.
+        With `only_if="absent"` or `"present"`, or with a `version`, it takes effect only if the record is in that
+        state; otherwise this raises `ConditionFailedError`.
 
         >>> first = keyspace.set("draft", "one")
         >>> second = keyspace.set("draft", "two", version=first)
@@ -293,7 +296,7 @@ class Keyspace(MutableMapping[Key, Value]):
     def insert_if_absent(
         self, key: Key, value: Value, *, expire: Optional[Expire] = None, timeout: Optional[float] = None
     ) -> bool:
-        """Makes the record these bytes if there is none. Brings whether it did.
+        """Writes these bytes as the record if it is absent. Returns whether it did.
 
         >>> keyspace.insert_if_absent("lock", "me"), keyspace.insert_if_absent("lock", "you")
         (True, False)
@@ -305,7 +308,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return True
 
     def delete(self, key: Key, *, version: Optional[int] = None, timeout: Optional[float] = None) -> bool:
-        """Removes the record. Brings whether there was one.
+        """Removes the record. Returns whether it existed.
 
         >>> keyspace["old"] = "x"
         >>> keyspace.delete("old"), keyspace.delete("old")
@@ -314,7 +317,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return cast(bool, self._native.remove(key, version, timeout))
 
     def extend(self, key: Key, value: Value, *, timeout: Optional[float] = None) -> int:
-        """Adds bytes to the end of the record, making it if there is none. Brings its length.
+        """Adds bytes to the end of the record, and creates it if absent. Returns its length in bytes.
 
         >>> keyspace.extend("log", "first;"), keyspace.extend("log", "second;")
         (6, 13)
@@ -322,7 +325,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return cast(int, self._native.extend(key, value, timeout))
 
     def increment(self, key: Key, delta: int = 1, *, timeout: Optional[float] = None) -> int:
-        """Adds to the decimal number that the record holds, 0 if there is none. Brings the sum.
+        """Adds to the decimal number in the record, 0 if absent. Returns the sum.
 
         >>> keyspace.increment("visits"), keyspace.increment("visits", 10)
         (1, 11)
@@ -332,10 +335,10 @@ class Keyspace(MutableMapping[Key, Value]):
     def transform(
         self, key: Key, operator: str, operand: float, *, type: str = "int64", offset: int = 0
     ) -> Union[int, float]:
-        """Changes a little-endian number inside the record, where it is, and brings what it is then.
+        """Changes a little-endian number inside the record, in place, and returns the new number.
 
-        `operator` is `add`, `multiply`, `min`, `max`, `and`, `or` or `xor`; `type` is one of `uint8` to `uint64`, `int8` to
-        `int64`, `float32`, `float64`. Bytes that the record does not have are zeros.
+        `operator` is `add`, `multiply`, `min`, `max`, `and`, `or` or `xor`; `type` is one of `uint8` to `uint64`,
+        `int8` to `int64`, `float32`, `float64`. Bytes past the record's end count as zeros.
 
         >>> keyspace.transform("sums", "add", 40), keyspace.transform("sums", "add", 0.5, type="float64", offset=8)
         (40, 0.5)
@@ -350,9 +353,9 @@ class Keyspace(MutableMapping[Key, Value]):
         *,
         timeout: Optional[float] = None,
     ) -> int:
-        """Replaces the value if it is the expected one; `None` stands for no record on either side.
+        """Replaces the value if it equals `expected`; `None` stands for an absent record on either side.
 
-        Brings the version. Raises `CompareFailedError`, whose `found` is the value seen, if it is another.
+        Returns the version. For another value it raises `CompareFailedError`, whose `found` is that value.
 
         >>> keyspace.compare_swap("owner", None, "me") > 0
         True
@@ -365,7 +368,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return cast(int, self._native.compare_swap(key, expected, new, timeout))
 
     def expire(self, key: Key, expire: Expire, *, timeout: Optional[float] = None) -> bool:
-        """Says when the record expires. Brings whether there is one.
+        """Sets the expiry of the record. Returns whether the record exists.
 
         >>> keyspace["session"] = "abc"
         >>> keyspace.expire("session", 3600), keyspace.persist("session"), keyspace.expire("nothing", 1)
@@ -375,7 +378,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return cast(bool, self._native.expire(key, after_ms, at_ms, timeout))
 
     def persist(self, key: Key, *, timeout: Optional[float] = None) -> bool:
-        """Takes an expiry away. Brings whether there is a record."""
+        """Removes the expiry of the record. Returns whether the record exists."""
         return cast(bool, self._native.expire(key, None, None, timeout))
 
     def wait(
@@ -388,8 +391,8 @@ class Keyspace(MutableMapping[Key, Value]):
         changed_from: Optional[int] = None,
         timeout: Optional[float] = None,
     ) -> Optional[Record]:
-        """Waits on the server until the record is `"present"` (the default) or `"absent"`, equals or differs from a value,
-        or has another version than `changed_from` (0: there is none), and brings it. Raises `DeadlineError`.
+        """Waits on the server until the record is `"present"` (the default) or `"absent"`, equals or differs from a
+        value, or has another version than `changed_from` (0: absent). Returns the record. Raises `DeadlineError`.
 
         >>> keyspace["job"] = "done"
         >>> keyspace.wait("job", equals="done").value
@@ -401,7 +404,7 @@ class Keyspace(MutableMapping[Key, Value]):
     # Lists.
 
     def append(self, key: Key, *values: Value, timeout: Optional[float] = None) -> int:
-        """Adds values to the end of a list, making it if there is no record. Brings its length.
+        """Adds values to the end of a list, and creates it if absent. Returns its length.
 
         >>> keyspace.append("queue", "a"), keyspace.append("queue", "b", "c")
         (1, 3)
@@ -411,7 +414,8 @@ class Keyspace(MutableMapping[Key, Value]):
     def get_list(
         self, key: Key, start: int = 0, stop: Optional[int] = None, *, timeout: Optional[float] = None
     ) -> list[bytes]:
-        """Values of a list, from `start` up to but without `stop`, which count as in a slice; none if there is no record.
+        """The values of a list from `start` up to but without `stop`, which count as in a slice; empty if the record is
+        absent.
 
         >>> keyspace.append("letters", "a", "b", "c", "d")
         4
@@ -421,7 +425,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return self._native.values(key, start, stop, timeout) or []
 
     def trim(self, key: Key, start: int, stop: Optional[int] = None, *, timeout: Optional[float] = None) -> int:
-        """Keeps a part of a list and drops the rest. Brings the length left. Raises `NotFoundError`.
+        """Keeps a part of a list and drops the rest. Returns the remaining length. Raises `NotFoundError`.
 
         >>> keyspace.append("recent", "a", "b", "c")
         3
@@ -430,12 +434,12 @@ class Keyspace(MutableMapping[Key, Value]):
         """
         return cast(int, self._native.trim(key, start, stop, timeout))
 
-    # Many at once.
+    # Batches.
 
     def get_many(self, keys: Iterable[Key]) -> list[Optional[bytes]]:
-        """The bytes of records, asked for together, in the order of the keys; `None` where there is none.
+        """The bytes of several records, requested together, in the order of the keys; `None` for absent ones.
 
-        It is no transaction: each is read for itself. Raises `BatchError` if some could not be read.
+        This is not a transaction: each record is read separately. Raises `BatchError` if some cannot be read.
 
         >>> keyspace.set_many({"a": "1", "b": "2"})
         >>> keyspace.get_many(["a", "b", "c"])
@@ -444,7 +448,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return cast("list[Optional[bytes]]", self._native.get_many(keys if type(keys) is list else list(keys)))
 
     def read_many(self, keys: Iterable[Key]) -> list[Optional[Record]]:
-        """Records as they all were at one moment, `None` where there is none: as `Client.read_many`.
+        """Reads records consistently at one moment, `None` for absent ones: as `Client.read_many`.
 
         >>> keyspace.set_many({"a": "1", "b": "2"})
         >>> a, b, c = keyspace.read_many(["a", "b", "c"])
@@ -459,14 +463,15 @@ class Keyspace(MutableMapping[Key, Value]):
         *,
         expire: Optional[Expire] = None,
     ) -> None:
-        """Makes all these records, sent together. It is no transaction: if it raises `BatchError`, some are done."""
+        """Writes all these records, sent together. This is not a transaction: if it raises `BatchError`, some have
+        taken effect."""
         after_ms, at_ms = _values.expiry(expire)
-        # Of a key that is there twice, only the later one counts.
+        # Of a repeated key, only the last value counts.
         every: dict[Key, Value] = records if type(records) is dict else dict(cast("Mapping[Key, Value]", records))
         self._native.insert_many(every, after_ms, at_ms)
 
     def delete_many(self, keys: Iterable[Key]) -> int:
-        """Removes records, sent together. Brings how many there were.
+        """Removes records, sent together. Returns how many existed.
 
         >>> keyspace.set_many({"a": "1", "b": "2"})
         >>> keyspace.delete_many(["a", "b", "c"])
@@ -475,7 +480,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return sum(self._native.remove_many(list(keys)))
 
     def scan(self, prefix: Key = b"", *, page: Optional[int] = None) -> Iterator[bytes]:
-        """All keys that begin with `prefix`, in no order, asked for by pages.
+        """All keys that begin with `prefix`, in no order, requested page by page.
 
         >>> keyspace.set_many({"user:1": "Nemo", "user:2": "Ned", "ship": "Nautilus"})
         >>> sorted(keyspace.scan("user:"))
@@ -509,15 +514,15 @@ class Keyspace(MutableMapping[Key, Value]):
         return sum(1 for _ in self.scan())
 
     def __bool__(self) -> bool:
-        """Whether there is any record: asked without counting them."""
+        """Whether there is any record, without a count."""
         return next(self.scan(page=1), None) is not None
 
     def items(self) -> ItemsView[Key, bytes]:
-        """Keys and values; values are read by the page. A list raises `WrongTypeError`."""
+        """Keys and values; values are read page by page. A list raises `WrongTypeError`."""
         return _Items(self)
 
     def values(self) -> ValuesView[bytes]:
-        """Values, likewise."""
+        """The values; a list raises `WrongTypeError`."""
         return _Values(self)
 
     @overload
@@ -525,7 +530,7 @@ class Keyspace(MutableMapping[Key, Value]):
     @overload
     def pop(self, key: Key, default: T) -> Union[bytes, T]: ...
     def pop(self, key: Key, default: Any = _MISSING) -> Any:
-        """Removes the record and brings what it was: exactly one caller gets it.
+        """Removes the record and returns its value: exactly one caller gets it.
 
         >>> keyspace["task"] = "paint"
         >>> keyspace.pop("task"), keyspace.pop("task", None)
@@ -544,7 +549,7 @@ class Keyspace(MutableMapping[Key, Value]):
         return default
 
     def popitem(self) -> tuple[bytes, bytes]:
-        """Removes some record and brings it. Raises `NotFoundError` if there is none."""
+        """Removes an arbitrary record and returns it. Raises `NotFoundError` if there is none."""
         for key in self.scan():
             found = self.pop(key, None)
             if found is not None:
@@ -552,7 +557,7 @@ class Keyspace(MutableMapping[Key, Value]):
         raise NotFoundError("there is no record", "NotFound")
 
     def setdefault(self, key: Key, default: Value = b"") -> bytes:
-        """The record's bytes; if there is no record, it becomes `default` first.
+        """The record's bytes; if it is absent, `default` is written first.
 
         >>> keyspace.setdefault("port", "7400"), keyspace.setdefault("port", "7500")
         (b'7400', b'7400')
@@ -565,11 +570,11 @@ class Keyspace(MutableMapping[Key, Value]):
                 return default.encode() if isinstance(default, str) else bytes(default)
 
     def update(self, *given: Any, **named: Value) -> None:
-        """As of a dictionary, sent together."""
+        """As for a dictionary; all records are sent together."""
         self.set_many(dict(*given, **named))
 
     def clear(self) -> None:
-        """Removes all records that are there when it begins."""
+        """Removes all records that exist when it begins."""
         for page in _pages(self.scan()):
             self.delete_many(page)
 
@@ -585,7 +590,7 @@ class _Items(ItemsView[Key, bytes]):
             except BatchError as error:
                 raise error.failures[0] from None
             for key, value in zip(page, values):
-                # What was removed since is not there.
+                # Skips records that were removed meanwhile.
                 if value is not None:
                     yield key, value
 

@@ -1,24 +1,26 @@
-"""The entries of the fsspec file system: which blob stands for a file or directory.
+"""The entries of the fsspec file system: the blobs that represent files and directories.
 
-An entry is an empty blob with attributes: that of a file has the name `PREFIX` + path, that of a directory which was made, and may
-be empty, `PREFIX` + path + `/`. So the names of entries are in the order in which a keyspace keeps those of its blobs, and a listing
-asks for no others. The attributes (all numbers little-endian):
+An entry is an empty blob with attributes. The entry of a file has the name `PREFIX` + path; that of
+a directory that was created explicitly, and may be empty, has the name `PREFIX` + path + `/`. So
+entries are in the order in which a keyspace keeps the names of blobs, and a listing reads no other
+names. The attributes (all numbers little-endian):
 
 | offset | bytes | what |
 | ---: | ---: | --- |
-| 0 | 4 | `zhf1`: what it is, and the version of this layout |
-| 4 | 1 | 0: the contents follow; 1: the name of the blob that holds them follows; 2: a directory, nothing follows; 3: parts follow |
+| 0 | 4 | `zhf1`: the magic bytes, with the version of this layout |
+| 4 | 1 | 0: the contents follow; 1: the name of the blob with the contents follows; 2: a directory, nothing follows; 3: parts follow |
 | 5 | 3 | zero |
 | 8 | 8 | size of the file in bytes |
-| 16 | 8 | when it was made, seconds since 1970 as a float64 |
-| 24 | | contents of at most `INLINE_BYTES_MAX`, or the blob's name, or of each part its bytes (8), the length of its name (1), its name |
+| 16 | 8 | creation time, seconds since 1970 as a float64 |
+| 24 | | contents of at most `INLINE_BYTES_MAX`, or the blob's name, or for each part its bytes (8), the length of its name (1), its name |
 
-The blobs that entries name are called `CONTENTS` + 32 random hexadecimal digits: no two files share one. Nobody writes to one that an
-entry names, but whoever appends to the file: at the end of its last blob, and in the transaction that makes the entry say so. So what an
-entry says is there stays as it is. What is long is appended as a blob of its own, a further part.
+The names of the blobs with contents are `CONTENTS` + 32 random hexadecimal digits; no two files
+share a blob. Only an append to the file writes to a blob that an entry names: at the end of the
+last blob, in the transaction that updates the entry. So the bytes that an entry describes never
+change. A long append becomes a blob of its own, a further part.
 
-In its first layout entries were records, with the key `CONTENTS` + path (and `/`) and this value: `ZerohopFileSystem.renew` makes them
-blobs.
+In the first layout, entries were records with the key `CONTENTS` + path (and `/`) and this value:
+`ZerohopFileSystem.renew` converts them to blobs.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ import struct
 from typing import NamedTuple, Optional
 
 PREFIX = b"\0path\0"
-"""What the names of entries begin with."""
+"""The prefix of the names of entries."""
 
 CONTENTS = b"\0file\0"
-"""What the names of the blobs begin with that hold what is in files."""
+"""The prefix of the names of blobs with contents of files."""
 
 INLINE_BYTES_MAX = 4096
-"""Larger contents are in a blob of their own: a listing reads entries whole."""
+"""Larger contents are in a blob of their own: a listing reads entries as a whole."""
 
 PARTS_MAX = 500
-"""Most blobs that an entry names: it may have 32 KiB."""
+"""The highest number of blobs that an entry names: its attributes have at most 32 KiB."""
 
 _HEAD = struct.Struct("<4sB3xQd")
 _PART = struct.Struct("<QB")
@@ -45,7 +47,8 @@ _INLINE, _BLOB, _DIRECTORY, _PARTS = range(4)
 
 
 class Entry(NamedTuple):
-    """A file, whose contents are `contents` or in the blob `blob` and then in those of `more`, with their sizes; with neither a directory."""
+    """A file, whose contents are `contents`, or in the blob `blob` and then in those of `more`,
+    with their sizes. Without any of them it is a directory."""
 
     size: int
     made: float
@@ -55,7 +58,7 @@ class Entry(NamedTuple):
 
     @property
     def parts(self) -> tuple[tuple[bytes, int], ...]:
-        """The blobs that hold the contents, one behind the other, and how many bytes of them each does."""
+        """The blobs with the contents, in order, and the number of bytes in each."""
         if self.blob is None:
             return ()
         return ((self.blob, self.size - sum(size for _, size in self.more)), *self.more)
@@ -75,7 +78,7 @@ class Entry(NamedTuple):
 
 
 def decode(value: bytes) -> Entry:
-    """Raises `ValueError` if it is no entry."""
+    """Decodes an entry. Raises `ValueError` if it is none."""
     if len(value) < _HEAD.size:
         raise ValueError("this is too short to be an entry of a file")
     magic, kind, size, made = _HEAD.unpack_from(value)
@@ -92,7 +95,7 @@ def decode(value: bytes) -> Entry:
 
 
 def of_parts(made: float, parts: tuple[tuple[bytes, int], ...]) -> Entry:
-    """A file whose contents are in these blobs."""
+    """A file with contents in these blobs."""
     return Entry(sum(size for _, size in parts), made, None, parts[0][0], parts[1:])
 
 

@@ -1,4 +1,4 @@
-"""Files of the file system: what `open` brings."""
+"""Files of the file system, as `open` returns them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from zerohop.fs import ZerohopFileSystem
 
 LINE_BYTES = 4096
-"""What a line is looked for in at first."""
+"""The first size in which the end of a line is searched."""
 
 
 class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A file of it. One that is written is seen when it is closed, whole; if a `with` block ends with an exception, never."""
+    """A file of the file system. A written file becomes visible as a whole when it is closed; never
+    if a `with` block ends with an exception."""
 
     fs: Any
     buffer: io.BytesIO
@@ -55,7 +56,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._entry = entry
         self._blob: Optional[bytes] = None
         self._fill: Optional[Filling] = None
-        # Nothing of it is to be seen: as writing it failed, or as whoever writes it gives it up.
+        # Its contents must not become visible: a write failed, or the writer discards them.
         self._cut = self._given_up = False
         self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options, **kwargs}
         self._before = exits_under_way() if mode != "rb" else ()
@@ -63,7 +64,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         if entry is not None:
             self.details = fs._told(path, entry)
         if mode == "ab":
-            # What is less is added to the blob that is there, in one piece.
+            # Shorter contents are appended to the existing blob, in one piece.
             self.blocksize = max(self.blocksize, BLOCK_BYTES)
             there = fs._entry(path)
             self.loc = 0 if there is None else there.size
@@ -91,7 +92,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         return self.read(self.blocksize if length < 0 else length)
 
     def readline(self, size: Optional[int] = -1) -> bytes:
-        """To the end of the line, or so many bytes of it."""
+        """Reads up to the end of the line, or so many bytes of it."""
         self._check(self.mode == "rb", "read")
         start, found, wanted = self.tell(), [], LINE_BYTES
         left = self.size if size is None or size < 0 else size
@@ -171,7 +172,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         try:
             super().flush(force)
         except BaseException:
-            # What is cut off here is not whole, and is not to be closed as if it were.
+            # A file that was interrupted here is incomplete, and closing it must not publish it.
             self._cut = True
             raise
 
@@ -190,18 +191,18 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         return view.nbytes
 
     def commit(self) -> None:
-        """Makes it seen."""
+        """Makes the file visible."""
         assert self._entry is not None
         self._blob = None
         self.fs._publish([self.writing()])
 
     def writing(self) -> Writing:
-        """What is to be seen of it."""
+        """The description of the file that becomes visible."""
         assert self._entry is not None
         return Writing(self._place, self._entry, self.mode == "xb", self.mode == "ab")
 
     def discard(self) -> None:
-        """Gives up what was written."""
+        """Discards what was written."""
         self._cut = True
         self._fill = None
         if self._blob is not None:
@@ -209,11 +210,13 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             self._blob = None
 
     def give_up(self) -> None:
-        """Has it not be seen, of a file that is written. Whatever wraps it may still write to it, and close it."""
+        """Prevents a written file from becoming visible. A wrapper may still write to it, and close
+        it."""
         self._given_up = self.mode != "rb"
 
     def close(self) -> None:
-        """Closes it. What was written is seen then, unless writing it was cut off, or an exception ends the block of whatever closes it."""
+        """Closes the file. A written file becomes visible then, unless a write was interrupted, or
+        an exception ends the block of the object that closes it."""
         if self.closed:
             return
         if self.mode != "rb" and (ended_by_exception(self._before) or closed_by_nobody()):
@@ -245,11 +248,11 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self.close()
 
     def _dealloc_warn(self, source: Any) -> None:
-        """A wrapper of `io` says that nobody has closed it."""
+        """Called by a wrapper of `io` that was not closed."""
         self.give_up()
 
     def __del__(self) -> None:
-        # Whoever lets go of a file without closing it says nothing of its being whole.
+        # A file that was dropped without `close` does not count as complete.
         if not getattr(self, "closed", True):
             self.give_up()
             with contextlib.suppress(zerohop.Error):
@@ -257,14 +260,15 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 def _reopened(fs: ZerohopFileSystem, path: str, entry: Entry, loc: int, caching: dict[str, Any]) -> ZerohopFile:
-    """A file that was being read, in another process: the same version of it, where it was."""
+    """A file that was being read, reopened in another process: the same version, at the same
+    position."""
     file = ZerohopFile(fs, path, "rb", size=entry.size, entry=entry, **caching)
     file.loc = loc
     return file
 
 
 class Packed(io.BufferedIOBase):
-    """A file and what compresses it: closing it closes both, and what gives one up gives up the other."""
+    """A file and its compressor: closing it closes both, and discarding one discards the other."""
 
     def __init__(self, raw: ZerohopFile, compression: str) -> None:
         self._shut = True
@@ -277,7 +281,7 @@ class Packed(io.BufferedIOBase):
         return self._shut
 
     def __getattr__(self, name: str) -> Any:
-        # What this way of compressing has, and others have not.
+        # Attributes that only this compressor has.
         if name.startswith("_") or "_inner" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self._inner, name)
@@ -385,7 +389,7 @@ def _repacked(raw: ZerohopFile, compression: str, offset: int) -> Packed:
 
 
 class Text(io.TextIOWrapper):
-    """Text, of which an exception publishes nothing either."""
+    """A text file, which an exception prevents from becoming visible too."""
 
     def __init__(
         self, buffer: Any, encoding: Optional[str] = None, errors: Optional[str] = None, newline: Optional[str] = None
@@ -394,7 +398,7 @@ class Text(io.TextIOWrapper):
         super().__init__(buffer, encoding=encoding, errors=errors, newline=newline)
 
     def __next__(self) -> str:  # type: ignore[override]
-        # That of its class has `tell` not work until the end.
+        # The method of the base class disables `tell` until the end.
         line = self.readline()
         if not line:
             raise StopIteration
@@ -408,7 +412,7 @@ class Text(io.TextIOWrapper):
     ) -> None:
         if kind is not None:
             with contextlib.suppress(ValueError):
-                # Which it says if it was detached.
+                # A detached wrapper raises it.
                 buffer: Any = self.buffer
                 buffer.give_up()
         self.close()

@@ -1,4 +1,5 @@
-"""Pieces of the file system that all of it uses: paths, listings, files that are to be seen, and the blobs that they name."""
+"""Shared parts of the file system: paths, listings, files before they are visible, and the blobs
+that they name."""
 
 from __future__ import annotations
 
@@ -11,26 +12,28 @@ import zerohop
 from zerohop._entry import CONTENTS, Entry, decode
 
 PAGE = 1024
-"""Entries of a listing that are read together."""
+"""Number of entries of a listing that are read together."""
 
 BLOCK_BYTES = 8 << 20
-"""What a file that is written keeps before it is sent: several chunks, which are written side by side."""
+"""Number of bytes that a written file buffers: several chunks, which are written in parallel."""
 
 
 SKIPPED_MAX = 512
-"""Names that a listing passes over one by one: to begin again behind them costs about as much."""
+"""Number of names that a listing skips one by one: a new request behind them costs about as
+much."""
 
 
 class Place(NamedTuple):
-    """A path: its keyspace, and what is behind that."""
+    """A path: its keyspace, and the path within it."""
 
     keyspace: str
     path: str
 
 
 class Writing(NamedTuple):
-    """A file that is to be seen. `exclusive`: only if there is none. `appends`: behind what is there, with contents of any length.
-    `instead`: only if this is what is there."""
+    """A file that is to become visible. `exclusive`: only if there is none. `appends`: after the
+    existing contents, which may have any length. `instead`: only if the present entry is this
+    one."""
 
     place: Place
     entry: Entry
@@ -40,7 +43,7 @@ class Writing(NamedTuple):
 
 
 class ChangedError(Exception):
-    """What a file was to be put instead of is not there any more."""
+    """The entry that was to be replaced has changed."""
 
 
 class PartsError(Exception):
@@ -52,29 +55,31 @@ class PartsError(Exception):
 
 
 def new_blob(keyspace: zerohop.Keyspace) -> bytes:
-    """A blob that no entry names yet. Its attributes say when it was made, in seconds since 1970: `sweep` looks at that."""
+    """A blob that no entry names yet. Its attributes have its creation time, in seconds since 1970,
+    for `sweep`."""
     name = CONTENTS + uuid.uuid4().hex.encode()
     keyspace.blobs.create(name, attributes=repr(time.time()).encode())
     return name
 
 
 def entry_of(found: Optional[zerohop.BlobInfo]) -> Optional[Entry]:
-    """The entry that a blob is."""
+    """The entry in a blob's attributes."""
     return None if found is None else decode(found.attributes)
 
 
 def settle(keyspace: zerohop.Keyspace, names: list[bytes]) -> None:
-    """Waits until listings show what a transaction has done to these entries.
+    """Waits until listings show the effect of a transaction on these entries.
 
-    The partitions of a transaction do what was decided one soon after the other. Whoever reads an entry waits for that; whoever
-    lists does not, and could find what was removed or miss what was made.
+    The partitions of a transaction apply a decision one soon after the other. A read of an entry
+    waits for that. A listing does not, and could show removed entries or miss new ones.
     """
     for page in pages(names):
         keyspace.blobs.stat_many(page)
 
 
 def forget(keyspace: zerohop.Keyspace, blobs: Iterable[bytes]) -> None:
-    """Removes blobs that nobody names any more. What is left of one after an error, `sweep` finds."""
+    """Removes blobs that no entry names any more. `sweep` finds those that remain after an
+    error."""
     for blob in blobs:
         try:
             keyspace.blobs.delete(blob)
@@ -83,7 +88,7 @@ def forget(keyspace: zerohop.Keyspace, blobs: Iterable[bytes]) -> None:
 
 
 def pages(all_of: Iterable[Any]) -> Iterator[list[Any]]:
-    """The same in lists of `PAGE`, the last with what is left."""
+    """The items in lists of `PAGE`, the last with the rest."""
     page: list[Union[str, bytes]] = []
     for one in all_of:
         page.append(one)
@@ -95,8 +100,9 @@ def pages(all_of: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def below(blobs: zerohop.Blobs, base: bytes, depth: Optional[int]) -> Iterator[tuple[str, bool]]:
-    """Paths of entries whose names begin with `base`, behind that, and whether each is a file, in order. At most so many parts deep:
-    of what is deeper come only the directories, each once, and what is in them is not gone through.
+    """Paths of entries whose names begin with `base`, relative to it, and whether each is a file,
+    in order. Down to so many levels: deeper entries are returned only as their directories, each
+    once, without iteration over their contents.
     """
     behind: Optional[bytes] = None
     last: list[str] = []
@@ -122,5 +128,5 @@ def below(blobs: zerohop.Blobs, base: bytes, depth: Optional[int]) -> Iterator[t
                 inside = base + "/".join(shown).encode() + b"/"
         else:
             return
-        # No UTF-8 has this byte: all that is inside comes before.
+        # UTF-8 never has this byte: all names inside come before it.
         behind = inside + b"\xff"

@@ -1,4 +1,4 @@
-"""Transactions of the file system: entries that are made, moved and removed together."""
+"""Transactions of the file system: entries that are created, moved and removed together."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from zerohop._transaction import Transaction
 from zerohop._transaction_blobs import TransactionBlobs
 
 ENTRIES_AT_ONCE = 4000
-"""Most entries that one transaction moves or removes; more are done in several."""
+"""The highest number of entries that one transaction moves or removes; more need several."""
 
 
 PUBLISH_SECONDS = 60.0
-"""For how long files are tried to be made seen while others change the same ones, as many do that append to one."""
+"""How long publication is retried, in seconds, while others change the same files, such as
+concurrent appenders."""
 
 
 def put(blobs: TransactionBlobs, name: bytes, entry: bytes, is_there: bool) -> None:
-    """Has the commit make an entry, or replace the one that is there."""
+    """Adds the creation or replacement of an entry to the transaction."""
     if is_there:
         blobs.set_attributes(name, entry)
     else:
@@ -34,7 +35,7 @@ def put(blobs: TransactionBlobs, name: bytes, entry: bytes, is_there: bool) -> N
 
 
 def joined(blobs: TransactionBlobs, place: Place, there: Optional[Entry], added: Entry) -> Entry:
-    """Has the commit add contents to a file, at its end as it is then. Brings what its entry will be."""
+    """Adds an append to a file to the transaction, at its present end. Returns the new entry."""
 
     def blob(contents: bytes) -> tuple[tuple[bytes, int], ...]:
         name = CONTENTS + uuid.uuid4().hex.encode()
@@ -55,13 +56,14 @@ def joined(blobs: TransactionBlobs, place: Place, there: Optional[Entry], added:
         return Entry(len(whole), now, whole) if len(whole) <= INLINE_BYTES_MAX else of_parts(now, blob(whole))
     *before_last, (last, size) = there.parts
     if contents and blobs.append(last, contents) != size:
-        # Others have appended since the entry was read: again, from how it is now.
+        # Others have appended since the entry was read: starts again from its present state.
         raise zerohop.ConflictError(f"{place.keyspace}/{place.path}: others append to it", "Conflict")
     return of_parts(now, (*before_last, (last, size + len(contents))))
 
 
 def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspace], files: list[Writing]) -> None:
-    """Makes all these files seen, in one transaction. If that is not done, what they hold is removed."""
+    """Makes all these files visible, in one transaction. If that fails, their contents are
+    removed."""
 
     def work(t: Transaction) -> list[tuple[str, bytes]]:
         replaced = []
@@ -82,13 +84,13 @@ def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspac
     try:
         replaced = client.transact(work, timeout=PUBLISH_SECONDS)
     except PartsError:
-        # They are gathered, and then this is done.
+        # They are merged into one blob, and then this is repeated.
         raise
     except zerohop.UnknownOutcomeError:
-        # Perhaps an entry names them: a blob that nobody names is the lesser harm.
+        # An entry may name them: an unreferenced blob is the lesser harm.
         raise
     except BaseException as error:
-        # After Ctrl-C likewise.
+        # The same after Ctrl-C.
         if isinstance(error, Exception):
             for file in files:
                 forget(keyspace_of(file.place.keyspace), [blob for blob, _ in file.entry.parts])
@@ -101,18 +103,19 @@ def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspac
 
 
 def move_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, pairs: list[tuple[bytes, bytes]]) -> None:
-    """Gives each first name of an entry up for the second. What was there is replaced; what is gone by then stays so."""
+    """Renames each entry to a second name. An existing entry there is replaced; an entry that is
+    gone by then is skipped."""
     for at in range(0, len(pairs), ENTRIES_AT_ONCE):
         some = pairs[at : at + ENTRIES_AT_ONCE]
 
         def work(t: Transaction, some: list[tuple[bytes, bytes]] = some) -> list[bytes]:
             replaced, blobs = [], t[keyspace].blobs
-            # What is known of them is asked in one round.
+            # Their present state is requested in one round.
             blobs.stat_many(name for pair in some for name in pair)
             for old, new in some:
                 entry, there = entry_of(blobs.stat(old)), entry_of(blobs.stat(new))
                 if entry is None:
-                    # Somebody has removed it meanwhile.
+                    # Another client has removed it meanwhile.
                     continue
                 if there is not None:
                     replaced += [blob for blob, _ in there.parts]
@@ -126,7 +129,7 @@ def move_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, pairs: list
 
 
 def remove_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, names: list[bytes]) -> None:
-    """Removes entries, and the blobs that they name."""
+    """Removes entries, with the blobs that they name."""
     for at in range(0, len(names), ENTRIES_AT_ONCE):
         some = names[at : at + ENTRIES_AT_ONCE]
 
@@ -146,7 +149,8 @@ def remove_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, names: li
 
 
 class Together(Gathered):  # type: ignore[misc]
-    """Files that are seen together: `with fs.transaction:` publishes all of them in one transaction."""
+    """Files that become visible together: `with fs.transaction:` publishes all of them in one
+    transaction."""
 
     fs: Any
 

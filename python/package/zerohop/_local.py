@@ -1,4 +1,4 @@
-"""A cluster of this process: the `zerohop` program that the wheel carries, as a child."""
+"""A cluster of this process: the `zerohop` program of the wheel, as a child process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from zerohop._client import Client, connect
 from zerohop.errors import Error
 
 START_SECONDS_MAX = 60
-"""How long the cluster may take to serve."""
+"""The time limit of its start, in seconds."""
 
 STOP_SECONDS_MAX = 10
-"""How long it may take to end."""
+"""The time limit of its end, in seconds."""
 
 
 def program() -> str:
-    """The path of the `zerohop` program: the one that came with this package, else the first on the PATH.
+    """The path of the `zerohop` program: the one of this package, else the first on the PATH.
 
-    The variable `ZEROHOP_PROGRAM` names another. Raises `FileNotFoundError`.
+    The variable `ZEROHOP_PROGRAM` names another one. Raises `FileNotFoundError`.
 
     >>> import os, zerohop
     >>> os.access(zerohop.program(), os.X_OK)
@@ -36,7 +36,7 @@ def program() -> str:
     if named:
         return named
     folders = [sysconfig.get_path("scripts"), os.path.dirname(sys.executable)]
-    # An installation for one user, and one into a folder of its own (`pip install --target`).
+    # A per-user installation, and one into a separate folder (`pip install --target`).
     folders.append(sysconfig.get_path("scripts", scheme=f"{os.name}_user"))
     folders.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin"))
     for folder in folders:
@@ -50,13 +50,15 @@ def program() -> str:
 
 
 class _Cluster:
-    """A child process, which ends with this one: its input ends then, however this one ends."""
+    """A child process, which ends with this one: its standard input closes then, however this
+    process ends."""
 
     def __init__(self) -> None:
         self.opener = os.getpid()
         command = [program(), "up", "--memory", "--nodes", "1", "--port", "0", "--log-level", "error"]
         command += ["--ends-with-input", "--json"]
-        # Neither secret nor certificates, nor those of the usual places: this cluster is this process's own.
+        # Without secret and certificates, also those of the default paths: this cluster belongs to
+        # this process alone.
         none = ("ZEROHOP_SECRET_FILE", "ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA")
         environment = {**os.environ, **dict.fromkeys(none, "")}
         with tempfile.TemporaryFile() as errors:
@@ -105,7 +107,7 @@ class _Cluster:
 
     @property
     def lives(self) -> bool:
-        # A fork cannot ask: the child is its parent's.
+        # A fork cannot stop it: the child belongs to the parent.
         return self.opener != os.getpid() or self.process.poll() is None
 
 
@@ -122,7 +124,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def endpoint() -> str:
-    """Where this process's own cluster listens. It is started if it does not run."""
+    """The address of this process's own cluster, which is started if it does not run."""
     global _cluster
     with _lock:
         if _cluster is None or not _cluster.lives:
@@ -131,10 +133,10 @@ def endpoint() -> str:
 
 
 def local(*, timeout: Optional[float] = None) -> Client:
-    """A client of a cluster of this process: one node, in memory, on free ports.
+    """Returns a client of a cluster of this process: one node, in memory, on free ports.
 
-    The first call starts it, later ones bring further clients of the same cluster. It ends with this process, however
-    that ends, and everything in it is gone. A process that was forked off uses its parent's cluster.
+    The first call starts the cluster; later calls return further clients of it. It ends with this
+    process, however that ends, and its data is lost. A forked process uses its parent's cluster.
 
     >>> import zerohop
     >>> with zerohop.local() as client:

@@ -6,7 +6,8 @@ from zerohop._values import Key, Path, Value
 BATCH_OPERATIONS_MAX: int
 VERSION: str
 
-# Every method brings its result, or of a client of an event loop a future of it: `Any` here, typed by its callers.
+# Every method returns its result, or for a client of an event loop a future of it: `Any` here,
+# typed by the callers.
 
 class NativeClient:
     def __init__(self, create_future: Optional[Callable[[], Any]] = None) -> None: ...
@@ -116,7 +117,8 @@ class NativeBlobFill:
 class NativeBlobList:
     def next_page(self) -> Any: ...
 
-# Reads and the commit bring a result or a future of it, writes their place among the results of the commit.
+# Reads and the commit return a result or a future of it; writes return their index among the
+# results of the commit.
 
 class NativeTransaction:
     def get(self, keyspace: NativeKeyspace, key: Key) -> Any: ...
@@ -149,7 +151,7 @@ class NativeTransaction:
     def commit(self) -> Any: ...
     def abort(self) -> None: ...
 
-# Every method brings its result or a future of it.
+# Every method returns its result or a future of it.
 
 class NativeTransactionBlobs:
     def stat(self, name: Key) -> Any: ...

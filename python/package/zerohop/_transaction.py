@@ -1,4 +1,5 @@
-"""Transactions: what is read in one is as it was when it commits, and what is written is done whole or not at all."""
+"""Transactions: reads are still current at the commit, and writes take effect together or not at
+all."""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAUSE_SECONDS_MIN = 0.001
-"""First pause of a transaction that was in others' way: about what a commit takes."""
+"""The first pause after a conflict, in seconds: about the time of a commit."""
 
 PAUSE_SECONDS_MAX = 0.2
-"""Longest pause between two attempts."""
+"""The longest pause between two attempts, in seconds."""
 
 RETRY_SECONDS = 10.0
-"""For how long a transaction is tried again, unless the call says otherwise."""
+"""The default time limit for all attempts, in seconds."""
 
 
 class Outcome(Generic[T]):
-    """What a write of a transaction brings, once that is committed: its `value`."""
+    """The result of a write in a transaction: its `value`, once the transaction is committed."""
 
     __slots__ = ("_value",)
 
@@ -39,14 +40,16 @@ class Outcome(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value. Raises what this write was refused with, or `Error` before the commit."""
+        """The value. Raises the exception of this write if it was refused, and `Error` before the
+        commit."""
         if isinstance(self._value, Error):
             raise self._value
         return cast(T, self._value)
 
 
 class Writes:
-    """What both faces of a transaction share: writes are kept, and done by the commit."""
+    """The part that the blocking and the asyncio transaction share: writes are buffered until the
+    commit."""
 
     def __init__(self, native: NativeTransaction) -> None:
         self._native = native
@@ -77,13 +80,14 @@ class Writes:
     _touched = False
 
     def abort(self) -> None:
-        """Ends it: nothing of it is done."""
+        """Ends the transaction without effect."""
         self._ended = True
         self._native.abort()
 
 
 class KeyspaceWrites:
-    """Writes to one keyspace. Each brings an `Outcome`, whose `value` is there once the transaction is committed."""
+    """Writes to one keyspace. Each returns an `Outcome`, whose `value` is available after the
+    commit."""
 
     def __init__(self, transaction: Writes, keyspace: Any) -> None:
         self._transaction = transaction
@@ -99,13 +103,14 @@ class KeyspaceWrites:
         only_if: Optional[str] = None,
         version: Optional[int] = None,
     ) -> Outcome[int]:
-        """Makes the record these bytes. A condition that does not hold aborts the whole transaction."""
+        """Writes these bytes as the record. If the condition does not hold, the whole transaction
+        aborts."""
         after_ms, at_ms = _values.expiry(expire)
         place = self._native.insert(self._keyspace, key, value, after_ms, at_ms, only_if, version)
         return self._transaction._kept(place)
 
     def delete(self, key: Key, *, version: Optional[int] = None) -> Outcome[bool]:
-        """Removes the record. The outcome is whether there was one."""
+        """Removes the record. The outcome is whether it existed."""
         return self._transaction._kept(self._native.remove(self._keyspace, key, version))
 
     def append(self, key: Key, *values: Value) -> Outcome[int]:
@@ -117,20 +122,21 @@ class KeyspaceWrites:
         return self._transaction._kept(self._native.extend(self._keyspace, key, value))
 
     def increment(self, key: Key, delta: int = 1) -> Outcome[int]:
-        """Adds to the decimal number that the record holds. The outcome is the sum. It never conflicts with others."""
+        """Adds to the decimal number in the record. The outcome is the sum. Never conflicts with
+        other increments."""
         return self._transaction._kept(self._native.increment(self._keyspace, key, delta))
 
     def compare_swap(self, key: Key, expected: Optional[Value], new: Optional[Value]) -> Outcome[int]:
-        """Replaces the value if it is the expected one; if not, the whole transaction is aborted."""
+        """Replaces the value if it equals `expected`; otherwise the whole transaction aborts."""
         return self._transaction._kept(self._native.compare_swap(self._keyspace, key, expected, new))
 
     def expire(self, key: Key, expire: Optional[Expire]) -> Outcome[bool]:
-        """Says when the record expires, or with `None` that it does not. The outcome is true."""
+        """Sets the expiry of the record, or removes it with `None`. The outcome is true."""
         after_ms, at_ms = _values.expiry(expire)
         return self._transaction._kept(self._native.expire(self._keyspace, key, after_ms, at_ms))
 
     def trim(self, key: Key, start: int, stop: Optional[int] = None) -> Outcome[int]:
-        """Keeps a part of a list. The outcome is the length left."""
+        """Keeps a part of a list. The outcome is the remaining length."""
         return self._transaction._kept(self._native.trim(self._keyspace, key, start, stop))
 
     def __setitem__(self, key: Key, value: Value) -> None:
@@ -147,9 +153,11 @@ class Transaction(Writes):
         return TransactionKeyspace(self, keyspace)
 
     def read_many(self, records: Iterable[tuple[Keyspace, Key]]) -> list[Optional[Record]]:
-        """Records of any keyspaces, asked for in one round, in the order given; `None` where there is none.
+        """Records of any keyspaces, requested in one round, in the given order; `None` for absent
+        ones.
 
-        What this transaction has written lies over them; all must be unchanged when it commits. Of a long list the first page.
+        The result includes the transaction's own writes. All records must be unchanged at the
+        commit. Of a long list it returns the first page.
 
         >>> keyspace.set_many({"anna": "10", "ben": "2"})
         >>> with client.transaction() as t:
@@ -159,16 +167,16 @@ class Transaction(Writes):
         (b'12', None)
         """
         found = self._native.read_many([(keyspace._native, key) for keyspace, key in records])
-        # Whoever has read nothing has nothing to commit.
+        # An empty list is not a read, and requires no commit.
         self._touched = self._touched or bool(found)
         return [_values.record(one) for one in found]
 
     def commit(self) -> int:
-        """Does all that was written, if all that was read is still so, and brings the version.
+        """Commits all writes if all reads are still current, and returns the version.
 
-        Raises `ConflictError` if something that was read has changed: then nothing was done. A transaction of nothing is
-        nothing. Raises `BatchError` if it was done but for some writes that no record takes, as to a list where bytes are
-        wanted.
+        Raises `ConflictError` if a record that was read has changed: then nothing took effect. A
+        transaction without reads and writes has no effect. Raises `BatchError` if it was committed
+        except for some writes that their record refused, such as an append to bytes.
         """
         self._ended = True
         if self._is_empty:
@@ -194,7 +202,8 @@ class Transaction(Writes):
 
 
 class TransactionKeyspace(KeyspaceWrites):
-    """A keyspace as a transaction sees it: with what it has written, which nobody else sees yet."""
+    """A keyspace within a transaction, with the transaction's own writes, which are not visible to
+    others yet."""
 
     @property
     def blobs(self) -> TransactionBlobs:
@@ -208,17 +217,18 @@ class TransactionKeyspace(KeyspaceWrites):
         return default if found is None else found
 
     def lookup(self, key: Key) -> Optional[Record]:
-        """The record with its version; `None` if there is none. Of a long list the first page."""
+        """The record with its version; `None` if absent. Of a long list it returns the first
+        page."""
         self._transaction._touched = True
         return _values.record(self._native.lookup(self._keyspace, key))
 
     def inspect(self, key: Key) -> Optional[Info]:
-        """All but the record's contents."""
+        """The record's metadata without its contents."""
         self._transaction._touched = True
         return _values.info(self._native.inspect(self._keyspace, key))
 
     def read_many(self, keys: Iterable[Key]) -> list[Optional[Record]]:
-        """Records, asked for in one round, in the order of the keys: as `Transaction.read_many`.
+        """Records, requested in one round, in the order of the keys: as `Transaction.read_many`.
 
         >>> keyspace.set_many({"anna": "10", "ben": "2"})
         >>> with client.transaction() as t:
@@ -241,14 +251,16 @@ class TransactionKeyspace(KeyspaceWrites):
 
 
 class Attempts:
-    """When to try a transaction again that was in others' way: after a pause that grows, for so many seconds."""
+    """The pauses before further attempts of a transaction after conflicts: they grow, up to a total
+    time."""
 
     def __init__(self, timeout: Optional[float]) -> None:
         self._ends = time.monotonic() + (RETRY_SECONDS if timeout is None else timeout)
         self._pause = PAUSE_SECONDS_MIN
 
     def pause(self) -> Optional[float]:
-        """How long; `None`: no more. Somewhere in the upper half, so that two come back one after the other."""
+        """The next pause in seconds, or `None` after the total time. Random in its upper half, so
+        that two contenders do not retry at the same time."""
         pause = self._pause * random.uniform(0.5, 1)
         self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)
         return pause if time.monotonic() + pause < self._ends else None

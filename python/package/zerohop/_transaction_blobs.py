@@ -1,4 +1,4 @@
-"""Blobs as a transaction sees and changes them."""
+"""Blobs within a transaction."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class TransactionBlobs:
     >>> keyspace.blobs.read("log"), keyspace["newest"]
     (b'one two', b'0')
 
-    What is read must be as it was when the transaction commits; what is changed waits for that, and is seen by the transaction. Up to
-    64 MiB are read or written by a call.
+    Reads must still be current when the transaction commits. Changes take effect at the commit, and
+    are visible to the transaction before. A call reads or writes up to 64 MiB.
     """
 
     def __init__(self, transaction: Writes, keyspace: Any) -> None:
@@ -36,22 +36,23 @@ class TransactionBlobs:
         self._native = transaction._native.blobs(keyspace)
 
     def stat(self, name: Name) -> Optional[BlobInfo]:
-        """What the blob is, as the transaction will leave it; `None` if there is none.
+        """The blob's metadata, as the transaction will leave it; `None` if absent.
 
-        `id` and `version` of one that it makes are 2**64 - 1: the commit gives both its own version.
+        `id` and `version` of a blob that the transaction creates are 2**64 - 1: the commit sets
+        both to its version.
         """
         self._transaction._touched = True
         return info(self._native.stat(name))
 
     def stat_many(self, names: Iterable[Name]) -> list[Optional[BlobInfo]]:
-        """What several blobs are, asked for in one round: as `stat`."""
+        """The metadata of several blobs, requested in one round: as `stat`."""
         found = self._native.stat_many(list(names))
-        # Whoever has read nothing has nothing to commit.
+        # An empty list is not a read, and requires no commit.
         self._transaction._touched = self._transaction._touched or bool(found)
         return [info(one) for one in found]
 
     def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> None:
-        """Makes an empty blob, which may be written to at once. Raises `FileExistsError`."""
+        """Creates an empty blob, which may be written at once. Raises `FileExistsError`."""
         self._transaction._touched = True
         try:
             self._native.create(name, attributes, chunk_bits(chunk_bytes))
@@ -59,7 +60,7 @@ class TransactionBlobs:
             raise there_is(name) from None
 
     def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
-        """So many bytes of it from an offset on, as far as there are; all if `size` is negative."""
+        """Up to `size` bytes from an offset on; all if `size` is negative."""
         self._transaction._touched = True
         length = size if size >= 0 else (1 << 63) - 1
         try:
@@ -68,7 +69,7 @@ class TransactionBlobs:
             raise absent(name) from None
 
     def write(self, name: Name, data: Buffer, offset: int = 0) -> None:
-        """Writes the bytes of an array or other memory at an offset, as they are now."""
+        """Writes the present bytes of an array or other memory at an offset."""
         self._transaction._touched = True
         try:
             self._native.write(name, offset, data)
@@ -76,7 +77,8 @@ class TransactionBlobs:
             raise absent(name) from None
 
     def append(self, name: Name, data: Buffer) -> int:
-        """Adds bytes at the end, and brings where they will stand: the blob must end there still when the transaction commits."""
+        """Adds bytes at the end, and returns their offset: the blob's end must be unchanged when
+        the transaction commits."""
         self._transaction._touched = True
         try:
             return cast(int, self._native.append(name, data))
@@ -84,7 +86,7 @@ class TransactionBlobs:
             raise absent(name) from None
 
     def truncate(self, name: Name, size: int) -> None:
-        """Makes it this large: what is cut off is gone, what is added are zeros."""
+        """Sets the size: removes bytes from the end, or adds zeros."""
         self._transaction._touched = True
         try:
             self._native.truncate(name, size)
@@ -92,7 +94,7 @@ class TransactionBlobs:
             raise absent(name) from None
 
     def set_attributes(self, name: Name, attributes: bytes) -> None:
-        """Replaces what its owner keeps with it."""
+        """Replaces the attributes."""
         self._transaction._touched = True
         try:
             self._native.set_attributes(name, attributes)
@@ -109,7 +111,8 @@ class TransactionBlobs:
         offset: int = 0,
         old: bool = False,
     ) -> Outcome[Union[int, float]]:
-        """Changes a number in it, where it is. The outcome is what it is then, or with `old` what it was before.
+        """Changes a number in the blob, in place. The outcome is the new number, or with `old` the
+        previous one.
 
         >>> keyspace.blobs.create("sums").size
         0
@@ -128,7 +131,7 @@ class TransactionBlobs:
         return outcome
 
     def delete(self, name: Name) -> bool:
-        """Removes it, with what the transaction has done to it. Brings whether there is one."""
+        """Removes the blob, with the transaction's changes to it. Returns whether it exists."""
         self._transaction._touched = True
         return cast(bool, self._native.delete(name))
 

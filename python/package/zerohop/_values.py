@@ -1,4 +1,4 @@
-"""What goes into operations and comes out of them, shared by `zerohop` and `zerohop.aio`."""
+"""Arguments and results of operations, shared by `zerohop` and `zerohop.aio`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Optional, Union
 
 Key = Union[bytes, str]
-"""A key: bytes, or text that becomes its UTF-8."""
+"""A key: bytes, or text in UTF-8."""
 
 Value = Union[bytes, str, bytearray, memoryview]
-"""A value: bytes, or text that becomes its UTF-8. What is read is always `bytes`."""
+"""A value: bytes, or text in UTF-8. Values that are read are always `bytes`."""
 
 Expire = Union[float, timedelta, datetime]
-"""When a record expires: after so many seconds, after a time, or at a moment (with its time zone)."""
+"""The expiry of a record: in so many seconds, after a `timedelta`, or at a `datetime` with a time
+zone."""
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -27,7 +28,8 @@ class Record(NamedTuple):
 
 
 class Info(NamedTuple):
-    """All but a record's contents. `length`: bytes, or values of a list; `expires_at`: seconds since 1970."""
+    """A record's metadata without its contents. `length`: bytes, or values of a list; `expires_at`:
+    seconds since 1970."""
 
     version: int
     is_list: bool
@@ -36,7 +38,7 @@ class Info(NamedTuple):
 
 
 def authority(given: Optional[Path]) -> Optional[Path]:
-    """The file of the CA by which a client speaks TLS: what is given, or that of `ZEROHOP_TLS_CA`; empty: it speaks none."""
+    """The file of the CA for TLS: the argument, or that of `ZEROHOP_TLS_CA`; empty for no TLS."""
     path = os.environ.get("ZEROHOP_TLS_CA") if given is None else given
     return path if path and os.fspath(path) else None
 
@@ -53,7 +55,7 @@ def info(found: Optional[tuple[int, bool, int, Optional[int]]]) -> Optional[Info
 
 
 def expiry(expire: Optional[Expire]) -> tuple[Optional[int], Optional[int]]:
-    """In how many milliseconds, or at which since 1970."""
+    """Milliseconds from now, or since 1970."""
     if expire is None:
         return None, None
     if isinstance(expire, datetime):
@@ -83,7 +85,7 @@ def text(given: Optional[Union[str, bytes]]) -> Optional[bytes]:
 def awaited(
     until: Optional[str], equals: Optional[Value], differs: Optional[Value], changed: Optional[int]
 ) -> tuple[str, Optional[Value], Optional[int]]:
-    """What a wait waits for."""
+    """The condition of a wait."""
     asked: list[tuple[str, Optional[Value], Optional[int]]] = []
     if until is not None:
         if until not in ("present", "absent"):

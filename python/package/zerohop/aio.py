@@ -1,4 +1,4 @@
-"""The same for asyncio: operations are awaited, and any number may be under way.
+"""The client for asyncio: operations are awaited, and any number may be in progress.
 
 >>> import asyncio
 >>> import zerohop.aio
@@ -11,8 +11,8 @@
 >>> asyncio.run(main())
 (b'blue', b'100')
 
-A client belongs to the event loop in which it was opened. Cancelling an operation that was sent gives up waiting for it:
-a write may then be done all the same.
+A client belongs to the event loop in which it was opened. Cancelling an operation that was sent
+only stops waiting for it: a write may still take effect.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class Client:
 
     @property
     def endpoint(self) -> str:
-        """Where it has connected."""
+        """The address that it has connected to."""
         return self._endpoint
 
     async def keyspace(self, name: str = "default") -> Keyspace:
-        """A keyspace by its name. Raises `NotFoundError`."""
+        """The keyspace of this name. Raises `NotFoundError`."""
         return Keyspace(await self._native.keyspace(name), name)
 
     async def create_keyspace(
@@ -104,12 +104,13 @@ class Client:
         min_in_sync: Optional[int] = None,
         partitions: Optional[int] = None,
     ) -> Keyspace:
-        """Makes a keyspace, and brings it: as `zerohop.Client.create_keyspace`."""
+        """Creates a keyspace, and returns it: as `zerohop.Client.create_keyspace`."""
         await self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
         return await self.keyspace(name)
 
     async def drop_keyspace(self, name: str, *, timeout: Optional[float] = None) -> None:
-        """Removes a keyspace and all that is in it, and waits until it is gone: as `zerohop.Client.drop_keyspace`."""
+        """Removes a keyspace with all its contents, and waits until it is gone: as
+        `zerohop.Client.drop_keyspace`."""
         await self._native.drop_keyspace(name, timeout)
 
     def transaction(self) -> Transaction:
@@ -119,7 +120,8 @@ class Client:
     async def transact(
         self, work: Callable[[Transaction], Awaitable[T]], *, timeout: Optional[float] = None
     ) -> T:
-        """Calls `work` with a new transaction and commits it, again and again while others are in its way."""
+        """Calls `work` with a new transaction and commits it, and repeats that after conflicts: as
+        `zerohop.Client.transact`."""
         attempts = Attempts(timeout)
         while True:
             try:
@@ -133,16 +135,16 @@ class Client:
             await asyncio.sleep(pause)
 
     async def read_many(self, records: Iterable[tuple[Keyspace, Key]]) -> list[Optional[Record]]:
-        """Records of any keyspaces as they all were at one moment, `None` where there is none."""
+        """Reads records of any keyspaces consistently at one moment, `None` for absent ones."""
         found = await self._native.read_many([(keyspace._native, key) for keyspace, key in records])
         return [_values.record(one) for one in found]
 
     async def close(self) -> None:
-        """Closes it: what is under way raises `ClosedError`, and so do later calls."""
+        """Closes the client: operations in progress and later calls raise `ClosedError`."""
         try:
             wakes = self._native.wakes
         except Error:
-            # Closed already, or in a fork, whose loop is not this one.
+            # Closed already, or in a fork, whose loop is another one.
             return
         if wakes is not None:
             self._loop.remove_reader(wakes)
@@ -161,7 +163,8 @@ class Client:
 
 
 class Keyspace:
-    """The records of a keyspace. Each method does what that of `zerohop.Keyspace` does, when it is awaited."""
+    """The records of a keyspace. Each method does the same as that of `zerohop.Keyspace`, and is
+    awaited."""
 
     def __init__(self, native: NativeKeyspace, name: str) -> None:
         self._native = native
@@ -169,7 +172,7 @@ class Keyspace:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the keyspace."""
         return self._name
 
     def __repr__(self) -> str:
@@ -177,7 +180,7 @@ class Keyspace:
 
     @property
     def blobs(self) -> Blobs:
-        """Its blobs."""
+        """The blobs of the keyspace."""
         return Blobs(self._native.blobs())
 
     @overload
@@ -185,12 +188,12 @@ class Keyspace:
     @overload
     async def get(self, key: Key, default: None = None, *, timeout: Optional[float] = None) -> Optional[bytes]: ...
     async def get(self, key: Key, default: Any = None, *, timeout: Optional[float] = None) -> Any:
-        """The bytes of the record, or `default` if there is none."""
+        """The bytes of the record, or `default` if it is absent."""
         found = await self._native.get(key, timeout)
         return default if found is None else found
 
     async def contains(self, key: Key, *, timeout: Optional[float] = None) -> bool:
-        """Whether there is a record."""
+        """Whether the record exists."""
         return await self._native.inspect(key, timeout) is not None
 
     async def lookup(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Record]:
@@ -198,7 +201,7 @@ class Keyspace:
         return _values.record(await self._native.lookup(key, timeout))
 
     async def inspect(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Info]:
-        """All but the record's contents."""
+        """The record's metadata without its contents."""
         return _values.info(await self._native.inspect(key, timeout))
 
     async def set(
@@ -211,14 +214,14 @@ class Keyspace:
         version: Optional[int] = None,
         timeout: Optional[float] = None,
     ) -> int:
-        """Makes the record these bytes, and brings its version."""
+        """Writes these bytes as the record, and returns its version."""
         after_ms, at_ms = _values.expiry(expire)
         return cast(int, await self._native.insert(key, value, after_ms, at_ms, only_if, version, timeout))
 
     async def insert_if_absent(
         self, key: Key, value: Value, *, expire: Optional[Expire] = None, timeout: Optional[float] = None
     ) -> bool:
-        """Makes the record these bytes if there is none. Brings whether it did."""
+        """Writes these bytes as the record if it is absent. Returns whether it did."""
         try:
             await self.set(key, value, expire=expire, only_if="absent", timeout=timeout)
         except ConditionFailedError:
@@ -226,37 +229,38 @@ class Keyspace:
         return True
 
     async def delete(self, key: Key, *, version: Optional[int] = None, timeout: Optional[float] = None) -> bool:
-        """Removes the record. Brings whether there was one."""
+        """Removes the record. Returns whether it existed."""
         return cast(bool, await self._native.remove(key, version, timeout))
 
     async def extend(self, key: Key, value: Value, *, timeout: Optional[float] = None) -> int:
-        """Adds bytes to the end of the record. Brings its length."""
+        """Adds bytes to the end of the record. Returns its length in bytes."""
         return cast(int, await self._native.extend(key, value, timeout))
 
     async def increment(self, key: Key, delta: int = 1, *, timeout: Optional[float] = None) -> int:
-        """Adds to the decimal number that the record holds. Brings the sum."""
+        """Adds to the decimal number in the record. Returns the sum."""
         return cast(int, await self._native.increment(key, delta, timeout))
 
     async def transform(
         self, key: Key, operator: str, operand: float, *, type: str = "int64", offset: int = 0
     ) -> Union[int, float]:
-        """Changes a number inside the record, where it is, and brings what it is then."""
+        """Changes a number inside the record, in place, and returns the new number."""
         changed = await self._native.transform(key, operator, str(type), operand, offset)
         return cast("Union[int, float]", changed)
 
     async def compare_swap(
         self, key: Key, expected: Optional[Value], new: Optional[Value], *, timeout: Optional[float] = None
     ) -> int:
-        """Replaces the value if it is the expected one. Brings the version, or raises `CompareFailedError`."""
+        """Replaces the value if it equals `expected`. Returns the version, or raises
+        `CompareFailedError`."""
         return cast(int, await self._native.compare_swap(key, expected, new, timeout))
 
     async def expire(self, key: Key, expire: Expire, *, timeout: Optional[float] = None) -> bool:
-        """Says when the record expires. Brings whether there is one."""
+        """Sets the expiry of the record. Returns whether the record exists."""
         after_ms, at_ms = _values.expiry(expire)
         return cast(bool, await self._native.expire(key, after_ms, at_ms, timeout))
 
     async def persist(self, key: Key, *, timeout: Optional[float] = None) -> bool:
-        """Takes an expiry away. Brings whether there is a record."""
+        """Removes the expiry of the record. Returns whether the record exists."""
         return cast(bool, await self._native.expire(key, None, None, timeout))
 
     async def wait(
@@ -269,12 +273,13 @@ class Keyspace:
         changed_from: Optional[int] = None,
         timeout: Optional[float] = None,
     ) -> Optional[Record]:
-        """Waits on the server until the record is as asked, and brings it. Raises `DeadlineError`."""
+        """Waits on the server until the record is in the given state, and returns it. Raises
+        `DeadlineError`."""
         kind, value, version = _values.awaited(until, equals, differs, changed_from)
         return _values.record(await self._native.wait(key, kind, value, version, timeout))
 
     async def pop(self, key: Key, default: Any = _MISSING) -> Any:
-        """Removes the record and brings what it was: exactly one caller gets it."""
+        """Removes the record and returns its value: exactly one caller gets it."""
         found: Optional[bytes] = await self._native.get(key)
         while found is not None:
             try:
@@ -288,27 +293,28 @@ class Keyspace:
         return default
 
     async def append(self, key: Key, *values: Value, timeout: Optional[float] = None) -> int:
-        """Adds values to the end of a list. Brings its length."""
+        """Adds values to the end of a list. Returns its length."""
         return cast(int, await self._native.append(key, values, timeout))
 
     async def get_list(
         self, key: Key, start: int = 0, stop: Optional[int] = None, *, timeout: Optional[float] = None
     ) -> list[bytes]:
-        """Values of a list, from `start` up to but without `stop`; none if there is no record."""
+        """The values of a list from `start` up to but without `stop`; empty if the record is
+        absent."""
         return await self._native.values(key, start, stop, timeout) or []
 
     async def trim(
         self, key: Key, start: int, stop: Optional[int] = None, *, timeout: Optional[float] = None
     ) -> int:
-        """Keeps a part of a list and drops the rest. Brings the length left."""
+        """Keeps a part of a list and drops the rest. Returns the remaining length."""
         return cast(int, await self._native.trim(key, start, stop, timeout))
 
     async def get_many(self, keys: Iterable[Key]) -> list[Optional[bytes]]:
-        """The bytes of records, asked for together; `None` where there is none."""
+        """The bytes of several records, requested together; `None` for absent ones."""
         return cast("list[Optional[bytes]]", await self._native.get_many(list(keys)))
 
     async def read_many(self, keys: Iterable[Key]) -> list[Optional[Record]]:
-        """Records as they all were at one moment, `None` where there is none."""
+        """Reads records consistently at one moment, `None` for absent ones."""
         return [_values.record(one) for one in await self._native.read_many(list(keys))]
 
     async def set_many(
@@ -317,16 +323,17 @@ class Keyspace:
         *,
         expire: Optional[Expire] = None,
     ) -> None:
-        """Makes all these records, sent together."""
+        """Writes all these records, sent together."""
         after_ms, at_ms = _values.expiry(expire)
         await self._native.insert_many(dict(cast("Mapping[Key, Value]", records)), after_ms, at_ms)
 
     async def delete_many(self, keys: Iterable[Key]) -> int:
-        """Removes records, sent together. Brings how many there were."""
+        """Removes records, sent together. Returns how many existed."""
         return sum(await self._native.remove_many(list(keys)))
 
     async def scan(self, prefix: Key = b"", *, page: Optional[int] = None) -> AsyncIterator[bytes]:
-        """All keys that begin with `prefix`, in no order, asked for by pages: `async for key in keyspace.scan():`."""
+        """All keys that begin with `prefix`, in no order, requested page by page: `async for key in
+        keyspace.scan():`."""
         scan = self._native.scan(prefix, page)
         while True:
             keys: Optional[list[bytes]] = await scan.next_page()

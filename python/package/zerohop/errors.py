@@ -1,8 +1,8 @@
-"""What goes wrong, as exceptions.
+"""The exceptions of the package.
 
-Every exception of this package is an `Error`. Its `code` is a word for programs: the server's own (`WrongType`,
-`DiskFull`, …; then `number` is the number by which it travels) or the client's (`Deadline`, `Closed`, …).
-All but `UnknownOutcomeError` promise that a write was not done.
+Every exception of this package is an `Error`. Its `code` is a word for programs. It is the server's
+own (`WrongType`, `DiskFull`, …), with its wire code in `number`, or the client's (`Deadline`,
+`Closed`, …). All except `UnknownOutcomeError` guarantee that a write took no effect.
 
 >>> import zerohop
 >>> keyspace = zerohop.local().keyspace()
@@ -22,7 +22,7 @@ Outcome = Union[bytes, int, None, "Error"]
 
 
 class Error(Exception):
-    """Something was not done. `key` is the beginning of the key that it is about, if it is about one."""
+    """An operation failed. `key` is the beginning of the key concerned, if there is one."""
 
     code: str
     number: Optional[int]
@@ -45,23 +45,24 @@ class Error(Exception):
 
 
 class NotFoundError(Error, KeyError):
-    """There is no record of this key, or no keyspace of this name."""
+    """The record or the keyspace does not exist."""
 
 
 class WrongTypeError(Error):
-    """The record is a list and the operation wants bytes, or the other way round."""
+    """The record is a list and the operation requires bytes, or the reverse."""
 
 
 class NotNumberError(Error, ValueError):
-    """The record is not a decimal number of 64 bits, or would cease to be one."""
+    """The record is not a decimal number of 64 bits, or would not be one any more."""
 
 
 class ConditionFailedError(Error):
-    """The record was there, was not there, or was of another version, than was asked."""
+    """The record was present or absent, or had another version, contrary to the condition."""
 
 
 class CompareFailedError(Error):
-    """The record was not what `compare_swap` expected. `found` is what it was; `None`: there is none."""
+    """The record was not the one that `compare_swap` expected. `found` is its value; `None` if
+    absent."""
 
     found: Optional[bytes] = None
 
@@ -70,19 +71,20 @@ class CompareFailedError(Error):
 
 
 class LimitError(Error, ValueError):
-    """A key, value, name or number is longer or greater than may be, or otherwise not as it must be."""
+    """A key, value, name or number is too long or too large, or otherwise invalid."""
 
 
 class DeadlineError(Error, TimeoutError):
-    """The time was up, and nothing was changed; or a wait found nothing."""
+    """The time limit has passed, and nothing was changed; or a wait has timed out."""
 
 
 class LostError(Error, ConnectionError):
-    """All nodes that hold the partition are down: nobody serves it before one of them returns."""
+    """All nodes with a copy of the partition are down: it is unavailable until one of them
+    returns."""
 
 
 class UnknownOutcomeError(Error):
-    """The write may or may not be done: look the record up before you repeat it."""
+    """The write may or may not have taken effect: look the record up before you repeat it."""
 
 
 class UnreachableError(Error, ConnectionError):
@@ -94,15 +96,16 @@ class AccessError(Error, PermissionError):
 
 
 class OverloadedError(Error):
-    """The cluster, or this client, takes no more just now: full disks or memory, too few copies, too much under way."""
+    """The cluster, or this client, accepts no more at this time: full disks or memory, too few
+    copies, too many open operations."""
 
 
 class RefusedError(Error):
-    """A manager refused what it was asked to do."""
+    """A manager refused the command."""
 
 
 class UnderWayError(Error, TimeoutError):
-    """It was not done in time, and goes on by itself: the drop of a keyspace."""
+    """The drop of a keyspace was not complete in time, and continues by itself."""
 
 
 class ClosedError(Error):
@@ -110,22 +113,22 @@ class ClosedError(Error):
 
 
 class ForkedError(Error):
-    """The client was opened by the process of which this one is a fork: connect again here."""
+    """The client was opened by the process that forked this one: connect again here."""
 
 
 class ConflictError(Error):
-    """A transaction, or what was to be added to a blob, was in others' way, or they in its: nothing of it was done, and it may be begun
-    again. Likewise for reading a blob that others write to all the while."""
+    """A transaction, or an append to a blob, conflicted with others: it had no effect, and may be
+    retried. Also raised by a read of a blob that others write continuously."""
 
 
 class AbortedError(Error):
-    """A transaction was not done, nor will it be if it is begun again as it is."""
+    """A transaction had no effect, and a retry of the same transaction would have none either."""
 
 
 class BatchError(Error):
-    """Some operations of a batch were not done.
+    """Some operations of a batch failed.
 
-    `outcomes` has in the order of the batch what each of them brought, or the exception.
+    `outcomes` has the result or the exception of each operation, in the order of the batch.
     """
 
     outcomes: list[Outcome]
@@ -146,12 +149,12 @@ class BatchError(Error):
 
     @property
     def failures(self) -> list[Error]:
-        """The exceptions alone."""
+        """Only the exceptions."""
         return [outcome for outcome in self.outcomes if isinstance(outcome, Error)]
 
 
 class UnfinishedError(Error):
-    """The blob is being written, or its writer was cut off: it is not complete."""
+    """The blob is being written, or its writer was interrupted: it is not complete."""
 
 
 _CLASSES: dict[str, type[Error]] = {
@@ -207,7 +210,7 @@ _CLASSES: dict[str, type[Error]] = {
 def _make(
     code: str, number: Optional[int], message: str, key: Optional[bytes], found: Optional[bytes]
 ) -> Error:
-    """The exception for what the native half tells."""
+    """The exception for a failure of the native half."""
     error = _CLASSES.get(code, Error)(message, code, number, key)
     if isinstance(error, CompareFailedError):
         error.found = found
@@ -222,7 +225,7 @@ def _make_batch(failed: int, outcomes: list[Outcome]) -> BatchError:
 
 
 def _make_committed(failed: int, outcomes: list[Outcome]) -> BatchError:
-    """The exception for a transaction that was done but for some writes."""
+    """The exception for a transaction that was committed except for some writes."""
     first = next(outcome for outcome in outcomes if isinstance(outcome, Error))
     message = f"the transaction is committed, but {failed} of its {len(outcomes)} writes were refused; the first: {first}"
     return BatchError(message, outcomes=outcomes)

@@ -11,10 +11,11 @@
 >>> fs.find("default"), fs.rm("default/papers", recursive=True)
 (['default/papers/one.txt'], None)
 
-A file is an entry, which is an empty blob with attributes, and a blob with its contents if these are larger than 4 KiB. Whoever
-writes a file writes a blob that nobody else knows of; closing it makes the entry name that. Whoever appends to one adds to the end of
-what is there when it is closed, in one transaction. So a file is seen whole, as it was or as it is, and never in part; `mv` and `rm` change entries in one transaction. Names of blobs are kept in order, so that a listing costs what
-it brings, however many files are elsewhere. Blobs that a program made by their names are not files.
+A file is an entry, which is an empty blob with attributes, and a second blob with its contents if these are larger than
+4 KiB. A writer writes a new blob that no entry names; closing the file sets the entry to it. An append is added to the
+present contents when its file is closed, in one transaction. So readers see a file before or after a change and never
+in part. `mv` and `rm` change entries in one transaction. Names of blobs are ordered, so that the cost of a listing
+depends on its result and not on other files. Blobs that programs create under other names are not files.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from zerohop._fs_transactions import Together, move_entries, publish, remove_ent
 from zerohop._transaction import Transaction
 
 RANGES_AT_ONCE = 8
-"""Threads that read ranges of files side by side."""
+"""Threads that read ranges of files in parallel."""
 
 READS_MAX = 100
-"""How often a read begins again at most, if the file is written again meanwhile."""
+"""How often a read starts again at most if the file is rewritten meanwhile."""
 
 _clients: dict[tuple[int, str], zerohop.Client] = {}
 _lock = threading.Lock()
@@ -63,8 +64,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Removing:
-    """`rm`, which takes patterns. What fsspec's wrapper for asyncio has for it does not: zarr, which keeps its data under keys, removes
-    them by that."""
+    """`rm` with patterns. fsspec's wrapper for asyncio gets a version without patterns: zarr, which stores its data
+    under keys, removes them through it."""
 
     def __init__(self, matching: Callable[..., None], exactly: Callable[..., None]) -> None:
         self._matching, self._exactly = matching, exactly
@@ -77,7 +78,7 @@ class _Removing:
 
 
 class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """The file system. Its options are those of `zerohop.connect`; `endpoint` is also taken from `ZEROHOP_ENDPOINT`."""
+    """The file system. Its options are those of `zerohop.connect`; the default of `endpoint` is `ZEROHOP_ENDPOINT`."""
 
     protocol = "zerohop"
     root_marker = ""
@@ -151,7 +152,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return {"name": name, "size": 0, "type": "directory"}
         return {"name": name, "size": entry.size, "type": "file", "created": entry.made, "mtime": entry.made}
 
-    # Looking.
+    # Queries.
 
     def info(self, path: Any, **kwargs: Any) -> dict[str, Any]:
         place, name = self._place(path), self._strip_protocol(path)
@@ -168,7 +169,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def ls(self, path: Any, detail: bool = True, **kwargs: Any) -> list[Any]:
         found = self._below(path, 1, True, detail)
         if not found:
-            # Itself, or that there is none.
+            # The path itself, or an error for its absence.
             info = self.info(path)
             found = {info["name"]: info} if info["type"] == "file" else {}
         return list(found.values()) if detail else list(found)
@@ -189,7 +190,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return found if detail else list(found)
 
     def _below(self, path: Any, maxdepth: Optional[int], withdirs: bool, detail: bool) -> dict[str, dict[str, Any]]:
-        """What is below a directory, by its name; down to a depth if that is given. Without `detail` only the names."""
+        """The entries below a directory, by name, down to a depth if given. Without `detail` only the names."""
         place = self._place(path)
         if not place.keyspace:
             return {}
@@ -211,7 +212,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 told.update((one, {"name": f"{root}/{one}"}) for one in page)
                 continue
             for one, found in zip(page, blobs.stat_many(base + one.encode() for one in page)):
-                # What was removed since is not there.
+                # Skips entries that were removed meanwhile.
                 if found is not None:
                     told[one] = self._told(f"{root}/{one}", decode(found.attributes))
         if withdirs:
@@ -249,7 +250,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             contents = keyspace.blobs.read(blob, start, length)
         except FileNotFoundError:
             raise gone from None
-        # Whoever removes a blob makes it empty first: what was cut off while it was read came as zeros.
+        # A removed blob is truncated first, so a concurrent read may return zeros for its bytes.
         there = keyspace.blobs.stat(blob)
         if there is None or there.size < size:
             raise gone
@@ -265,12 +266,13 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             except FileNotFoundError:
                 if entry == before:
                     raise
-                # It was written again in between: as it is now.
+                # The file was rewritten in between: reads its present contents.
                 before = entry
         raise FileNotFoundError(f"{path}: it is written again again and again, each time before it could be read")
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
-        """Contents of files, as of any file system. Paths may be patterns, but not keys of a mapping: `cat_file` takes a path as it is."""
+        """The contents of files, as for any file system. Paths may be patterns, except keys of a mapping: `cat_file`
+        takes a path literally."""
         if recursive or not by_key():
             return super().cat(path, recursive=recursive, on_error=on_error, **kwargs)
         if not isinstance(path, list):
@@ -319,7 +321,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         cache_options: Optional[dict[str, Any]] = None,
         **kwargs: Any,
     ) -> ZerohopFile:
-        # What it is, is looked up.
+        # The size is looked up, so that of the argument is ignored.
         kwargs.pop("size", None)
         size = None
         entry: Optional[Entry] = None
@@ -344,7 +346,8 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         compression: Optional[str] = None,
         **kwargs: Any,
     ) -> Any:
-        """As of any file system. However the file is wrapped, it is seen once it is closed, and not if an exception ends the block."""
+        """As for any file system. In all wrappings, a written file becomes visible when it is closed, and not if an
+        exception ends the block."""
         path = self._strip_protocol(path)
         packing = get_compression(path, compression)
         words = {}
@@ -382,7 +385,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             super().put_file(lpath, rpath, *given, **kwargs)
 
     def _stored(self, keyspace: zerohop.Keyspace, contents: memoryview) -> Entry:
-        """An entry for these contents, which nobody sees yet."""
+        """An entry for these contents, which is not visible yet."""
         if contents.nbytes <= INLINE_BYTES_MAX:
             return Entry(contents.nbytes, time.time(), bytes(contents))
         blob = new_blob(keyspace)
@@ -396,7 +399,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return Entry(contents.nbytes, time.time(), None, blob)
 
     def _publish(self, files: list[Writing]) -> None:
-        """Makes all these files seen, in one transaction. If that is not done, what they hold is removed."""
+        """Makes all these files visible, in one transaction. If that fails, their contents are removed."""
         while True:
             try:
                 return publish(self.client, self._keyspace, files)
@@ -404,7 +407,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 self._gather(error.place)
 
     def _gather(self, place: Place) -> None:
-        """Has a file that was appended to very often be in one blob."""
+        """Rewrites a file with very many appends as one blob."""
         path = f"{place.keyspace}/{place.path}"
         for _ in range(READS_MAX):
             entry = self._entry(path)
@@ -414,7 +417,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 whole = self._copied(place, place, entry)
                 return publish(self.client, self._keyspace, [Writing(place, whole, instead=entry)])
             except (ChangedError, FileNotFoundError):
-                # It is another by now.
+                # The entry has changed meanwhile.
                 continue
         raise OSError(errno.EBUSY, "it is written again and again, each time before its parts could be gathered", path)
 
@@ -430,7 +433,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._publish([Writing(place, self._copied(self._place(path1), place, entry))])
 
     def _copied(self, source: Place, target: Place, entry: Entry) -> Entry:
-        """The same contents, in a blob of their own."""
+        """A copy of the contents, in a blob of its own."""
         if entry.blob is None:
             return entry._replace(made=time.time())
         from_, to = self._keyspace(source.keyspace), self._keyspace(target.keyspace)
@@ -447,8 +450,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return Entry(entry.size, time.time(), None, blob)
 
     def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: Optional[int] = None, **kwargs: Any) -> None:
-        """Moves a file, or with `recursive` a directory. Within one keyspace it is one transaction for up to 4,000 entries: nobody
-        sees a file in both places or in none. Into another keyspace, and of patterns and lists, it is a copy and a removal.
+        """Moves a file, or with `recursive` a directory. Within one keyspace it is one transaction for up to 4,000
+        entries: a file is never visible in both places or in neither. Into another keyspace, and for patterns and
+        lists, it is a copy followed by a removal.
         """
         single = isinstance(path1, (str, os.PathLike)) and isinstance(path2, (str, os.PathLike))
         source, target = (self._place(path1), self._place(path2)) if single else (None, None)
@@ -481,7 +485,8 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
     move = rename = mv
 
     def mv_file(self, path1: Any, path2: Any, **kwargs: Any) -> None:
-        """Moves one file to this path, over what is there. Neither is a pattern, or a directory to move into."""
+        """Moves one file to this path, and replaces an existing file. Both paths are literal: no pattern, and no
+        directory to move into."""
         source, target = self._place(path1), self._place(path2)
         self._file(path1)
         self._may_be_file(path2)
@@ -489,7 +494,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self._move_each([(f"{source.keyspace}/{source.path}", f"{target.keyspace}/{target.path}")], False)
 
     def _moves(self, path1: Any, path2: Any, recursive: bool, maxdepth: Optional[int]) -> list[tuple[str, str]]:
-        """What goes where, as `copy` of fsspec has it."""
+        """Source and target paths, with the rules of fsspec's `copy`."""
         if isinstance(path1, list) and isinstance(path2, list):
             return [(self._strip_protocol(one), self._strip_protocol(other)) for one, other in zip(path1, path2, strict=True)]
         is_one, from_ = not isinstance(path1, list), str(path1)
@@ -502,13 +507,13 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return list(zip(paths, map(self._strip_protocol, other_paths(paths, to, exists=exists, flatten=not is_one))))
 
     def _move_each(self, pairs: list[tuple[str, str]], recursive: bool) -> None:
-        """Moves each file, and with `recursive` each directory that was made, without what is in it."""
+        """Moves each file, and with `recursive` the entry of each created directory, without its contents."""
         within: dict[str, list[tuple[bytes, bytes]]] = {}
         across: dict[str, list[str]] = {}
         for path, new in pairs:
             source, target = self._place(path), self._place(new)
             if source == target:
-                # It is there already.
+                # It exists already.
                 continue
             if self._entry(path) is not None:
                 self._may_be_file(new)
@@ -530,10 +535,11 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             remove_entries(self.client, self._keyspace(keyspace), self._entries_at(keyspace, paths, recursive))
 
     def _rm_matching(self, path: Any, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
-        """Removes files, or with `recursive` directories. The entries of one keyspace go in one transaction for up to 4,000 of them:
-        nobody sees some of them without the others. Files that others add to a directory meanwhile stay.
+        """Removes files, or with `recursive` directories. The entries of one keyspace are removed in one transaction
+        for up to 4,000 of them, so that they disappear together. Files that other clients add to a directory meanwhile
+        stay.
 
-        Paths may be patterns, but not keys of a mapping (`get_mapper`): `rm_file` takes a path as it is.
+        Paths may be patterns, except keys of a mapping (`get_mapper`): `rm_file` takes a path literally.
         """
         if by_key():
             self._rm_exactly(path, recursive, maxdepth)
@@ -541,7 +547,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self._remove(self.expand_path(path, recursive=recursive, maxdepth=maxdepth), recursive)
 
     def _rm_exactly(self, path: Any, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
-        """Likewise, but that no path is a pattern."""
+        """The same with literal paths."""
         paths = path if isinstance(path, list) else [path]
         self._remove(self.expand_path(paths, recursive=recursive, maxdepth=maxdepth, assume_literal=True), recursive)
 
@@ -560,7 +566,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             remove_entries(self.client, self._keyspace(name), entries)
 
     def _entries_at(self, keyspace: str, paths: list[str], recursive: bool) -> list[bytes]:
-        """The names of the entries at these paths: of files, and if `recursive` of directories that were made."""
+        """The names of the entries at these paths: of files, and if `recursive` of created directories."""
         blobs, there = self._keyspace(keyspace).blobs, []
         for page in pages(paths):
             for path, found in zip(page, blobs.stat_many(name_of(path) for path in page)):
@@ -575,7 +581,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return there
 
     def rm_file(self, path: Any) -> None:
-        """Removes one file, whose path is no pattern."""
+        """Removes one file, whose path is literal."""
         self._remove([path], False)
 
     _rm = rm_file
@@ -605,14 +611,14 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._keyspace(place.keyspace).blobs.delete(name_of(place.path, directory=True))
 
     def sweep(self, keyspace: str = "default", *, older_than: float = 86_400) -> int:
-        """Removes blobs that no file names and that are older than so many seconds: what writers left that were killed. Brings
-        how many. Nobody may be writing a file for longer than that."""
+        """Removes blobs that no file names and that are older than so many seconds: remains of writers that were
+        killed. Returns their number. No writer may take longer than that for a file."""
         space = self._keyspace(keyspace)
         named: set[bytes] = set()
         for page in pages(space.blobs.list(PREFIX)):
             entries = [entry_of(found) for found in space.blobs.stat_many(page)]
             named.update(blob for entry in entries if entry is not None for blob, _ in entry.parts)
-        # And what those name that are still records.
+        # Also the blobs that entries of the first layout name.
         for page in pages(space.scan(CONTENTS)):
             values = [decode(value) for value in space.get_many(page) if value is not None]
             named.update(blob for entry in values for blob, _ in entry.parts)
@@ -624,8 +630,8 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return swept
 
     def renew(self, keyspace: str = "default") -> int:
-        """Has files be seen that this package wrote when their entries were records, its first layout. Brings how many. May be cut
-        off, and called again."""
+        """Converts files of the first layout, in which entries were records, to the present one. Returns their number.
+        May be interrupted, and called again."""
         space, renewed = self._keyspace(keyspace), 0
         for record in space.scan(CONTENTS):
             name = PREFIX + record[len(CONTENTS) :]

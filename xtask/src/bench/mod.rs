@@ -1,10 +1,12 @@
 //! `cargo xtask bench NAME`: one side-by-side benchmark, with its peers installed first.
 //!
-//! A benchmark is a package `bench-NAME` in `bench/NAME`. If that folder has an executable `install`, it is run first;
-//! it installs the peers quietly, can be run again, and exits with a code other than zero, naming them, when some
-//! cannot be had. The benchmark then runs all the same and must list those peers as missing in its table.
+//! A benchmark is a package `bench-NAME` in `bench/NAME`. If that folder has an executable
+//! `install`, it is run first. It installs the peers quietly and can be run again. If some are not
+//! available, it names them and exits with a nonzero code. The benchmark then runs all the same and
+//! must list those peers as missing in its table.
 //!
-//! A benchmark that starts programs of ours finds them beside its own: [`PROGRAMS`] are built with it.
+//! A benchmark that starts the project's programs finds them beside its own: [`PROGRAMS`] are built
+//! with it.
 //!
 //! ```text
 //!   results   bench/results/NAME.json, written by `bench NAME --record`
@@ -33,7 +35,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("resp", "zerohop"),
 ];
 
-/// Runs the benchmark named first in `words`, the rest being its arguments; with no words, lists what there is.
+/// Runs the benchmark that the first of `words` names, with the rest as its arguments; without
+/// words, lists all benchmarks.
 pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
     let known = known(&shop.root.join("bench"))?;
     let Some((name, args)) = words.split_first() else {

@@ -1,4 +1,5 @@
-//! `cargo xtask bench report`: the tables of `docs/performance.md`, from the results that are kept.
+//! `cargo xtask bench report`: generates the tables of `docs/performance.md` from the stored
+//! results.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +12,7 @@ use crate::workshop::{Failure, Workshop};
 /// The document.
 pub const DOCUMENT: &str = "docs/performance.md";
 
-/// Between these lines stands what is generated.
+/// The generated text is between these lines.
 const BEGIN: &str = "<!-- begin of what `cargo xtask bench report` writes -->";
 const END: &str = "<!-- end of what `cargo xtask bench report` writes -->";
 
@@ -128,7 +129,7 @@ fn figures<'v>(out: &mut String, contenders: impl Iterator<Item = &'v Value>) ->
     writeln!(out)
 }
 
-/// The engine beside libraries: one table for each phase, with the ratios behind it.
+/// The engine beside libraries: one table per phase, followed by its ratios.
 fn phases(out: &mut String, table: &Value) -> std::fmt::Result {
     writeln!(out, "**{} records**, {} rounds\n", table["records"], table["rounds"])?;
     for phase in items(table, "phases") {

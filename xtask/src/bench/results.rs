@@ -1,4 +1,5 @@
-//! Results that are kept: `bench/results/NAME.json`, the newest run of each benchmark, with the commit that was measured.
+//! Stored results: `bench/results/NAME.json`, the newest run of each benchmark, with the commit
+//! that was measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::workshop::{Failure, Workshop};
 /// The folder, from the root of the tree.
 pub(super) const FOLDER: &str = "bench/results";
 
-/// Single measurements of each round: too many to keep.
+/// Single measurements of each round: too many to store.
 const LEFT_OUT: [&str; 2] = ["readings", "runs"];
 
 /// One benchmark's newest run.
@@ -19,16 +20,16 @@ const LEFT_OUT: [&str; 2] = ["readings", "runs"];
 pub struct Results {
     /// The benchmark.
     pub name: String,
-    /// The commit that was measured, `-dirty` behind it if files differed from it.
+    /// The commit that was measured, followed by `-dirty` if files differed from it.
     pub commit: String,
     /// Arguments of the benchmark.
     pub arguments: Vec<String>,
-    /// What the benchmark has written.
+    /// The benchmark's output.
     pub report: Value,
 }
 
 impl Results {
-    /// Reads all that are kept, by name.
+    /// Reads all stored results, by name.
     pub fn read_all(root: &Path) -> Result<Vec<Results>, Failure> {
         let folder = root.join(FOLDER);
         let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };
@@ -56,7 +57,7 @@ impl Results {
         })
     }
 
-    /// Keeps what a benchmark has written into `written`, in place of its run before.
+    /// Stores a benchmark's output from `written`, in place of its previous run.
     pub fn keep(shop: &Workshop, name: &str, arguments: &[&str], written: &Path) -> Result<PathBuf, Failure> {
         let path = shop.root.join(FOLDER).join(format!("{name}.json"));
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));

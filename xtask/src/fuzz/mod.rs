@@ -3,12 +3,13 @@
 //! ```text
 //! fuzz/targets/NAME.rs    one target, one [[bin]] of fuzz/Cargo.toml (a package outside the workspace)
 //! fuzz/corpus/NAME/       its seeds, committed and small; bytes of fixed bugs go here
-//! fuzz/found/NAME/        what fuzzing added to them, not committed
-//! fuzz/artifacts/NAME/    inputs that broke it, not committed
+//! fuzz/found/NAME/        additions by fuzzing, not committed
+//! fuzz/artifacts/NAME/    inputs that failed, not committed
 //! ```
 //!
-//! rustc carries LLVM's coverage pass, so that flags alone give libFuzzer its feedback. With an explicit `--target`
-//! these flags reach neither build scripts nor procedural macros. Whether feedback arrives is looked at in every run.
+//! rustc has LLVM's coverage pass, so that flags alone give libFuzzer its feedback. With an
+//! explicit `--target` these flags affect neither build scripts nor procedural macros. Every run
+//! checks that feedback arrives.
 
 mod outcome;
 
@@ -24,20 +25,21 @@ use outcome::Outcome;
 /// The manifest of the fuzz targets.
 pub const MANIFEST: &str = "fuzz/Cargo.toml";
 
-/// What to do where cargo finds it locked otherwise than it is.
+/// The advice if cargo finds an outdated lock file.
 pub const LOCK_ADVICE: &str = "if fuzz/Cargo.lock is out of date, run `cargo update --workspace --manifest-path fuzz/Cargo.toml` and commit it";
 
-/// How long one target is fuzzed when a person asks and does not say.
+/// How long one target is fuzzed by a command without a duration.
 pub const SECONDS_BY_HAND: u64 = 60;
 /// How long one target is fuzzed as a part of `cargo xtask test`.
 const SECONDS_BRIEF: u64 = 10;
-/// How many are fuzzed at once there.
+/// The number of targets that are fuzzed at once there.
 const WORKERS: usize = 2;
-/// How long all targets together may take there, if each worker has a processor: with many targets, each gets less.
+/// The time limit of all targets together there, if each worker has a processor: with many targets,
+/// each gets less.
 const SECONDS_BRIEF_ALL: u64 = 150;
-/// One input that takes longer is a finding: decoders are linear and inputs small.
+/// An input that takes longer is a finding: decoders are linear and inputs small.
 const SECONDS_PER_INPUT: u64 = 10;
-/// One input that needs more memory is a finding: lengths are to be bounded before anything is allocated.
+/// An input that needs more memory is a finding: decoders must bound lengths before they allocate.
 const MEMORY_MB_MAX: u64 = 1024;
 /// Longer inputs find nothing new in codecs and slow the search down.
 const INPUT_BYTES_MAX: u64 = 16 * 1024;
@@ -56,22 +58,22 @@ const FLAGS: [&str; 10] = [
     "-Coverflow-checks",
 ];
 
-/// What to do with a target.
+/// The task for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FuzzTask {
-    /// Look for inputs that break it.
+    /// Searches for inputs that fail.
     Search {
-        /// For how long.
+        /// The duration in seconds.
         seconds: u64,
     },
-    /// Run one input.
+    /// Runs one input.
     Replay {
         /// The file with its bytes.
         input: PathBuf,
     },
 }
 
-/// Fuzzes `target`, or all there are, showing what libFuzzer prints.
+/// Fuzzes `target`, or all targets, and shows libFuzzer's output.
 pub fn run(shop: &Workshop, target: Option<&str>, task: &FuzzTask) -> Result<(), Failure> {
     let known = known(&shop.root)?;
     let chosen: Vec<String> = match target {
@@ -96,7 +98,7 @@ pub fn run(shop: &Workshop, target: Option<&str>, task: &FuzzTask) -> Result<(),
             let [name] = chosen.as_slice() else {
                 return Err(Failure::new("--replay wants the TARGET that the input is for"));
             };
-            // Given from the current folder, or as failures print it: from the root.
+            // A path from the current folder, or from the root as failures print it.
             let input = if input.is_file() { input.clone() } else { shop.root.join(input) };
             if !input.is_file() {
                 return Err(Failure::new(format!(
@@ -127,7 +129,7 @@ pub fn run_briefly(shop: &Workshop) -> Result<String, Failure> {
         let ended = workers.into_iter().map(|worker| {
             worker.join().unwrap_or_else(|_| Err(Failure::new("a thread that waited for a fuzzer has died")))
         });
-        // All are waited for: none is left to fuzz behind a failure.
+        // Waits for all workers: none continues after a failure.
         ended.collect::<Vec<_>>().into_iter().collect::<Result<(), Failure>>()
     })?;
     Ok(format!("targets: {}, {seconds} s each, {WORKERS} at once", targets.len()))
@@ -187,7 +189,7 @@ enum Echo {
     OnFailure,
 }
 
-/// Runs one target for `seconds`; an input that breaks it is a failure that tells how to replay it.
+/// Runs one target for `seconds`; for an input that fails, the error says how to replay it.
 fn search(shop: &Workshop, bins: &Path, name: &str, seconds: u64, echo: Echo) -> Result<Outcome, Failure> {
     let fuzz = shop.root.join("fuzz");
     let (found, seeds, artifacts) =

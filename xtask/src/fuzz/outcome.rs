@@ -1,4 +1,4 @@
-//! What a run of libFuzzer came to, read from the lines it prints.
+//! The outcome of a run of libFuzzer, read from its output.
 //!
 //! ```text
 //! #6      INITED cov: 12 ft: 12 corp: 5/33b exec/s: 0 rss: 27Mb
@@ -11,23 +11,23 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// What was said in the end.
+/// The outcome of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Places in the code that the seeds reached.
+    /// Code locations that the seeds reached.
     pub(super) coverage_begin: u64,
-    /// Places that were reached in the end; zero when there is no feedback at all.
+    /// Code locations that were reached in the end; zero when there is no feedback at all.
     pub(super) coverage_end: u64,
-    /// How many inputs were tried.
+    /// The number of inputs that were tried.
     pub(super) runs: u64,
-    /// The file with the input that broke the target.
+    /// The file with the input that failed.
     pub(super) artifact: Option<PathBuf>,
-    /// Its bytes, when they are few.
+    /// Its bytes in Base64, if they are few.
     pub(super) base64: Option<String>,
 }
 
 impl Outcome {
-    /// Reads libFuzzer's lines; lines it does not know are passed over.
+    /// Reads libFuzzer's lines; unknown lines are ignored.
     pub(super) fn read(lines: &[String]) -> Self {
         let mut outcome = Self::default();
         for line in lines {

@@ -1,6 +1,6 @@
 //! Processor time of a process and of the children that it has waited for.
 //!
-//! The kernel tells it in ticks in `/proc/PID/stat` for as long as nobody has collected the exit status (proc(5)).
+//! The kernel reports it in ticks in `/proc/PID/stat` until the exit status is collected (proc(5)).
 
 use std::fs;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 /// Ticks per second in `/proc`: fixed for user space on Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Waits until the process has ended, leaves its status to be collected, and returns its processor time.
+/// Waits until the process has ended, does not collect its status, and returns its processor time.
 pub fn await_end(pid: u32) -> Duration {
     let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Duration::ZERO };
-    // Interrupted waits are repeated; any other refusal leaves the waiting to the caller's own wait.
+    // Interrupted waits are repeated; after any other error the caller's own wait does the waiting.
     while let Err(rustix::io::Errno::INTR) =
         waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
     {}

@@ -1,4 +1,4 @@
-//! What is run: a command with a name, what it weighs, and how it ended.
+//! A job: a command with a name, its weight, and its result.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -10,23 +10,25 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{cost, leftovers};
 
-/// A job that has not ended by then is stopped and has failed: the longest takes minutes on a slow, busy machine.
+/// A job that has not ended by then is stopped and has failed: the longest takes minutes on a slow,
+/// busy machine.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(30 * 60);
 
-/// How the line begins by which a test says that it cannot be run here, and why.
+/// The prefix of the line with which a test reports that it cannot run here, and why.
 const NOT_RUN: &str = "not run: ";
 
-/// Interpreters of other languages have helpers that see by themselves that they are over, such as the resource tracker of Python.
+/// How long helpers of other languages' interpreters, such as Python's resource tracker, may take
+/// to end by themselves.
 pub const SUITES_LINGER: Duration = Duration::from_secs(120);
 
-/// How much of the machine a job needs: half a processor each.
+/// A job's share of the machine, in half processors.
 pub type Weight = usize;
-/// Computes all the time.
+/// Uses a processor all the time.
 pub const BUSY: Weight = 2;
 /// Starts processes and waits for them most of the time.
 pub const WAITING: Weight = 1;
 
-/// What must be true of a job's output beside its exit status.
+/// A condition on a job's output, in addition to its exit status.
 pub type Check = fn(&str) -> Result<(), String>;
 
 /// A command to run.
@@ -34,45 +36,46 @@ pub type Check = fn(&str) -> Result<(), String>;
 pub struct Job {
     /// The row of the budget table that it counts for.
     pub group: &'static str,
-    /// What it belongs to, such as `zerohop-engine suite`.
+    /// The program or suite that it belongs to, such as `zerohop-engine suite`.
     pub program: String,
     /// Its own name, such as that of a test.
     pub name: String,
-    /// How much of the machine it needs.
+    /// Its share of the machine.
     pub weight: Weight,
     /// How to run it.
     pub command: Command,
-    /// What its output must be like.
+    /// The condition on its output.
     pub check: Option<Check>,
-    /// How long processes that it has started may take to end after it: nothing for a test, which ends all by their handles.
+    /// How long processes that it has started may live after it: zero for a test, which must end
+    /// all of them.
     pub lingers: Duration,
 }
 
 impl Job {
-    /// What it is called in lists and in remembered times.
+    /// Its name in lists and in stored times.
     pub fn label(&self) -> String {
         format!("{} {}", self.program, self.name)
     }
 }
 
-/// How a job ended.
+/// The result of a job.
 #[derive(Clone, Debug)]
 pub struct EndedJob {
     /// The row of the budget table that it counts for.
     pub group: &'static str,
-    /// What it belongs to.
+    /// The program or suite that it belongs to.
     pub program: String,
     /// Its own name.
     pub name: String,
-    /// From its start to its end.
+    /// Elapsed time.
     pub took: Duration,
     /// Processor time of it and its children.
     pub cost: Duration,
-    /// What is wrong; `None` if all is well.
+    /// The failure; `None` after success.
     pub failure: Option<String>,
-    /// Why it could not be run here, if it said so.
+    /// Why it could not run here, if it reported so.
     pub skipped: Option<String>,
-    /// What it printed.
+    /// Its output.
     pub output: String,
 }
 
@@ -83,10 +86,11 @@ impl EndedJob {
     }
 }
 
-/// Marks jobs of this process apart.
+/// Distinguishes the jobs of this process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Runs a job to its end, with its output in a file, so that no child that outlives it keeps anybody waiting.
+/// Runs a job to its end. Its output goes to a file, so that a child that outlives it delays
+/// nothing.
 pub fn run(job: Job) -> EndedJob {
     let begin = Instant::now();
     let Job { group, program, name, mut command, check, lingers, .. } = job;
@@ -109,7 +113,7 @@ pub fn run(job: Job) -> EndedJob {
         }
         Err(error) => ended.failure = Some(format!("cannot be run: {error}")),
     }
-    // Whoever runs CI may do all that tests need.
+    // A CI machine must have everything that tests require.
     if let (Some(reason), None, true) = (&ended.skipped, &ended.failure, std::env::var_os("CI").is_some()) {
         ended.failure = Some(format!("it was not run, though this is CI: {reason}"));
     }
@@ -154,7 +158,7 @@ fn play(command: &mut Command, check: Option<Check>, lingers: Duration) -> std::
     Ok((cost, output, failure))
 }
 
-/// Waits for the end of a process, which is brought about when it is late.
+/// Waits for the end of a process, and kills it if it is late.
 fn await_end(pid: u32) -> (Duration, bool) {
     let (ended, end) = std::sync::mpsc::channel();
     let watch = std::thread::spawn(move || {
@@ -210,7 +214,7 @@ mod tests {
         let ended = shell("sleep 600 & echo started", None);
         assert!(ended.failure.unwrap().contains("sleep 600"));
         assert_eq!(shell("sleep 0 & wait", None).failure, None);
-        // A helper that is about to end is waited for where that is allowed.
+        // A helper that ends soon is accepted where lingering is allowed.
         assert_eq!(lingering("sleep 0.3 & echo started", None, SUITES_LINGER).failure, None);
         assert!(shell("sleep 5 & echo started", None).failure.is_some());
     }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The variable that carries the mark.
 pub const VARIABLE: &str = "ZEROHOP_TEST_JOB";
 
-/// A process that is still there.
+/// A process that still runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// Its id.
@@ -18,10 +18,12 @@ pub struct Leftover {
     pub command: String,
 }
 
-/// How often a process is looked at that shows no environment: it is between two programs for a moment only.
+/// How often a process without a visible environment is checked: it is empty only for a moment,
+/// during `exec`.
 const LOOKS: usize = 100;
 
-/// The processes whose environment has this mark, zombies left out. `group` is the process group that the job began with.
+/// The processes whose environment has this mark, without zombies. `group` is the process group of
+/// the job.
 pub fn find(mark: &str, group: u32) -> Vec<Leftover> {
     let wanted = format!("{VARIABLE}={mark}");
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -33,12 +35,12 @@ pub fn find(mark: &str, group: u32) -> Vec<Leftover> {
 
 fn has_mark(pid: i32, wanted: &str, group: u32) -> bool {
     for _ in 0..LOOKS {
-        // That of a stranger is not readable, that of a zombie is empty.
+        // The environment of another user's process is not readable; that of a zombie is empty.
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
         if !environment.is_empty() {
             return environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes());
         }
-        // It is also empty while a process of the job turns from one program into another.
+        // It is also empty during `exec` in a process of the job.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         if !lives_in(&stat, group) {
             return false;
@@ -56,10 +58,10 @@ fn lives_in(stat: &str, group: u32) -> bool {
     !matches!(state, Some("Z" | "X") | None) && of == Some(group.to_string().as_str())
 }
 
-/// Ends each of them.
+/// Kills each of them.
 pub fn end(leftovers: &[Leftover]) {
     for pid in leftovers.iter().filter_map(|one| Pid::from_raw(one.pid)) {
-        // One that has ended meanwhile needs no end.
+        // The process may have ended meanwhile.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -86,7 +88,7 @@ mod tests {
     #[test]
     fn a_process_left_behind_is_found_by_its_mark_and_ended() {
         let mark = format!("leftovers-{}", std::process::id());
-        // The shell ends at once; what it started does not.
+        // The shell ends at once; its child does not.
         let status = Command::new("sh")
             .args(["-c", "sleep 600 >/dev/null 2>&1 & while [ $(cat /proc/$!/comm) != sleep ]; do :; done"])
             .env(VARIABLE, &mark)

@@ -1,14 +1,16 @@
-//! Runs jobs (each test is one process; a suite of another language is one) several at once, and says what each cost.
+//! Runs jobs (each test is one process; a suite of another language is one) in parallel, and
+//! reports the cost of each.
 //!
 //! ```text
 //! programs    builds the test programs and lists their tests
-//! job         what is run, what it weighs, how it ended
-//! pool        runs jobs side by side, the longest first, within what the machine has
+//! job         a command, its weight, its result
+//! pool        runs jobs in parallel, the longest first, within the machine's capacity
 //! cost        processor time of a process and of its children
 //! leftovers   processes that outlive the job that started them
 //! ```
 //!
-//! One process per test keeps tests apart: a panic, a leaked thread or a process left behind belongs to one name.
+//! One process per test isolates tests: a panic, a leaked thread or a remaining process belongs to
+//! one name.
 
 pub mod cost;
 pub mod job;

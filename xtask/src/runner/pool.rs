@@ -1,6 +1,7 @@
-//! Runs jobs side by side, the longest first, within what the machine has.
+//! Runs jobs in parallel, the longest first, within the machine's capacity.
 //!
-//! Each processor carries two units of weight: one busy job, or two that wait most of the time.
+//! Each processor has a capacity of two units of weight: one busy job, or two that wait most of the
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,10 +9,10 @@ use std::time::Duration;
 
 use super::job::{EndedJob, Job, Weight, run};
 
-/// Units of weight that a processor carries.
+/// Units of weight per processor.
 const UNITS_PER_PROCESSOR: Weight = 2;
 
-/// What the machine carries at once.
+/// The capacity of the machine.
 pub fn capacity() -> Weight {
     std::thread::available_parallelism().map_or(1, usize::from) * UNITS_PER_PROCESSOR
 }
@@ -22,8 +23,8 @@ struct State {
     free: Weight,
 }
 
-/// Runs `jobs` within `capacity`; `expected` says how long each took before, by its label, and those without come first. `said`
-/// hears of each end.
+/// Runs `jobs` within `capacity`. `expected` has the previous time of each job by its label; jobs
+/// without one start first. `said` is called at each end.
 pub fn run_all(
     mut jobs: Vec<Job>,
     capacity: Weight,
@@ -51,7 +52,7 @@ pub fn run_all(
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest job that fits, as soon as one does; `None` when no job waits any more.
+/// Removes the longest job that fits, as soon as one does; `None` when no job is left.
 fn next(state: &Mutex<State>, freed: &Condvar, capacity: Weight) -> Option<Job> {
     let mut state = lock(state);
     loop {
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn what_runs_at_once_never_weighs_more_than_the_machine_carries() {
         let folder = tempfile::tempdir().unwrap();
-        // Each says how many others run: one directory each for as long as it does.
+        // Each counts the others that run: each has a directory while it runs.
         let script = format!(
             "cd {}; mkdir run-$$; set -- run-*; echo $#; sleep 0.02; rmdir run-$$",
             folder.path().display()

@@ -14,21 +14,21 @@ pub const BENCHMARKS: &str = "bench-*";
 /// Packages whose integration tests start processes and wait for them most of the time.
 const WAITING_PACKAGES: [&str; 3] = ["zerohop", "zerohop-node", "zerohop-client"];
 
-/// A program of tests.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The package that it tests.
     pub package: String,
     /// The target: `lib` and `bin` for unit tests, else the name of the file or folder in `tests`.
     pub target: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// The folder of the package, in which it runs.
     pub folder: PathBuf,
 }
 
 impl Program {
-    /// What it is called.
+    /// Its name.
     pub fn label(&self) -> String {
         format!("{} {}", self.package, self.target)
     }
@@ -61,7 +61,7 @@ impl Program {
     /// One of its tests, as a job.
     pub fn job(&self, test: &str) -> Job {
         let mut command = self.command();
-        // What a test that passes has printed is looked at too.
+        // The output of a test that passes is checked too.
         command.args(["--exact", test, "--show-output"]);
         Job {
             group: self.group(),
@@ -85,7 +85,7 @@ fn listed(terse: &str) -> Vec<String> {
     terse.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }
 
-/// A test that is not there any more would end well too.
+/// Without this check, a test that no longer exists would pass.
 fn one_has_run(output: &str) -> Result<(), String> {
     if output.contains("test result: ok. 1 passed;") {
         Ok(())
@@ -94,10 +94,11 @@ fn one_has_run(output: &str) -> Result<(), String> {
     }
 }
 
-/// Builds all test programs, and the programs that they start; those of `packages` only, if any are named.
+/// Builds all test programs, and the programs that they start; only those of `packages`, if any are
+/// named.
 pub fn build(shop: &Workshop, packages: &[String]) -> Result<Vec<Program>, Failure> {
     let mut cargo = shop.cargo();
-    // Not the examples: clippy has checked them.
+    // Without the examples, which clippy has checked.
     cargo.args(["test", "--no-run", "--lib", "--bins", "--tests"]);
     cargo.args(["--locked", "--message-format", "json-render-diagnostics"]);
     if packages.is_empty() {
@@ -126,7 +127,7 @@ pub fn build(shop: &Workshop, packages: &[String]) -> Result<Vec<Program>, Failu
     Ok(programs)
 }
 
-/// The test program that one of cargo's messages is about, if any.
+/// The test program in one of cargo's messages, if any.
 fn program(message: &Value) -> Option<Program> {
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
         return None;

@@ -1,28 +1,28 @@
-//! The one table of what each step of `cargo xtask test` may cost.
+//! The table of the budgets of all steps of `cargo xtask test`.
 //!
-//! A cost is processor time, which other work on the machine hardly changes; two idle cores do two seconds of it a second. The
-//! run as a whole has a limit of elapsed time on two idle cores.
+//! A cost is processor time, which other work on the machine hardly changes; two idle cores use two
+//! seconds of it per second. The run as a whole has a limit of elapsed time on two idle cores.
 
 use std::time::Duration;
 
-/// What a step may cost, and what it does.
+/// The budget of a step, and its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetRow {
     /// The step's name.
     pub step: &'static str,
-    /// Seconds of processor time, its children's included.
+    /// Seconds of processor time, including children.
     pub seconds: u64,
-    /// What it does.
+    /// Its purpose.
     pub what: &'static str,
 }
 
-/// Elapsed time of a whole run on two idle cores, building included.
+/// Elapsed time of a whole run on two idle cores, including the build.
 pub const WHOLE_RUN: Duration = Duration::from_secs(20 * 60);
 
-/// A step that costs so many percent of its budget says so at the end of the run.
+/// A step is reported at the end of the run if it costs so many percent of its budget.
 pub const TOLD_FROM_PERCENT: u32 = 125;
 
-/// Every step, in the order in which they begin.
+/// Every step, in the order in which they start.
 pub const ROWS: [BudgetRow; 12] = [
     BudgetRow {
         step: "format",
@@ -55,7 +55,7 @@ pub fn row(step: &str) -> Option<&'static BudgetRow> {
     ROWS.iter().find(|row| row.step == step)
 }
 
-/// What to say of a step that cost too much; `None` if it did not.
+/// The message about a step over its budget; `None` within it.
 pub fn excess(step: &str, cost: Duration) -> Option<String> {
     let row = row(step)?;
     let told_from = Duration::from_secs(row.seconds) * TOLD_FROM_PERCENT / 100;

@@ -1,4 +1,4 @@
-//! The steps in front of the jobs: what can be seen without running anything, and the build.
+//! The steps before the jobs: static checks, and the build.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::runner::{cost, programs};
 use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
 use crate::{fuzz, tidy};
 
-/// Checks some packages, or all if none is named, and returns a word about it for the step's line.
+/// Checks some packages, or all if none is named, and returns a summary for the step's line.
 pub(super) type Act = fn(&Workshop, &[String]) -> Result<String, Failure>;
 
 /// The checks, in order.
@@ -51,7 +51,8 @@ fn tidy(shop: &Workshop, _: &[String]) -> Result<String, Failure> {
 }
 
 fn lint(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {
-    // Nothing is built for it here, and a change to some crate's dependencies is easily forgotten there.
+    // This step does not build the package, and its lock file is easily forgotten after a change of
+    // dependencies.
     let mut cargo = shop.cargo();
     cargo.args(["fetch", "--quiet", "--locked", "--manifest-path", fuzz::MANIFEST]);
     run_command(&mut cargo, fuzz::LOCK_ADVICE)?;
@@ -66,7 +67,7 @@ fn lint(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {
     Ok(String::new())
 }
 
-/// Pages are built with private items, for those who work on the code: links to them lead somewhere.
+/// Pages are built with private items, for developers: links to them must resolve.
 const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
 fn docs(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {

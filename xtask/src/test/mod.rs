@@ -1,9 +1,9 @@
-//! `cargo xtask test`: all that must hold before a change lands, the cheapest first.
+//! `cargo xtask test`: everything that must pass before a change is merged, the cheapest first.
 //!
 //! ```text
-//! checks      format, tidy, lint, docs: one after the other, each fails the run at once
+//! checks      format, tidy, lint, docs: in sequence, each fails the run at once
 //! build       every program and every test program, once, in one profile
-//! jobs        tests, simulated seeds and suites of outside clients, side by side; all run, then failures are told
+//! jobs        tests, seeds and suites of foreign clients, in parallel; then failures are listed
 //!
 //! budget      what each step may cost          report      what a run says
 //! times       how long each job took before    checks      the steps in front of the jobs
@@ -26,14 +26,14 @@ use crate::runner::{cost, pool, programs};
 use crate::workshop::{Failure, Workshop};
 pub use report::{FinishedStep, failure, line};
 
-/// What to test.
+/// The selection of tests.
 #[derive(Clone, Debug, Default)]
 pub struct TestSelection {
-    /// These steps only, by name; all if there is none.
+    /// Only these steps, by name; all if empty.
     pub steps: Vec<String>,
-    /// Only what a change can touch.
+    /// Only what a change affects.
     pub changed: Option<ChangedPackages>,
-    /// Whether where the time went is written into `docs/testing.md`.
+    /// Whether the times are written into `docs/testing.md`.
     pub is_recorded: bool,
 }
 
@@ -43,17 +43,18 @@ impl TestSelection {
             && self.changed.as_ref().is_none_or(|changed| changed.touches(step))
     }
 
-    /// The packages to build and test; all if there is none.
+    /// The packages to build and test; all if empty.
     fn packages(&self) -> &[String] {
         self.changed.as_ref().map_or(&[], ChangedPackages::packages)
     }
 }
 
-/// Runs what is wanted. A check that fails ends the run; jobs are all run, and told if they failed.
+/// Runs the selection. A failed check ends the run; jobs all run, and failures are reported
+/// afterwards.
 ///
 /// # Errors
 ///
-/// A step that does not exist; what failed.
+/// An unknown step, or a failed one.
 pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
     if let Some(unknown) = wanted.steps.iter().find(|step| budget::row(step).is_none()) {
         let known: Vec<&str> = budget::ROWS.iter().map(|row| row.step).collect();
@@ -61,7 +62,7 @@ pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
     }
     let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
     let needs_clients = JOBS_OF_SUITES.iter().any(|(step, _)| wanted.has(step));
-    // Installing waits for the network while the checks compute.
+    // The installation waits for the network while the checks compute.
     let installing = needs_clients.then(|| environment::begin(shop));
     let mut done = Vec::new();
     for (step, act) in checks::ALL {
@@ -120,12 +121,12 @@ pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
     Err(Failure::new(format!("failed, each shown above with what it printed:\n{}", names.join("\n"))))
 }
 
-/// Suites of other languages: each is a command of this program, and weighs so much.
+/// Suites of other languages, each a command of this program, with their weights.
 const JOBS_OF_SUITES: [(&str, Weight); 3] = [("redis", WAITING), ("slurm", WAITING), ("python", WAITING)];
 
-/// Seeds of one node, each played twice.
+/// Seeds of one node, each run twice.
 const NODE_SEEDS: &str = "0..25";
-/// Seeds of clusters: from 60 on a batch that lacks anything that is counted fails (docs/testing.md).
+/// Seeds of clusters: from 60 on a batch fails if any counted case is missing (docs/testing.md).
 const CLUSTER_SEEDS: &str = "60";
 
 fn jobs(
@@ -167,7 +168,7 @@ fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> J
     }
 }
 
-/// Runs the jobs side by side and prints each failure as it comes.
+/// Runs the jobs in parallel and prints each failure as it occurs.
 fn play(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
     let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), |one| {
         if one.failure.is_some() {
@@ -178,7 +179,7 @@ fn play(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
     Ok(ended)
 }
 
-/// What to do about a failed job.
+/// The advice for a failed job.
 fn advice(one: &EndedJob) -> String {
     match one.group {
         "simulation" => {

@@ -1,4 +1,4 @@
-//! Writes where the time of a run went into `docs/testing.md`, between two marks.
+//! Writes the times of a run into `docs/testing.md`, between two marks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ fn replaced(text: &str, tables: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{tables}\n{END}{after}"))
 }
 
-/// When and where it was measured.
+/// The date and machine of the measurement.
 fn machine() -> String {
     let output = Command::new("date").arg("+%F").output();
     let date =

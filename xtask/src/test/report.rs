@@ -1,4 +1,4 @@
-//! What a run says: a line per step, the failures with all that they printed, and where the time went.
+//! The output of a run: a line per step, the failures with all their output, and a table of times.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,20 +8,20 @@ use crate::runner::job::EndedJob;
 
 use super::budget;
 
-/// A step that has ended well.
+/// A step that has succeeded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedStep {
     /// Its name.
     pub step: &'static str,
-    /// From its beginning to its end.
+    /// Elapsed time.
     pub took: Duration,
-    /// Processor time, its children's included.
+    /// Processor time, including children.
     pub cost: Duration,
-    /// A word about it.
+    /// A summary.
     pub said: String,
 }
 
-/// How many of the slowest jobs are listed.
+/// The number of slowest jobs that are listed.
 const SLOWEST: usize = 10;
 
 /// The line of a step.
@@ -36,7 +36,7 @@ pub fn line(verdict: &str, done: &FinishedStep) -> String {
     .to_owned()
 }
 
-/// What is printed of a failed job, as soon as it has failed.
+/// The text about a failed job, printed as soon as it has failed.
 pub fn failure(ended: &EndedJob, advice: &str) -> String {
     format!(
         "---- {} ----\n{}\n---- {} failed: {}\n     {advice}",
@@ -47,7 +47,7 @@ pub fn failure(ended: &EndedJob, advice: &str) -> String {
     )
 }
 
-/// One step for each group of the jobs that ran side by side.
+/// One step for each group of the parallel jobs.
 pub(super) fn groups(jobs: &[EndedJob]) -> Vec<FinishedStep> {
     let mut groups: BTreeMap<&'static str, (Duration, Duration, usize)> = BTreeMap::new();
     for job in jobs {

@@ -1,4 +1,5 @@
-//! How long each job took in the run before: the next one begins with the longest. `target/xtask/times.json`.
+//! The time of each job in the previous run, so that the longest starts first:
+//! `target/xtask/times.json`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +13,14 @@ fn file(shop: &Workshop) -> PathBuf {
     shop.target.join("xtask").join("times.json")
 }
 
-/// What is remembered, by the jobs' labels; nothing on a fresh checkout.
+/// The stored times, by the jobs' labels; empty in a fresh checkout.
 pub(super) fn load(shop: &Workshop) -> BTreeMap<String, Duration> {
     let text = fs::read_to_string(file(shop)).unwrap_or_default();
     let milliseconds: BTreeMap<String, u64> = serde_json::from_str(&text).unwrap_or_default();
     milliseconds.into_iter().map(|(label, one)| (label, Duration::from_millis(one))).collect()
 }
 
-/// Remembers what these took, beside what is remembered of others.
+/// Stores the times of these jobs, and keeps those of others.
 pub(super) fn save(shop: &Workshop, jobs: &[EndedJob]) -> Result<(), Failure> {
     let mut all = load(shop);
     all.extend(jobs.iter().filter(|one| one.failure.is_none()).map(|one| (one.label(), one.took)));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Violation;
 use super::manifest::{Dependency, DependencyKind, Manifest, Manifests};
 
-/// The floors, from the ground; `*` stands for one folder name.
+/// The floors, from the bottom; `*` stands for one folder name.
 const FLOORS: [&[&str]; 8] = [
     &["crates/base"],
     &["crates/wire", "crates/engine", "crates/busy_poll"],
@@ -17,24 +17,25 @@ const FLOORS: [&[&str]; 8] = [
     &["crates/cli", "python"],
 ];
 
-/// What runs in a client's process.
+/// Crates that run in a client's process.
 const CLIENT_SIDE: [&str; 6] =
     ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
 
-/// What a client never compiles.
+/// Crates that a client never compiles.
 const SERVER_ONLY: [&str; 3] = ["crates/engine", "crates/partition", "crates/node"];
 
-/// Outside the house: they may depend on anything, each other too, and no part of the house on them.
+/// Outside the floors: they may depend on anything, also on each other, and no crate on a floor
+/// depends on them.
 const OUTSIDE: [&str; 4] = ["bench/*", "suites/*", "xtask", "fuzz"];
 
-/// Where a crate stands.
+/// The position of a crate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CratePlace {
     Floor(usize),
     Outside,
 }
 
-/// Checks where each crate stands and every arrow between ours.
+/// Checks the position of each crate and every dependency between crates of the tree.
 pub(super) fn check(manifests: &Manifests) -> Vec<Violation> {
     let mut violations = Vec::new();
     for package in &manifests.packages {
@@ -80,13 +81,13 @@ fn arrow_is_wrong(from: CratePlace, to: &Manifest) -> Option<String> {
     }
 }
 
-/// The crates of ours that `package` is built with.
+/// The crates of the tree that `package` is built with.
 fn arrows<'a>(manifests: &'a Manifests, package: &'a Manifest) -> Vec<(&'a Dependency, &'a Manifest)> {
     let built = package.dependencies.iter().filter(|one| one.kind != DependencyKind::Dev);
     built.filter_map(|one| manifests.named(&one.package).map(|to| (one, to))).collect()
 }
 
-/// The shortest way from `package` to a server crate over normal dependencies.
+/// The shortest path from `package` to a server crate over normal dependencies.
 fn way_to_server(manifests: &Manifests, package: &Manifest) -> Option<Vec<String>> {
     let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut queue = std::collections::VecDeque::from([package]);

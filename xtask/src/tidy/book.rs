@@ -1,5 +1,5 @@
-//! The documents are a book: `docs/SUMMARY.md` names every page below `docs`, once, and nothing else; and its pages lead to no
-//! document or source outside of it, which the book does not carry.
+//! The documents are a book: `docs/SUMMARY.md` names every page below `docs` once, and nothing
+//! else. Its pages link to no document or source outside `docs`, as the book does not contain them.
 
 use std::collections::BTreeMap;
 

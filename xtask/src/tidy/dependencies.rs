@@ -1,12 +1,12 @@
-//! Dependencies are chosen, not collected: each is told in `docs/dependencies.md`, has one version for all crates, and
-//! is used by the crate that names it.
+//! Dependencies are chosen, not collected: each is listed in `docs/dependencies.md`, has one
+//! version for all crates, and is used by the crate that names it.
 
 use std::collections::BTreeSet;
 
 use super::manifest::{Dependency, DependencyKind, Manifest, Manifests};
 use super::{Tree, Violation, source};
 
-/// The document with a line for each dependency that is not ours.
+/// The document with a line for each external dependency.
 const DOCUMENT: &str = "docs/dependencies.md";
 /// The package outside the workspace: it cannot take versions or lints from there.
 const FUZZ: &str = "fuzz";
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree, manifests: &Manifests) -> Vec<Violation> {
     violations
 }
 
-/// Each dependency has its line, and each line its dependency.
+/// Each dependency has a line, and each line a dependency.
 fn document(tree: &Tree, manifests: &Manifests) -> Vec<Violation> {
     let ours = manifests.ours();
     let of_fuzz =
@@ -60,7 +60,7 @@ fn document(tree: &Tree, manifests: &Manifests) -> Vec<Violation> {
     violations
 }
 
-/// The crate named in a table's row, and how many of its cells say something.
+/// The crate named in a table's row, and the number of its cells with text.
 fn row(line: &str) -> Option<(&str, usize)> {
     let cells: Vec<&str> =
         line.strip_prefix('|')?.trim_end().strip_suffix('|')?.split('|').map(str::trim).collect();

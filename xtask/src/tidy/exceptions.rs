@@ -1,4 +1,4 @@
-//! Who may break which rule, and why. An entry that is no longer needed is a violation itself.
+//! Exceptions from rules, with reasons. An entry that is no longer needed is a violation itself.
 
 /// Rust files of more than [`super::length::LINES_MAX`] lines: path and reason.
 pub const LONG_FILES: &[(&str, &str)] = &[];

@@ -1,4 +1,4 @@
-//! A file holds one idea. Past [`LINES_MAX`] lines there is a second one in it.
+//! A file has one idea. Past [`LINES_MAX`] lines it has a second one.
 
 use super::{Tree, Violation};
 

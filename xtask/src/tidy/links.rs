@@ -1,4 +1,5 @@
-//! What a document points to is there: every relative link of every Markdown file, and every heading that one leads to.
+//! Link targets exist: those of every relative link in every Markdown file, and every heading in
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -33,16 +34,16 @@ pub(super) fn targets(from: &str, text: &str) -> Vec<(usize, String)> {
     others.filter_map(|(line, link)| Some((line, resolve(from, &link.target)?))).collect()
 }
 
-/// Where a relative link leads.
+/// The target of a relative link.
 #[derive(Debug)]
 struct Link {
-    /// The path; empty: the document itself.
+    /// The path; empty for the document itself.
     target: String,
-    /// What stands behind its `#`.
+    /// The part after its `#`.
     heading: Option<String>,
 }
 
-/// The relative links in a Markdown text, with their lines; those in code are none.
+/// The relative links in a Markdown text, with their lines, except in code.
 fn links(text: &str) -> Vec<(usize, Link)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -53,7 +54,7 @@ fn links(text: &str) -> Vec<(usize, Link)> {
     found
 }
 
-/// The lines of a Markdown text that are in no block of code, with their numbers.
+/// The lines of a Markdown text outside code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fence: Option<&str> = None;
     text.lines().enumerate().filter_map(move |(number, line)| {
@@ -69,8 +70,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// By what links lead to the headings of a Markdown text: its letters, digits, `_` and `-`, small, with `-` for each space; one
-/// that comes again has its number behind it.
+/// The anchors of the headings of a Markdown text: letters, digits, `_` and `-`, in lower case,
+/// with `-` for each space. A repeated anchor has a number appended.
 fn headings(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (_, line) in prose(text) {
@@ -88,7 +89,7 @@ fn headings(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The line with what stands between backticks taken out.
+/// The line without its text in backticks.
 fn without_code(line: &str) -> String {
     let mut pieces = line.split('`');
     let mut kept = pieces.next().unwrap_or_default().to_owned();
@@ -114,7 +115,7 @@ fn definition(line: &str) -> Option<&str> {
     (!name.contains(']') && !name.starts_with('^')).then_some(target)
 }
 
-/// Where a target leads; `None` for other sites.
+/// The relative target; `None` for other sites.
 fn relative(target: &str) -> Option<Link> {
     let target = target.split_whitespace().next()?.trim_start_matches('<').trim_end_matches('>');
     let (path, heading) =
@@ -126,7 +127,8 @@ fn relative(target: &str) -> Option<Link> {
     is_ours.then(|| Link { target: path.to_owned(), heading: heading.map(str::to_owned) })
 }
 
-/// The path from the root that `target` means in the document at `from`; `None` when it leaves the tree.
+/// The path from the root that `target` names in the document at `from`; `None` when it leaves the
+/// tree.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = match target.strip_prefix('/') {
         Some(_) => Vec::new(),

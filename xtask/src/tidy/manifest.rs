@@ -1,4 +1,4 @@
-//! The `Cargo.toml` files of the tree, as far as the rules look at them.
+//! The `Cargo.toml` files of the tree, as far as the rules need them.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use super::{Tree, Violation};
 
-/// What a dependency is needed for.
+/// The purpose of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DependencyKind {
     Normal,
@@ -17,14 +17,14 @@ pub(super) enum DependencyKind {
 /// One line of a `[…dependencies]` table.
 #[derive(Clone, Debug)]
 pub(super) struct Dependency {
-    /// The name it is used under.
+    /// The name under which it is used.
     pub(super) key: String,
-    /// The name of the package, where `package = …` gives another.
+    /// The name of the package, if `package = …` gives another.
     pub(super) package: String,
     pub(super) kind: DependencyKind,
-    /// Whether the workspace gives the version.
+    /// Whether the workspace sets the version.
     pub(super) from_workspace: bool,
-    /// Whether it is found in this tree by a path of its own.
+    /// Whether it is in this tree, by a path of its own.
     pub(super) has_path: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Manifest {
     pub(super) folder: String,
     pub(super) name: String,
     pub(super) dependencies: Vec<Dependency>,
-    /// Whether it takes the workspace's lints.
+    /// Whether it inherits the workspace's lints.
     pub(super) workspace_lints: bool,
     /// Name and path of each `[[bin]]`.
     pub(super) bins: Vec<(String, String)>,
@@ -48,12 +48,12 @@ impl Manifest {
     }
 }
 
-/// All of them.
+/// All manifests of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Manifests {
     /// `[workspace.dependencies]`.
     pub(super) shared: Vec<Dependency>,
-    /// The packages, by folder; the fuzz targets with them, which are a workspace of their own.
+    /// The packages, by folder, including the fuzz targets, which are a separate workspace.
     pub(super) packages: Vec<Manifest>,
 }
 

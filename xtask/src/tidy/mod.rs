@@ -1,14 +1,14 @@
-//! The rules of the house, each a function over the text of the tree that returns what breaks it.
+//! The rules of the project, each a function over the text of the tree that returns violations.
 //!
 //! ```text
-//! tree          the files: paths and texts          source       Rust text, split into code and comments
-//! manifest      the Cargo.toml files, read          exceptions   who may break which rule, and why
+//! tree          the files: paths and texts          source       Rust text, as code and comments
+//! manifest      the Cargo.toml files, parsed        exceptions   exceptions, with reasons
 //!
-//! arrows        crates depend downward only         headers      every Rust file says its idea first
-//! dependencies  chosen, told, used                  length       no file grows without end
+//! arrows        crates depend downward only         headers      Rust files start with their idea
+//! dependencies  chosen, listed, used                length       files have a limited length
 //! fuzz_targets  file, [[bin]] and seeds agree       unsafe_code  only where listed, each with its SAFETY
-//! text          what must not be written anywhere   links        what documents point to is there
-//! book          docs/SUMMARY.md names every page     plants       who finds each planted bug is told
+//! text          what must not be written anywhere   links        link targets in documents exist
+//! book          docs/SUMMARY.md names every page     plants       each mutant's tests are named
 //! names         a type's name says what it is        words        the field's word for each thing
 //! ```
 
@@ -35,14 +35,14 @@ use crate::workshop::{Failure, Workshop};
 use manifest::Manifests;
 pub use tree::Tree;
 
-/// A place that breaks a rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     /// The file, relative to the root.
     pub path: String,
-    /// The line, from 1; 0 when the file as a whole is meant.
+    /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
-    /// Which rule, and what to do.
+    /// The rule, and what to do.
     pub what: String,
 }
 

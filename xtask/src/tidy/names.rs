@@ -1,17 +1,18 @@
-//! A type's name is a noun of the field, and stands for one thing: once in a crate, and rarely more than three times in the tree.
+//! A type's name is a noun of the field and has one meaning: one type per crate, and rarely more
+//! than three in the tree.
 
 use std::collections::BTreeMap;
 
 use super::source::split;
 use super::{Tree, Violation};
 
-/// Names that stand for more things than [`TREE_MAX`], each with a reason.
+/// Names of more types than [`TREE_MAX`], each with a reason.
 const EXCEPTIONS: &str = "tidy/names.toml";
 
-/// How many crates may have a type of one name without a reason.
+/// The highest number of crates with a type of the same name without a reason.
 const TREE_MAX: usize = 3;
 
-/// Pronouns, question words and bare participles: they say that there was something, and not what.
+/// Pronouns, question words and bare participles: they do not say what the type is.
 const REFUSED: &str = "
     About Against All Alone Answered Apart Applied Ask Asked Asker Aside At Awaited Begun Beside Broken Brought Built Calm
     Changed Come Coming Committed Compared Counted Covered Dead Deaf Decided Decoded Digested Do Doing Done Due Effected
@@ -88,7 +89,8 @@ fn exceptions(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, 
     })
 }
 
-/// The type that a line of code defines. Associated types have the names that their traits give them.
+/// The type that a line of code defines. Names of associated types are ignored, as their traits
+/// give them.
 fn defined(line: &str) -> Option<&str> {
     let is_inside = line.starts_with(' ');
     let mut rest = line.trim_start();

@@ -1,5 +1,5 @@
-//! Bugs that can be planted are in a table that says which test finds each: `docs/testing.md` has a row for every `Bug` of a
-//! crate's `planted.rs` and for nothing else, and the tests that it names are there.
+//! Mutants are listed with the tests that find them: `docs/testing.md` has a row for every `Bug` of
+//! a crate's `planted.rs` and for nothing else, and the tests that it names exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,8 @@ use super::{Tree, Violation};
 
 const TABLE: &str = "docs/testing.md";
 
-/// Checks both tables: of tests (name, file, function), and of bugs (crate, bug, names of tests).
+/// Checks both tables: of tests (name, file, function), and of mutants (crate, mutant, names of
+/// tests).
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let planted: BTreeMap<(&str, &str), (&str, usize)> = tree
         .rust()
@@ -68,7 +69,7 @@ fn rows(text: &str) -> impl Iterator<Item = (usize, [&str; 3])> {
     })
 }
 
-/// What stands in backquotes, if a cell is that alone.
+/// The text in backticks, if a cell has nothing else.
 fn quoted(cell: &str) -> Option<&str> {
     cell.strip_prefix('`')?.strip_suffix('`').filter(|inner| !inner.contains('`'))
 }

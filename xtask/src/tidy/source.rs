@@ -1,19 +1,19 @@
 //! Rust text, split into code and comments, so that a rule about code is not broken by a string or a comment.
 //!
-//! Not a parser: it knows only what hides text from the compiler, that is comments (nested ones too), strings (raw,
-//! byte and C ones too), character literals, and how those differ from lifetimes.
+//! This is not a parser. It knows only what hides text from the compiler: comments (also nested),
+//! strings (also raw, byte and C strings), character literals, and how those differ from lifetimes.
 
-/// The two halves of a Rust text. Both have the lines and columns of the original, in bytes; what belongs to the
-/// other half is blank.
+/// The two parts of a Rust text. Both have the lines and columns of the original, in bytes; text of
+/// the other part is blank.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Split {
-    /// The code, without what stands inside quotes.
+    /// The code, without text inside quotes.
     pub code: String,
     /// The comments, with their slashes.
     pub comments: String,
 }
 
-/// Splits `text`; any text at all, also one that is not Rust.
+/// Splits `text`, which may be any text, not only Rust.
 pub fn split(text: &str) -> Split {
     let bytes = text.as_bytes();
     let mut code = blank(bytes);
@@ -52,12 +52,12 @@ fn blank(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|&byte| if byte == b'\n' { b'\n' } else { b' ' }).collect()
 }
 
-/// Every piece taken over begins and ends beside an ASCII byte, so no character is cut.
+/// Every copied piece begins and ends beside an ASCII byte, so no character is split.
 fn utf8(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The length of the comment that `rest` begins with.
+/// The length of the comment at the start of `rest`.
 fn comment(rest: &[u8]) -> Option<usize> {
     if rest.starts_with(b"//") {
         return Some(rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len()));
@@ -101,7 +101,7 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// How many bytes there are up to and with the closing `quote`.
+/// The number of bytes up to and including the closing `quote`.
 fn until_quote(body: &[u8], quote: u8) -> usize {
     let mut at = 0;
     while at < body.len() {

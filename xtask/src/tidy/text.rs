@@ -1,12 +1,13 @@
-//! What must not be written anywhere: unfinished code, skipped tests, paths of somebody's machine, stray spaces.
+//! Text that must not be written anywhere: unfinished code, skipped tests, paths of a developer's
+//! machine, stray spaces.
 
 use super::source::{Split, split};
 use super::{Tree, Violation};
 
-/// Macros that say "not yet".
+/// Macros that mean "not yet".
 const MACROS: [&str; 3] = ["todo", "unimplemented", "dbg"];
 
-/// Folders of one machine. Taken apart, so that this file does not break its own rule.
+/// Folders of one machine, in two parts so that this file does not break its own rule.
 const MACHINE_FOLDERS: [(&str, &str); 3] = [("/ro", "ot/"), ("/wo", "rk/"), ("/ho", "me/")];
 
 /// Checks every text.

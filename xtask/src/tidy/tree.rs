@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::workshop::Failure;
 
-/// What tools make: not ours to judge. (In a second work tree `.git` is a file.)
+/// Output of tools, which the rules ignore. (In a second work tree `.git` is a file.)
 const PASSED_OVER: [&str; 8] = [
     ".git",
     "target",
@@ -18,10 +18,10 @@ const PASSED_OVER: [&str; 8] = [
     "python/zerohop.data",
 ];
 
-/// Bytes that are meant to be odd: listed, not read.
+/// Files with arbitrary bytes: listed, not read.
 const SEEDS: &str = "fuzz/corpus";
 
-/// Larger files are data: no person wrote them as text.
+/// Larger files are data and not text.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// The files of the tree, by path relative to its root, with `/` between folders.
@@ -49,7 +49,7 @@ impl Tree {
         tree
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
@@ -93,7 +93,7 @@ impl Tree {
             let entry = entry.map_err(unreadable)?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
-            // Links are not followed: they could lead out of the tree, or round and round in it.
+            // Links are not followed: they could lead out of the tree, or form a cycle.
             let kind = entry.file_type().map_err(unreadable)?;
             let passed_over = PASSED_OVER.contains(&name.as_str()) || PASSED_OVER.contains(&path.as_str());
             if path == SEEDS {
@@ -107,7 +107,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes in the paths below `folder`, but no texts.
+    /// Adds the paths below `folder`, but no texts.
     fn list_folder(&mut self, root: &Path, folder: &str) -> Result<(), Failure> {
         let here = root.join(folder);
         let unreadable = |error| Failure::new(format!("{} cannot be read: {error}", here.display()));

@@ -1,9 +1,9 @@
-//! `unsafe` stands only in listed files, and each block says why it is sound.
+//! `unsafe` occurs only in listed files, and each block states why it is sound.
 
 use super::source::{has_word, split};
 use super::{Tree, Violation};
 
-/// Checks every Rust file; those in `exceptions` (path, reason) may say `unsafe`, and must.
+/// Checks every Rust file; those in `exceptions` (path, reason) may contain `unsafe`, and must.
 pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, text) in tree.rust() {
@@ -33,7 +33,8 @@ pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Violation> 
     violations
 }
 
-/// Whether the `unsafe` in line `at` promises something (a block, an impl) rather than asks for it (a function).
+/// Whether the `unsafe` in line `at` promises something (a block, an impl) and does not only
+/// require it (a function).
 fn promises(code: &[&str], at: usize) -> bool {
     code[at].split("unsafe").skip(1).enumerate().any(|(index, rest)| {
         let is_last = index + 1 == code[at].matches("unsafe").count();
@@ -47,7 +48,7 @@ fn promises(code: &[&str], at: usize) -> bool {
     })
 }
 
-/// Whether a comment with `SAFETY:` stands in line `at` or above the statement that it belongs to.
+/// Whether a comment with `SAFETY:` is in line `at` or above the statement that it belongs to.
 fn says_why(code: &[&str], comments: &[&str], at: usize) -> bool {
     if comments[at].contains("SAFETY:") {
         return true;

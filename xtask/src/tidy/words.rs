@@ -1,13 +1,13 @@
-//! One word for a thing, that of the field: the words that stood for it before are not written any more.
+//! One word for each thing, that of the field: the project's former words are refused.
 
 use std::collections::BTreeMap;
 
 use super::{Tree, Violation};
 
-/// Old words, with what is written instead.
+/// Former words, with their replacements.
 const TABLE: &str = "tidy/words.toml";
 
-/// Texts that speak of the old words, or of what was.
+/// Texts that may mention the former words.
 const PASSED_OVER: [&str; 5] =
     ["CHANGELOG.md", "docs/glossary.md", "docs/history/", "tidy/words.toml", "xtask/src/tidy/words.rs"];
 
@@ -37,7 +37,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// The words of a line in small letters; names fall into theirs: `RetriesAnew`, `lay_anew` and `LAID_ANEW` are two each.
+/// The words of a line in lower case. Names are split: `RetriesAnew`, `lay_anew` and `LAID_ANEW`
+/// are two words each.
 fn parts(line: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut before = ' ';

@@ -1,5 +1,6 @@
-//! The Rust client under faults: 32 of them, each with its own connections and its own records, which it inserts over and
-//! over, one at a time; it remembers what was acknowledged, and its longest gap between two acknowledgements.
+//! 32 Rust clients under faults, each with its own connections and its own records. A client
+//! inserts one record at a time, and remembers the acknowledged versions and the longest gap
+//! between two acknowledgements.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,30 +19,30 @@ use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 use crate::limits::{CLIENTS, OPERATION};
 use crate::servers::KEYSPACE;
 
-/// What one client has seen.
+/// The results of one client.
 struct ClientInserts {
     client: usize,
-    /// Of each of its records, in their order: the version acknowledged last, and the one tried last.
+    /// For each of its records: the last acknowledged version, and the last attempted one.
     versions: Vec<(u8, u8)>,
     acknowledged: u64,
     failed: u64,
     gap: Duration,
-    /// What the first failure said.
+    /// The first error.
     said: Option<String>,
 }
 
-/// What all have seen, and what is found in the end.
+/// The results of all clients, and of the final verification.
 #[derive(Default)]
 pub(crate) struct AllInserts {
     pub(crate) acknowledged: u64,
     pub(crate) failed: u64,
     pub(crate) lost: u64,
     pub(crate) gap: Duration,
-    /// What the first failure said.
+    /// The first error.
     pub(crate) said: Option<String>,
 }
 
-/// Runs all of them until they are told to stop, and says when they have begun. Then reads everything back.
+/// Runs all clients until `stop`, and reports when they have started. Then reads everything back.
 pub(crate) fn insert_until(
     stop: &Arc<AtomicBool>,
     begun: &Sender<()>,
@@ -59,7 +60,7 @@ pub(crate) fn insert_until(
             let keyspace = connect(endpoints).await?;
             tasks.push(spawn_local(insert(client, keyspace, Rc::clone(&records), Arc::clone(stop))));
         }
-        // Whoever does not listen any more has told them to stop.
+        // A receiver that is gone has set `stop`.
         let _ = begun.send(());
         let mut all = Vec::with_capacity(CLIENTS);
         for task in tasks {
@@ -84,7 +85,8 @@ async fn read_back(
         for (index, (acknowledged, tried)) in own.zip(inserted.versions) {
             let found = keyspace.lookup_bytes(records.key(index)).await.map_err(said)?;
             let is = |version| found.as_deref() == Some(records.value(index, version).as_slice());
-            // A write of which nothing is known may be done or not; without an acknowledged one it may be absent.
+            // A write in doubt may be executed or not; without an acknowledged one the record may
+            // be absent.
             let is_right = is(acknowledged) || is(tried) || (acknowledged == 0 && found.is_none());
             seen.lost += u64::from(!is_right);
         }
@@ -92,7 +94,7 @@ async fn read_back(
     Ok(seen)
 }
 
-/// A client of its own, for the keyspace that is measured.
+/// A new client, for the measured keyspace.
 pub(super) async fn connect(endpoints: &[SocketAddr]) -> Result<Keyspace, Failure> {
     connect_client(endpoints).await.map(|(_, keyspace)| keyspace)
 }
@@ -107,7 +109,7 @@ pub(super) async fn connect_client(endpoints: &[SocketAddr]) -> Result<(Client, 
     Ok((client, keyspace))
 }
 
-/// Versions are numbers of a byte, and 0 stands for none: behind 255 they begin again at 1.
+/// Versions are one byte; 0 means none, and 1 follows 255.
 async fn insert(
     client: usize,
     keyspace: Keyspace,
@@ -144,12 +146,12 @@ async fn insert(
             }
         }
     }
-    // Who waits at the end has waited so long.
+    // The wait that is open at the end counts too.
     seen.gap = seen.gap.max(now() - last);
     seen
 }
 
-/// What a client was told, as a failure of the run.
+/// A client error as a failure of the run.
 pub(super) fn said(error: Error) -> Failure {
     Failure::Protocol(error.to_string())
 }

@@ -1,4 +1,5 @@
-//! What a move is measured by: the same files read, sent over the loopback and written by the plainest program there is.
+//! The baseline of a move: the same files read, sent over the loopback and written by a minimal
+//! program.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -27,7 +28,8 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<(PathBuf, u64)>, Failure> {
     Ok(found)
 }
 
-/// Copies the files into one. How long that took, from the first read to the last write; nothing is synced.
+/// Copies the files into one. Returns the time from the first read to the last write; nothing is
+/// synced.
 #[expect(clippy::disallowed_methods, reason = "a plain program to compare with, and no part of the store")]
 pub(crate) fn copy(files: &[(PathBuf, u64)], to: &Path) -> Result<Duration, Failure> {
     let connecting = || Failure::while_doing("connecting a copy");
@@ -64,7 +66,7 @@ pub(crate) fn copy(files: &[(PathBuf, u64)], to: &Path) -> Result<Duration, Fail
     let took = now() - start;
     let copied = copied.map_err(Failure::while_doing("receiving a copy"))?;
     let expected: u64 = files.iter().map(|(_, bytes)| bytes).sum();
-    // A file that is written meanwhile may have grown.
+    // A file that is still written may have grown.
     if copied < expected {
         return Err(Failure::Protocol(format!("{copied} bytes were copied of {expected}")));
     }

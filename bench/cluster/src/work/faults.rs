@@ -19,10 +19,10 @@ use super::clients::{AllInserts, insert_until};
 use crate::limits::{MAP_POLL, NODES, WHOLE};
 use crate::servers::{Cluster, KEYSPACE, Place, Setting};
 
-/// Of the keyspace that is inserted into.
+/// Settings of the keyspace for the inserts.
 const SETTING: Setting = Setting { durability: "interval", replicas: 3, min_in_sync: 2 };
 
-/// A node is killed that leads partitions: each round another.
+/// Kills a node that leads partitions: another one in each round.
 pub(super) fn failover(place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let before = Duration::from_secs_f64(orders.seconds);
     under_load(place, orders, |cluster, reading| {
@@ -37,7 +37,7 @@ pub(super) fn failover(place: Place, orders: &Orders) -> Result<Measurement, Fai
         let start = now();
         cluster.kill(victim)?;
         loop {
-            // The time at which the map was asked for counts: it had been decided by then.
+            // The time before the request counts: the map was decided by then.
             let asked = now();
             if map_of(survivor).and_then(|map| led_by(&map, address)).is_ok_and(|led| led == 0) {
                 reading.put("partitions led", led as f64);
@@ -54,7 +54,7 @@ pub(super) fn failover(place: Place, orders: &Orders) -> Result<Measurement, Fai
     })
 }
 
-/// Each node is asked to end and started again; the next one follows when all copies are in sync.
+/// Stops each node in order and starts it again; the next one follows when all copies are in sync.
 pub(super) fn rolling(place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let turns = orders.turns;
     under_load(place, orders, |cluster, reading| {
@@ -78,8 +78,8 @@ pub(super) fn rolling(place: Place, orders: &Orders) -> Result<Measurement, Fail
     })
 }
 
-/// Runs clients in a thread of their own while `disturb` has the cluster. Servers are started from this, the main thread: they
-/// end with the thread that started them.
+/// Runs clients in their own thread while `disturb` acts on the cluster. Servers are started from
+/// the main thread, because they end with the thread that started them.
 fn under_load(
     place: Place,
     orders: &Orders,
@@ -94,14 +94,14 @@ fn under_load(
     let mut reading = Measurement::default();
     thread::scope(|scope| {
         let clients = scope.spawn(|| insert_until(&stop, &begin, &endpoints, records));
-        // If they cannot begin, their end says why.
+        // If the clients cannot start, their result says why.
         let has_begun = begun.recv_timeout(WHOLE).is_ok();
         let start = now();
         let disturbed = if has_begun { disturb(&mut cluster, &mut reading) } else { Ok(()) };
         let took = (now() - start).as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         let seen = clients.join().map_err(|_| Failure::Protocol("the clients have panicked".into()))?;
-        // What befell the servers says more than what the clients met.
+        // A failed server explains more than the clients' errors.
         disturbed?;
         cluster.check()?;
         let AllInserts { acknowledged, failed, lost, gap, said } = seen?;
@@ -116,7 +116,7 @@ fn under_load(
     })
 }
 
-/// How many partitions of the keyspace the node leads whose manager listens there.
+/// How many of the keyspace's partitions are led by the node with this manager.
 fn led_by(map: &ClusterMap, manager: SocketAddr) -> Result<usize, Failure> {
     let missing = || Failure::Protocol(format!("a map without {manager} or {KEYSPACE}"));
     let manager = manager.to_string();

@@ -1,8 +1,8 @@
 //! Inserts, then lookups: 32 connections, one request outstanding on each, driven by one thread; the same for all.
 //!
-//! A connection asks one server. Of zerohop each goes to an instance and asks for the records whose partitions that leads,
-//! as the map says; a third of the connections for each node. Of etcd, which forwards, they go to all members or to the
-//! leader alone.
+//! Each connection uses one server. With zerohop it is an instance, which is asked for records of
+//! the partitions that it leads by the map; each node has a third of the connections. With etcd,
+//! which forwards, they go to all members or to the leader only.
 
 use std::net::TcpStream;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::etcd::Etcd;
 use crate::limits::{CLIENTS, WARM_UP};
 use crate::servers::{Cluster, KEYSPACE, Place, Setting};
 
-/// Connections, each with the number of the list of records that it asks for.
+/// Connections, each with the index of its list of records.
 type Connections<P> = Vec<(usize, TcpStream, P)>;
 
 pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Result<Measurement, Failure> {
@@ -34,7 +34,7 @@ pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Res
     let open = |lane| Zerohop::open(&routing, lane).map(|(stream, protocol)| (lane, stream, protocol));
     let connections = (0..CLIENTS).map(|client| open(client % lanes.len())).collect::<Result<_, _>>()?;
     let reading = measure(connections, &lanes, table, &cluster, orders);
-    // If a server has ended, that says more than what the load met.
+    // A server that has ended explains more than the load's error.
     cluster.check()?;
     reading
 }

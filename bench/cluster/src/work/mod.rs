@@ -1,4 +1,4 @@
-//! What is done to a cluster, in the process of one run.
+//! The work of one run on a cluster.
 
 mod clients;
 mod copying;
@@ -15,10 +15,10 @@ use bench_common::reading::Measurement;
 use crate::servers::{Place, Setting};
 pub(crate) use moving::Log;
 
-/// What is done.
+/// The kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Inserts, then lookups, on a keyspace that is set so.
+    /// Inserts, then lookups, on a keyspace with these settings.
     Load(Setting),
     /// The same on etcd.
     LoadEtcd {
@@ -27,32 +27,32 @@ pub(crate) enum Work {
     },
     /// A node is killed under load.
     Failover,
-    /// Each node is stopped and started again under load, as many times around as is told.
+    /// Each node is stopped and started again under load, for a number of passes.
     Rolling,
     /// A partition with such a log is moved under load.
     Move(Log),
-    /// From nothing to serving.
+    /// A start from nothing.
     Start,
-    /// Transactions of two keys, and of more, on a keyspace that is set so.
+    /// Transactions of two keys, and of more, on a keyspace with these settings.
     Transact(Setting),
-    /// Those of two keys on etcd.
+    /// Transactions of two keys on etcd.
     TransactEtcd,
 }
 
-/// What a run is told.
+/// The options of a run.
 pub(crate) struct Orders {
     pub(crate) records: u32,
     /// Measured time of each operation.
     pub(crate) seconds: f64,
-    /// Times around, of [`Work::Rolling`].
+    /// Passes of [`Work::Rolling`].
     pub(crate) turns: usize,
     /// Bytes of the records that fill the partition, of [`Work::Move`].
     pub(crate) mebibytes: u32,
-    /// Bytes of each of them.
+    /// Bytes of each of these records.
     pub(crate) value_bytes: u32,
-    /// Operations a second meanwhile.
+    /// Operations per second during the move.
     pub(crate) rate: u32,
-    /// The round: other records in each, the same for all contenders.
+    /// The round: it draws other records in each, the same for all contenders.
     pub(crate) seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A partition is moved under load, beside a plain copy of its files.
+//! A partition is moved under load, compared with a plain copy of its files.
 //!
 //! ```text
 //!   fill ──> load begins ──> copy, copy, copy ──> move: asked ······· new primary ──> load ends ──> all read back
@@ -28,12 +28,12 @@ use super::{Orders, copying};
 use crate::limits::{AROUND_SWAP, COPIES, FILLERS, MAP_POLL, MOVE, SETTLE, WHOLE};
 use crate::servers::{Cluster, KEYSPACE, Place};
 
-/// What the partition's log looks like.
+/// The state of the partition's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {
-    /// Every entry that was ever written is there.
+    /// It has every entry that was ever written.
     Whole,
-    /// Half of the records were written over, and what is dead was compacted away.
+    /// Half of the records were overwritten, and the dead entries compacted.
     Compacted,
 }
 
@@ -54,11 +54,11 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Measurement
     let mut reading = Measurement::default();
     thread::scope(|scope| {
         let load = scope.spawn(|| run_until(&stop, &begin, &endpoints, orders.rate));
-        // If it cannot begin, its end says why.
+        // If the load cannot start, its result says why.
         let has_begun = begun.recv_timeout(WHOLE).is_ok();
         let moved = if has_begun {
             let moved = move_it(&cluster, &folders, &copy_to, &mut reading);
-            // What follows the swap belongs to it.
+            // The time after the swap counts as its effect.
             pause(AROUND_SWAP);
             Some(moved)
         } else {
@@ -87,7 +87,7 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Measurement
     Ok(reading)
 }
 
-/// When what happened.
+/// The times of the events.
 struct MoveTimes {
     before: std::time::Instant,
     copies_begin: std::time::Instant,
@@ -129,7 +129,7 @@ fn move_it(
         let line = format!("partition move {KEYSPACE}/0 --to {target}");
         let command = scope.spawn(move || cluster.command_within(&line, MOVE));
         let swapped = loop {
-            // The time at which the map was asked for counts: it had been decided by then.
+            // The time before the request counts: the map was decided by then.
             let looked = now();
             if map_of(cluster.addresses[0]).and_then(|map| primary(&map)).is_ok_and(|node| node == target) {
                 break Ok(looked);
@@ -162,7 +162,7 @@ fn primary(map: &ClusterMap) -> Result<u32, Failure> {
     Ok(map.instance(group.primary).ok_or_else(missing)?.node.0)
 }
 
-/// Of all partitions of a node, the folder of the one with most bytes.
+/// The largest folder of a node's partitions.
 fn largest_partition(node: &Path) -> Result<PathBuf, Failure> {
     let (mut found, mut left) = (None, vec![node.to_owned()]);
     while let Some(folder) = left.pop() {
@@ -184,7 +184,7 @@ fn largest_partition(node: &Path) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::Protocol(format!("no partition in {}", node.display())))
 }
 
-/// The records that make the partition as large as it is.
+/// The records that fill the partition.
 struct PartitionFiller {
     noise: Vec<u8>,
     value_bytes: usize,
@@ -208,7 +208,7 @@ impl PartitionFiller {
         &self.noise[place..place + self.value_bytes]
     }
 
-    /// Of records that were written over the last version.
+    /// The last version of a record that may have been overwritten.
     fn version(number: u64, log: Log) -> u64 {
         u64::from(log == Log::Compacted && number.is_multiple_of(2))
     }
@@ -229,7 +229,7 @@ impl PartitionFiller {
         Ok(())
     }
 
-    /// How many are not what they were: neither version of those that may have been written over.
+    /// The number of records with an unexpected value. An overwritten one may have either version.
     fn wrong(&self, endpoints: &[SocketAddr]) -> Result<u64, Failure> {
         on_all(self.count, endpoints, async |keyspace, number| {
             let found = keyspace.lookup_bytes(&number.to_le_bytes()).await.map_err(said)?;
@@ -239,7 +239,7 @@ impl PartitionFiller {
     }
 }
 
-/// Does something to each record, several at a time; the sum of what that came to.
+/// Runs an operation for each record, several at a time; returns the sum of the results.
 fn on_all(
     count: u64,
     endpoints: &[SocketAddr],

@@ -1,5 +1,5 @@
-//! A load that does not wait: so many operations a second, whatever becomes of them; the time of each counts from when it was
-//! due, so that one that could not even be sent in time is as slow as its client would have found it.
+//! An open-loop load: a fixed number of operations per second, whatever their latency. Each latency
+//! counts from the due time, so that a delayed send counts as slowness too.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,43 +20,44 @@ use zerohop_client::Keyspace;
 use super::clients::{connect, said};
 use crate::limits::{PACE, PACED_MAX};
 
-/// What an operation came to.
+/// The timing of an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct TimedOperation {
     /// When it was due.
     pub(crate) due: Instant,
-    /// From then to its answer.
+    /// From the due time to its answer.
     pub(crate) took: Duration,
 }
 
-/// What the load has seen.
+/// The results of the load.
 #[derive(Default)]
 pub(crate) struct PacedLoad {
-    /// Those that took longer than [`KEPT_FROM`]; of the others nobody asks when they were.
+    /// Operations that took longer than [`KEPT_FROM`], with their times.
     pub(crate) slow: Vec<TimedOperation>,
     pub(crate) done: u64,
     pub(crate) failed: u64,
-    /// Operations that were left out, as [`PACED_MAX`] were waited for.
+    /// Operations that were left out because [`PACED_MAX`] were pending.
     pub(crate) left_out: u64,
-    /// What the first failure said.
+    /// The first error.
     pub(crate) said: Option<String>,
 }
 
-/// Operations faster than this are counted only.
+/// Faster operations are only counted.
 pub(crate) const KEPT_FROM: Duration = Duration::from_millis(1);
 
-/// Of how many records the load is, beside those that fill the partition.
+/// The number of records of the load, beside those that fill the partition.
 pub(crate) const RECORDS: u32 = 10_000;
 
 impl PacedLoad {
-    /// The slowest of those that were under way at some time of this interval.
+    /// The slowest of the operations that were under way at some time in this interval.
     pub(crate) fn slowest(&self, from: Instant, to: Instant) -> Duration {
         let within = self.slow.iter().filter(|one| one.due <= to && one.due + one.took >= from);
         within.map(|one| one.took).max().unwrap_or(KEPT_FROM)
     }
 }
 
-/// Runs it until it is told to stop: lookups and inserts by turns, of small records. Says when it has begun.
+/// Runs it until `stop`: alternating lookups and inserts of small records. Reports when it has
+/// started.
 pub(crate) fn run_until(
     stop: &Arc<AtomicBool>,
     begun: &Sender<()>,
@@ -75,7 +76,7 @@ pub(crate) fn run_until(
         }
         let seen = Rc::new(RefCell::new(PacedLoad::default()));
         let mut waiting = VecDeque::new();
-        // Whoever does not listen any more has told it to stop.
+        // A receiver that is gone has set `stop`.
         let _ = begun.send(());
         let start = now();
         let mut sent: u64 = 0;

@@ -1,4 +1,5 @@
-//! From nothing to serving: `zerohop up --nodes 3` on an empty folder, until a record is held three times.
+//! From nothing to serving: `zerohop up --nodes 3` on an empty folder, until a record has three
+//! copies.
 
 use std::net::SocketAddr;
 
@@ -28,7 +29,7 @@ pub(super) fn from_nothing(place: &Place) -> Result<Measurement, Failure> {
     Ok(reading)
 }
 
-/// Inserts a record into the keyspace that is there from the start. Of how many copies it is.
+/// Inserts a record into the default keyspace. Returns its number of copies.
 async fn insert(endpoint: SocketAddr) -> Result<u8, Error> {
     let client = Client::connect(&endpoint.to_string()).await?;
     let keyspace = client.keyspace("default").await?;

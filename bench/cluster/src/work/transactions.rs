@@ -1,5 +1,5 @@
-//! Transactions of two keys on zerohop, beside single writes, transactions over many partitions and contended ones; and the
-//! same two keys on etcd.
+//! Transactions of two keys on zerohop, compared with single writes, with transactions over many
+//! partitions, with contended ones, and with the same two keys on etcd.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,22 +22,22 @@ use crate::etcd::Etcd;
 use crate::limits::{CLIENTS, CONTENDED, MANY_KEYS, WARM_UP, ZIPF};
 use crate::servers::{Cluster, Place, Setting};
 
-/// What a client does, one after the other.
+/// The operation of a client, repeated one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// One replicated write.
     Write,
     /// Two blind writes as one transaction.
     Two,
-    /// So many.
+    /// [`MANY_KEYS`] blind writes as one transaction.
     Many,
-    /// Two, of keys that all clients want by Zipf's law.
+    /// Two keys that all clients draw by the same Zipf distribution.
     Contended,
 }
 
 struct Run {
     records: Records,
-    /// Of the records, how much of all demand is for those up to each.
+    /// The cumulative Zipf distribution over the records.
     demand: Vec<f64>,
     failed: Cell<u64>,
 }
@@ -50,7 +50,7 @@ pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Res
         .build()
         .map_err(Failure::while_doing("starting the clients' runtime"))?;
     let measured = LocalSet::new().block_on(&runtime, measure(&cluster, orders));
-    // If a server has ended, that says more than what the load met.
+    // A server that has ended explains more than the clients' error.
     cluster.check()?;
     measured
 }
@@ -95,7 +95,7 @@ async fn measure(cluster: &Cluster, orders: &Orders) -> Result<Measurement, Fail
     Ok(reading)
 }
 
-/// Runs clients for the measured time, after a warm-up that is not counted. Latencies, and how many a second.
+/// Runs clients for the measured time, after a warm-up. Returns latencies, and the rate per second.
 async fn phase(
     run: &Rc<Run>,
     kind: Kind,
@@ -171,7 +171,7 @@ impl Run {
     }
 }
 
-/// The same two keys in one transaction of etcd: as many connections, the members share them.
+/// The same two keys in one transaction of etcd: as many connections, shared among the members.
 pub(super) fn on_etcd(place: Place, orders: &Orders) -> Result<Measurement, Failure> {
     let mut cluster = Cluster::of_etcd(place)?;
     let members = cluster.addresses.clone();

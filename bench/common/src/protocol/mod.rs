@@ -1,7 +1,7 @@
-//! How one connection asks for the three operations, and reads the answers: one type for each protocol. Those of one
-//! benchmark alone stand with it.
+//! The three operations on one connection, and their answers: one type per protocol. A protocol of
+//! one benchmark only is in that benchmark.
 //!
-//! A connection works in turns: it sends as many requests as it may have outstanding in one write, and the next ones
+//! A connection works in turns: it sends its outstanding requests in one write, and the next ones
 //! once all are answered. All requests of a turn are of one kind.
 
 mod resp;
@@ -17,49 +17,49 @@ use crate::failure::Failure;
 use crate::limits::ANSWER_WAIT;
 use crate::workload::{Key, Value};
 
-/// What is done to a record.
+/// An operation on a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Stores a value under a key.
     Insert,
-    /// Reads it.
+    /// Reads a value.
     Lookup,
-    /// Removes it.
+    /// Removes a record.
     Remove,
 }
 
 /// One request.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// The record's number.
     pub index: u32,
-    /// Its name.
+    /// The record's key.
     pub key: &'a Key,
-    /// What an insert stores.
+    /// The value of an insert.
     pub value: &'a Value,
-    /// Its place in the turn, from zero.
+    /// Its index in the turn, from zero.
     pub slot: usize,
 }
 
-/// What stands at the front of the bytes received.
+/// The result of parsing the front of the received bytes.
 #[derive(Debug, PartialEq)]
 pub enum Answer<'b> {
-    /// Not yet a whole answer.
+    /// The answer is incomplete.
     Unfinished,
-    /// An answer to the request of that place in the turn.
+    /// An answer to the request with this slot in the turn.
     Whole {
-        /// Bytes that it took.
+        /// Bytes that it occupies.
         used: usize,
-        /// Which request.
+        /// The slot of the request.
         slot: usize,
-        /// What it says.
+        /// The content.
         said: AnswerContent<'b>,
     },
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug, PartialEq)]
 pub enum AnswerContent<'b> {
     /// An insert was done, or a remove that found a record.
@@ -74,26 +74,23 @@ pub enum AnswerContent<'b> {
 
 /// A connection's side of a protocol.
 pub trait Protocol {
-    /// All requests are answered, and others follow.
+    /// All requests are answered, and a new turn begins.
     fn begin_turn(&mut self);
 
-    /// Adds a request to `out`.
+    /// Appends a request to `out`.
     ///
-    /// # Errors
-    /// If it cannot be encoded.
+    /// # Errors It cannot be encoded.
     fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
 
-    /// Looks at the front of what was received while requests of this kind are outstanding.
+    /// Parses the front of the bytes received while requests of this kind are outstanding.
     ///
-    /// # Errors
-    /// If they are no answer of this protocol.
+    /// # Errors The bytes violate the protocol.
     fn answer<'b>(&'b mut self, op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure>;
 }
 
-/// A connection whose calls block, for as long as a server may take, until the load begins.
+/// A connection with blocking calls until the load begins, with a long time-out.
 ///
-/// # Errors
-/// What the system answers.
+/// # Errors Those of the system.
 #[expect(clippy::disallowed_methods, reason = "the load generator is what talks to the servers")]
 pub fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     let connecting = || Failure::while_doing(format!("connecting to {address}"));
@@ -103,16 +100,17 @@ pub fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-/// The line at the front of `bytes` without its end, and the bytes behind it.
+/// The line at the front of `bytes` without its end, and the bytes after it.
 pub fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n')?;
     Some((bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]), &bytes[end + 1..]))
 }
 
-/// No line of these servers' answers is longer; an endless one must not be searched over and over.
+/// No line of these servers' answers is longer; the limit keeps an endless one from repeated
+/// searches.
 const LINE_BYTES_MAX: usize = 1024;
 
-/// The number that a text is.
+/// The number in a text.
 pub fn number(text: &[u8]) -> Option<usize> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 /// A connection to `redis-server`.
 #[derive(Default)]
 pub struct Resp {
-    /// Requests of this turn that are answered.
+    /// Answered requests of this turn.
     answered: usize,
 }
 
@@ -16,7 +16,8 @@ impl Protocol for Resp {
     }
 
     fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
-        // The lengths are those of `workload`: formatting numbers would cost more than all else here.
+        // The lengths of `workload` are literals here: formatting numbers would cost more than all
+        // else.
         const { assert!(crate::workload::KEY_BYTES == 15 && crate::workload::VALUE_BYTES == 132) };
         out.extend_from_slice(match request.op {
             Op::Insert => b"*3\r\n$3\r\nSET\r\n$15\r\n".as_slice(),

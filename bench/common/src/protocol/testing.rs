@@ -1,12 +1,11 @@
-//! What the tests of a protocol ask of it, in this package and in those of the benchmarks.
+//! Helpers for the tests of protocols, in this package and in the benchmarks.
 
 use super::{Answer, AnswerContent, Op, Protocol, Request};
 use crate::workload::Records;
 
-/// The bytes of one request on record 3, its key and its value.
+/// The bytes of one request for record 3, its key and its value.
 ///
-/// # Panics
-/// If it cannot be encoded.
+/// # Panics It cannot be encoded.
 pub fn bytes(protocol: &mut impl Protocol, op: Op) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let records = Records::new(4, 1);
     let (key, value) = (records.key(3), records.value(3, 0));
@@ -16,10 +15,10 @@ pub fn bytes(protocol: &mut impl Protocol, op: Op) -> (Vec<u8>, Vec<u8>, Vec<u8>
     (out.split_off(6), key.to_vec(), value.to_vec())
 }
 
-/// Every proper prefix is unfinished, the whole is `said` and leaves what follows alone.
+/// Asserts that every proper prefix is unfinished, and that the whole is `said` and leaves the
+/// rest.
 ///
-/// # Panics
-/// If not.
+/// # Panics If that does not hold.
 pub fn reads<P: Protocol>(mut fresh: impl FnMut() -> P, op: Op, bytes: &[u8], said: AnswerContent<'_>) {
     for end in 0..bytes.len() {
         assert_eq!(fresh().answer(op, &bytes[..end]).ok(), Some(Answer::Unfinished), "{end} bytes");

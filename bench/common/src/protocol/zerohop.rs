@@ -1,8 +1,8 @@
-//! Zerohop's own frames, as a client sends them: routed by the cluster map, each write under the session of its
-//! connection with a number of its own in its partition.
+//! Zerohop's own frames, as a client sends them: routed by the cluster map. Each write has the
+//! session of its connection and a sequence number of its partition.
 //!
-//! Every connection is a client with a session. Within a turn nothing is answered before all is, so the lowest number
-//! without an answer is, in each partition, the first of the turn.
+//! Every connection is a client with a session. No answer is processed before the end of a turn, so
+//! the lowest unanswered number in each partition is the first of the turn.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -24,17 +24,17 @@ use crate::failure::Failure;
 use crate::limits::ANSWER_WAIT;
 use crate::workload::Records;
 
-/// Of a request id, the bits that hold its place in the turn; the turn's number stands above them.
+/// Bits of a request id for the slot in the turn; the turn's number is above them.
 const SLOT_BITS: u32 = 16;
 
-/// Where every record lives.
+/// The instance and partition of every record.
 pub struct Routing {
     keyspace: KeyspaceId,
-    /// Those that own partitions: each is a lane of the load.
+    /// Instances that own partitions: each is a lane of the load.
     instances: Vec<SocketAddr>,
-    /// By partition, one of them.
+    /// By partition: index of its instance.
     owners: Vec<usize>,
-    /// By record.
+    /// By record: its partition.
     partitions: Vec<PartitionId>,
     /// By partition.
     epochs: Vec<PartitionEpoch>,
@@ -43,19 +43,18 @@ pub struct Routing {
 impl Routing {
     /// Asks the manager for the map, and routes all records by it.
     ///
-    /// # Errors
-    /// If it does not answer, or knows no such keyspace.
+    /// # Errors It does not answer, or has no such keyspace.
     pub fn fetch(manager: SocketAddr, keyspace: &str, records: &Records) -> Result<Routing, Failure> {
         let map = map_of(manager)?;
         Routing::by(&map, keyspace, records)
     }
 
-    /// How many instances own partitions: each is a lane.
+    /// The number of instances that own partitions: each is a lane.
     pub fn lanes(&self) -> usize {
         self.instances.len()
     }
 
-    /// These records, those of each lane together, in their order.
+    /// These records, grouped by lane, in their order.
     pub fn split(&self, order: &[u32]) -> Vec<Vec<u32>> {
         let mut lanes = vec![Vec::new(); self.instances.len()];
         for &index in order {
@@ -87,18 +86,16 @@ impl Routing {
     }
 }
 
-/// The map that a manager has.
+/// The map of a manager.
 ///
-/// # Errors
-/// If it does not answer.
+/// # Errors It does not answer.
 pub fn map_of(manager: SocketAddr) -> Result<ClusterMap, Failure> {
     fetched(&mut BlockingConnection::hello(manager)?)
 }
 
-/// Whether a node serves: the instance that its map names has looked a record up.
+/// Whether a node serves: an instance of its map has answered a lookup.
 ///
-/// # Errors
-/// If it has not.
+/// # Errors It has not.
 pub fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
     let map = map_of(manager)?;
     let key = b"is anybody there";
@@ -132,11 +129,11 @@ pub struct Zerohop {
     scratch: Vec<u8>,
 }
 
-/// The numbers of a session in one partition.
+/// The sequence numbers of a session in one partition.
 #[derive(Clone, Copy, Default)]
 struct SequenceLane {
     next: u64,
-    /// The first one of the turn below.
+    /// The first number of the turn in `turn`.
     lowest: u64,
     turn: u64,
 }
@@ -144,8 +141,7 @@ struct SequenceLane {
 impl Zerohop {
     /// Connects to the instance of a lane and opens a session there.
     ///
-    /// # Errors
-    /// If it does not answer.
+    /// # Errors It does not answer.
     pub fn open(routing: &Rc<Routing>, lane: usize) -> Result<(TcpStream, Zerohop), Failure> {
         let mut opened = BlockingConnection::hello(routing.instances[lane])?;
         let session = opened.ask(&Message::SessionOpen(SessionOpen), |message| match message {
@@ -232,7 +228,7 @@ impl Protocol for Zerohop {
     }
 }
 
-/// A connection that was greeted, whose calls block.
+/// A connection after its greeting, with blocking calls.
 struct BlockingConnection {
     stream: TcpStream,
     decoder: Decoder,
@@ -270,7 +266,7 @@ impl BlockingConnection {
         self.ask_about(Envelope::default(), message, read)
     }
 
-    /// The same, to a partition.
+    /// The same, for a partition.
     fn ask_about<R>(
         &mut self,
         mut envelope: Envelope,
@@ -334,7 +330,7 @@ mod tests {
         zerohop
     }
 
-    /// Sends one request and gives what a server would read of it.
+    /// Sends one request and returns it as a server would decode it.
     fn sent(zerohop: &mut Zerohop, records: &Records, op: Op, index: u32) -> (Envelope, Stamp) {
         let (key, value) = (records.key(index), records.value(index, 0));
         let mut out = Vec::new();
@@ -383,7 +379,7 @@ mod tests {
         let next = |zerohop: &mut Zerohop, op, index| numbers(sent(zerohop, &records, op, index).1);
         assert_eq!(next(&mut zerohop, Op::Insert, 0), (1, 1));
         assert_eq!(next(&mut zerohop, Op::Remove, 0), (2, 1));
-        // Another partition, with numbers of its own; reads take none.
+        // Another partition has its own numbers; reads use none.
         assert_eq!(next(&mut zerohop, Op::Insert, 1), (1, 1));
         next(&mut zerohop, Op::Lookup, 0);
         zerohop.begin_turn();
@@ -412,7 +408,7 @@ mod tests {
         let mut zerohop = fresh(&records);
         zerohop.answer(Op::Insert, &done(0)).unwrap();
         assert_eq!(sent(&mut zerohop, &records, Op::Lookup, 0).1.seen, Timestamp(50));
-        // The turn is over: whoever answers now answers twice.
+        // The turn is over: a further answer would be a second one.
         zerohop.begin_turn();
         assert!(zerohop.answer(Op::Insert, &done(0)).is_err());
     }

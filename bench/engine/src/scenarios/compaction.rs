@@ -1,8 +1,9 @@
-//! A mixed load beside compaction, against the same without it.
+//! A mixed load during compaction, compared with the same load without it.
 //!
-//! Half lookups, half overwrites, of records drawn evenly, as fast as one thread can. Upkeep runs in line after every
-//! 32 operations and counts into the operation after which it runs: one operation in 32 carries a step of whatever is
-//! under way (syncs, a checkpoint, compaction), so the 99th percentile is already one with upkeep.
+//! Half lookups, half overwrites, of uniformly drawn records, as fast as one thread can. Background
+//! maintenance runs after every 32 operations and counts into the last of these. So one operation
+//! in 32 includes a step of a sync, a checkpoint or compaction, and the 99th percentile is one with
+//! maintenance.
 
 use zerohop_engine::{Durability, EngineOptions, PartitionOptions};
 
@@ -31,10 +32,10 @@ pub(super) const SCENARIO: Scenario = Scenario {
 const OPERATIONS_PER_RECORD: usize = 10;
 const TAIL: &str = "p99.9, us";
 const LOG_OVER_LIVE: &str = "log over live, greatest";
-/// Without this a compaction that hardly runs would pass for one that disturbs nobody. Half dead is twice the live;
-/// the rest is for what is written until it is durable, which only then can be rewritten.
+/// Without this bound, a compaction that hardly runs would pass as harmless. Half dead is twice the
+/// live size; the rest is for entries that are not durable yet and so cannot be rewritten.
 const LOG_OVER_LIVE_BOUND: Bound = Bound::Below(3.0);
-/// How often the log is measured, in operations.
+/// Interval of the log measurements, in operations.
 const LOOK_EVERY: usize = 1 << 16;
 
 fn targets(partitions: &[usize]) -> Vec<Target> {
@@ -68,7 +69,7 @@ fn run(case: &Case) -> Result<ScenarioReading, Failure> {
     let mut samples = vec![1u32; count * OPERATIONS_PER_RECORD];
     let mut draws = Draws::new(case.seed.wrapping_add(3));
     let mut log_over_live: f64 = 0.0;
-    // Later than any time that the load before has told the engine.
+    // Later than any time that the engine got during the load before.
     let (cpu, clock, began_ms) = (cpu_time(), Clock::start(), case.records);
     let took = timed(&mut samples, |at| {
         let draw = draws.next();
@@ -117,7 +118,7 @@ fn options_of(variant: &str) -> Result<EngineOptions, Failure> {
     }
 }
 
-/// Bytes of all segments over those that live, and the latter.
+/// Bytes of all segments divided by the live bytes, and the latter.
 fn over_live(store: &mut Zerohop) -> Result<(f64, u64), Failure> {
     let log = store.log_sizes()?;
     let live = (log.bytes - log.dead_bytes - log.removal_bytes).max(1);

@@ -1,4 +1,4 @@
-//! What only zerohop has, and is held to: syncs shared by partitions, recovery, compaction beside a load.
+//! Scenarios with targets for zerohop alone: shared syncs, recovery, compaction under load.
 //!
 //! ```text
 //!   main ── run ── rounds ── child ──▶ bench-engine --run-scenario NAME --variant … --partitions …
@@ -25,42 +25,42 @@ use crate::subjects::Subject;
 use crate::subjects::zerohop::Zerohop;
 use crate::workload::{Draws, Records, VALUE_BYTES, below};
 
-/// A scenario: each variant, on each number of partitions, in a process of its own.
+/// A scenario: each variant, on each number of partitions, in its own process.
 pub(crate) struct Scenario {
-    /// On the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// What is done and what a figure holds; stands above the table.
+    /// Description of the work and the figures, printed above the table.
     pub(crate) about: &'static str,
-    /// Records, unless told otherwise.
+    /// Default number of records.
     pub(crate) records: u64,
-    /// Rounds, unless told otherwise.
+    /// Default number of rounds.
     pub(crate) rounds: usize,
-    /// Waits for the disk at every batch, and so may take longer.
+    /// It waits for the disk at every batch, so it has a longer time limit.
     pub(crate) flushes: bool,
-    /// What is compared at one number of partitions.
+    /// The variants that are compared at one number of partitions.
     pub(crate) variants: &'static [&'static str],
     /// Measures one case in this process.
     pub(crate) run: fn(&Case) -> Result<ScenarioReading, Failure>,
-    /// What the figures must reach.
+    /// The targets of the figures.
     pub(crate) targets: fn(partitions: &[usize]) -> Vec<Target>,
 }
 
-/// All of them, in the order of the report.
+/// All scenarios, in the order of the report.
 pub(crate) const REGISTRY: &[&Scenario] = &[&sync::SCENARIO, &recovery::SCENARIO, &compaction::SCENARIO];
 
-/// What a child is to measure.
+/// The case that a child measures.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// An empty folder of its own.
+    /// An empty folder.
     pub(crate) dir: PathBuf,
     pub(crate) records: u64,
     pub(crate) partitions: usize,
     pub(crate) variant: String,
-    /// The round: other keys in each, the same for all variants.
+    /// The round: it gives other keys in each, the same for all variants.
     pub(crate) seed: u64,
 }
 
-/// What a child measured, in the order of the table.
+/// The measurement of a child, in the order of the table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ScenarioReading {
     pub(crate) figures: Vec<Figure>,
@@ -69,22 +69,22 @@ pub(crate) struct ScenarioReading {
 /// One figure.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// What it is, with its unit.
+    /// Its name, with the unit.
     pub(crate) name: String,
     pub(crate) value: f64,
 }
 
-/// What a figure, or its ratio to that of another case, must reach.
+/// The target of a figure, or of its ratio to another case.
 pub(crate) struct Target {
     pub(crate) figure: &'static str,
     /// The label of the case.
     pub(crate) of: String,
-    /// Divided by that of this case of the same round.
+    /// The figure of this case in the same round is the divisor.
     pub(crate) over: Option<String>,
     pub(crate) bound: Bound,
 }
 
-/// On which side of the bound is well.
+/// The bound of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
@@ -92,7 +92,7 @@ pub(crate) enum Bound {
     Below(f64),
 }
 
-/// What a case is called in the tables.
+/// The label of a case in the tables.
 pub(crate) fn label(partitions: usize, variant: &str) -> String {
     if variant.is_empty() { partitions.to_string() } else { format!("{partitions} {variant}") }
 }
@@ -133,7 +133,7 @@ impl Clock {
     }
 }
 
-/// Looks so many records up, drawn evenly, and compares each with what must be there.
+/// Looks up so many uniformly drawn records and checks each.
 fn check_some(store: &mut Zerohop, records: &Records, count: u64, lookups: u64) -> Result<(), Failure> {
     let mut draws = Draws::new(records.seed.wrapping_add(5));
     let mut found = [0; VALUE_BYTES];

@@ -1,10 +1,11 @@
-//! From files to the first answer: after an orderly close, and after an end without one.
+//! From files to the first answer, after an orderly close and after a crash.
 //!
-//! One process loads and ends; another opens, so that no memory of the first helps. "killed" is a load into `sync`
-//! partitions that ends without closing: the newest checkpoints are those that upkeep took on the way, and what came
-//! after them is in the log's tail and in the journal. Every record was flushed, so every record must be there.
+//! One process loads and ends, and another opens, so that no memory of the first is reused.
+//! "killed" is a load into `sync` partitions that ends without a close. The newest checkpoints are
+//! then those of background maintenance; later entries are in the log's tail and in the journal.
+//! Every record was flushed, so every record must be there.
 //!
-//! "cold" drops the files' pages from the system's cache before opening; "warm" leaves them there.
+//! "cold" drops the files' pages from the system's cache before opening; "warm" keeps them.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -82,7 +83,7 @@ fn load(case: &Case, durability: Durability) -> Result<ScenarioReading, Failure>
     }
     if durability == Durability::Sync {
         store.flush()?;
-        // Not even what dropping it would do: the process ends behind this.
+        // Skips even the destructor: the process ends after this.
         std::mem::forget(store);
     } else {
         store.close()?;
@@ -145,8 +146,8 @@ fn load_elsewhere(case: &Case, variant: &str) -> Result<ScenarioReading, Failure
         .map_err(|error| Failure::Store(format!("the load's result cannot be read: {error}")))
 }
 
-/// Has the system forget what it holds of the files. What is not on the disk yet goes there first: only clean pages
-/// can be forgotten.
+/// Drops the files' pages from the system's cache. Dirty pages are written first: only clean ones
+/// can be dropped.
 fn forget_pages(dir: &Path) -> Result<(), Failure> {
     for entry in std::fs::read_dir(dir).map_err(Failure::io("listing", dir))? {
         let path = entry.map_err(Failure::io("listing", dir))?.path();
@@ -164,7 +165,7 @@ fn forget_pages(dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What this process has had read from block devices.
+/// Bytes that this process has read from block devices.
 fn bytes_read() -> Result<u64, Failure> {
     let path = Path::new("/proc/self/io");
     let text = std::fs::read_to_string(path).map_err(Failure::io("reading", path))?;

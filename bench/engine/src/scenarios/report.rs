@@ -1,4 +1,5 @@
-//! Medians over rounds, ratios within each round, targets met or missed; as Markdown, so that a document can take it.
+//! Medians over rounds, ratios within each round, and verdicts on targets, in Markdown for
+//! documents.
 
 use std::fmt::{self, Write};
 
@@ -18,7 +19,7 @@ pub(crate) struct ScenarioSummary {
     pub(crate) cases: Vec<CaseSummary>,
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) failures: Vec<String>,
-    /// As measured: label, round, figures.
+    /// Raw values: label, round, figures.
     pub(crate) readings: Vec<(String, usize, ScenarioReading)>,
 }
 
@@ -29,13 +30,13 @@ pub(crate) struct CaseSummary {
     pub(crate) figures: Vec<(String, Spread)>,
 }
 
-/// What became of a target.
+/// The verdict of a target.
 #[derive(Serialize)]
 pub(crate) struct Verdict {
     pub(crate) what: String,
     pub(crate) figure: Spread,
     pub(crate) bound: Bound,
-    /// Of the median.
+    /// Whether the median meets it.
     pub(crate) is_met: bool,
 }
 
@@ -89,7 +90,7 @@ impl CaseSummary {
 }
 
 impl Verdict {
-    /// None if its cases gave no figures.
+    /// `None` if its cases gave no figures.
     fn of(target: &Target, readings: &[(String, usize, ScenarioReading)]) -> Option<Verdict> {
         let in_round = |label: &str, round: usize| {
             let mut of_it = readings.iter().filter(|(of, at, _)| of == label && *at == round);

@@ -1,7 +1,8 @@
-//! Closed-loop writers on `sync` partitions: what one flush of the journal for all partitions is worth.
+//! Closed-loop writers on `sync` partitions: the benefit of one journal flush for all partitions.
 //!
-//! The writers are played by one thread, as an instance serves them: a batch is one write of each, then one flush,
-//! then all are acknowledged and write again. Upkeep runs in line, once a batch, and counts.
+//! One thread plays the writers, in the way an instance serves them: a batch is one write of each,
+//! then one flush, then all are acknowledged and write again. Background maintenance runs once a
+//! batch, and counts.
 
 use zerohop_engine::{Durability, PartitionOptions};
 
@@ -16,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     about: "32 closed-loop writers, durability sync, played by one thread: a batch is a write of each to the \
             partition of its random key, one flush, one call of upkeep; a sample is a batch with all of that. \
             Journal files are of 64 MiB.",
-    // Some 400 MB of journal: six files are filled.
+    // About 400 MB of journal: six files are filled.
     records: 2_000_000,
     rounds: 7,
     flushes: true,
@@ -67,7 +68,7 @@ fn run(case: &Case) -> Result<ScenarioReading, Failure> {
 
     let mut reading = ScenarioReading::default();
     reading.put(RATE, entries / took.as_secs_f64());
-    // In the order of time, before a percentile shuffles them.
+    // In the order of time; a percentile reorders the samples later.
     let rate = |samples: &[u32]| {
         (samples.len() * WRITERS) as f64 * 1e9 / samples.iter().map(|ns| f64::from(*ns)).sum::<f64>()
     };

@@ -1,4 +1,4 @@
-//! A plain hash map with a box per value: what memory alone allows. Not durable, no peer, a mark to measure against.
+//! A plain hash map with a box per value: a reference for memory alone, neither durable nor a peer.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::{CrashSafe, Setup, Subject};
 use crate::failure::Failure;
 use crate::workload::{Key, Value};
 
-/// Room for all records is there from the start, as in KyotoCabinet and BerkeleyDB.
+/// Memory for all records is allocated at the start, as in KyotoCabinet and BerkeleyDB.
 pub(super) struct PlainMap {
     records: HashMap<Key, Box<[u8]>>,
 }

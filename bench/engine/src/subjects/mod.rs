@@ -1,7 +1,8 @@
-//! The stores written in Rust that can be measured, and what they must offer.
+//! The stores in Rust that can be measured, and their interface.
 //!
-//! To add one: a file beside this one with a type that implements [`Subject`], and a line in [`REGISTRY`]. The driver
-//! starts a process of its own for every run, with an empty folder, and finds the subject there by its name.
+//! To add one: a file beside this one with a type that implements [`Subject`], and a line in
+//! [`REGISTRY`]. The driver starts a process for every run, with an empty folder, and finds the
+//! subject by its name.
 
 mod hash_map;
 pub(crate) mod zerohop;
@@ -17,56 +18,56 @@ use crate::workload::{Key, Value};
 
 /// A store being measured: one thread calls it, one operation at a time.
 pub(crate) trait Subject: Sized {
-    /// As it stands in the table and on the command line. Ours begin with `zerohop`.
+    /// Its name in the table and on the command line. Names of zerohop begin with `zerohop`.
     const NAME: &'static str;
-    /// What is durable when, and how it is tuned, in half a line.
+    /// Durability and tuning, in half a line.
     const MODE: &'static str;
-    /// What it survives in this mode.
+    /// The failures that it survives in this mode.
     const CRASH_SAFE: CrashSafe;
 
     /// Opens an empty store in `setup.dir`.
     fn open(setup: &Setup) -> Result<Self, Failure>;
     /// Stores a new record, without waiting for a disk.
     fn insert(&mut self, key: &Key, value: &Value) -> Result<(), Failure>;
-    /// Copies the value out, as all subjects do, and says whether there is one.
+    /// Copies the value out, as all subjects do, and returns whether there is one.
     fn lookup(&mut self, key: &Key, into: &mut Value) -> Result<bool, Failure>;
-    /// Replaces the value of a record that is there.
+    /// Replaces the value of an existing record.
     fn overwrite(&mut self, key: &Key, value: &Value) -> Result<(), Failure>;
-    /// Removes a record that is there.
+    /// Removes an existing record.
     fn remove(&mut self, key: &Key) -> Result<(), Failure>;
-    /// Ends a phase: all that was accepted is on the disk, and no background work is left, when it returns. Timed
-    /// apart from the operations.
+    /// Ends a phase: when it returns, all accepted data is on disk, and no background work is left.
+    /// Timed separately from the operations.
     fn settle(&mut self) -> Result<(), Failure>;
-    /// The memory that the store says it uses, beside what the system says of the process.
+    /// The store's own figure of its memory, beside the system's figure of the process.
     fn memory_bytes(&self) -> Option<u64>;
     /// Closes the store; its folder is removed afterwards.
     fn close(self) -> Result<(), Failure>;
 }
 
-/// Where and how large.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// An empty folder of the subject's own. What it occupies is measured with the eyes of `du`.
+    /// An empty folder for the subject. Its size is measured as `du` does.
     pub(crate) dir: PathBuf,
-    /// How many records there will be at most.
+    /// The highest number of records at any time.
     pub(crate) records: u64,
-    /// Over how many partitions to spread them, for a subject that has such.
+    /// The number of partitions, for a subject that has them.
     pub(crate) partitions: usize,
-    /// The round: other keys in each, the same for all subjects.
+    /// The round: it gives other keys in each, the same for all subjects.
     pub(crate) seed: u64,
     /// Whether to run the mixed load too.
     pub(crate) mixed: bool,
 }
 
-/// What a store survives, without a sync per operation.
+/// The failures that a store survives, without a sync per operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CrashSafe {
-    /// A killed process can leave it broken, or without changes that were answered.
+    /// A killed process can leave it corrupt, or without answered changes.
     None,
-    /// All that was answered survives a killed process; a power cut can leave the store broken.
+    /// All answered changes survive a killed process; a power cut can leave the store corrupt.
     Process,
-    /// Also after a power cut it opens and is consistent, though without the last unsynced changes.
+    /// Also after a power cut it opens and is consistent, without the last unsynced changes.
     Power,
 }
 
@@ -74,7 +75,7 @@ pub(crate) enum CrashSafe {
 pub(crate) struct Entry {
     /// [`Subject::NAME`].
     pub(crate) name: &'static str,
-    /// Whether it is measured once for each of `--partitions`, or once only.
+    /// Whether it is measured for each of `--partitions`, or only once.
     pub(crate) partitioned: bool,
     /// Runs all phases on it.
     pub(crate) run: fn(&Setup) -> Result<Run, Failure>,

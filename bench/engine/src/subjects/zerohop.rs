@@ -21,7 +21,7 @@ pub(crate) struct Zerohop {
     now: u64,
 }
 
-/// Operations between two calls of upkeep, as an instance has between two batches.
+/// Operations between two maintenance calls, as an instance has between two batches.
 pub(crate) const OPERATIONS_PER_UPKEEP: u64 = 32;
 
 impl Subject for Zerohop {
@@ -75,7 +75,7 @@ impl Subject for Zerohop {
 }
 
 impl Zerohop {
-    /// Opens what is in the folder, and commits all of it.
+    /// Opens the store in the folder, and commits all of it.
     pub(crate) fn open_with(
         dir: &Path,
         options: EngineOptions,
@@ -92,29 +92,29 @@ impl Zerohop {
         Ok((Zerohop { engine, handles, count, now: 0 }, report))
     }
 
-    /// Writes a record and does nothing else.
+    /// Writes a record without maintenance.
     pub(crate) fn put(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
         let handle = self.handle_of(key);
         self.now += 1;
         self.engine.write(handle, EntryKind::Put, 0, self.now, key, value).map_err(store).map(drop)
     }
 
-    /// Makes what was written to `sync` partitions durable.
+    /// Makes writes to `sync` partitions durable.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.engine.flush().map_err(store)
     }
 
-    /// Some upkeep. Whether there is more at once.
+    /// Runs a step of background maintenance. Whether there is more at once.
     pub(crate) fn upkeep(&mut self, now_ms: u64) -> Result<bool, Failure> {
         self.engine.maintain(now_ms).map_err(store)
     }
 
-    /// How each partition stands.
+    /// The statistics of each partition.
     pub(crate) fn stats(&mut self) -> Result<Vec<PartitionStats>, Failure> {
         self.handles.iter().map(|&handle| self.engine.partition_stats(handle).map_err(store)).collect()
     }
 
-    /// The logs of all partitions together.
+    /// The sizes of all partitions' logs together.
     pub(crate) fn log_sizes(&mut self) -> Result<LogSizes, Failure> {
         let logs = self.stats()?.into_iter().map(|stats| stats.log);
         Ok(logs.fold(LogSizes::default(), |all, log| LogSizes {
@@ -142,7 +142,7 @@ impl Zerohop {
     }
 }
 
-/// Room for all records in memory, as the peers have.
+/// Memory for all records, as the peers have.
 pub(crate) fn options() -> EngineOptions {
     EngineOptions { memory_bytes: 8 << 30, ..EngineOptions::default() }
 }

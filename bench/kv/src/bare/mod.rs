@@ -1,7 +1,8 @@
-//! The bare store: what a server of these frames costs when it does nothing but read, look up and write.
+//! The bare store: the cost of a server of these frames that only reads, looks up and writes.
 //!
-//! One thread, one level-triggered epoll, one read and one write for each connection and turn, one hash map. No
-//! partitions, no sessions' tables, no log: the limit of the socket work, beside which a node is measured.
+//! One thread, one level-triggered epoll, one read and one write for each connection and turn, one
+//! hash map. No partitions, session tables or log: the limit of socket work, with which a node is
+//! compared.
 
 mod serve;
 mod store;

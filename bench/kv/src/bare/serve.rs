@@ -1,4 +1,4 @@
-//! The loop: whoever has sent something is read once, answered, and written to once.
+//! The event loop: each readable connection is read once, answered, and written to once.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use zerohop_wire::{DecodeResult, Decoder, Features, HEADER_BYTES};
 use super::store::Store;
 use crate::limits::CONNECTIONS_MAX;
 
-/// Names the listener among the events; connections are named by their places.
+/// The listener's name among the events; connections are named by their indexes.
 const LISTENER: u64 = u64::MAX;
 
 /// Serves until the process is ended.
@@ -40,7 +40,7 @@ pub(crate) fn serve(address: SocketAddr) -> Result<(), Failure> {
                 continue;
             }
             let place = &mut connections[ready.name as usize];
-            // A connection that ends, in whatever way, ends alone.
+            // An error of a connection closes only that one.
             if let Some(connection) = place
                 && connection.turn(&mut store, &readiness, ready.name).is_err()
             {
@@ -53,10 +53,10 @@ pub(crate) fn serve(address: SocketAddr) -> Result<(), Failure> {
 struct Connection {
     stream: TcpStream,
     decoder: Decoder,
-    /// Received; the first `filled` bytes count.
+    /// Receive buffer, of which the first `filled` bytes are used.
     received: Vec<u8>,
     filled: usize,
-    /// To be sent, from `sent` on.
+    /// Send buffer, of which the bytes from `sent` on are unsent.
     out: Vec<u8>,
     sent: usize,
 }
@@ -110,7 +110,7 @@ impl Connection {
             }
             self.send()?;
             if self.sent < self.out.len() {
-                // The client does not read: nothing more is taken from it until it has.
+                // The client does not read: nothing more is read from it until it does.
                 readiness.change(&self.stream, name, Watch::Send).map_err(|_| ConnectionOver)?;
             }
         } else {

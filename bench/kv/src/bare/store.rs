@@ -1,4 +1,4 @@
-//! From a request frame to its answer: a hash map, and just enough besides for a client to connect.
+//! From a request frame to its answer: a hash map, and the minimum for a client to connect.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,7 +12,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Elements, Encoder, Envelope, Failure, Frame, Kind, pack};
 
-/// Records, and what a client asks for before it reaches them.
+/// Records, and the state that a client needs to reach them.
 pub(super) struct Store {
     records: HashMap<Box<[u8]>, Record, BuildHasherDefault<Xxh3>>,
     map: ClusterMap,
@@ -31,7 +31,7 @@ struct Record {
 }
 
 impl Store {
-    /// An empty one. Versions count on from `now`.
+    /// An empty store. Versions continue from `now`.
     pub(super) fn new(map: ClusterMap, now: Timestamp) -> Store {
         Store {
             records: HashMap::default(),
@@ -45,7 +45,7 @@ impl Store {
         }
     }
 
-    /// Adds the answer to `out`.
+    /// Appends the answer to `out`.
     pub(super) fn answer(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Failure<'static>> {
         let mut expanded = std::mem::take(&mut self.expanded);
         let answered = match frame.message(&mut expanded) {
@@ -56,7 +56,7 @@ impl Store {
         answered
     }
 
-    /// Adds an answer that says no to `out`.
+    /// Appends a refusal to `out`.
     pub(super) fn refuse(
         &self,
         envelope: &Envelope,
@@ -156,7 +156,7 @@ fn unknown(kind: Kind) -> Failure<'static> {
     Failure::UnknownKind { kind: kind.number() }
 }
 
-/// xxh3 without a seed: whoever measures does not attack.
+/// xxh3 without a seed: a benchmark has no attackers.
 #[derive(Default)]
 struct Xxh3(u64);
 
@@ -165,7 +165,7 @@ impl Hasher for Xxh3 {
         self.0 = xxh3_64(bytes);
     }
 
-    // A slice hashes its length before its bytes, which here would be one hash more.
+    // A slice hashes its length before its bytes, which would cost a second hash.
     fn write_usize(&mut self, _length: usize) {}
 
     fn finish(&self) -> u64 {
@@ -180,7 +180,7 @@ mod tests {
     use zerohop_wire::messages::{Condition, Expiry, OperationBatch, Stamp};
     use zerohop_wire::{DecodeResult, Decoder, Features};
 
-    /// What the store says to a message, as text.
+    /// The store's answer to a message, as text.
     fn said(store: &mut Store, message: &Message<'_>) -> String {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         let envelope = Envelope { request: 4.into(), ..Envelope::default() };

@@ -1,4 +1,4 @@
-//! What is compared with what, and what zerohop is held to.
+//! The scenarios: contenders and targets.
 //!
 //! ```text
 //!   main ── rounds ── process ──▶ bench-kv --run SCENARIO --contender LABEL      work/*.rs, one server each
@@ -15,14 +15,14 @@ pub(crate) use registry::REGISTRY;
 use crate::subjects::Subject;
 use crate::work::Work;
 
-/// Contenders that do the same, each in a process of its own with a server of its own.
+/// Contenders with the same work, each in its own process with its own server.
 pub(crate) struct Scenario {
-    /// On the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// What is done; stands above the table.
+    /// Description, printed above the table.
     pub(crate) about: &'static str,
     pub(crate) contenders: &'static [Contender],
-    /// What the figures must reach.
+    /// The targets of the figures.
     pub(crate) targets: fn() -> Vec<Target>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Contender {
     pub(crate) work: Work,
 }
 
-/// The contender of that name in the scenario of that name.
+/// This contender in this scenario.
 pub(crate) fn find(scenario: &str, label: &str) -> Result<&'static Contender, Failure> {
     REGISTRY
         .iter()

@@ -7,11 +7,12 @@ use crate::subjects::Subject;
 use crate::work::client::ClientUse;
 use crate::work::{OPERATIONS, Work};
 
-/// In memory, as redis without snapshots and memcached are; 256 partitions are what a keyspace gets by default.
+/// In memory, like memcached and redis without snapshots; 256 is a keyspace's default partition
+/// count.
 const MEMORY: Subject = Subject::Zerohop { durability: "memory", partitions: 256 };
 const REDIS: Subject = Subject::Redis { syncs: false };
 
-/// All of them, in the order of the report.
+/// All scenarios, in the order of the report.
 pub(crate) const REGISTRY: &[Scenario] = &[
     Scenario {
         name: "loop-1",

@@ -1,4 +1,4 @@
-//! The Rust client's work: inserts, one at a time or many, collected or not.
+//! The Rust client's load: inserts, one at a time or many, collected or not.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::subjects::RunningServer;
 pub(crate) enum ClientUse {
     /// One operation at a time: its closed loop.
     OneByOne,
-    /// [`MANY`] at a time, each in a frame of its own.
+    /// [`MANY`] at a time, each in its own frame.
     Many,
     /// [`MANY`] at a time, collected for up to a millisecond.
     Collected,
@@ -30,13 +30,13 @@ pub(crate) enum ClientUse {
 /// Enough for several full batches in a millisecond.
 const MANY: u32 = 1024;
 
-/// How long the client waits for company, and up to how many bytes of it.
+/// How long the client waits for further operations, and up to how many bytes.
 const COLLECT: Collect = Collect { delay_us: 1000, bytes: 64 << 10 };
 
 /// Records looked up at the end.
 const CHECKED: u32 = 1000;
 
-/// Not counted at the beginning.
+/// Warm-up before the measured time, as a fraction of it.
 const WARM_UP: f64 = 0.2;
 
 pub(super) fn insert(
@@ -80,7 +80,7 @@ async fn measure(way: ClientUse, running: &RunningServer, orders: &Orders) -> Re
     Ok(reading)
 }
 
-/// So many tasks insert records of their own, each when its last one is done.
+/// So many tasks insert their own records, each the next one when the last is done.
 async fn insert_for(
     tasks: u32,
     seconds: f64,
@@ -114,7 +114,7 @@ async fn insert_for(
     Ok(histogram)
 }
 
-/// Every task has inserted its first record at least.
+/// Every task has inserted at least its first record.
 async fn check(tasks: u32, keyspace: &Keyspace, records: &Records) -> Result<(), Failure> {
     for index in 0..tasks.min(CHECKED) {
         let found = keyspace.lookup_bytes(records.key(index)).await.map_err(said)?;

@@ -1,4 +1,4 @@
-//! What a server takes when nobody uses it.
+//! The memory of an idle server.
 
 use bench_common::failure::Failure;
 use bench_common::process::pause;

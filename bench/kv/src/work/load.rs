@@ -1,7 +1,8 @@
-//! The load generator's work: lookups, removes and inserts of a chunk of the records in turn, over and over.
+//! The load generator's work: repeated turns of lookups, removes and inserts of a chunk of the
+//! records.
 //!
-//! All records are there when it begins and when it ends, so that lookups find, removes remove and inserts insert, at
-//! any number of turns, while the store stays as large as it is. The first turn warms up and is not counted.
+//! All records exist at the beginning and the end of a turn. So every operation has its effect in
+//! each turn, and the store's size is constant. The first turn is a warm-up and is not counted.
 
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -27,7 +28,7 @@ pub(super) struct Load {
     pub(super) chunk: usize,
 }
 
-/// What one operation took, over all turns.
+/// The totals of one operation over all turns.
 struct Sums {
     op: Op,
     took: Duration,

@@ -1,4 +1,4 @@
-//! What is done to a server, in the process of one run.
+//! The work of one run on a server.
 
 pub(crate) mod client;
 mod idle;
@@ -11,7 +11,7 @@ use bench_common::reading::Measurement;
 use crate::scenarios::Contender;
 use crate::subjects::Place;
 
-/// What is done to a server.
+/// The kind of work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
     /// Lookups, removes and inserts in turn, by the load generator.
@@ -32,13 +32,13 @@ pub(crate) enum Work {
 pub(crate) const OPERATIONS: [(Op, &str); 3] =
     [(Op::Insert, "insert"), (Op::Lookup, "lookup"), (Op::Remove, "remove")];
 
-/// What a run is told.
+/// The options of a run.
 pub(crate) struct Orders {
     pub(crate) place: Place,
     pub(crate) records: u32,
     /// Measured time of each operation.
     pub(crate) seconds: f64,
-    /// The round: other records in each, the same for all contenders.
+    /// The round: it draws other records in each, the same for all contenders.
     pub(crate) seed: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn run(contender: &Contender, orders: &Orders) -> Result<Measurement,
             contender.subject.create_keyspace(&running).and_then(|()| client::insert(way, &running, orders))
         }
     };
-    // If the server has ended, that says more than what the load met.
+    // A server that has ended explains more than the load's error.
     running.server.check()?;
     reading
 }

@@ -1,4 +1,4 @@
-//! The manifest: what a backup consists of. A folder without one is no backup.
+//! The manifest: the contents of a backup. A folder without a manifest is not a backup.
 
 use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
 
@@ -9,57 +9,57 @@ const HEAD_BYTES: usize = 16;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// Drawn when it was taken: its parts name it.
+    /// Random id of this backup, which its parts name.
     pub id: [u8; 16],
-    /// The backup that it goes on from; zeros: from none, it is whole by itself.
+    /// Id of its base; zeros for a full backup.
     pub base: [u8; 16],
-    /// Where that was when this one was taken; empty for none.
+    /// The folder of the base when this backup was created; empty for a full backup.
     pub base_folder: String,
-    /// The time that it is of.
+    /// The timestamp of its snapshot.
     pub at: u64,
-    /// The same in ms since 1970.
+    /// The time of its snapshot, in ms since 1970.
     pub at_ms: u64,
-    /// Keyspaces, which parts name by their places.
+    /// Keyspaces, which parts name by their index.
     pub keyspaces: Vec<Keyspace>,
-    /// Parts; of a partition that held nothing there is none.
+    /// Parts; an empty partition has none.
     pub parts: Vec<Part>,
 }
 
-/// A keyspace, as it was set up.
+/// A keyspace and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keyspace {
     /// Its name.
     pub name: String,
     /// Its id in the cluster.
     pub id: u32,
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: u32,
-    /// Which function hashes keys.
+    /// The hash function for keys.
     pub hash: String,
-    /// Copies in all.
+    /// Number of copies.
     pub replicas: u32,
-    /// Copies that must hold a write.
+    /// Number of copies that must store a write before it is acknowledged.
     pub min_in_sync: u32,
-    /// When a copy counts as holding a write.
+    /// When a copy counts as stored.
     pub durability: String,
-    /// Size of a blob's chunks.
+    /// Size of a blob's chunks, in bytes.
     pub chunk_bytes: u32,
 }
 
 /// One part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Which keyspace, from zero.
+    /// Index of the keyspace.
     pub keyspace: u32,
-    /// Which of its partitions.
+    /// The partition of the keyspace.
     pub partition: u32,
     /// Bytes of its file.
     pub length: u64,
     /// CRC-32C of its file.
     pub checksum: u32,
-    /// Records and blobs that it tells of.
+    /// Number of records and blobs in it.
     pub records: u64,
-    /// How many of them are as they were in the backup before.
+    /// Number of these that are unchanged since the base.
     pub kept: u64,
 }
 
@@ -72,13 +72,13 @@ impl Part {
 }
 
 impl Manifest {
-    /// Whether it goes on from another.
+    /// Whether it depends on a base.
     #[must_use]
     pub fn is_incremental(&self) -> bool {
         self.base != [0; 16]
     }
 
-    /// As the bytes of its file.
+    /// Encodes the bytes of its file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -116,10 +116,11 @@ impl Manifest {
         out
     }
 
-    /// Reads the bytes of its file.
+    /// Decodes the bytes of its file.
     ///
     /// # Errors
-    /// They are no manifest, of another version, cut, damaged, or contradict themselves.
+    /// They are not a manifest, have another version, are truncated or corrupt, or contradict
+    /// themselves.
     pub fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         let mut from = FieldsReader::new(bytes);
         if from.array::<4>()? != MAGIC {

@@ -1,5 +1,5 @@
-//! The bytes of a backup: a manifest, and parts of entries. Nothing here reads or writes a file; every length is checked
-//! before it is believed. Integers are little-endian. `docs/formats/backup.md` has the tables.
+//! The bytes of a backup: a manifest, and parts of entries. This module does no I/O, and checks
+//! every length before use. Integers are little-endian. `docs/formats/backup.md` has the tables.
 
 #[cfg(test)]
 mod documented;
@@ -8,10 +8,10 @@ pub mod part;
 
 use zerohop_base::bytes::Reader;
 
-/// The version of both.
+/// The version of manifests and parts.
 pub const VERSION: u32 = 1;
 
-/// Bytes that cannot be what they should be.
+/// Bytes that violate the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -46,7 +46,7 @@ impl<'a> FieldsReader<'a> {
         self.0.u64().ok_or(CUT)
     }
 
-    /// A length (4) and as many bytes.
+    /// A length (4 bytes) and as many bytes.
     pub(crate) fn counted(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.u32()? as usize;
         self.bytes(length)
@@ -67,7 +67,7 @@ impl<'a> FieldsReader<'a> {
 }
 
 pub(crate) fn put_counted(bytes: &[u8], out: &mut Vec<u8>) {
-    // Keys, names and values are bounded far below by the wire.
+    // The wire protocol bounds keys, names and values far below this.
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
 }

@@ -1,4 +1,4 @@
-//! A part: what one partition of a keyspace held, entry by entry.
+//! A part: the contents of one partition of a keyspace, entry by entry.
 
 use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
 
@@ -7,7 +7,7 @@ const MAGIC: [u8; 4] = *b"ZHBP";
 pub const HEADER_BYTES: usize = 36;
 /// Bytes before the body of an entry.
 pub const FRAME_BYTES: usize = 8;
-/// Longest body of an entry: the longest value with its key, and fields.
+/// The longest body of an entry: the longest value with its key, and fields.
 pub const BODY_BYTES_MAX: usize = (16 << 20) + (1 << 20);
 
 const BYTES: u8 = 1;
@@ -19,95 +19,96 @@ const KEPT: u8 = 6;
 const KEPT_CHUNK: u8 = 7;
 const END: u8 = 8;
 
-/// What a part begins with.
+/// The header of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartHeader {
-    /// Of which backup it is.
+    /// Id of its backup.
     pub backup: [u8; 16],
-    /// Which keyspace of the manifest's, from zero.
+    /// Index of the keyspace in the manifest.
     pub keyspace: u32,
-    /// Which of its partitions.
+    /// The partition of the keyspace.
     pub partition: u32,
 }
 
-/// One entry. Versions are timestamps of the cluster that was backed up; deadlines are in ms since 1970, 0 for none.
+/// An entry. Versions are timestamps of the cluster that was backed up; deadlines are in ms since
+/// 1970, 0 for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartEntry<'a> {
     /// A bytes record.
     Bytes {
-        /// When it was written last.
+        /// The version of the record.
         version: u64,
-        /// When it expires.
+        /// Its deadline.
         deadline: u64,
         /// Its key.
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
     },
-    /// A list: its values follow in entries of their own.
+    /// A list: its values follow in separate entries.
     List {
-        /// When it was written last.
+        /// The version of the record.
         version: u64,
-        /// When it expires.
+        /// Its deadline.
         deadline: u64,
-        /// How many values it has.
+        /// Number of values.
         length: u64,
         /// Its key.
         key: &'a [u8],
     },
-    /// Values of the list before, in order.
+    /// Values of the preceding list, in order.
     Values(Vec<&'a [u8]>),
-    /// A blob: its chunks follow in entries of their own.
+    /// A blob: its chunks follow in separate entries.
     Blob {
-        /// When its header was written last.
+        /// The version of its header.
         version: u64,
-        /// Tells it from others of its name.
+        /// Distinguishes it from other blobs of the same name.
         id: u64,
-        /// Bytes.
+        /// Its size in bytes.
         size: u64,
-        /// Bytes of a chunk, as a power of two.
+        /// log2 of the chunk size in bytes.
         chunk_bits: u8,
         /// Its name.
         name: &'a [u8],
-        /// Whatever its owner keeps with it.
+        /// The attributes that clients store with it.
         attributes: &'a [u8],
     },
-    /// A chunk of the blob before.
+    /// A chunk of the preceding blob.
     Chunk {
         /// Its number, from zero.
         number: u64,
-        /// When it was written last.
+        /// Its version.
         version: u64,
-        /// Its bytes; zeros at the end are left out.
+        /// Its bytes, without zeros at the end.
         bytes: &'a [u8],
     },
-    /// A record that is as it was in the backup before.
+    /// A record that is unchanged since the base.
     Kept {
-        /// When it was written last.
+        /// Its version.
         version: u64,
-        /// When it expires.
+        /// Its deadline.
         deadline: u64,
-        /// Bytes of bytes, values of a list.
+        /// Number of bytes, or of values of a list.
         length: u64,
         /// Its key.
         key: &'a [u8],
     },
-    /// A chunk of the blob before that is as it was in the backup before.
+    /// A chunk of the preceding blob that is unchanged since the base.
     KeptChunk {
         /// Its number, from zero.
         number: u64,
-        /// When it was written last.
+        /// Its version.
         version: u64,
     },
-    /// Nothing follows.
+    /// The end of the part.
     End {
-        /// Entries before this one.
+        /// Number of entries before this one.
         entries: u64,
     },
 }
 
 impl PartHeader {
-    /// As bytes.
+    /// Encodes it.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
@@ -121,10 +122,10 @@ impl PartHeader {
         out
     }
 
-    /// Reads it.
+    /// Decodes it.
     ///
     /// # Errors
-    /// It is none, of another version, or damaged.
+    /// It is not a header, has another version, or is corrupt.
     pub fn decode(bytes: &[u8]) -> Result<PartHeader, Malformed> {
         let mut from = FieldsReader::new(bytes);
         if from.array::<4>()? != MAGIC {
@@ -144,7 +145,7 @@ impl PartHeader {
 }
 
 impl<'a> PartEntry<'a> {
-    /// Appends the entry with its frame: length and checksum of the body, the body.
+    /// Appends the entry with its frame: length and checksum of the body, then the body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(&[0; FRAME_BYTES]);
@@ -196,7 +197,7 @@ impl<'a> PartEntry<'a> {
     /// Length and checksum of a body, from the frame before it.
     ///
     /// # Errors
-    /// No body is so long.
+    /// The length is too large.
     pub fn frame(frame: [u8; FRAME_BYTES]) -> Result<(usize, u32), Malformed> {
         let mut from = FieldsReader::new(&frame);
         let (length, sum) = (from.u32()? as usize, from.u32()?);
@@ -206,10 +207,10 @@ impl<'a> PartEntry<'a> {
         Ok((length, sum))
     }
 
-    /// Reads a body, which must have this checksum.
+    /// Decodes a body, which must have this checksum.
     ///
     /// # Errors
-    /// It does not, or says nothing that this version knows.
+    /// It has another checksum, or this version does not know its contents.
     pub fn decode(body: &'a [u8], sum: u32) -> Result<PartEntry<'a>, Malformed> {
         if checksum(body) != sum {
             return Err(Malformed("an entry does not match its checksum"));

@@ -1,4 +1,4 @@
-//! What it brought that the members of all partitions compared what they hold.
+//! The result of an anti-entropy comparison by the members of all partitions.
 
 use serde::Serialize;
 use zerohop_backup::{Progress, Target as Taken};
@@ -9,12 +9,12 @@ use super::progress::BackupProgress;
 #[derive(Default, Serialize)]
 pub(super) struct ComparisonTotals {
     records: u64,
-    /// Of one copy of each.
+    /// Bytes of one copy of each partition.
     bytes: u64,
-    /// In how many copies the record was read that was read in the fewest.
+    /// The lowest number of copies that a record was read in.
     copies_min: u32,
     copies_max: u32,
-    /// Copies that hold something else than the others. They take everything again.
+    /// Copies whose contents differ from the others. Each of them does a snapshot install.
     pub(super) differing: Vec<DifferingCopy>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct DifferingCopy {
     instance: u32,
 }
 
-/// Has all members of these keyspaces compare all that they hold.
+/// Has all members of these keyspaces compare their contents.
 pub(super) async fn compare(targets: &[Taken]) -> Result<ComparisonTotals, Error> {
     let mut shown = BackupProgress::new("compared");
     let mut compared = ComparisonTotals::default();
@@ -58,7 +58,7 @@ impl ComparisonTotals {
         }
     }
 
-    /// In words.
+    /// The totals as a sentence.
     pub(super) fn said(&self) -> String {
         let Self { records, copies_min, copies_max, .. } = *self;
         match (copies_min, copies_max) {
@@ -83,7 +83,7 @@ impl ComparisonTotals {
 }
 
 impl DifferingCopy {
-    /// In words.
+    /// The differing copy as a sentence.
     pub(super) fn said(&self) -> String {
         let Self { keyspace, partition, instance } = self;
         format!(

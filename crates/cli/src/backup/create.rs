@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
     let mut signals = StopSignals::new()?;
     let taken = tokio::select! {
         taken = taking => Some(taken?),
-        // What was written is removed as the rest of it is dropped.
+        // Dropping the writer removes what was written.
         () = signals.come() => None,
     };
     drop(shown);

@@ -1,4 +1,5 @@
-//! `zerohop backup`, `zerohop restore` and `zerohop verify`: keyspaces as they were at one moment, in a folder of files.
+//! `zerohop backup`, `zerohop restore` and `zerohop verify`: keyspaces as of one moment, in a
+//! folder of files.
 
 mod compared;
 mod create;
@@ -30,7 +31,7 @@ impl From<BackupError> for CommandError {
     }
 }
 
-/// The keyspaces of these names, or all.
+/// The keyspaces of these names, or all keyspaces if there are no names.
 async fn keyspaces(client: &Client, names: &[String]) -> Result<Vec<Taken>, CommandError> {
     let all = admin::status(client).await?.keyspaces;
     if let Some(name) = names.iter().find(|name| !all.iter().any(|one| one.name == **name)) {

@@ -1,4 +1,4 @@
-//! How far a backup has come: a line on a terminal, once it takes longer than a second.
+//! Progress of a backup: a line on a terminal, if the backup takes longer than a second.
 
 use std::time::Duration;
 

@@ -60,7 +60,8 @@ struct RestoredKeyspace {
 }
 
 pub(crate) async fn run(arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
-    // Nothing is written before all of it is known to be whole. Until then nothing is to be said of an interruption, which ends it.
+    // The whole backup is verified before anything is written. Until then an interruption may end
+    // the process without a message.
     let chain = checked(&arguments)?;
     let mut signals = StopSignals::new()?;
     let name = arguments.folder.display().to_string();
@@ -86,15 +87,15 @@ fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
     Ok(chain)
 }
 
-/// A keyspace of the backup, and where it goes.
+/// A keyspace of the backup, and its target.
 struct WantedKeyspace {
-    /// Its place in the manifest.
+    /// Its position in the manifest.
     place: u32,
-    /// How it is made if it is not there.
+    /// The settings with which it is created if it does not exist.
     settings: KeyspaceSettings,
 }
 
-/// The same, with what it goes into.
+/// A keyspace of the backup, with the open target keyspace.
 struct OpenedKeyspace {
     place: u32,
     name: String,
@@ -133,7 +134,8 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
     Ok(CommandEnding::Done)
 }
 
-/// All are marked before the first record is written, and until the last: so a restore that did not get to its end is done again as a whole.
+/// Every keyspace is marked before the first record is written and until the last is written. So an
+/// interrupted restore is detected, and repeated as a whole.
 async fn restore_all(
     chain: &Chain,
     opened: &[OpenedKeyspace],
@@ -154,7 +156,7 @@ async fn restore_all(
     Ok(())
 }
 
-/// What is to be restored, as the command line says.
+/// The keyspaces to restore, as the command line names them.
 fn wanted(
     manifest: &manifest::Manifest,
     arguments: &RestoreArguments,
@@ -188,8 +190,8 @@ fn wanted(
     Ok(wanted)
 }
 
-/// The keyspaces of these names, once it is known that all of them can be restored; those that are not there are made. If one cannot be, none
-/// is.
+/// Opens the keyspaces of these names after checking that all of them can be restored, and creates
+/// those that do not exist. If one cannot be restored, none is.
 async fn open_or_make(
     client: &Client,
     wanted: Vec<WantedKeyspace>,
@@ -220,7 +222,7 @@ async fn open_or_make(
             ));
             settings.replicas = Some(nodes);
         }
-        // No more can be asked for than there are.
+        // `min_in_sync` must not exceed the number of copies.
         settings.min_in_sync =
             settings.min_in_sync.map(|least| least.min(settings.replicas.unwrap_or(least)));
         missing.push((place, settings));
@@ -238,7 +240,8 @@ async fn open_or_make(
         match into {
             Ok(into) => opened.push(OpenedKeyspace { place, name, into, made: true }),
             Err(error) => {
-                // Of one whose answer is missing nobody knows who has made it: it is named, and left.
+                // If the answer to a create request is missing, another client may have created the
+                // keyspace: it is named in the error, and stays.
                 let is_open = !made.contains(&name) && matches!(error, CommandError::Client(_));
                 let doubtful = is_open.then_some(name);
                 return Err(unmade(client, (&made, doubtful), error, arguments).await);
@@ -249,7 +252,7 @@ async fn open_or_make(
     Ok(opened)
 }
 
-/// Removes keyspaces again that this command has made, and names those that may be there all the same.
+/// Removes the keyspaces that this command has created, and names those that may still exist.
 async fn unmade(
     client: &Client,
     (made, doubtful): (&[String], Option<String>),

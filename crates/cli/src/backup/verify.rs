@@ -39,16 +39,16 @@ struct VerifyOutput {
     whole: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// Folders that were read, the newest first.
+    /// Folders that were read, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     folders: Vec<String>,
     at_ms: u64,
     records: u64,
     bytes: u64,
-    /// Of a cluster: what members of partitions found when they compared all that they hold.
+    /// For a cluster: what the members of partitions found when they compared their contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     compared: Option<ComparisonTotals>,
-    /// What nodes tell of since they started, such as a copy that differed from the others.
+    /// Alerts of the nodes since they started, such as a copy that differed from the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     troubles: Vec<String>,
 }
@@ -151,7 +151,7 @@ async fn of_cluster(
     Ok((VerifyOutput { whole, at_ms, records, bytes, compared, troubles, ..VerifyOutput::default() }, said))
 }
 
-/// Whether it is what a partition cannot read, nor any other member of it.
+/// Whether the error says that a partition and all of its other members cannot read the data.
 fn is_corrupt(error: &Error) -> bool {
     matches!(error.failure(), Some(Failure::DataCorrupt))
 }

@@ -1,7 +1,8 @@
-//! `zerohop bench blob`: blobs written whole, parts of them written over and read, and all read whole; every byte is checked.
+//! `zerohop bench blob`: writes whole blobs, overwrites and reads parts of them, and reads all of
+//! them whole; every byte is checked.
 //!
-//! One thread drives all clients, each with one operation under way. What stands in a place tells the place and whether it
-//! was written over, so that a part which lies wrongly, or comes from before, is found.
+//! One thread drives all clients, each with one operation in flight. Each part contains its
+//! position and whether it was overwritten, so that a misplaced or stale part is detected.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub(crate) struct BlobBenchArguments {
 
 #[derive(Debug, Serialize)]
 struct BlobBenchReport {
-    /// Whether every byte was right.
+    /// Whether every byte was correct.
     ok: bool,
     clients: u32,
     blobs: u64,
@@ -68,7 +69,7 @@ struct BlobBenchReport {
     wrong: Option<String>,
 }
 
-/// One phase; latencies in microseconds, as a client sees them; MB are of 10^6 bytes.
+/// One phase. Latencies are in microseconds, as a client sees them; MB are 10^6 bytes.
 #[derive(Debug, Serialize)]
 struct BlobPhaseReport {
     operation: &'static str,
@@ -83,9 +84,9 @@ struct BlobPhaseReport {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlobPhase {
-    /// Each blob is made, and written whole.
+    /// Each blob is created and written whole.
     Write,
-    /// Each is written whole once more, the same.
+    /// Each blob is overwritten whole, with the same contents.
     Overwrite,
     WritePart,
     ReadPart,
@@ -93,7 +94,7 @@ enum BlobPhase {
     Remove,
 }
 
-/// What all clients of a run share.
+/// State shared by all clients of a run.
 struct BlobRun {
     tag: String,
     seed: u64,
@@ -103,7 +104,7 @@ struct BlobRun {
     ops: u64,
     next: AtomicU64,
     interrupted: AtomicBool,
-    /// Of each part of each blob, whether it was written over.
+    /// For each part of each blob, whether it was overwritten.
     changed: Vec<AtomicBool>,
 }
 
@@ -161,7 +162,8 @@ pub(super) async fn run(arguments: BlobBenchArguments) -> Result<CommandEnding, 
     }
     signal.abort();
     let is_interrupted = run.interrupted.swap(false, Ordering::Relaxed);
-    // Whatever became of it: no write is under way by now that would make a blob again.
+    // Runs after success and failure alike. No write is in flight by now that could create a blob
+    // again.
     let removed = run.measure(BlobPhase::Remove, &keyspaces).await;
     let wrong = match outcome {
         Err(PhaseFailure::Failed(error)) => return Err(error),
@@ -224,7 +226,7 @@ impl BlobRun {
             match ended {
                 Ok(Ok(one)) => latencies.add(&one),
                 Ok(Err(one)) => {
-                    // The others end too.
+                    // Makes the other clients end too.
                     self.next.store(self.count(phase), Ordering::Relaxed);
                     trouble.get_or_insert(one);
                 }
@@ -261,13 +263,13 @@ impl BlobRun {
         self.blob_bytes / self.part_bytes
     }
 
-    /// The part that is the number's, counted through all blobs. Reads meet others than were written.
+    /// The part for this number, counted through all blobs. Reads use other parts than writes.
     fn part(&self, phase: BlobPhase, number: u64) -> u64 {
         let seed = self.seed ^ u64::from(phase == BlobPhase::ReadPart);
         xxh3_64_with_seed(&number.to_le_bytes(), seed) % (self.blobs * self.parts_of_one())
     }
 
-    /// What stands in a part: its place and whether it was written over, time and again.
+    /// The contents of a part: its position and whether it was overwritten, repeated.
     fn fill(&self, part: u64, is_changed: bool, into: &mut [u8]) {
         let own = [part.wrapping_mul(2) + u64::from(is_changed), self.seed];
         let mut word = [0; 16];
@@ -278,7 +280,7 @@ impl BlobRun {
         }
     }
 
-    /// A whole blob, as far as it is known to be; behind its last part stand zeros.
+    /// A whole blob with its expected contents; the bytes behind the last part are zeros.
     fn whole(&self, blob: u64, into: &mut Vec<u8>) {
         into.clear();
         into.resize(self.blob_bytes as usize, 0);
@@ -291,7 +293,7 @@ impl BlobRun {
     }
 }
 
-/// One client: takes numbers until there are none.
+/// One client: takes numbers until none is left.
 async fn lane(run: Arc<BlobRun>, phase: BlobPhase, keyspace: Keyspace) -> Result<Histogram, PhaseFailure> {
     let (mut latencies, mut bytes) = (Histogram::new(), Vec::new());
     loop {

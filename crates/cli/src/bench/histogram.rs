@@ -1,12 +1,14 @@
-//! Latencies, counted in buckets that are at most one part in 64 wide, so that a percentile is right to 1.6 %.
+//! A latency histogram with a relative error of at most 1/64, so that a percentile is exact to 1.6
+//! %.
 //!
-//! Values below 64 have a bucket each; above, each power of two is cut into 64 (the idea of HdrHistogram).
+//! Values below 64 have a bucket each; above, each power of two is divided into 64 buckets (the
+//! idea of HdrHistogram).
 
 use std::time::Duration;
 
 const CUT_BITS: u32 = 6;
 const CUTS: usize = 1 << CUT_BITS;
-/// Up to 2^40 ns, that is 18 minutes; what is longer counts as that.
+/// Up to 2^40 ns, which is 18 minutes; longer latencies count as that.
 const POWERS: usize = 40 - CUT_BITS as usize + 1;
 
 #[derive(Clone, Debug)]
@@ -49,7 +51,7 @@ impl Histogram {
         self.max_ns as f64 / 1000.0
     }
 
-    /// The latency that this part of the operations (0 to 1) did not exceed.
+    /// The latency that this fraction of the operations (0 to 1) did not exceed.
     pub(super) fn percentile_us(&self, part: f64) -> f64 {
         let wanted = (self.count as f64 * part).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -67,7 +69,7 @@ fn bucket(ns: u64) -> usize {
     let power = (u64::BITS - ns.leading_zeros()).saturating_sub(CUT_BITS) as usize;
     match power {
         0 => ns as usize,
-        // The highest bit is the power's; the next ones choose the cut.
+        // The highest bit selects the power; the next ones select the bucket in it.
         _ if power <= POWERS => power * CUTS + ((ns >> (power - 1)) as usize & (CUTS - 1)),
         _ => CUTS * (POWERS + 1) - 1,
     }

@@ -123,7 +123,8 @@ pub(crate) fn run(command: BenchCommand) -> Result<CommandEnding, CommandError> 
         wrong: None,
     };
     let outcome = std::thread::scope(|scope| {
-        // Workers end when their orders do, that is with the crew, which this closure drops.
+        // A worker ends when its channel of orders closes: the crew, which this closure drops, owns
+        // it.
         let mut crew = Crew::start(scope, &plan, threads, &shared);
         runtime.block_on(conduct(&mut crew, &shared, &mut report.phases))
     });
@@ -145,7 +146,8 @@ pub(crate) fn run(command: BenchCommand) -> Result<CommandEnding, CommandError> 
     Ok(ending)
 }
 
-/// Orders one phase after the other. Whatever happens on the way, the last removes what the first has written.
+/// Orders the phases one after another. In every case the last phase removes what the first has
+/// written.
 async fn conduct(
     crew: &mut Crew,
     shared: &BenchShared,
@@ -193,7 +195,7 @@ async fn run_phase(
     Ok(ending)
 }
 
-/// A bar of so many characters.
+/// Characters of the progress bar.
 const BAR: u64 = 30;
 
 fn progress(phase: KvPhase, shared: &BenchShared, stopwatch: &Stopwatch) -> String {
@@ -208,13 +210,14 @@ fn collecting(delay: std::time::Duration) -> Coalescing {
     Coalescing::Within(Collect { delay_us, bytes: COLLECT_BYTES })
 }
 
-/// As many open connections as this user may have. If that is refused, connecting says what is wrong.
+/// Raises the limit of open files to the highest that this user may have. If that fails, the error
+/// of a connection says so.
 fn allow_many_connections() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The other half is the cluster's, where both share a machine.
+/// The other half of the cores is for the cluster if it runs on the same machine.
 fn half_of_the_cores() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     u32::try_from(cores / 2).unwrap_or(THREADS_MAX).clamp(1, THREADS_MAX)

@@ -1,4 +1,4 @@
-//! One kind of operation, and one lane of it: an operation after the other, each answer checked.
+//! One kind of operation, and one lane of it: operations in sequence, each answer checked.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ pub(super) enum KvPhase {
     Insert,
     Lookup,
     Remove,
-    /// Removes what may be there, after something went wrong.
+    /// Removes what may be left after a failure.
     CleanUp,
 }
 
@@ -44,7 +44,7 @@ impl KvPhase {
     }
 }
 
-/// Takes numbers until there are none. On trouble the other lanes stop too.
+/// Takes numbers until none is left. A failure stops the other lanes too.
 pub(super) async fn lane(
     phase: KvPhase,
     keyspace: Keyspace,
@@ -53,7 +53,7 @@ pub(super) async fn lane(
 ) -> Result<(), PhaseFailure> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     while let Some(number) = shared.take(phase) {
-        // A clean-up meets only the numbers that were inserted, in their order.
+        // A clean-up covers only the numbers that were inserted, in their order.
         let number = match phase {
             KvPhase::Lookup | KvPhase::Remove => shared.workload.shuffled(number),
             KvPhase::Insert | KvPhase::CleanUp => number,

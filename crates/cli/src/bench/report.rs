@@ -1,4 +1,4 @@
-//! What a benchmark found, for people and as JSON.
+//! The result of a benchmark, as text and as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::phase::KvPhase;
 
 #[derive(Debug, Serialize)]
 pub(super) struct KvBenchReport {
-    /// Whether every answer was right.
+    /// Whether every answer was correct.
     pub(super) ok: bool,
     pub(super) clients: u32,
     pub(super) depth: u32,
     pub(super) threads: u32,
-    /// Of each phase.
+    /// Operations of each phase.
     pub(super) ops: u64,
     pub(super) key_bytes: u32,
     pub(super) value_bytes: u32,
@@ -26,7 +26,7 @@ pub(super) struct KvBenchReport {
     pub(super) wrong: Option<String>,
 }
 
-/// One phase; latencies in microseconds, as a client sees them.
+/// One phase. Latencies are in microseconds, as a client sees them.
 #[derive(Debug, Serialize)]
 pub(super) struct KvPhaseReport {
     operation: &'static str,

@@ -1,4 +1,4 @@
-//! What all lanes of a phase share: the numbers that are still to be done, and how far they have come.
+//! State shared by all lanes of a phase: the numbers that are left, and the progress.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ impl BenchShared {
         }
     }
 
-    /// Gets ready for a phase; no lane runs meanwhile.
+    /// Prepares a phase; no lane may run meanwhile.
     pub(super) fn begin(&self, phase: KvPhase) {
         if phase == KvPhase::CleanUp {
             self.end.store(self.inserted.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl BenchShared {
         self.stopped.store(false, Ordering::Relaxed);
     }
 
-    /// The next number of the phase, if there is one.
+    /// The next number of the phase, if one is left.
     pub(super) fn take(&self, phase: KvPhase) -> Option<u64> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
@@ -63,7 +63,7 @@ impl BenchShared {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Ends the phase early: what is under way is finished.
+    /// Ends the phase early; operations in flight are finished.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }

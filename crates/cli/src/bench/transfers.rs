@@ -1,7 +1,8 @@
-//! `zerohop bench txn`: transfers between two records, each a transaction, and whether the sum of all is what it was.
+//! `zerohop bench txn`: transfers between two records, each a transaction, and a check that the sum
+//! of all records is unchanged.
 //!
-//! One thread drives all clients: what is compared is blind transactions with such that read first, and records that are
-//! hardly ever wanted twice at a time with a few that everybody wants.
+//! One thread drives all clients. The kinds compare blind transactions with those that read first,
+//! and even access with contention on a few records.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
 use crate::output;
 
-/// Accounts that are opened, summed up or closed in one transaction.
+/// Accounts that are opened, summed or closed in one transaction.
 const TOGETHER: u64 = 1000;
 
 #[derive(Args, Debug)]
@@ -51,7 +52,7 @@ pub(crate) struct TxnBenchArguments {
 
 #[derive(Debug, Serialize)]
 struct TransferReport {
-    /// Whether all sums were right.
+    /// Whether all sums were correct.
     ok: bool,
     clients: u32,
     accounts: u64,
@@ -66,7 +67,7 @@ struct TransferReport {
 struct TransferKind {
     kind: &'static str,
     transactions: u64,
-    /// Attempts that came to nothing, as others were in the way.
+    /// Attempts that were aborted because of a conflict.
     conflicts: u64,
     seconds: f64,
     per_second: f64,
@@ -75,12 +76,12 @@ struct TransferKind {
     max_us: f64,
 }
 
-/// What all clients of a run share.
+/// State shared by all clients of a run.
 struct TransferRun {
     tag: String,
     seed: u64,
     accounts: u64,
-    /// Of the accounts, how much of all demand is for this one or those before it; empty: all are wanted alike.
+    /// Cumulative distribution of the access to accounts; empty: all are accessed equally.
     demand: Vec<f64>,
     reads: bool,
     next: AtomicU64,
@@ -120,7 +121,8 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<CommandEnding, C
         waiting.store(true, Ordering::Relaxed);
     });
     let played = play(&arguments, (&tag, seed), &connected, (&mut report, &interrupted)).await;
-    // Whatever became of it: no transaction is under way by now that would make a record again.
+    // Runs after success and failure alike. No transaction is in flight by now that could create a
+    // record again.
     for number in 0..accounts.div_ceil(TOGETHER) {
         let removed =
             each(&client, &keyspace, &tag, (number, accounts), |tx, keyspace, key| tx.remove(keyspace, key));
@@ -138,7 +140,7 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<CommandEnding, C
     Ok(if report.ok { CommandEnding::Done } else { CommandEnding::No })
 }
 
-/// Opens the accounts and measures all kinds, until it is interrupted.
+/// Opens the accounts and measures all kinds, until an interruption.
 async fn play(
     arguments: &TxnBenchArguments,
     (tag, seed): (&str, u64),
@@ -181,7 +183,7 @@ async fn play(
     Ok(())
 }
 
-/// Does the same to all accounts of one group.
+/// Applies the same operation to all accounts of one group.
 async fn each(
     client: &Client,
     keyspace: &Keyspace,
@@ -229,7 +231,7 @@ async fn measure(
         lanes.spawn(lane(Arc::clone(&run), client.clone(), keyspace.clone()));
     }
     let (mut latencies, mut failed) = (Histogram::new(), None);
-    // All of them end before their records are removed, also where one has failed.
+    // All lanes end before the records are removed, even if one of them has failed.
     while let Some(ended) = lanes.join_next().await {
         match ended {
             Ok(Ok(one)) => latencies.add(&one),
@@ -286,7 +288,7 @@ async fn lane(run: Arc<TransferRun>, client: Client, keyspace: Keyspace) -> Resu
 }
 
 impl TransferRun {
-    /// Two accounts, never the same.
+    /// Two different accounts.
     fn two(&self, number: u64) -> [u64; 2] {
         let from = self.draw(2 * number);
         let to = self.draw(2 * number + 1);
@@ -305,7 +307,7 @@ impl TransferRun {
     }
 }
 
-/// Of account n, 1 / n^exponent: sums from the first on.
+/// The cumulative weights of the accounts; account n has the weight 1 / n^exponent.
 fn demand(accounts: u64, exponent: f64) -> Vec<f64> {
     let mut sum = 0.0;
     let one = |number: u64| {

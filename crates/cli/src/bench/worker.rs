@@ -1,4 +1,4 @@
-//! Threads that drive clients, one runtime each, and what they are told and tell.
+//! Threads that drive clients, one runtime each, with channels for orders and results.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
@@ -14,7 +14,7 @@ use crate::common::ending::CommandError;
 use crate::common::runtime::runtime;
 use crate::common::target::ClusterTarget;
 
-/// What all clients are.
+/// Properties shared by all clients.
 #[derive(Debug)]
 pub(super) struct WorkerPlan {
     pub(super) clients: u32,
@@ -25,7 +25,7 @@ pub(super) struct WorkerPlan {
     pub(super) collecting: Coalescing,
 }
 
-/// The threads.
+/// The worker threads.
 #[derive(Debug)]
 pub(super) struct Crew {
     orders: Vec<Sender<KvPhase>>,
@@ -39,7 +39,7 @@ impl Crew {
         threads: u32,
         shared: &'scope Arc<BenchShared>,
     ) -> Self {
-        // Each worker has at most one answer on its way.
+        // Each worker has at most one result in its channel.
         let (answer, answers) = channel(threads as usize);
         let orders = (0..threads)
             .map(|at| {
@@ -58,10 +58,10 @@ impl Crew {
         self.results().await.map(drop)
     }
 
-    /// Tells all workers to begin.
+    /// Sends the order for a phase to all workers.
     pub(super) async fn order(&self, phase: KvPhase) {
         for order in &self.orders {
-            // One that has ended is missed when results are awaited.
+            // A worker that has ended is noticed when its result is awaited.
             let _ = order.send(phase).await;
         }
     }
@@ -80,7 +80,7 @@ impl Crew {
     }
 }
 
-/// A worker: says that it is connected, then carries out one order after the other.
+/// A worker: reports that it is connected, then carries out the orders in sequence.
 fn work(
     plan: &WorkerPlan,
     clients: u32,
@@ -95,7 +95,7 @@ fn work(
     match connected {
         Err(error) => drop(answer.blocking_send(Err(PhaseFailure::Failed(error)))),
         Ok((runtime, keyspaces)) => runtime.block_on(async {
-            // Whoever gave the orders may have gone; then there are none any more.
+            // If the sender of the orders is gone, no more orders come.
             drop(answer.send(Ok(Histogram::new())).await);
             while let Some(phase) = orders.recv().await {
                 drop(answer.send(run_lanes(phase, plan.depth, &keyspaces, shared).await).await);

@@ -1,14 +1,15 @@
-//! Keys and values of a run, each made from its number alone, so that every answer can be checked.
+//! Keys and values of a run, each derived from its number alone, so that every answer can be
+//! checked.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Digits of a number in a key: 62^6 numbers.
 pub(super) const NUMBER_DIGITS: usize = 6;
 
-/// What keys begin with, if they are long enough, so that people can tell them from their own.
+/// The prefix of keys that are long enough, so that users can distinguish them from their own.
 const MARK: &[u8] = b"bench";
 
-/// Characters of a key's beginning that are drawn at least.
+/// Random characters at the beginning of a key, at least.
 const DRAWN_MIN: usize = 4;
 
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -25,7 +26,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// Different seeds give different keys, and other values for equal ones.
+    /// Different seeds give different keys, and different values for equal keys.
     pub(super) fn new(ops: u64, key_bytes: usize, value_bytes: usize, seed: u64) -> Self {
         let room = key_bytes.saturating_sub(NUMBER_DIGITS);
         let mark = if room >= MARK.len() + DRAWN_MIN { MARK } else { &[] };
@@ -39,9 +40,9 @@ impl Workload {
         self.ops
     }
 
-    /// The same numbers in another order, so that what is looked up was not just written.
+    /// The same numbers in another order, so that a lookup does not read what was just written.
     pub(super) fn shuffled(&self, number: u64) -> u64 {
-        // A bijection, as the step is a prime above every number of operations.
+        // This is a bijection, as the step is a prime above every number of operations.
         (u128::from(number) * u128::from(STEP) % u128::from(self.ops)) as u64
     }
 
@@ -62,7 +63,7 @@ impl Workload {
         value.iter_mut().zip(own).for_each(|(byte, own)| *byte = own);
     }
 
-    /// Whether this is the value of this number.
+    /// Whether `value` is the value of this number.
     pub(super) fn is_value(&self, number: u64, value: &[u8]) -> bool {
         let own = self.own(number);
         let split = own.len().min(self.value.len());
@@ -71,7 +72,7 @@ impl Workload {
             && value[split..] == self.value[split..]
     }
 
-    /// What a value begins with: no two numbers have the same.
+    /// The first bytes of a value; they are unique for each number.
     fn own(&self, number: u64) -> [u8; 8] {
         (number ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
     }

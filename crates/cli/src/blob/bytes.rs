@@ -1,4 +1,4 @@
-//! Bytes that are streamed in: from an argument, a file or standard input.
+//! Bytes that are streamed from an argument, a file or standard input.
 
 use std::ffi::OsString;
 use std::io::{Cursor, Read, stdin};
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::common::ending::CommandError;
 
-/// Pieces that are read before they are wanted.
+/// Pieces that are read ahead.
 const PIECES_AHEAD: usize = 4;
 
 /// Bytes, given in one of three ways.
@@ -25,7 +25,7 @@ pub(super) struct GivenBytes {
     file: Option<PathBuf>,
 }
 
-/// Where bytes come from, and what it is called.
+/// A source of bytes, with its name for messages.
 pub(super) struct ByteSource {
     from: Box<dyn Read + Send>,
     name: PathBuf,
@@ -57,7 +57,8 @@ impl ByteSource {
         Ok(Self { from: Box::new(file), name: path.to_owned() })
     }
 
-    /// The same, read by a thread of its own a little ahead: whoever waits for standard input hears of signals meanwhile.
+    /// Reads the pieces ahead on a thread of its own, so that the command still receives signals
+    /// while it waits for standard input.
     pub(super) fn pieces(mut self, bytes_max: u64) -> mpsc::Receiver<Result<Vec<u8>, CommandError>> {
         let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
         #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
@@ -74,7 +75,7 @@ impl ByteSource {
         pieces
     }
 
-    /// The next bytes, in a buffer that is filled but at the end.
+    /// The next bytes; the buffer is full except at the end of the source.
     pub(super) fn next(&mut self, bytes_max: u64) -> Result<Vec<u8>, CommandError> {
         let mut bytes = Vec::new();
         let read = self.from.by_ref().take(bytes_max).read_to_end(&mut bytes);

@@ -13,7 +13,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::output;
 
-/// How often a file is written again because the blob was written to meanwhile.
+/// How often a file is written again because the blob was changed meanwhile.
 const AGAIN_MAX: u32 = 3;
 
 #[derive(Args, Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct ReadArguments {
     pub(super) place: BlobPlace,
 }
 
-/// Most bytes that are read with what was seen of them.
+/// The most bytes that are read together with their versions.
 const SEEN_BYTES_MAX: u64 = 64 << 20;
 
 pub(super) async fn run(arguments: GetArguments) -> Result<CommandEnding, CommandError> {
@@ -93,7 +93,7 @@ async fn stream(
             Ok(pieces) => pieces,
             Err(error) => return refusal::tell(place, name, error),
         };
-        // Only now: a file of the name of a blob that is not there stays as it is.
+        // The file is created only now, so that a missing blob leaves an existing file unchanged.
         let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;
         loop {
             let piece = match pieces.next_piece().await {
@@ -121,13 +121,14 @@ async fn stream(
     }
 }
 
-/// Bytes for a terminal that are none for it.
+/// The error for binary contents on a terminal.
 fn no_text() -> CommandError {
     let why = "these bytes are no text, and would upset the terminal: name a file for them, or write `| cat` behind the command";
     CommandError::Refused(why.to_owned())
 }
 
-/// Whether a terminal would take some of it for more than signs and lines. Where a sign is cut by the end of the bytes does not matter.
+/// Whether the bytes have anything but text and line ends, which could control a terminal. A
+/// character that the end of the bytes truncates is allowed.
 fn is_binary(bytes: &[u8]) -> bool {
     let of_text = |one: char| !one.is_control() || matches!(one, '\n' | '\t' | '\r' | '\x0c');
     bytes.utf8_chunks().any(|chunk| !chunk.valid().chars().all(of_text))

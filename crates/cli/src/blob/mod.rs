@@ -1,7 +1,8 @@
 //! `zerohop blob`: large objects, read and written in part.
 //!
-//! Contents are streamed: a command holds a few MiB, however large the blob is. The data's "no" (no such blob, or one where
-//! there should be none) is told on standard error, or as JSON, and ends the program with 1; see [`refusal`].
+//! Contents are streamed: a command needs a few MiB of memory, whatever the size of the blob. A
+//! negative answer (no such blob, or a blob that already exists) is printed on standard error or as
+//! JSON, and the exit code is 1; see [`refusal`].
 
 mod bytes;
 mod get;

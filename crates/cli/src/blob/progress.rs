@@ -1,4 +1,4 @@
-//! How far a stream has come: a line on a terminal, once it takes longer than a second.
+//! Progress of a stream: a line on a terminal, if the stream takes longer than a second.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl BlobProgress {
         Self { line: StatusLine::new(), what, bytes: 0, started, next: started + SHOWN_AFTER }
     }
 
-    /// So many more are done.
+    /// Adds to the bytes that are done.
     pub(super) fn add(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         let now = Instant::now();

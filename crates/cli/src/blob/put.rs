@@ -15,10 +15,10 @@ use crate::common::runtime::StopSignals;
 use crate::common::shown::Name;
 use crate::output;
 
-/// What is appended by one write. More is filled in.
+/// The most bytes of one append. A longer source is sent as a staged append.
 pub(super) const APPEND_AT_ONCE_BYTES: u64 = 16 << 20;
 
-/// Bytes that are read at a time of what is longer.
+/// Bytes of one read of a source that is longer.
 const READ_BYTES: u64 = 1 << 20;
 
 #[derive(Args, Debug)]
@@ -73,7 +73,8 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
     let size = match ended {
         Some(Ok(size)) => size,
         Some(Err(error)) => {
-            // What cannot be removed stays unfinished, which every reader sees; the first error is the one to be told.
+            // If the removal fails, the blob stays marked as unfinished, which every reader sees.
+            // The first error is the one that is reported.
             drop(put.discard().await);
             return match error {
                 CommandError::Client(error) => refusal::tell(&place, &name, error),
@@ -104,7 +105,7 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
     Ok(CommandEnding::Done)
 }
 
-/// Sends all of a source. Brings its bytes.
+/// Sends all bytes of a source. Returns their number.
 async fn send(put: &mut BlobPut<'_>, source: ByteSource) -> Result<u64, CommandError> {
     let mut progress = BlobProgress::new("stored");
     let mut pieces = source.pieces(READ_BYTES);
@@ -116,7 +117,8 @@ async fn send(put: &mut BlobPut<'_>, source: ByteSource) -> Result<u64, CommandE
     Ok(put.publish().await?)
 }
 
-/// Adds these bytes, and all that follow of the source, to a blob: they are seen together.
+/// Appends `bytes` and the rest of the source to a blob as one staged append: readers see all of it
+/// or nothing.
 pub(super) async fn fill(
     blob: &Blob<'_>,
     first: Vec<u8>,

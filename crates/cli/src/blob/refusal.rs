@@ -1,4 +1,4 @@
-//! What the data says no to: told as a sentence or as JSON, with exit code 1.
+//! Negative answers of blob operations: a sentence or JSON, with exit code 1.
 
 use serde::Serialize;
 use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason};
@@ -16,7 +16,7 @@ struct BlobRefusal<'a> {
     reason: &'static str,
 }
 
-/// Of a blob that has the mark.
+/// The text for a blob that is marked as unfinished.
 const UNFINISHED: &str = "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or \
                           remove it with `zerohop blob rm`";
 
@@ -25,7 +25,7 @@ pub(super) fn not_found(place: &BlobPlace, name: &[u8]) -> Result<CommandEnding,
     say(place, name, "not_found", "there is no such blob")
 }
 
-/// Tells an error that is a no of the data's; hands on any other.
+/// Prints an error that is a negative answer; returns any other.
 pub(super) fn tell(place: &BlobPlace, name: &[u8], error: Error) -> Result<CommandEnding, CommandError> {
     match error.failure() {
         Some(Failure::NotFound) => not_found(place, name),
@@ -45,7 +45,7 @@ pub(super) fn tell(place: &BlobPlace, name: &[u8], error: Error) -> Result<Comma
     }
 }
 
-/// Something that was read is another by now.
+/// Whether something that was read has changed.
 fn is_changed(error: &Error) -> bool {
     let Error::Operation { reason, .. } = error else { return false };
     matches!(**reason, Reason::Aborted { reason: AbortReason::ReadChanged, .. })

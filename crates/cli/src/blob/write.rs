@@ -53,13 +53,13 @@ struct WrittenRange<'a> {
     length: u64,
 }
 
-/// Most bytes of one write.
+/// The most bytes of one write.
 const WRITTEN_BYTES: u64 = 64 << 20;
 
-/// Longer than what a read of as many bytes as are read so has seen.
+/// The largest file of versions: more than a read of the most bytes writes.
 const SEEN_TEXT_BYTES_MAX: u64 = 4 << 20;
 
-/// Bytes written at a time where they may be seen piece by piece.
+/// Bytes of one write where others may see the pieces separately.
 const PIECE_BYTES: u64 = 4 << 20;
 
 pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, CommandError> {
@@ -71,9 +71,10 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
     let mut progress = BlobProgress::new("written");
     loop {
         let offset = at.saturating_add(progress.bytes());
-        // Where all must go as one: a byte more than does, which says so.
+        // Where all bytes must be one write, one byte too many is read, so that the write is
+        // refused.
         let bytes = source.next(if pieces { PIECE_BYTES } else { WRITTEN_BYTES + 1 })?;
-        // What rests on a read goes as one.
+        // A conditional write is always a single write.
         if (bytes.is_empty() || seen.is_some()) && progress.bytes() > 0 {
             break;
         }
@@ -92,7 +93,7 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
     told(&place, &name, at, progress.bytes())
 }
 
-/// What a read has seen, from the file that it has written.
+/// The versions that a read has written to a file.
 fn seen_of(path: &Path) -> Result<BlobSeen, CommandError> {
     let text = ByteSource::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
     let seen = std::str::from_utf8(&text).ok().and_then(BlobSeen::parse);

@@ -15,13 +15,14 @@ use zerohop_wire::admin::{
 use super::ending::CommandError;
 use crate::output;
 
-/// How long a manager is asked again that cannot do it just now; the time-out, if that is shorter.
+/// How long to repeat a question to a manager that cannot answer yet; the time-out, if that is
+/// shorter.
 const NOT_NOW_MAX: Duration = Duration::from_secs(5);
 
-/// How long to wait before it is asked again.
+/// The pause before it is asked again.
 const NOT_NOW_PAUSE: Duration = Duration::from_millis(100);
 
-/// How the cluster is.
+/// The status of the cluster.
 pub(crate) async fn status(client: &Client) -> Result<Status, CommandError> {
     match ask(client, AdminQuestion::Status(StatusGet {})).await? {
         AdminReply::Status(status) => Ok(*status),
@@ -29,7 +30,7 @@ pub(crate) async fn status(client: &Client) -> Result<Status, CommandError> {
     }
 }
 
-/// Makes a keyspace.
+/// Creates a keyspace.
 pub(crate) async fn create(
     client: &Client,
     settings: KeyspaceSettings,
@@ -45,7 +46,8 @@ pub(crate) async fn alter(
     keyspace(ask(client, AdminQuestion::AlterKeyspace(settings)).await?)
 }
 
-/// Removes a keyspace, and says what it was. Waits so long for what is under way there, and says so.
+/// Removes a keyspace, and returns its settings. Waits at most this long for pending transactions
+/// there, and prints that it waits.
 pub(crate) async fn drop_keyspace(
     client: &Client,
     name: &str,
@@ -55,22 +57,22 @@ pub(crate) async fn drop_keyspace(
     Ok(client.drop_keyspace_with(name, DropOptions { at_once, wait }, tell).await?)
 }
 
-/// Treats a node so from now on.
+/// Sets the state of a node.
 pub(crate) async fn set_node_state(client: &Client, node: u32, state: &str) -> Result<(), CommandError> {
     done(ask(client, AdminQuestion::SetNodeState(NodeStateSet { node, state: state.to_owned() })).await?)
 }
 
-/// Has a node that holds nothing leave.
+/// Removes a node that has no partitions.
 pub(crate) async fn remove_node(client: &Client, node: u32) -> Result<(), CommandError> {
     done(ask(client, AdminQuestion::RemoveNode(NodeRemove { node })).await?)
 }
 
-/// Has the control group sit on these nodes.
+/// Makes these nodes the control group.
 pub(crate) async fn set_managers(client: &Client, nodes: Vec<u32>) -> Result<(), CommandError> {
     done(ask(client, AdminQuestion::SetManagers(ManagersSet { nodes })).await?)
 }
 
-/// Makes a token good, for so long if a time is given.
+/// Makes a token valid, for this long if a time is given.
 pub(crate) async fn put_token(
     client: &Client,
     put: TokenPut,
@@ -86,7 +88,7 @@ pub(crate) async fn put_token(
     done(ask(client, wanted).await?)
 }
 
-/// Makes a token good for nothing.
+/// Revokes a token.
 pub(crate) async fn revoke_token(client: &Client, name: &str) -> Result<(), CommandError> {
     done(ask(client, AdminQuestion::RevokeToken(TokenRevoke { name: name.to_owned() })).await?)
 }
@@ -99,7 +101,7 @@ pub(crate) async fn tokens(client: &Client) -> Result<Vec<TokenStatus>, CommandE
     }
 }
 
-/// All partitions of a keyspace, and whether who was asked knows where operators want them.
+/// All partitions of a keyspace, and whether the node that was asked knows the placement overrides.
 pub(crate) async fn partitions(
     client: &Client,
     keyspace: &str,
@@ -118,7 +120,7 @@ pub(crate) async fn partitions(
     }
 }
 
-/// One partition of a keyspace; `None`: it has none of this number.
+/// One partition of a keyspace; `None`: the keyspace has no partition of this number.
 pub(crate) async fn partition(
     client: &Client,
     keyspace: &str,
@@ -133,7 +135,7 @@ pub(crate) async fn partition(
     }
 }
 
-/// Has a partition move; says to which instance.
+/// Starts the move of a partition; returns the target instance.
 pub(crate) async fn move_partition(client: &Client, asked: PartitionMove) -> Result<u32, CommandError> {
     match ask(client, AdminQuestion::MovePartition(asked)).await? {
         AdminReply::Done(done) => u32::try_from(done.number).map_err(|_| CommandError::Unexpected),
@@ -141,7 +143,8 @@ pub(crate) async fn move_partition(client: &Client, asked: PartitionMove) -> Res
     }
 }
 
-/// Has the cluster go on without members of a partition that will not return; or with its damaged copy, or with another.
+/// Recovers a partition without members that will not return; or with its damaged copy, or with
+/// another copy.
 pub(crate) async fn recover_partition(
     client: &Client,
     keyspace: &str,
@@ -152,7 +155,8 @@ pub(crate) async fn recover_partition(
     done(ask(client, AdminQuestion::RecoverPartition(recover)).await?)
 }
 
-/// What is missing in a keyspace, or in all, is known, as of the map of this epoch. Brings the number of partitions.
+/// Acknowledges missing data in one keyspace or all, as of the map of this epoch. Returns the
+/// number of partitions.
 pub(crate) async fn acknowledge_losses(
     client: &Client,
     keyspace: Option<&str>,
@@ -172,7 +176,8 @@ fn done(answer: AdminReply) -> Result<(), CommandError> {
     }
 }
 
-/// Asks until the manager can do it, for some time: a node that has just been started still reads its data.
+/// Repeats the question for some time until the manager can answer: a node that has just started
+/// still reads its data.
 async fn ask(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
     match answer(client, ask).await? {
         AdminReply::Refused(refused) => Err(CommandError::Refused(refused.reason)),
@@ -180,14 +185,14 @@ async fn ask(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandE
     }
 }
 
-/// The same, with what may be a refusal.
+/// The same; a refusal is returned as a reply.
 async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
     let request = Bytes::from(AdminRequest::of(ask).to_bytes());
     let mut left = client.options().deadline.min(NOT_NOW_MAX);
     loop {
         let answer = client.admin(request.clone()).await?;
         match AdminAnswer::from_bytes(&answer).map_err(|_| CommandError::Unexpected)?.answer {
-            // Nothing was changed, as after every refusal.
+            // A refusal changes nothing, so the question can be repeated.
             Some(AdminReply::Refused(refused)) if refused.code == REFUSED_FAILED && !left.is_zero() => {
                 let pause = left.min(NOT_NOW_PAUSE);
                 sleep(pause).await;

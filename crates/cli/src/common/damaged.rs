@@ -1,5 +1,5 @@
-//! What each node tells only of itself, so that all that are up are asked: its troubles, and partitions whose only copy that
-//! counts is damaged.
+//! State that each node reports only of itself, so that all nodes that are up are asked: its
+//! alerts, and partitions whose sole copy is corrupt.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::target::ClusterTarget;
 /// Most nodes that are asked.
 const NODES_ASKED_MAX: usize = 128;
 
-/// How long a node may take: one that does not answer tells nothing.
+/// How long a node may take; a node that does not answer in time is left out.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// Has a status, which is what the node said that was asked first, hold what the others tell of themselves. Brings what is damaged, by
-/// keyspace and partition.
+/// Adds the other nodes' reports to `status`, which is the answer of the first node. Returns the
+/// damaged partitions, by keyspace and partition.
 pub(crate) async fn find(target: &ClusterTarget, status: &mut Status) -> Vec<DamagedPartition> {
     let others = status.nodes.iter().filter(|node| node.state != "down" && node.pid == 0);
     let mut asked = JoinSet::new();
@@ -42,7 +42,7 @@ pub(crate) async fn find(target: &ClusterTarget, status: &mut Status) -> Vec<Dam
     found
 }
 
-/// What a copy lacks, in words.
+/// What a copy lacks, as text.
 pub(crate) fn lacking(one: &DamagedPartition) -> String {
     let DamagedPartition { found, named, .. } = one;
     match &named[..] {

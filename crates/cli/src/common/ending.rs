@@ -1,4 +1,4 @@
-//! How a command ends: a number for scripts and, if it was not carried out, a sentence for people.
+//! How a command ends: an exit code, and a message if it was not carried out.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use zerohop_wire::ids::KeyspaceId;
 use super::names;
 use crate::demo::DemoError;
 
-/// The numbers, for the help of every command.
+/// The exit codes, for the help of every command.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 the data says no (not found, a condition or comparison failed, a wait found nothing; a check \
 found data lost or wrong); 2 the command line is wrong; 3 it could not be carried out, and changed nothing; 4 a write \
@@ -20,40 +20,40 @@ const CODE_NO: u8 = 1;
 const CODE_USAGE: u8 = 2;
 const CODE_FAILED: u8 = 3;
 const CODE_UNKNOWN: u8 = 4;
-/// 128 and the number of SIGINT, as shells have it.
+/// 128 plus the number of SIGINT, as in shells.
 pub(crate) const CODE_INTERRUPTED: u8 = 130;
 
-/// How a command that was carried out ended.
+/// How a command ended that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandEnding {
     /// It was done.
     Done,
-    /// The data says no. Why was told already.
+    /// The answer is negative. The reason was printed already.
     No,
-    /// Somebody stopped it, and it has cleaned up.
+    /// A signal stopped it, and it has cleaned up.
     Interrupted,
 }
 
 /// Why a command was not carried out.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// The arguments do not go together.
+    /// The arguments contradict each other.
     Usage(String),
-    /// The client could not do it.
+    /// The client returned an error.
     Client(zerohop_client::Error),
-    /// Nobody listens where a cluster was asked for; which endpoints and why.
+    /// No process listens at the endpoints of the cluster; which endpoints and why.
     NoCluster(String),
     /// No cluster could be reached.
     Unreachable(zerohop_client::Error),
-    /// There is no secret in the file that was named.
+    /// The named file contains no valid secret.
     Secret(zerohop_client::SecretFileError),
     /// A manager refused it.
     Refused(String),
-    /// It has begun, and ends without anybody who waits.
+    /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
     Partly(String),
-    /// The answer is none that this program knows.
+    /// The answer is of a kind that this program does not know.
     Unexpected,
     /// The system refused something.
     System { operation: &'static str, path: PathBuf, reason: String },
@@ -61,9 +61,9 @@ pub(crate) enum CommandError {
     Node(String),
     /// The demo failed.
     Demo(DemoError),
-    /// It was told already, as an event of a log.
+    /// It was reported already, as an event of a log.
     Logged(Box<CommandError>),
-    /// Nobody reads the output any more (`zerohop … | head`), so there is nothing left to do.
+    /// The reader of the output is gone (`zerohop … | head`), so nothing is left to do.
     OutputClosed,
 }
 
@@ -83,21 +83,22 @@ impl CommandError {
         }
     }
 
-    /// The same; if it is that a token lacks a permission in a keyspace, with the keyspace's name, where that is known.
+    /// Names the keyspace in the error if a token lacks a permission there and the name is known.
     pub(crate) fn naming<'n>(self, name: impl FnOnce(KeyspaceId) -> Option<&'n str>) -> Self {
         let Self::Client(error) = &self else { return self };
         lacking(error, name).map_or(self, Self::Refused)
     }
 }
 
-/// In words that a token lacks a permission in a keyspace, if it is that and the keyspace's name is known.
+/// The error text with the keyspace's name, if a token lacks a permission there and the name is
+/// known.
 pub(crate) fn lacking<'n>(
     error: &zerohop_client::Error,
     name: impl FnOnce(KeyspaceId) -> Option<&'n str>,
 ) -> Option<String> {
     let failure @ Failure::Forbidden { keyspace, .. } = error.failure()? else { return None };
     let (whole, told) = (error.to_string(), failure.to_string());
-    // What stands before it is the key, of which any part may be such words too.
+    // The text before it is the key, which may contain the same words.
     let key = whole.strip_suffix(&told).unwrap_or_default();
     let name = name(*keyspace)?;
     Some(format!("{key}{}", told.replace(&format!("keyspace {keyspace};"), &format!("keyspace {name:?};"))))
@@ -119,7 +120,7 @@ impl From<DemoError> for CommandError {
     }
 }
 
-/// The number that the program ends with.
+/// The exit code of the program.
 pub(crate) fn exit_code(outcome: &Result<CommandEnding, CommandError>) -> ExitCode {
     match outcome {
         Ok(CommandEnding::Done) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Where a cluster is asked for: what `--endpoint` says, and whether anybody listens there.
+//! The endpoints of a cluster: what `--endpoint` says, and whether any process listens there.
 
 use std::future::pending;
 use std::io::ErrorKind;
@@ -10,13 +10,14 @@ use tokio::time::sleep;
 use zerohop_node::hosts::PORT_DEFAULT;
 use zerohop_placement::Address;
 
-/// What is asked where nothing else is said: the first node of `zerohop up`.
+/// The default endpoint: the first node of `zerohop up`.
 const DEFAULT: &str = "127.0.0.1:7400";
 
-/// How long a cluster may take to answer before its endpoints are looked at by themselves. Most answer within less.
+/// How long a cluster may take to answer before each endpoint is probed separately. Most clusters
+/// answer sooner.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
-/// Endpoints of one cluster, in one argument or variable. Empty: nothing is said.
+/// Endpoints of one cluster, in one argument or variable. Empty: not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoints(Vec<String>);
 
@@ -55,8 +56,9 @@ pub(crate) fn with_port(text: &str) -> Result<String, String> {
     address.map(|_| completed).map_err(|error| format!("{error}: write HOST:PORT, as in {DEFAULT}"))
 }
 
-/// Ends once it is known that nobody listens at any of them, with the reasons in words; never, if anybody may. `looked_up` is the place of the
-/// host whose address is being looked up, from 1, and else 0.
+/// Returns once no process listens at any endpoint, with the reasons as text; never returns if one
+/// may listen. `looked_up` is the position, from 1, of the host whose address is being resolved,
+/// else 0.
 pub(crate) async fn nobody_listens(endpoints: &[&str], looked_up: &AtomicUsize) -> String {
     sleep(LOOK_AFTER).await;
     let mut reasons = Vec::new();
@@ -85,7 +87,7 @@ pub(crate) async fn nobody_listens(endpoints: &[&str], looked_up: &AtomicUsize) 
     reasons.join("; ")
 }
 
-/// That a host's address is not known.
+/// The error text for a host without a known address.
 pub(crate) fn no_address(endpoint: &str, why: &str) -> String {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     let why = why.strip_prefix("failed to lookup address information: ").unwrap_or(why);

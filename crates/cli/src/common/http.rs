@@ -1,4 +1,4 @@
-//! One question over HTTP to a node's manager: what it says is text, of bounded length.
+//! One HTTP request to a node's manager; the answer is text of bounded length.
 
 use std::time::Duration;
 
@@ -6,19 +6,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Why it says nothing to those who do not know the secret.
+/// The error for a manager that answers only with the cluster's secret.
 pub(crate) const WANTS_SECRET: &str = "it wants the cluster's secret: say --secret-file PATH";
 
 /// How long a manager may take.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// Longest answer: metrics of a node with many instances.
+/// Longest answer: the metrics of a node with many instances.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
-/// The body of `path`. `bearer`: what shows that the cluster's secret is known.
+/// The body of `path`. `bearer`: the proof that the cluster's secret is known.
 ///
-/// # Errors
-/// In words: nobody answers, or refuses.
+/// # Errors No manager answers, or it refuses; as text.
 pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
     let answer = timeout(ANSWER_MAX, ask(address, path, bearer)).await;
     let text = answer.unwrap_or_else(|_| Err(format!("no answer in {ANSWER_MAX:?}")))?;
@@ -30,7 +29,8 @@ pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Resu
     }
 }
 
-/// Why the node at this address does not serve, as it says on `/health`; `None`: it serves, or says nothing.
+/// Why the node at this address does not serve, from its `/health`; `None`: it serves, or does not
+/// answer.
 pub(crate) async fn why_not(address: &str) -> Option<String> {
     let text = timeout(ANSWER_MAX, ask(address, "/health", None)).await.ok()?.ok()?;
     let (_, body) = text.split_once("\r\n\r\n")?;
@@ -42,7 +42,7 @@ async fn ask(address: &str, path: &str, bearer: Option<&str>) -> Result<String, 
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
     let shown = bearer.map_or_else(String::new, |bearer| format!("Authorization: Bearer {bearer}\r\n"));
-    // Names that are not the node's own are refused by a node without a secret.
+    // A node without a secret refuses host names that are not its own.
     let host = stream.peer_addr().map_err(failed)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{shown}\r\n");
     stream.write_all(request.as_bytes()).await.map_err(failed)?;

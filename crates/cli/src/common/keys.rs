@@ -1,21 +1,24 @@
-//! Keys of a terminal as they are pressed, without a line feed behind them.
+//! Key presses on a terminal, without a line feed behind them.
 
 use std::io::{IsTerminal, stdin};
 
 use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
-/// A terminal that shows no keys, and waits for no end of a line; as it was before, once this is dropped. Ctrl-C stays what it is.
+/// A terminal without echo and line buffering; dropping this restores its former mode. Ctrl-C still
+/// sends a signal.
 #[derive(Debug)]
 pub(crate) struct KeyPresses {
     before: Termios,
 }
 
 impl KeyPresses {
-    /// Of standard input; `None`: it is no terminal, or another program's now.
+    /// For standard input; `None`: it is no terminal, or another process group is in the
+    /// foreground.
     pub(crate) fn new() -> Option<KeyPresses> {
         let input = stdin();
-        // Of a terminal that controls no process nobody else is in the foreground.
+        // If the call fails, the terminal controls no process, so no other process group is in the
+        // foreground.
         if !input.is_terminal() || tcgetpgrp(&input).is_ok_and(|group| group != getpgrp()) {
             return None;
         }
@@ -29,7 +32,7 @@ impl KeyPresses {
 
 impl Drop for KeyPresses {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // An error says that the terminal is gone, so nothing is to be restored.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
     }
 }

@@ -1,4 +1,4 @@
-//! What all commands share: how they end, whom they talk to, how they read and show bytes.
+//! Code shared by all commands: exit codes, connections, and reading and printing of bytes.
 
 pub(crate) mod admin;
 pub(crate) mod damaged;

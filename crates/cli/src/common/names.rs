@@ -1,7 +1,8 @@
-//! Names that any program may have chosen, as text that neither rules a terminal nor breaks a line.
+//! Names that may contain any bytes, as text that neither controls a terminal nor breaks a line.
 //!
-//! Control characters (C0, DEL, C1), bidirectional marks and the line and paragraph separators are written as escapes, byte by byte:
-//! `\n`, `\t`, `\xNN`. A backslash is doubled beside them. `printf '%b'` and the double quotes of `zerohop txn` read all of this.
+//! Control characters (C0, DEL, C1), bidirectional marks and the line and paragraph separators are
+//! written as escapes, byte by byte: `\n`, `\t`, `\xNN`. A backslash is doubled if the name has
+//! such escapes. `printf '%b'` and the double quotes of `zerohop txn` read all of this.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,11 +12,13 @@ use std::path::Path;
 /// How names are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// For people: everything but plain text is escaped, a backslash and bytes that are not UTF-8 too.
+    /// On a terminal: everything but plain text is escaped, also a backslash and bytes that are not
+    /// UTF-8.
     Terminal,
-    /// For programs: as it is, unless it has a character that is escaped; a line never breaks inside a name.
+    /// For programs: unchanged, unless the name has a character that is escaped; a line never
+    /// breaks inside a name.
     Line,
-    /// As it is: the end of a name is a zero byte.
+    /// Unchanged: a zero byte ends the name.
     Raw,
 }
 
@@ -31,18 +34,18 @@ pub(crate) fn shown(name: &[u8], style: Style) -> Cow<'_, [u8]> {
     if is_escaped { Cow::Owned(escaped(name).into_bytes()) } else { Cow::Borrowed(name) }
 }
 
-/// A name within a sentence or a table.
+/// A name inside a sentence or a table.
 pub(crate) fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(&shown(name, Style::Terminal)).into_owned()
 }
 
-/// The same of a file or folder.
+/// The path of a file or folder inside a sentence.
 pub(crate) fn path(path: &Path) -> String {
     text(path.as_os_str().as_bytes())
 }
 
-/// A text of the program's own, whose lines and tabs stay, while whatever else would rule a terminal is escaped: parts of it come from
-/// servers, files or arguments.
+/// Text of the program itself: lines and tabs stay, and any other character that would control a
+/// terminal is escaped. Parts of such text come from servers, files or arguments.
 pub(crate) fn screened(text: &str) -> Cow<'_, str> {
     let is_escaped = |one: char| is_unsafe(one) && one != '\n' && one != '\t';
     if !text.contains(is_escaped) {
@@ -55,7 +58,7 @@ pub(crate) fn screened(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Text of JSON that says the same, in which such characters are escapes of JSON: all of them stand within its strings.
+/// The same JSON text, with unsafe characters as JSON escapes; all of them are inside strings.
 pub(crate) fn json(text: String) -> String {
     if !text.contains(is_unsafe) {
         return text;
@@ -63,7 +66,7 @@ pub(crate) fn json(text: String) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for one in text.chars() {
         if is_unsafe(one) {
-            // None of them is beyond 16 bits.
+            // No such character is above 16 bits.
             let _ = write!(out, "\\u{:04x}", u32::from(one));
         } else {
             out.push(one);
@@ -72,7 +75,7 @@ pub(crate) fn json(text: String) -> String {
     out
 }
 
-/// Whether a terminal, or a reader of lines, takes it for more than a sign.
+/// Whether the character may control a terminal, or end a line.
 pub(crate) fn is_unsafe(one: char) -> bool {
     one.is_control()
         || matches!(one, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -114,7 +117,7 @@ fn hex(out: &mut String, byte: u8) {
 mod tests {
     use super::*;
 
-    /// Names, as a terminal and as a line of a pipe have them.
+    /// Names, with their forms for a terminal and for a pipe.
     const CASES: [(&[u8], &[u8], &[u8]); 14] = [
         (b"plain name", b"plain name", b"plain name"),
         ("größe 大".as_bytes(), "größe 大".as_bytes(), "größe 大".as_bytes()),
@@ -130,7 +133,7 @@ mod tests {
             b"\\xe2\\x81\\xa6\\xd8\\x9c\\xe2\\x80\\x8f",
         ),
         ("p\u{2029}".as_bytes(), b"p\\xe2\\x80\\xa9", b"p\\xe2\\x80\\xa9"),
-        // A byte that is C1 in terminals of eight bits.
+        // A byte that is a C1 control character in 8-bit terminals.
         (b"raw\x9b1m", b"raw\\x9b1m", b"raw\\x9b1m"),
         (b"latin \xe9", b"latin \\xe9", b"latin \xe9"),
         (b"C:\\new", b"C:\\\\new", b"C:\\new"),

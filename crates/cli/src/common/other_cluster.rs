@@ -1,4 +1,5 @@
-//! Whether the node of a data folder is served by another process: then the folder is a copy, and whoever serves goes on.
+//! Whether another process serves the node of a data folder: then the folder is a copy, and the
+//! other process keeps serving.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,19 +19,19 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// How long a process that serves may be about to end.
+/// How long a process that is about to end may still serve.
 const GOES_WITHIN: Duration = Duration::from_secs(3);
 
-/// Between two looks whether it has.
+/// The interval of the checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a process must know to be told who a node is.
+/// The credentials with which a process asks a node for its identity.
 pub(crate) type Credentials = (Option<Secret>, Option<ClientTls>);
 
-/// Looks where the node of a folder listened last, unless that is where it is to listen now, or another node of the same start.
+/// Asks the address at which the node of a folder listened last. An address of `listen` is skipped:
+/// this start will use it.
 ///
-/// # Errors
-/// Another process serves the node there.
+/// # Errors Another process serves the node there.
 pub(crate) async fn check(
     folder: &Path,
     owner: &FolderOwner,
@@ -41,7 +42,7 @@ pub(crate) async fn check(
     if listen.iter().any(|listen| listen.to_string() == *at) {
         return Ok(());
     }
-    // One whose parent was killed a moment ago is about to end.
+    // A process whose parent was killed a moment ago is about to end.
     let until = Instant::now() + GOES_WITHIN;
     loop {
         if !serves(at, owner, credentials).await {
@@ -63,7 +64,7 @@ pub(crate) async fn check(
     )))
 }
 
-/// Whether a folder is called as `zerohop up` calls those of its nodes.
+/// Whether the folder's name is one that `zerohop up` gives to the folders of its nodes.
 fn is_of_local_cluster(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix("node-").is_some_and(|number| number.parse::<u32>().is_ok())
@@ -71,7 +72,7 @@ fn is_of_local_cluster(folder: &Path) -> bool {
 
 /// Whether the node of this owner answers there, and serves.
 async fn serves(at: &str, owner: &FolderOwner, (secret, tls): &Credentials) -> bool {
-    // Nobody listens, as a rule: that is told at once.
+    // In the usual case no process listens, and the connection fails at once.
     if !matches!(timeout(CONNECT_MAX, TcpStream::connect(at)).await, Ok(Ok(_))) {
         return false;
     }
@@ -86,7 +87,7 @@ async fn serves(at: &str, owner: &FolderOwner, (secret, tls): &Credentials) -> b
     };
     let Ok(client) = Client::connect_with(&[at], options).await else { return false };
     let Ok(status) = admin::status(&client).await else { return false };
-    // A node tells of its own process alone.
+    // A node reports only its own process id.
     let is_asked = |id: u32| status.nodes.iter().any(|one| one.id == id && one.pid != 0);
     status.cluster == owner.cluster.0 && owner.node.is_some_and(|node| is_asked(node.get()))
 }

@@ -1,10 +1,10 @@
-//! Copies of partitions as people name them: NODE:INSTANCE, as `zerohop partition move` takes them.
+//! The text form of copies of partitions: NODE:INSTANCE, as `zerohop partition move` takes them.
 
 use std::collections::BTreeMap;
 
 use zerohop_wire::admin::Status;
 
-/// Which node each instance is of.
+/// The node of each instance.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places(BTreeMap<u32, u32>);
 
@@ -17,7 +17,7 @@ impl Places {
         Places(status.nodes.iter().flat_map(of_node).collect())
     }
 
-    /// The node of an instance; 0: it is not known.
+    /// The node of an instance; 0: unknown.
     pub(crate) fn node(&self, instance: u32) -> u32 {
         self.0.get(&instance).copied().unwrap_or(0)
     }
@@ -30,7 +30,7 @@ impl Places {
         }
     }
 
-    /// Some of them; `-`: none.
+    /// Several instances; `-`: none.
     pub(crate) fn names(&self, instances: &[u32]) -> String {
         match instances {
             [] => "-".to_owned(),

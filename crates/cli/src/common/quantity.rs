@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them.
+//! Parsers and printers of durations and sizes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(ms))
 }
 
-/// How long a record is to live: the same, and more than nothing. For clap.
+/// The time to live of a record, longer than zero; parsed as a duration. For clap.
 pub(crate) fn time_to_live(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {
@@ -25,7 +25,7 @@ pub(crate) fn time_to_live(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How long a token is to be good: the same. For clap.
+/// How long a token is valid; parsed as a duration. For clap.
 pub(crate) fn token_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {
@@ -55,12 +55,12 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     })
 }
 
-/// The same, for settings that travel in 32 bits.
+/// Bytes, for settings that are 32 bits on the wire.
 pub(crate) fn bytes_u32(text: &str) -> Result<u32, String> {
     u32::try_from(bytes(text)?).map_err(|_| "that is more than 4 GiB".to_owned())
 }
 
-/// A whole number from 0 on. For clap.
+/// A whole number, 0 or more. For clap.
 pub(crate) fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|error: std::num::ParseIntError| match text.strip_prefix('-') {
         Some(rest) if rest.bytes().all(|byte| byte.is_ascii_digit()) && !rest.is_empty() => {
@@ -73,8 +73,9 @@ pub(crate) fn whole(text: &str) -> Result<u64, String> {
     })
 }
 
-/// What begins with a dash and is a number, or whatever stands where a time or a size is wanted, is the value of the option before it,
-/// which says what is wrong with it: clap takes it for an option else, and advises what does not help.
+/// Makes an argument that begins with a dash the value of the option before it, if it is a number
+/// or the option wants a time or a size. The option's parser then reports the error; clap would
+/// take it for an option, and its advice would be wrong.
 pub(crate) fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
         let is_for_value = !arg.is_positional() && arg.get_action().takes_values();
@@ -88,7 +89,7 @@ pub(crate) fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_negative_numbers)
 }
 
-/// Whether it is a number below 0, with whatever behind it.
+/// Whether the text begins with a negative number.
 fn is_negative(text: &str) -> bool {
     text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_digit()))
 }
@@ -100,7 +101,7 @@ fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-/// Bytes for people: `999 B`, `1.5 KB`, `12.3 MB` (powers of 1000, as disks are sold).
+/// A size as text: `999 B`, `1.5 KB`, `12.3 MB` (powers of 1000, as disks are sold).
 pub(crate) fn shown_bytes(bytes: u64) -> String {
     const STEPS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "KB")];
     match STEPS.iter().find(|(step, _)| bytes >= *step) {
@@ -109,7 +110,8 @@ pub(crate) fn shown_bytes(bytes: u64) -> String {
     }
 }
 
-/// A time for people, to two places or so: `500 ms`, `9.8 s`, `2 min 5 s`, `3 h 20 min`, `7 d 1 h`.
+/// A duration as text, to about two places: `500 ms`, `9.8 s`, `2 min 5 s`, `3 h 20 min`, `7 d 1
+/// h`.
 pub(crate) fn shown_time(time: Duration) -> String {
     let (ms, seconds) = (time.as_millis(), time.as_secs());
     let two = |unit: u64, name: &str, part: u64, part_name: &str| match seconds % unit / part {

@@ -1,4 +1,4 @@
-//! Where the asynchronous parts of a command run.
+//! The runtime of the asynchronous parts of a command.
 
 use std::future::pending;
 use std::io::Read;
@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 
 use super::ending::CommandError;
 
-/// A runtime on this thread alone: a command has nothing to do beside waiting.
+/// A runtime on this thread alone: a command does nothing while it waits.
 pub(crate) fn runtime() -> Result<Runtime, CommandError> {
     let built = Builder::new_current_thread().enable_all().build();
     built.map_err(|error| CommandError::system("starting the event loop", Path::new("zerohop"), &error))
 }
 
-/// Ctrl-C, the polite request to end that `kill` sends, and the end of the terminal.
+/// The stop signals: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
@@ -26,7 +26,7 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// Takes them over; from now on they end nothing by themselves.
+    /// Installs handlers; from now on these signals do not end the process by themselves.
     pub(crate) fn new() -> Result<Self, CommandError> {
         let take = |kind| {
             signal(kind)
@@ -40,19 +40,19 @@ impl StopSignals {
         })
     }
 
-    /// The end of standard input counts as one of them, once.
+    /// Makes the end of standard input count as a stop signal, once.
     pub(crate) fn end_with_input(&mut self) {
         let (end, ended) = oneshot::channel();
         #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
         std::thread::spawn(move || {
-            // An error is its end too.
+            // A read error counts as the end too.
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
             drop(end);
         });
         self.input = Some(ended);
     }
 
-    /// A key counts as one of them, and so does the end of standard input.
+    /// Makes a key press count as a stop signal, and the end of standard input too.
     pub(crate) fn end_with_key(&mut self, key: u8) {
         let (end, ended) = oneshot::channel();
         #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
@@ -64,7 +64,7 @@ impl StopSignals {
         self.input = Some(ended);
     }
 
-    /// Returns once one of them has come.
+    /// Returns once a stop signal has come.
     pub(crate) async fn come(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -75,10 +75,10 @@ impl StopSignals {
     }
 }
 
-/// Once, if there is an input to end.
+/// Waits for the end of standard input, once, if it is watched.
 async fn end(input: &mut Option<oneshot::Receiver<()>>) {
     match input {
-        // An error says that the sender is gone: that is the end.
+        // An error says that the sender is gone, which counts as the end.
         Some(ended) => drop(ended.await),
         None => pending().await,
     }

@@ -1,4 +1,5 @@
-//! Where the cluster's secret is. Only the name of its file is ever an argument or in the environment.
+//! The location of the cluster's secret. Only the name of its file is ever an argument or in the
+//! environment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use zerohop_client::{Secret, read_secret};
 
 use super::ending::CommandError;
 
-/// The variable that names the file; empty: there is none, whatever the usual place holds.
+/// The variable that names the file; empty: there is no secret, even if the default file exists.
 pub(crate) const VARIABLE: &str = "ZEROHOP_SECRET_FILE";
 
 /// Of every command that talks to a cluster or starts one.
@@ -37,7 +38,7 @@ impl SecretPlace {
     }
 }
 
-/// As the XDG base directories have it.
+/// The default file, by the XDG base directory specification.
 fn usual_place() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")))?;

@@ -1,4 +1,4 @@
-//! Bytes in JSON, which knows only text: a field `x` if they are UTF-8, else a field `x_base64`.
+//! Bytes in JSON, which has only text: a field `x` if they are UTF-8, else a field `x_base64`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -14,7 +14,7 @@ pub(crate) struct JsonValue<'a>(pub(crate) &'a [u8]);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name<'a>(pub(crate) &'a [u8]);
 
-/// What is kept with a blob; to be flattened into an object.
+/// The attributes of a blob; to be flattened into an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 

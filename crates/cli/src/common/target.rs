@@ -1,4 +1,4 @@
-//! Which cluster a command talks to, and how long it tries.
+//! The cluster that a command talks to, and the time limits.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,7 +16,8 @@ use super::secret::SecretPlace;
 use super::tls::TlsCa;
 use super::{http, quantity};
 
-/// How long a cluster may take to answer at all. Shorter than an operation may take: that nobody is there is told soon.
+/// How long a cluster may take to answer at all. Shorter than the limit of an operation, so that an
+/// unreachable cluster is reported soon.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Args, Clone, Debug)]
@@ -38,19 +39,19 @@ pub(crate) struct ClusterTarget {
 }
 
 impl ClusterTarget {
-    /// Connects. Without an answer it gives up after two seconds, or after the time-out if that is shorter; at once, if nobody listens
-    /// at any of the endpoints.
+    /// Connects. Without an answer it fails after two seconds, or after the time-out if that is
+    /// shorter; at once, if no process listens at any of the endpoints.
     pub(crate) async fn connect(&self) -> Result<Client, CommandError> {
         self.connect_with(|_| {}).await
     }
 
-    /// Connects to a manager of the cluster, which alone is asked by control requests.
+    /// Connects to one manager of the cluster, to which all control requests go.
     pub(crate) async fn connect_at(&self, manager: &str) -> Result<Client, CommandError> {
         let target = ClusterTarget { endpoint: vec![Endpoints::one(manager)], ..self.clone() };
         target.connect_with(|options| options.manager = Some(manager.to_owned())).await
     }
 
-    /// The same, with options of the caller's.
+    /// Connects with the caller's options.
     pub(crate) async fn connect_with(
         &self,
         change: impl FnOnce(&mut ClientOptions),
@@ -84,7 +85,8 @@ impl ClusterTarget {
         }
     }
 
-    /// What a node waits for that is of no cluster yet.
+    /// Replaces the error of a node that is not part of a cluster yet by one that says what the
+    /// node waits for.
     async fn of_no_cluster(&self, error: zerohop_client::Error) -> CommandError {
         for endpoint in self.endpoints() {
             if let Some(reason) = http::why_not(endpoint).await {
@@ -96,7 +98,7 @@ impl ClusterTarget {
         CommandError::Client(error)
     }
 
-    /// How long to try.
+    /// The time limit of operations.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -106,12 +108,12 @@ impl ClusterTarget {
         endpoint::all(&self.endpoint)
     }
 
-    /// What shows over HTTP that the secret is known, if there is one.
+    /// The bearer text that proves knowledge of the secret over HTTP, if there is a secret.
     pub(crate) fn bearer(&self) -> Result<Option<String>, CommandError> {
         Ok(self.secret.read()?.map(|secret| secret.bearer()))
     }
 
-    /// Each file of a secret or token that is named, and whether it can be used.
+    /// Each named file of a secret or token, and whether it can be used.
     pub(crate) fn proofs(&self) -> Vec<(String, Result<(), CommandError>)> {
         let mut proofs = Vec::new();
         if let Some(path) = self.secret.path() {
@@ -125,7 +127,7 @@ impl ClusterTarget {
         proofs
     }
 
-    /// The cluster's secret, which this command cannot do without.
+    /// The cluster's secret, which this command requires.
     pub(crate) fn secret(&self) -> Result<Secret, CommandError> {
         self.secret.read()?.ok_or_else(|| {
             CommandError::Usage(
@@ -135,13 +137,13 @@ impl ClusterTarget {
         })
     }
 
-    /// Connects and finds a keyspace.
+    /// Connects and opens a keyspace.
     pub(crate) async fn keyspace(&self, name: &str) -> Result<Keyspace, CommandError> {
         Ok(self.connect().await?.keyspace(name).await?)
     }
 }
 
-/// Somebody answers who does not talk to this program, or nobody does.
+/// The error for a peer of another protocol, or for no peer at all.
 fn unreachable(error: zerohop_client::Error) -> CommandError {
     match &error {
         zerohop_client::Error::Operation { reason, .. } if matches!(**reason, Reason::Refused { .. }) => {
@@ -151,7 +153,7 @@ fn unreachable(error: zerohop_client::Error) -> CommandError {
     }
 }
 
-/// The node that answered has no map: it has not joined.
+/// Whether the node that answered has no map: it has not joined a cluster.
 fn is_of_no_cluster(error: &zerohop_client::Error) -> bool {
     let zerohop_client::Error::Operation { reason, .. } = error else { return false };
     matches!(**reason, Reason::NoKeyspace { epoch: MapEpoch(0), .. })

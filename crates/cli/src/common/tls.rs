@@ -1,4 +1,4 @@
-//! Where certificates and keys are: of the CA that clients believe, and those that a node shows.
+//! The locations of certificates and keys: of the CA that clients trust, and of the nodes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use zerohop_tls::limits::PEM_BYTES_MAX;
 use super::ending::CommandError;
 use super::names;
 
-/// The variables that name the files; empty: there is none.
+/// The variables that name the files; empty: no file.
 pub(crate) const CERT_VARIABLE: &str = "ZEROHOP_TLS_CERT";
 /// See [`CERT_VARIABLE`].
 pub(crate) const KEY_VARIABLE: &str = "ZEROHOP_TLS_KEY";
@@ -49,7 +49,7 @@ impl TlsCa {
         given(self.tls_ca.as_ref())
     }
 
-    /// Whom to believe, if TLS is to be spoken.
+    /// The CA to trust, if TLS is on.
     pub(crate) fn read(&self) -> Result<Option<ClientTls>, CommandError> {
         let Some(path) = self.path() else { return Ok(None) };
         ClientTls::new(&public(path)?).map(Some).map_err(|error| unusable(path, &error))
@@ -57,7 +57,7 @@ impl TlsCa {
 }
 
 impl NodeTls {
-    /// How a node speaks TLS, if it is to.
+    /// The TLS options of a node, if TLS is on.
     pub(crate) fn read(&self) -> Result<Option<TlsOptions>, CommandError> {
         let usage = |what: &str| Err(CommandError::Usage(what.to_owned()));
         match (given(self.tls_cert.as_ref()), given(self.tls_key.as_ref()), self.ca.path()) {
@@ -78,7 +78,7 @@ impl NodeTls {
         }
     }
 
-    /// The variables by which a child process is told the same.
+    /// The variables that pass these options to a child process.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 3] {
         let path = |path: Option<&Path>| path.map(Path::to_owned).unwrap_or_default();
         [
@@ -88,7 +88,7 @@ impl NodeTls {
         ]
     }
 
-    /// Whether nobody else is served.
+    /// Whether connections without TLS are refused.
     pub(crate) fn is_only(&self) -> bool {
         self.tls_only
     }
@@ -103,7 +103,7 @@ fn given(path: Option<&OsString>) -> Option<&Path> {
     path.filter(|path| !path.is_empty()).map(Path::new)
 }
 
-/// A file that anybody may read.
+/// Reads a file that need not be private.
 fn public(path: &Path) -> Result<Vec<u8>, CommandError> {
     let failed = |error: std::io::Error| CommandError::system("reading", path, &error);
     let bytes = std::fs::metadata(path).map_err(failed)?.len();

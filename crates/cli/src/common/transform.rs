@@ -1,4 +1,4 @@
-//! Transforms as they are given on the command line, of numbers in records and in blobs alike.
+//! Transforms of numbers on the command line, for records and blobs alike.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -59,21 +59,22 @@ pub(crate) enum GivenType {
     F64,
 }
 
-/// What has a number that can be transformed.
+/// A record or blob that contains a number that can be transformed.
 pub(crate) trait HasNumber {
-    /// Transforms it, and brings what it is now, or what it was.
+    /// Transforms it, and returns the new number, or the old one.
     async fn transform<N: Number>(&self, transform: Transform<N>, old: bool) -> Result<N, Error>;
 }
 
-/// A number as it is printed.
+/// A number in its printed forms.
 #[derive(Debug)]
 pub(crate) struct PrintedNumber {
     pub(crate) text: String,
-    /// A number; as text if JSON has no such number: infinities, and what is none.
+    /// A number; as text if JSON has no such number: infinities and NaN.
     pub(crate) value: Value,
 }
 
-/// Calls a function with the given type; what stands behind the call does behind each.
+/// Calls a function with the given type as its type argument; the tokens behind the call follow
+/// each call.
 macro_rules! of_type {
     ($given:expr, $function:ident($($argument:expr),*) $($behind:tt)*) => {
         match $given {
@@ -92,7 +93,8 @@ macro_rules! of_type {
 }
 pub(crate) use of_type;
 
-/// The other number, as one of the type. Errors: there is no such number, or no such transform of the type, in words.
+/// Parses the operand as a number of the type. Errors, as text: it is not such a number, or the
+/// type has no such transform.
 pub(crate) fn operand<N: Number + FromStr>(operator: Operator, given: &str) -> Result<N, String> {
     let is_bitwise = matches!(operator, Operator::And | Operator::Or | Operator::Xor);
     if is_bitwise && N::TYPE.is_float() {
@@ -117,7 +119,7 @@ impl PrintedNumber {
 }
 
 impl GivenTransform {
-    /// Does it. The inner error is what the data says.
+    /// Runs the transform. The inner error is a negative answer of the data.
     pub(crate) async fn run(self, of: &impl HasNumber) -> Result<Result<PrintedNumber, Error>, CommandError> {
         of_type!(self.number, run(self, of).await)
     }

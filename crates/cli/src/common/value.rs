@@ -41,14 +41,14 @@ pub(crate) fn argument(text: OsString) -> Result<Vec<u8>, CommandError> {
     Ok(text.into_vec())
 }
 
-/// The bytes of a file.
+/// The contents of a file.
 pub(crate) fn file(path: &Path) -> Result<Vec<u8>, CommandError> {
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
     let file = std::fs::File::open(path).map_err(|error| CommandError::system("opening", path, &error))?;
     bounded(file, path)
 }
 
-/// No more is read than a value may have, and one byte, which says that there is more.
+/// Reads at most one byte more than a value may have: the extra byte shows that it is too long.
 fn bounded(from: impl Read, name: &Path) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     from.take(VALUE_BYTES_MAX as u64 + 1)

@@ -1,4 +1,4 @@
-//! Whose view a report is, how old, and what is to be said before it.
+//! The node whose view a report is, the age of that view, and warnings that come before the report.
 
 use serde::Serialize;
 use zerohop_wire::admin::{NodeView, Status};
@@ -37,7 +37,7 @@ impl ShownView {
     }
 }
 
-/// Lines that come before everything else of a report: what is wrong with the whole cluster.
+/// The lines before everything else in a report: problems of the whole cluster.
 pub(crate) fn first(status: &Status) -> Vec<String> {
     let Some(view) = &status.view else { return Vec::new() };
     let mut lines: Vec<String> = view.warnings.iter().map(|warning| heading(warning)).collect();
@@ -50,7 +50,7 @@ pub(crate) fn first(status: &Status) -> Vec<String> {
     lines
 }
 
-/// What it is about in capitals, so that it is not overlooked.
+/// The subject of the warning in capitals, so that it is not overlooked.
 fn heading(warning: &str) -> String {
     for word in ["no quorum", "no answer", "no primary"] {
         if let Some(rest) = warning.strip_prefix(word) {
@@ -60,7 +60,7 @@ fn heading(warning: &str) -> String {
     format!("WARNING: {warning}")
 }
 
-/// Whose view it is, and how old.
+/// The node whose view it is, and its age.
 pub(crate) fn seen(status: &Status) -> Option<String> {
     let view = status.view.as_ref()?;
     let by = match view.node {
@@ -75,8 +75,8 @@ pub(crate) fn seen(status: &Status) -> Option<String> {
     Some(format!("{by}, {:.1} s old; {led}", view.age_ms as f64 / 1_000.0))
 }
 
-/// Tells what is wrong with the whole cluster, and then whose view that is: before a report of another kind. As text on standard
-/// output; beside JSON, which is what it is, on standard error.
+/// Prints the problems of the whole cluster and then whose view that is, before a report of another
+/// kind. It goes to standard output with a text report, and to standard error with JSON.
 pub(crate) fn tell(status: &Status, is_json: bool) -> Result<(), CommandError> {
     let mut lines = first(status);
     if lines.is_empty() {
@@ -90,7 +90,7 @@ pub(crate) fn tell(status: &Status, is_json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The control group decides, as far as is known.
+/// Whether the control group has a quorum, as far as is known.
 pub(crate) fn has_quorum(status: &Status) -> bool {
     status.view.as_ref().is_none_or(|view| view.quorum)
 }
@@ -109,7 +109,7 @@ mod tests {
         let seen_by = "as node 2 sees it, 34.2 s old; no leader of the control group is known";
         assert_eq!(seen(&status).as_deref(), Some(seen_by));
         assert!(!has_quorum(&status));
-        // A node of before this tells nothing of it.
+        // Nodes of older versions do not report a view.
         assert!(first(&Status::default()).is_empty() && has_quorum(&Status::default()));
     }
 }

@@ -1,4 +1,4 @@
-//! Reading files back and comparing what they hold with what was stored.
+//! Reads files back and compares their contents with what was stored.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use super::record::FileHeader;
 use super::report::Fault;
 use crate::common::names;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub(super) struct CheckResult {
-    /// Files that are whole.
+    /// Files that are intact.
     pub(super) whole: u64,
-    /// Those of them that were acknowledged before the kill.
+    /// Intact files that were acknowledged before the kill.
     pub(super) whole_before_kill: u64,
     /// Their bytes.
     pub(super) bytes: u64,
-    /// Files that are not.
+    /// Files that are not intact.
     pub(super) faulty: u64,
-    /// What is wrong with them, up to a number.
+    /// What is wrong with them, up to a limit.
     pub(super) faults: Vec<Fault>,
 }
 
-/// Checks that every one of these files is there and is what was stored.
+/// Checks that each of these files exists and has the contents that were stored.
 pub(super) async fn check(
     keyspace: &Keyspace,
     expected: &Arc<Vec<StoredFile>>,
@@ -80,7 +80,8 @@ async fn check_groups(
     Ok(checked)
 }
 
-/// How many of these files, at least one, are read together: what they hold comes at once.
+/// How many of these files, at least one, are read together: all of their contents are in memory at
+/// the same time.
 fn fitting(files: &[StoredFile]) -> usize {
     let mut bytes = 0;
     let fit = |file: &&StoredFile| {
@@ -136,7 +137,7 @@ async fn read_blob(keyspace: &Keyspace, path: &[u8]) -> Result<(u64, u64), Error
     Ok((bytes, checksum.digest()))
 }
 
-/// Looks records up together.
+/// Looks up several records together.
 async fn lookup_all(keyspace: &Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, DemoError> {
     let lookup = |key| RecordOperation::Read(RecordRead { key, query: Query::Lookup });
     let operations: Vec<RecordOperation<'_>> = keys.iter().copied().map(lookup).collect();
@@ -145,7 +146,8 @@ async fn lookup_all(keyspace: &Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<By
     found.map_err(DemoError::cluster("reading files"))
 }
 
-/// The bytes of a record, if there is one; a record of another kind counts as one of no bytes, which no file has.
+/// The bytes of a record, if it exists. A record of another type counts as one of no bytes, which
+/// no file has.
 fn found(outcome: Result<Reply, Error>) -> Result<Option<Bytes>, Error> {
     match outcome {
         Ok(Reply::Value { bytes, .. }) => Ok(Some(bytes)),
@@ -155,12 +157,12 @@ fn found(outcome: Result<Reply, Error>) -> Result<Option<Bytes>, Error> {
     }
 }
 
-/// The file of this path. They are sorted by path.
+/// The file of this path. The files are sorted by path.
 fn find<'f>(path: &[u8], files: &'f [StoredFile]) -> Option<&'f StoredFile> {
     files.binary_search_by(|file| file.path[..].cmp(path)).ok().map(|at| &files[at])
 }
 
-/// Whether there is a file of this path that is stored as a blob.
+/// Whether a file of this path exists and is stored as a blob.
 fn is_large(path: &[u8], files: &[StoredFile]) -> bool {
     find(path, files).is_some_and(|file| file.bytes > RECORD_BYTES_MAX as u64)
 }

@@ -1,5 +1,6 @@
-//! The demo's second part: three nodes that hold everything three times, of which one is killed while files are stored. It
-//! comes back, a fourth joins and takes its share, and another is emptied; then every file must be whole.
+//! The demo's second part: three nodes with three copies of everything, of which one is killed
+//! while files are stored. It comes back, a fourth joins and receives its share, and another is
+//! drained; then every file must be intact.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -27,43 +28,43 @@ use crate::common::tls::NodeTls;
 use crate::local::{HeldPorts, LocalNode, NodePlan, StartingNode};
 use crate::output::StatusLine;
 
-/// Nodes at first.
+/// Nodes at the start.
 const NODES: u16 = 3;
 
 /// Ports of a node: its manager's and one instance's.
 const PORTS: u16 = 2;
 
-/// Which node is killed, and which is emptied, from 0: neither is the other.
+/// The node that is killed and the node that is drained, from 0; they differ.
 const KILLED: usize = 1;
 const EMPTIED: usize = 2;
 
-/// Between two looks how the cluster is.
+/// The interval of status polls.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The keyspace.
 const KEYSPACE: &str = "demo-cluster";
 
-/// What came of it, as the report has it. Times in seconds, rates in megabytes (10^6 bytes) a second.
+/// The results, as the report has them. Times in seconds, rates in megabytes (10^6 bytes) a second.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ClusterReport {
     pub(super) nodes: u16,
-    /// Copies of every file, and how many must hold it before it is acknowledged.
+    /// Copies of every file, and how many must have it before it is acknowledged.
     pub(super) replicas: u32,
     pub(super) min_in_sync: u32,
     pub(super) write_seconds: f64,
     pub(super) write_mb_per_second: f64,
     /// Files acknowledged before one node was killed.
     pub(super) acknowledged: u64,
-    /// Files acknowledged before or after.
+    /// Files acknowledged before or after the kill.
     pub(super) files: u64,
-    /// Until the killed node was there again, and in step.
+    /// Until the killed node was back, and in sync.
     pub(super) return_seconds: f64,
-    /// Until the fourth node had its share, and how many copies of partitions that was.
+    /// Until the fourth node had its share, and the number of partition copies in it.
     pub(super) join_seconds: f64,
     pub(super) join_copies: u32,
-    /// Until the emptied node held nothing.
+    /// Until the drained node had no partitions.
     pub(super) drain_seconds: f64,
-    /// Files that are whole at the end, those acknowledged before the kill among them.
+    /// Files that are intact at the end, including those acknowledged before the kill.
     pub(super) whole: u64,
     pub(super) verified: u64,
     pub(super) strangers: u64,
@@ -72,7 +73,7 @@ pub(super) struct ClusterReport {
 }
 
 impl ClusterReport {
-    /// Whether everything is as it must be.
+    /// Whether all results are as they must be.
     pub(super) fn is_well(&self) -> bool {
         self.whole == self.files && self.verified == self.acknowledged && self.strangers == 0
     }
@@ -110,7 +111,7 @@ impl fmt::Display for ClusterReport {
     }
 }
 
-/// Does all of it in a folder that is new.
+/// Runs the whole part in a new folder.
 pub(super) async fn run(
     source: &Arc<DemoFiles>,
     folder: &Path,
@@ -132,7 +133,7 @@ pub(super) async fn run(
         ..KeyspaceSettings::default()
     };
     let made = admin::create(&client, settings).await?;
-    // What is not used need not be copied about.
+    // The default keyspace is not used: a single copy saves moving it.
     let single = KeyspaceSettings {
         name: KeyspaceName::default_keyspace().to_string(),
         replicas: Some(1),
@@ -148,7 +149,7 @@ pub(super) async fn run(
     };
     let keyspace = client.keyspace(KEYSPACE).await?;
 
-    // Stores everything; one node is killed in the middle, and nobody does anything about it.
+    // Stores everything; one node is killed in the middle, without any intervention.
     let progress = Arc::new(DemoProgress::default());
     let total = source.files.len();
     let kill_after = kill_after.unwrap_or(total as u64 / 2).max(1).min(total as u64);
@@ -211,7 +212,7 @@ pub(super) async fn run(
     Ok(report)
 }
 
-/// Those that start together, and one that joins them.
+/// The plans of the nodes that start together, and of the one that joins them.
 fn plans(folder: &Path, first: SocketAddr) -> Vec<NodePlan> {
     let at = |node: u16| SocketAddr::new(first.ip(), first.port() + node * PORTS);
     let hosts: Vec<SocketAddr> = (0..NODES).map(at).collect();
@@ -239,7 +240,8 @@ async fn connect(nodes: &[LocalNode]) -> Result<Client, CommandError> {
     Client::connect_with(&endpoints, options).await.map_err(CommandError::Unreachable)
 }
 
-/// Waits until all nodes are there, every partition has all of its copies, nothing moves, and it is so.
+/// Waits until all nodes are up, every partition has all of its copies, nothing moves, and the
+/// given condition is true.
 async fn settled(
     client: &Client,
     what: &str,
@@ -261,7 +263,7 @@ async fn settled(
     }
 }
 
-/// Copies of partitions that a node holds.
+/// The number of partition copies on a node.
 fn held(status: &Status, id: u32) -> u32 {
     let of = |node: &NodeStatus| node.primaries + node.in_sync + node.following;
     status.nodes.iter().find(|node| node.id == id).map_or(0, of)

@@ -1,4 +1,4 @@
-//! Why the demo could not be carried out. That data is lost is no such error: it is what the demo reports.
+//! Errors that stop the demo. Lost data is not such an error: the demo reports it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use crate::common::names;
 
 #[derive(Debug)]
 pub(crate) enum DemoError {
-    /// DIR is not there, or is a file.
+    /// DIR does not exist, or is a file.
     NotAFolder { path: PathBuf, reason: String },
-    /// More files than the demo keeps in memory.
+    /// There are more files than the demo keeps in memory.
     TooManyFiles { most: usize },
     /// The folder for the data is not empty.
     DataNotEmpty { path: PathBuf },
     /// The system refused something.
     System { operation: &'static str, path: PathBuf, reason: String },
-    /// The cluster took no more, or gave no answer.
+    /// The cluster accepted no more, or did not answer.
     Cluster { doing: &'static str, error: Error },
 }
 

@@ -1,4 +1,4 @@
-//! Lanes that take groups of items side by side, until there are none or one of them fails.
+//! Lanes that process groups of items concurrently, until none is left or a lane fails.
 
 use std::future::Future;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::error::DemoError;
 use super::limits::{GROUP_FILES_MAX, LANES};
 
-/// The items that are still to be taken.
+/// The items that are not taken by a lane yet.
 #[derive(Debug)]
 pub(super) struct Groups {
     items: usize,
@@ -20,7 +20,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Few items at a time where there are few, so that every lane has some.
+    /// Small groups where there are few items, so that every lane has some.
     fn new(items: usize) -> Self {
         let group = (items / (LANES * 8)).clamp(1, GROUP_FILES_MAX);
         Groups { items, group, next: AtomicUsize::new(0), failed: AtomicBool::new(false) }
@@ -35,7 +35,7 @@ impl Groups {
     }
 }
 
-/// Runs the lanes to their ends. Errors: the first of theirs.
+/// Runs all lanes to their ends. Errors: the first error of a lane.
 pub(super) async fn run<T, F>(items: usize, lane: impl Fn(Arc<Groups>) -> F) -> Result<Vec<T>, DemoError>
 where
     T: Send + 'static,

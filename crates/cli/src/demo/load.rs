@@ -1,4 +1,4 @@
-//! Storing the files through the client, in several lanes.
+//! Stores the files through the client, in several lanes.
 
 use std::io::Read;
 use std::ops::Range;
@@ -22,11 +22,11 @@ pub(super) struct StoredFile {
     pub(super) path: Vec<u8>,
     pub(super) bytes: u64,
     pub(super) checksum: u64,
-    /// Whether that was before the node was killed.
+    /// Whether it was acknowledged before the node was killed.
     pub(super) before_kill: bool,
 }
 
-/// What was stored.
+/// The result of storing.
 #[derive(Debug, Default)]
 pub(super) struct LoadedFiles {
     /// Sorted by path.
@@ -61,11 +61,11 @@ struct LoadLane {
     loaded: LoadedFiles,
 }
 
-/// A file that was opened, and its first bytes.
+/// An open file, and its first bytes.
 enum OpenedFile<R> {
-    /// All of it.
+    /// The whole contents.
     Small(Vec<u8>),
-    /// More than a record holds, and its first bytes.
+    /// A file larger than a record, and its first bytes.
     Large(R, Vec<u8>),
 }
 
@@ -100,7 +100,7 @@ impl LoadLane {
         Ok(self.loaded)
     }
 
-    /// Reads the beginnings of files, away from the thread that drives the client.
+    /// Reads the beginnings of files, on another thread than the client's.
     async fn open(
         &self,
         files: Range<usize>,
@@ -113,7 +113,8 @@ impl LoadLane {
         finish(spawn_blocking(read).await)
     }
 
-    /// Stores a file as a blob; from its beginning once more if the outcome was lost. `None`: it could not be read to its end.
+    /// Stores a file as a blob, and starts again from its beginning if the outcome is unknown.
+    /// `None`: the file could not be read to its end.
     async fn store_large(
         &self,
         path: &[u8],
@@ -149,7 +150,7 @@ impl LoadLane {
         mut bytes: Vec<u8>,
     ) -> Result<Option<FileHeader>, Error> {
         let blob = self.keyspace.blob(path.to_vec());
-        // What an attempt before this one has left.
+        // Removes what an earlier attempt may have left.
         blob.delete().await?;
         blob.create(b"").await?;
         let mut filled = blob.fill().await?;
@@ -205,7 +206,8 @@ fn open(source: &DemoFiles, path: &[u8]) -> std::io::Result<OpenedFile<impl Read
     })
 }
 
-/// Inserts records together. One whose outcome was lost is inserted again: it is the same record.
+/// Inserts records together. A record whose outcome is unknown is inserted again: it is the same
+/// record.
 async fn insert_all(keyspace: &Keyspace, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
     let mut left: Vec<&(Vec<u8>, Vec<u8>)> = records.iter().collect();
     for repeats in 0.. {
@@ -231,7 +233,7 @@ fn insert((key, value): &(Vec<u8>, Vec<u8>)) -> RecordOperation<'_> {
     RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change })
 }
 
-/// What a piece of work on another thread brought.
+/// The result of work on another thread.
 fn finish<T>(ended: Result<T, tokio::task::JoinError>) -> T {
     ended.unwrap_or_else(|fault| std::panic::resume_unwind(fault.into_panic()))
 }
@@ -249,7 +251,7 @@ mod tests {
 
     const MOST: usize = RECORD_BYTES_MAX;
 
-    /// Files of sizes around what a record holds, empty ones among them.
+    /// Files of sizes around the limit of a record, including empty ones.
     fn files(root: &Path) -> Arc<DemoFiles> {
         for (at, bytes) in [0, 1, MOST - 1, MOST, MOST + 1, 5 * MOST + 7].iter().enumerate() {
             let contents: Vec<u8> = (0..*bytes).map(|n| (n / 7 + n / 50_000 + at) as u8).collect();

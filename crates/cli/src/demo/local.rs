@@ -1,4 +1,4 @@
-//! The demo's own node, which is stopped, killed and started again at the same ports.
+//! The demo's own node, which is stopped, killed and started again on the same ports.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::local::{HeldPorts, LocalNode, NodePlan};
 pub(super) struct DemoNode {
     node: LocalNode,
     plan: NodePlan,
-    /// It keeps them through all its starts.
+    /// It keeps them through all of its starts.
     ports: HeldPorts,
 }
 
 impl DemoNode {
-    /// Starts one whose data is in the folder `node-1` of `work`, as `zerohop up --data` would have it.
+    /// Starts a node whose data is in the folder `node-1` of `work`, as with `zerohop up --data`.
     pub(super) async fn start(work: &Path) -> Result<Self, CommandError> {
         let ports = HeldPorts::find(PORTS)
             .ok_or_else(|| CommandError::Node("no free ports were found for the demo's node".to_owned()))?;
@@ -48,7 +48,7 @@ impl DemoNode {
         self.node.ready.instances.len() as u64
     }
 
-    /// Stops it in order, and starts it on a disk that forgets what was not synced when it is killed.
+    /// Stops it cleanly, and starts it on a disk that loses unsynced data when the node is killed.
     pub(super) async fn restart_on_a_forgetful_disk(self) -> Result<Self, CommandError> {
         let DemoNode { node, mut plan, ports } = self;
         node.stop().await?;

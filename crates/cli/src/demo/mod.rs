@@ -1,4 +1,4 @@
-//! `zerohop demo`: a cluster's whole job on real files, with kills in the middle.
+//! `zerohop demo`: the whole job of a cluster on real files, with kills in the middle.
 //!
 //! ```text
 //!   source ──load──> keyspace demo-first ──stop, start──> check            every file right
@@ -6,12 +6,13 @@
 //!                │
 //!                └── half-way: SIGKILL of the node, start; the client goes on by itself
 //!
-//!   source ──load──> three nodes ──SIGKILL of one half-way, return, a fourth joins, one is emptied──> check
+//!   source ──load──> three nodes ──SIGKILL of one half-way, return, a 4th joins, one drained──> check
 //! ```
 //!
-//! Both keyspaces of the first part have `sync` durability. The node that is killed runs on a disk that forgets what was not synced, so
-//! the kill is a power cut. Nothing is stored twice by the demo itself: a file that was acknowledged before the kill
-//! and is lost by it stays lost, and is found missing.
+//! Both keyspaces of the first part have `sync` durability. The node that is killed runs on a disk
+//! that loses unsynced data, so that the kill is a power cut. The demo itself never stores an
+//! acknowledged file again: a file that was acknowledged before the kill and is lost by it is found
+//! missing.
 
 mod check;
 mod cluster;
@@ -95,7 +96,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<CommandEnding, CommandErr
         let mut signals = StopSignals::new()?;
         tokio::select! {
             finished = parts(&source, work.path(), arguments, &mut report) => finished.map(|()| true),
-            // What the parts hold is dropped, which kills the nodes.
+            // Dropping the unfinished future kills the nodes.
             () = signals.come() => Ok(false),
         }
     })?;
@@ -204,7 +205,8 @@ async fn read_back(
     Ok(())
 }
 
-/// Stores all files once more; kills the node when it has acknowledged enough of them, and starts it again.
+/// Stores all files once more; kills the node when it has acknowledged enough of them, and starts
+/// it again.
 async fn store_and_kill(
     node: DemoNode,
     keyspace: &Keyspace,
@@ -268,7 +270,7 @@ impl DemoReport {
     }
 }
 
-/// The sources that this program was built from, if they are still there.
+/// The sources that this program was built from, if they still exist.
 fn default_folder() -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let is_there = |folder: &&Path| folder.join("Cargo.toml").is_file() && folder.join("crates").is_dir();

@@ -1,4 +1,5 @@
-//! How far the work has come: counted by those who do it, drawn by one who waits, and the sign for the kill.
+//! Progress of the work: the lanes count, one task draws, and another waits for the time of the
+//! kill.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +11,7 @@ use tokio::time::interval;
 use super::limits::PROGRESS_EVERY;
 use crate::output::StatusLine;
 
-/// What was done so far.
+/// The work done so far.
 #[derive(Debug, Default)]
 pub(super) struct DemoProgress {
     files: AtomicU64,
@@ -26,14 +27,14 @@ impl DemoProgress {
         self.changed.notify_one();
     }
 
-    /// Returns once so many files are done. One may wait at a time.
+    /// Returns once this many files are done. One task may wait at a time.
     pub(super) async fn reached(&self, files: u64) {
         while self.files.load(Ordering::Relaxed) < files {
             self.changed.notified().await;
         }
     }
 
-    /// From now on what is acknowledged may have been acknowledged after the kill.
+    /// From now on an acknowledgement may have come after the kill.
     pub(super) fn note_kill(&self) {
         self.is_killed.store(true, Ordering::SeqCst);
     }
@@ -42,7 +43,7 @@ impl DemoProgress {
         self.is_killed.load(Ordering::SeqCst)
     }
 
-    /// Does the work, and shows meanwhile how far it has come.
+    /// Runs the work, and shows its progress meanwhile.
     pub(super) async fn watch<T>(&self, label: &str, total_files: usize, work: impl Future<Output = T>) -> T {
         let line = StatusLine::new();
         let mut ticks = interval(PROGRESS_EVERY);

@@ -1,7 +1,7 @@
-//! How a file lies in the store.
+//! The storage format of a file.
 //!
-//! Under the file's path, a header; in a file of at most 1 MiB its contents follow, those of a larger one are the blob of that
-//! name:
+//! The key is the file's path. The record is a header, followed by the contents if they are at most
+//! 1 MiB; larger contents are the blob of that name:
 //!
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
@@ -11,12 +11,13 @@
 //! | 17 | 4 | 0: the contents follow; 1: they are a blob |
 //! | 21 | | contents |
 //!
-//! All little-endian. The header is written when all of the blob is there: where there is a header, the file is whole.
+//! All numbers are little-endian. The header is written after the whole blob: a header implies a
+//! complete file.
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 21;
 
-/// What stands under a file's path.
+/// The header in the record of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     pub(super) bytes: u64,
@@ -26,7 +27,7 @@ pub(super) struct FileHeader {
 }
 
 impl FileHeader {
-    /// The record of a file, with the contents if they are no blob.
+    /// The record of a file; it includes the contents unless they are a blob.
     pub(super) fn encode(&self, contents: &[u8]) -> Vec<u8> {
         let mut record = Vec::with_capacity(HEADER_BYTES + contents.len());
         record.push(VERSION);
@@ -37,7 +38,7 @@ impl FileHeader {
         record
     }
 
-    /// The header and the contents behind it.
+    /// Decodes the header, and the contents behind it.
     pub(super) fn decode(record: &[u8]) -> Option<(FileHeader, &[u8])> {
         let (version, rest) = record.split_first()?;
         let (bytes, rest) = rest.split_first_chunk::<8>()?;

@@ -1,4 +1,4 @@
-//! What the demo found, for people and as JSON.
+//! The result of the demo, as text and as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::limits::FAULTS_SHOWN_MAX;
 /// The report. Sizes in bytes, times in seconds, rates in megabytes (10^6 bytes) a second.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct DemoReport {
-    /// Whether everything was as it must be.
+    /// Whether everything was correct.
     pub(crate) ok: bool,
     pub(crate) folder: String,
     pub(crate) files: u64,
@@ -20,17 +20,17 @@ pub(crate) struct DemoReport {
     pub(crate) skipped_folders: u64,
     pub(crate) skipped_others: u64,
     pub(crate) instances: u64,
-    /// Of each of the two keyspaces.
+    /// Partitions of each of the two keyspaces.
     pub(crate) partitions: u32,
     pub(crate) write_seconds: f64,
     pub(crate) write_mb_per_second: f64,
-    /// Stopping the node in order, and starting it until it serves.
+    /// Stopping the node cleanly, and starting it until it serves.
     pub(crate) reopen_seconds: f64,
     pub(crate) read_seconds: f64,
     pub(crate) read_mb_per_second: f64,
-    /// Files that were read back right.
+    /// Files that were read back correctly.
     pub(crate) read_whole: u64,
-    /// Storing all a second time, with the kill in it.
+    /// Storing all files a second time, including the kill.
     pub(crate) again_seconds: f64,
     /// Whether the node was ended by SIGKILL.
     pub(crate) killed: bool,
@@ -39,22 +39,22 @@ pub(crate) struct DemoReport {
     pub(crate) acknowledged_bytes: u64,
     /// From the kill until the node served again.
     pub(crate) recovery_seconds: f64,
-    /// Files acknowledged before the kill that are whole after it.
+    /// Files acknowledged before the kill that are intact after it.
     pub(crate) verified: u64,
-    /// Files of the first time that are whole after the kill.
+    /// Files of the first time that are intact after the kill.
     pub(crate) first_whole: u64,
-    /// Files stored the second time, and how many of them are whole.
+    /// Files stored the second time, and how many of them are intact.
     pub(crate) again_files: u64,
     pub(crate) again_whole: u64,
-    /// Keys that nobody stored.
+    /// Keys that the demo did not store.
     pub(crate) strangers: u64,
-    /// Files that are lost or hold something wrong.
+    /// Files that are lost or have wrong contents.
     pub(crate) faulty: u64,
-    /// Which, up to a thousand of each check.
+    /// These files, up to a thousand of each check.
     pub(crate) faults: Vec<Fault>,
     /// The second part: several nodes.
     pub(super) cluster: Option<ClusterReport>,
-    /// What the node reports of its disk.
+    /// Damage that the node reports of its disk.
     pub(crate) damage: Vec<String>,
     /// Where the data is, if it was kept.
     pub(crate) data: Option<String>,
@@ -68,7 +68,7 @@ pub(crate) struct Fault {
 }
 
 impl DemoReport {
-    /// Whether everything is as it must be, from what was counted.
+    /// Sets `ok` from the counts.
     pub(super) fn judge(&mut self) {
         self.ok = self.faulty == 0
             && self.damage.is_empty()
@@ -82,7 +82,7 @@ impl DemoReport {
     }
 }
 
-/// Megabytes a second; 0 if there is nothing to speak of.
+/// Megabytes a second; 0 if the time or the bytes are too small.
 pub(super) fn rate(bytes: u64, took: Duration) -> f64 {
     if took.is_zero() { 0.0 } else { bytes as f64 / 1e6 / took.as_secs_f64() }
 }

@@ -1,4 +1,4 @@
-//! The files that are stored: finding and reading them. They are the user's, not the store's.
+//! Finds and reads the files that are stored. They belong to the user, not to the store.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::error::DemoError;
 use super::limits::FILES_MAX;
 
-/// Folders that are made again by what made them.
+/// Folders of build results and repositories, which can be made again.
 const SKIPPED_FOLDERS: [&str; 2] = ["target", ".git"];
 
 /// The files below a folder.
@@ -18,7 +18,7 @@ pub(super) struct DemoFiles {
     root: PathBuf,
     /// Paths below the root, as bytes, sorted.
     pub(super) files: Vec<Vec<u8>>,
-    /// Folders left out by name, or because they hold the demo's own data.
+    /// Folders skipped because of their names, or because they contain the demo's own data.
     pub(super) skipped_folders: u64,
     /// Links, sockets, devices and pipes.
     pub(super) skipped_others: u64,
@@ -47,7 +47,7 @@ impl DemoFiles {
         Ok(source)
     }
 
-    /// Opens a file, to be read up to the length that it has now: it may be growing.
+    /// Opens a file, to be read up to its present length: it may be growing.
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
     pub(super) fn open(&self, path: &[u8]) -> std::io::Result<impl Read + use<>> {
         let file = File::open(self.root.join(OsStr::from_bytes(path)))?;

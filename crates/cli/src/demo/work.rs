@@ -1,4 +1,4 @@
-//! Where the demo's data is.
+//! The location of the demo's data.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,13 @@ use super::error::DemoError;
 pub(super) enum DemoFolder {
     /// Removed at the end.
     Temporary(TempDir),
-    /// Left where it is.
+    /// Kept at the end.
     Kept(PathBuf),
 }
 
 impl DemoFolder {
-    /// Makes the folder `data`, or takes it if it is empty; without one, makes a temporary folder.
+    /// Creates the folder `data`, or uses it if it is empty; without one, creates a temporary
+    /// folder.
     pub(super) fn make(data: Option<&Path>, keep: bool) -> Result<Self, DemoError> {
         let Some(path) = data else {
             let folder = tempfile::Builder::new().prefix("zerohop-demo-").tempdir();
@@ -41,7 +42,8 @@ impl DemoFolder {
         }
     }
 
-    /// Removes what is to be removed; what is lost or wrong is left to be looked at. Returns where the rest is.
+    /// Removes a temporary folder; with faults it is kept for inspection. Returns the location of
+    /// data that is kept.
     pub(super) fn end(self, is_well: bool) -> Result<Option<String>, DemoError> {
         match self {
             DemoFolder::Temporary(folder) if !is_well => Ok(Some(folder.keep().display().to_string())),

@@ -1,7 +1,7 @@
-//! The clock of another machine, beside this one's: by the `Date` of its answers over HTTP.
+//! The offset of another machine's clock, from the `Date` of its HTTP answers.
 //!
-//! It tells seconds only. So a node is asked again and again until its second turns: then it is that second and nothing, give
-//! or take the pause between two questions.
+//! A `Date` has a resolution of seconds. So the node is asked repeatedly until its second changes:
+//! the time is then the beginning of that second, with an error of one pause between questions.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use zerohop_node::clock::HybridClock;
 
-/// Between two questions: as exact as this says.
+/// The pause between questions, and so the error of the result.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A second, and what a busy machine adds.
+/// One second, and a margin for a busy machine.
 const TURN_MAX: Duration = Duration::from_secs(3);
 
-/// Longest head of an answer, and longest body: health is told in a line.
+/// Longest head of an answer, and longest body: health is one line.
 const ANSWER_BYTES_MAX: u64 = 8 << 10;
 
-/// What a node's manager says over HTTP.
+/// A manager's answer over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ManagerHealth {
     /// Whether it serves.
     pub(super) serves: bool,
-    /// How far its clock is ahead of this machine's, in milliseconds; `None`: it tells no time.
+    /// How far its clock is ahead of this machine's, in milliseconds; `None`: the answer has no
+    /// date.
     pub(super) ahead_ms: Option<i64>,
 }
 
 /// Asks the manager at `address`.
 ///
-/// # Errors
-/// No answer comes, or none of HTTP.
+/// # Errors No answer comes, or it is not HTTP.
 pub(super) async fn hear(address: &str) -> Result<ManagerHealth, String> {
     let asked = timeout(TURN_MAX, ask(address)).await;
     asked.unwrap_or_else(|_| Err(format!("no answer in {TURN_MAX:?}")))
@@ -57,13 +57,14 @@ async fn ask(address: &str) -> Result<ManagerHealth, String> {
     }
 }
 
-/// Whether it serves, and what time it says it is, in seconds since 1970.
+/// Whether the node serves, and its time in seconds since 1970.
 ///
-/// Each question has a connection of its own: where there is a secret, a manager answers one.
+/// Each question has a connection of its own: where there is a secret, a manager answers one
+/// question a connection.
 async fn question(address: &str) -> Result<(bool, Option<i64>), String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = BufReader::new(TcpStream::connect(address).await.map_err(failed)?);
-    // Names that are not the node's own are refused by a node without a secret.
+    // A node without a secret refuses host names that are not its own.
     let host = stream.get_ref().peer_addr().map_err(failed)?;
     let request = format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
@@ -95,7 +96,7 @@ async fn question(address: &str) -> Result<(bool, Option<i64>), String> {
     Ok((status.starts_with("HTTP/1.1 200"), date))
 }
 
-/// Seconds since 1970 of a date as HTTP has it (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Seconds since 1970 of an HTTP date (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn seconds(text: &str) -> Option<i64> {
     let mut words = text.split_once(", ")?.1.split(' ');
     let day: i64 = words.next()?.parse().ok()?;
@@ -130,7 +131,7 @@ mod tests {
         }
     }
 
-    /// A manager that gives these answers one after the other.
+    /// A manager that gives these answers in sequence.
     async fn manager(answers: Vec<String>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -7,13 +7,13 @@ use super::clock::{self, ManagerHealth};
 use super::finding::Finding;
 use crate::common::{damaged, view};
 
-/// Most nodes whose clocks are asked: beyond it those of others say enough.
+/// The most nodes whose clocks are asked; in larger clusters a sample is enough.
 const NODES_ASKED_MAX: usize = 128;
 
-/// Half of what servers bear.
+/// Half of the clock skew that servers tolerate.
 const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
 
-/// All of it; asks each node's manager for its time.
+/// Checks the cluster; asks each node's manager for its time.
 pub(super) async fn look(status: Status, damaged: &[DamagedPartition]) -> Vec<Finding> {
     let mut findings = judge_view(&status);
     let Status { nodes, keyspaces, groups, view, .. } = status;
@@ -40,7 +40,7 @@ pub(super) async fn look(status: Status, damaged: &[DamagedPartition]) -> Vec<Fi
     findings
 }
 
-/// What the node that was asked says of the whole cluster, before everything else.
+/// What the node that was asked reports of the whole cluster, before everything else.
 fn judge_view(status: &Status) -> Vec<Finding> {
     let Some(view) = &status.view else { return Vec::new() };
     let about = view::seen(status).unwrap_or_default();

@@ -1,30 +1,30 @@
-//! What was looked at, what was found, and what to do about it.
+//! What was checked, what was found, and what to do about it.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
     Ok,
-    /// It works, and will hurt.
+    /// It works, and will cause trouble.
     Warning,
     /// Something does not work, or will lose data when the next thing goes wrong.
     Problem,
 }
 
-/// One thing that was looked at.
+/// One check and its result.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at, a word for programs.
+    /// The check, as a word for programs.
     pub(crate) check: &'static str,
-    /// Which node, keyspace or folder; empty: all of it.
+    /// The node, keyspace or folder; empty: the whole machine or cluster.
     pub(crate) about: String,
     pub(crate) verdict: Severity,
     pub(crate) found: String,
-    /// What to do.
+    /// The advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! This machine: the folder of the data, the system's limits, files that must be nobody else's.
+//! This machine: the data folder, the system's limits, and files that must be private.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,22 +14,22 @@ use super::finding::Finding;
 use crate::common::quantity::shown_bytes;
 use crate::common::target::ClusterTarget;
 
-/// Below this nodes refuse writes, with some room for what they write meanwhile.
+/// Below this, nodes refuse writes; it includes a margin for what they write meanwhile.
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
-/// Below this it is time to see to it.
+/// Below this, an operator should act.
 const FREE_BYTES_LOW: u64 = 2 << 30;
 
-/// Open files of a node that holds some thousands of partitions and as many connections.
+/// Open files of a node with some thousands of partitions and as many connections.
 const FILES_LOW: u64 = 4096;
 
-/// A flush that takes longer is that of a network file system, or of a disk that is busy with others.
+/// A slower flush indicates a network file system, or a disk that other programs load.
 const FLUSH_SLOW: Duration = Duration::from_millis(20);
 
-/// Flushes tried, of which the middle one counts.
+/// Flushes measured, of which the median counts.
 const FLUSHES: usize = 9;
 
-/// All of it.
+/// Checks this machine.
 pub(super) fn look(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
     let mut findings = vec![files(), space(folder), flush(folder)];
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
@@ -45,12 +45,12 @@ pub(super) fn look(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
 }
 
 fn files() -> Finding {
-    // Nodes raise their own limit to the highest that they may have.
+    // A node raises its limit to the hard limit.
     let instances = instances_default();
     judge_files(Descriptors::new(getrlimit(Resource::Nofile).maximum, instances as u64), instances)
 }
 
-/// As a node of so many instances shares them.
+/// Judges the limit of open files as a node of this many instances divides it.
 fn judge_files(descriptors: Descriptors, instances: usize) -> Finding {
     let found = format!("a process may have {descriptors}, where it runs a node of {instances} instances");
     let advice = format!("allow {FILES_LOW} or more: `ulimit -Hn`, or nofile in limits.conf");
@@ -93,7 +93,7 @@ fn judge_space(about: String, free: u64) -> Finding {
     }
 }
 
-/// Writes 4 KiB and flushes, again and again, in a file without a name.
+/// Writes 4 KiB and flushes, repeatedly, in an unnamed file.
 fn flush(folder: &Path) -> Finding {
     let about = folder.display().to_string();
     let tried = || -> std::io::Result<Vec<Duration>> {

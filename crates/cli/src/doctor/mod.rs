@@ -19,7 +19,7 @@ use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged};
 use crate::output::{self, StatusLine};
 
-/// How long somebody may take to take up a connection.
+/// How long a connection attempt may take.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Args, Debug)]
@@ -45,7 +45,7 @@ struct DoctorReport<'a> {
     findings: &'a [Finding],
 }
 
-/// Looks at all of it. Ends with "no" if there is a problem; warnings are none.
+/// Runs all checks. The answer is negative if there is a problem; warnings do not count.
 pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, CommandError> {
     let DoctorArguments { target, data, machine: machine_only, json } = arguments;
     let folder = data.unwrap_or_else(|| {
@@ -98,7 +98,7 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
     }
 }
 
-/// The first endpoint at which somebody takes connections.
+/// The first endpoint that accepts connections.
 async fn listens(target: &ClusterTarget) -> Option<&str> {
     for endpoint in target.endpoints() {
         if matches!(timeout(CONNECT_MAX, TcpStream::connect(endpoint)).await, Ok(Ok(_))) {

@@ -44,7 +44,7 @@ pub(super) async fn run(arguments: CreateArguments) -> Result<CommandEnding, Com
     Ok(CommandEnding::Done)
 }
 
-/// For clap: the text itself, once it is known to be right.
+/// Validates the text and returns it. For clap.
 fn hash(text: &str) -> Result<String, String> {
     text.parse::<HashKind>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `zerohop keyspace`: making, changing, showing and removing keyspaces.
+//! `zerohop keyspace`: creates, changes, shows and removes keyspaces.
 
 mod alter;
 mod create;

@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: DropArguments) -> Result<CommandEnding, Comma
     Ok(CommandEnding::Done)
 }
 
-/// A name typed again is harder to give by mistake than a `y`.
+/// Asks for the name: typing it is harder to do by mistake than a `y`.
 fn confirm(name: &str) -> Result<bool, CommandError> {
     output::prompt(&format!(
         "This removes keyspace {} and all that is in it. Type its name to go on: ",

@@ -1,4 +1,4 @@
-//! Settings of a keyspace, as they are given and as they are shown.
+//! Settings of a keyspace, as arguments and as output.
 
 use clap::Args;
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub(crate) struct ShownKeyspace {
     id: u32,
     hash: String,
     chunk_bytes: u32,
-    /// How its partitions stand, in a status.
+    /// The state of its partitions, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<KeyspaceHealth>,
     /// It is being dropped.
@@ -42,25 +42,25 @@ pub(crate) struct ShownKeyspace {
     closing: bool,
 }
 
-/// How the partitions of a keyspace stand.
+/// The state of the partitions of a keyspace.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct KeyspaceHealth {
-    /// Of so many fewer copies are in sync than must hold a write.
+    /// Partitions with fewer copies in sync than must have a write.
     short: u32,
-    /// Of so many there are not as many copies as there are to be.
+    /// Partitions with fewer copies than configured.
     rebuilding: u32,
-    /// So many nobody serves, before a node that is down returns.
+    /// Partitions that are not served until a node that is down returns.
     lost: u32,
 }
 
 impl ShownKeyspace {
-    /// With how its partitions stand, of so many nodes.
+    /// The keyspace with the state of its partitions.
     pub(crate) fn in_status(status: KeyspaceStatus) -> Self {
         let KeyspaceStatus { short, rebuilding, lost, .. } = status;
         Self { standing: Some(KeyspaceHealth { short, rebuilding, lost }), ..Self::from(status) }
     }
 
-    /// What is wrong with it in a cluster of so many nodes.
+    /// Its warnings, in a cluster of this many nodes.
     pub(crate) fn warnings(&self, nodes: usize) -> Vec<String> {
         let Self { name, replicas, standing, .. } = self;
         let mut warnings = Vec::new();
@@ -133,13 +133,13 @@ impl std::fmt::Display for ShownKeyspace {
     }
 }
 
-/// Prints keyspaces: one, or a list of them.
+/// Prints keyspaces: one, or a list.
 pub(super) fn print_one(place: &KeyspacePlace, status: KeyspaceStatus) -> Result<(), CommandError> {
     let shown = ShownKeyspace::from(status);
     if place.json { output::json(&shown) } else { output::result(&shown.to_string()) }
 }
 
-/// For clap: the text itself, once it is known to be right.
+/// Validates the text and returns it. For clap.
 fn durability(text: &str) -> Result<String, String> {
     text.parse::<Durability>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

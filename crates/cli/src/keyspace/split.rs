@@ -21,7 +21,8 @@ pub(crate) async fn run(arguments: SplitArguments) -> Result<CommandEnding, Comm
     let SplitArguments { name, place } = arguments;
     let client = place.target.connect().await?;
     let keyspace = find(&client, &name).await?;
-    // Said as what there is to be: asked twice, it is done once.
+    // The request names the final number of partitions, so that a repeated request splits only
+    // once.
     let partitions = Some(keyspace.partitions.saturating_mul(2));
     let settings = KeyspaceSettings { name, partitions, ..KeyspaceSettings::default() };
     print_one(&place, admin::alter(&client, settings).await?)?;

@@ -58,7 +58,7 @@ pub(super) async fn run(arguments: KvAppendArguments) -> Result<CommandEnding, C
     grown(&place, &key, length)
 }
 
-/// Tells the length that a record has now.
+/// Prints the new length of a record.
 pub(super) fn grown(
     place: &KvPlace,
     key: &[u8],

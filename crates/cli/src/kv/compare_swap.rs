@@ -88,7 +88,7 @@ pub(super) async fn run(arguments: CompareSwapArguments) -> Result<CommandEnding
     }
 }
 
-/// `None`: that there is no record.
+/// `None`: there must be no record.
 fn read(text: Option<OsString>, path: Option<PathBuf>) -> Result<Option<Vec<u8>>, CommandError> {
     match (text, path) {
         (Some(text), _) => argument(text).map(Some),

@@ -1,4 +1,4 @@
-//! What must hold of a record for a write to happen.
+//! The condition of a write on its record.
 
 use clap::Args;
 use zerohop_client::{Condition, Timestamp};
@@ -28,7 +28,7 @@ impl From<GivenCondition> for Condition {
     }
 }
 
-/// A version as it is printed: milliseconds, a dot, a counter. For clap.
+/// Parses a version as it is printed: milliseconds, a dot, a counter. For clap.
 pub(crate) fn version(text: &str) -> Result<Timestamp, String> {
     let parts =
         text.split_once('.').and_then(|(ms, counter)| Some((ms.parse().ok()?, counter.parse().ok()?)));

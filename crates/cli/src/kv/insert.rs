@@ -42,7 +42,8 @@ pub(super) async fn run(arguments: InsertArguments) -> Result<CommandEnding, Com
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let value = arguments.value.read()?;
     let expiry = match arguments.ttl {
-        // More than fits is longer than any expiry may be, which the server says.
+        // The server refuses an expiry that is too long, so that the largest value is right for an
+        // overflow.
         Some(ttl) => Expiry::AfterMs(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
         None => Expiry::Never,
     };

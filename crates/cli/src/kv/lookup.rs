@@ -78,7 +78,8 @@ fn show_info(place: &KvPlace, key: &[u8], info: &Info) -> Result<CommandEnding, 
     Ok(CommandEnding::Done)
 }
 
-/// When a record expires, by this machine's clock; both in milliseconds since 1970.
+/// The time until a record expires, by this machine's clock; both arguments are in milliseconds
+/// since 1970.
 fn expiry(at: u64, now: u64) -> String {
     match at.checked_sub(now) {
         Some(left) => format!(", expires in {}", quantity::shown_time(Duration::from_millis(left))),
@@ -86,7 +87,7 @@ fn expiry(at: u64, now: u64) -> String {
     }
 }
 
-/// For clap.
+/// Parses a range. For clap.
 fn range(text: &str) -> Result<Range, String> {
     let bound = |text: &str, open: i64| if text.is_empty() { Some(open) } else { text.parse().ok() };
     text.split_once("..")

@@ -1,7 +1,7 @@
 //! `zerohop kv`: operations on single records.
 //!
-//! One file for each operation. In all of them the data's "no" (no record, a condition that does not hold) is told on
-//! standard error, or within the JSON, and ends the program with 1; see [`refusal`].
+//! One file for each operation. In all of them a negative answer (no record, a condition that is
+//! not true) is printed on standard error, or in the JSON, and the exit code is 1; see [`refusal`].
 
 mod append;
 mod compare_swap;

@@ -1,4 +1,4 @@
-//! Printing a record: exactly what is stored, or as JSON.
+//! Prints a record: exactly what is stored, or as JSON.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -18,7 +18,7 @@ struct ShownBytes<'a> {
     value: JsonValue<'a>,
 }
 
-/// What stands before the contents.
+/// The JSON fields before the contents.
 #[derive(Serialize)]
 struct Head<'a> {
     #[serde(flatten)]
@@ -27,9 +27,9 @@ struct Head<'a> {
     #[serde(rename = "type")]
     record: &'static str,
     version: String,
-    /// Of the whole record, in bytes or values.
+    /// The length of the whole record, in bytes or values.
     length: u64,
-    /// The place of the first value that is shown, of a list.
+    /// The position of the first printed value of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<u64>,
 }
@@ -41,8 +41,8 @@ struct AbsentRecord<'a> {
     found: bool,
 }
 
-/// Prints a record, or the part of it that was asked for. Of a long list this is the first page: the others are fetched
-/// as they are printed, and show what the list is then.
+/// Prints a record, or the requested part of it. For a long list `record` is the first page: the
+/// other pages are fetched while it is printed, and show the list as of then.
 pub(super) async fn show(
     place: &KvPlace,
     keyspace: &Keyspace,
@@ -82,7 +82,7 @@ pub(super) async fn show(
     Ok(CommandEnding::Done)
 }
 
-/// There is no record, which is what was asked for.
+/// Prints that there is no record, which was the awaited state.
 pub(super) fn show_absent(place: &KvPlace, key: &[u8]) -> Result<CommandEnding, CommandError> {
     if place.json {
         output::json(&AbsentRecord { key: JsonKey(key), found: false })?;
@@ -90,7 +90,7 @@ pub(super) fn show_absent(place: &KvPlace, key: &[u8]) -> Result<CommandEnding, 
     Ok(CommandEnding::Done)
 }
 
-/// Prints a list page by page: its length is bounded by nothing but the memory of the node.
+/// Prints a list page by page: only the memory of the node limits its length.
 async fn show_list(
     place: &KvPlace,
     keyspace: &Keyspace,
@@ -112,7 +112,8 @@ async fn show_list(
         }
         let range = Range { start: place_of(first), stop: place_of(stop) };
         values = match keyspace.lookup_range(head.key.0, range).await? {
-            // Values may have been dropped from its head meanwhile; these are then others than asked for.
+            // If values were removed from its head meanwhile, the page would have other values than
+            // requested.
             Some(Record::List { values, first: found, .. }) if found == first => values,
             _ => Vec::new(),
         };

@@ -1,4 +1,4 @@
-//! The data's "no": an answer, not an error.
+//! A negative answer: an answer, not an error.
 
 use serde::Serialize;
 use zerohop_client::{Error, Failure, RecordType, Timestamp};
@@ -8,29 +8,29 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::shown::{JsonKey, JsonValue};
 use crate::output;
 
-/// The JSON of a "no".
+/// The JSON of a negative answer.
 #[derive(Serialize)]
 struct KvRefusal<'a> {
     #[serde(flatten)]
     key: JsonKey<'a>,
-    /// Said only if there is no record.
+    /// Only present if there is no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<bool>,
     done: bool,
     /// `not_found`, `condition_failed`, `compare_failed` or `timed_out`.
     reason: &'static str,
-    /// Of the record, if there is one.
+    /// The version of the record, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// What the record is, if that was told.
+    /// The type of the record, if the server has sent it.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     record: Option<&'static str>,
-    /// What a comparison saw.
+    /// The value that a comparison found.
     #[serde(flatten)]
     seen: Option<JsonValue<'a>>,
 }
 
-/// Ends the command with "no" if that is what the error is, else with the error.
+/// Prints a negative answer; any other error is returned.
 pub(super) fn tell(place: &KvPlace, key: &[u8], error: Error) -> Result<CommandEnding, CommandError> {
     let no = |reason, version: Timestamp, record: Option<RecordType>| KvRefusal {
         found: (version == Timestamp::ZERO).then_some(false),
@@ -54,7 +54,7 @@ pub(super) fn tell(place: &KvPlace, key: &[u8], error: Error) -> Result<CommandE
     Ok(CommandEnding::No)
 }
 
-/// What an error repeats of a key.
+/// The part of a key that an error repeats.
 pub(super) fn beginning(key: &[u8]) -> impl std::fmt::Display + '_ {
     key[..key.len().min(64)].escape_ascii()
 }
@@ -84,7 +84,7 @@ impl<'a> KvRefusal<'a> {
     }
 }
 
-/// What a record is, in a word.
+/// The name of a record type.
 pub(crate) fn type_name(record: RecordType) -> &'static str {
     match record {
         RecordType::Bytes => "bytes",

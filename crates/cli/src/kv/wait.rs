@@ -63,7 +63,7 @@ pub(super) async fn run(arguments: WaitArguments) -> Result<CommandEnding, Comma
     let keyspace = place.open().await?;
     match keyspace.wait(&key, until).await {
         Ok(Some(found)) => record::show(&place, &keyspace, &key, found, None).await,
-        // What was waited for may be that there is none.
+        // The awaited state may be that there is no record.
         Ok(None) => record::show_absent(&place, &key),
         Err(error) if matches!(error.failure(), Some(Failure::TimedOut { .. })) && !place.json => {
             let waited = quantity::shown_time(place.target.timeout());

@@ -5,8 +5,9 @@
 //!   stop: SIGINT, wait for a while, SIGKILL           kill: SIGKILL
 //! ```
 //!
-//! No child outlives this process: a child asks the system to be told to end when its parent is gone, even if that
-//! was killed. The system watches the *thread* that started the child, so children are started from the main thread.
+//! No child outlives this process: a child asks the system for a signal when its parent is gone,
+//! even if the parent was killed. The system watches the *thread* that started the child, so that
+//! children are started from the main thread.
 
 mod ports;
 mod ready;
@@ -30,48 +31,48 @@ use crate::common::ending::CommandError;
 use crate::common::secret;
 use crate::common::tls::NodeTls;
 
-/// How long a node may take until it serves: somewhat longer than it gives itself.
+/// How long a node may take until it serves: somewhat longer than its own limit.
 const START_MAX: Duration = OPEN_WAIT.saturating_add(Duration::from_secs(10));
 
-/// How long a node may take to end when asked to: somewhat longer than it gives itself.
+/// How long a node may take to end after a request: somewhat longer than its own limit.
 const STOP_MAX: Duration = STOP_WAIT.saturating_add(Duration::from_secs(10));
 
 /// How long the system may take to end a process that was killed.
 const KILL_MAX: Duration = Duration::from_secs(10);
 
-/// The longest line that says what listens where.
+/// The longest line that reports the listening addresses.
 const READY_BYTES_MAX: u64 = 1 << 20;
 
-/// What a node is to be.
+/// The configuration of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
-    /// Of the manager; instances take the following ports.
+    /// The address of the manager; instances use the following ports.
     pub(crate) listen: SocketAddr,
     /// `None`: all data is in memory.
     pub(crate) data: Option<PathBuf>,
     /// `None`: one for each core.
     pub(crate) instances: Option<usize>,
-    /// Where the managers of all listen, if it starts together with others.
+    /// The manager addresses of all nodes, if several start together.
     pub(crate) hosts: Vec<SocketAddr>,
-    /// What sets its cluster apart from others at the same addresses; empty: nothing does.
+    /// A name that distinguishes its cluster from others at the same addresses; empty: no name.
     pub(crate) name: String,
-    /// What it is told of the other nodes of its data folder, if they have one.
+    /// Information about the other nodes of its data folder, if there are any.
     pub(crate) local: Option<LocalStart>,
     /// The file of the cluster's secret, if it has one.
     pub(crate) secret_file: Option<PathBuf>,
-    /// How it speaks TLS.
+    /// Its TLS options.
     pub(crate) tls: NodeTls,
     /// A manager of the cluster that it joins, if there is one.
     pub(crate) join: Option<SocketAddr>,
     /// The least severe messages that it logs, to the standard error of this process.
     pub(crate) log_level: String,
-    /// The option that says how long commands of Redis clients wait, if any does.
+    /// The option for the time-out of commands of Redis clients, if it is given.
     pub(crate) redis_timeout: Option<String>,
-    /// Variables of its environment beside those of this process.
+    /// Additional variables of its environment.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
 }
 
-/// A node that runs. Dropping it kills it.
+/// A running node. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct LocalNode {
     child: Child,
@@ -92,7 +93,7 @@ impl LocalNode {
         StartingNode::spawn(plan)?.ready().await
     }
 
-    /// Waits until it ends by itself, and says how.
+    /// Waits until it ends by itself, and returns its exit status as text.
     pub(crate) async fn ended(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => told(status),
@@ -100,15 +101,16 @@ impl LocalNode {
         }
     }
 
-    /// Asks it to end, without handing over to other nodes.
+    /// Asks it to end, without a handover to other nodes.
     pub(crate) fn ask_to_end(&self) {
         if let Some(pid) = self.pid() {
-            // Fails only if it has just ended.
+            // The call fails only if the node has just ended.
             let _ = kill_process(pid, Signal::INT);
         }
     }
 
-    /// Asks it to end and waits. Errors: it did not, or not well; it is gone all the same.
+    /// Asks it to end and waits. Errors: it did not end in time, or ended with a failure; in both
+    /// cases it is gone.
     pub(crate) async fn stop(mut self) -> Result<(), CommandError> {
         let id = self.ready.id;
         self.ask_to_end();
@@ -165,7 +167,7 @@ impl StartingNode {
         let StartingNode { mut child, output, listen } = self;
         match timeout(START_MAX, ReadyNode::read(output)).await {
             Ok(Some(ready)) => Ok(LocalNode { child, ready }),
-            // It says why on standard error, which is ours too.
+            // The node reports the reason on standard error, which it shares with this process.
             Ok(None) => match timeout(KILL_MAX, child.wait()).await {
                 Ok(Ok(status)) => Err(CommandError::Node(format!(
                     "the node at {} did not start ({}): see its message above",
@@ -217,21 +219,24 @@ impl NodePlan {
         if let Some(instances) = self.instances {
             command.arg("--instances").arg(instances.to_string());
         }
-        // Also if there is none: what this process was given, or the usual place has, is not for this cluster.
+        // The variable is set even without a secret: neither this process's variable nor the
+        // default file is for this cluster.
         command.env(secret::VARIABLE, self.secret_file.as_deref().unwrap_or(Path::new("")));
         command.envs(self.tls.environment());
         if self.tls.is_only() {
             command.arg("--tls-only");
         }
         command.envs(self.environment.iter().copied());
-        // A process group of its own: Ctrl-C reaches this process alone, which then ends its children in order.
+        // With a process group of its own, Ctrl-C reaches only this process, which then ends its
+        // children in order.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
         command
     }
 }
 
 impl ReadyNode {
-    /// Reads the line that a node says once it serves. `None`: it said something else, or ended.
+    /// Reads the line that a node prints once it serves. `None`: it printed something else, or
+    /// ended.
     async fn read(output: ChildStdout) -> Option<ReadyNode> {
         let mut line = String::new();
         BufReader::new(output.take(READY_BYTES_MAX)).read_line(&mut line).await.ok()?;

@@ -1,30 +1,30 @@
-//! Free ports for nodes that keep them when they are started again.
+//! Free ports for nodes that keep them over restarts.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use zerohop_node::clock::HybridClock;
 
-/// Where they are looked for: above what services use, below what systems give to outgoing connections, one of which
-/// could take a port while its node is down.
+/// The range of the search: above the ports of services, and below the system's range for outgoing
+/// connections, one of which could take a port while its node is down.
 const FIRST: u16 = 20_000;
 const END: u16 = 32_000;
 
-/// Ports are held by blocks of so many, all of whose beginnings are marked.
+/// Ports are reserved in blocks of this many; the first port of each block is the mark.
 const BLOCK: u16 = 64;
 const BLOCKS: u16 = (END - FIRST) / BLOCK;
 
-/// Ports in a row of this machine that no other process which looks for some here is given as long as this lives, also while the nodes
-/// that are to listen there have not started yet, or are down: clusters that came to the same addresses would take each other's nodes
-/// for their own.
+/// Consecutive ports of this machine, reserved against other processes with such a search for as
+/// long as this lives. The reservation also covers nodes that have not started yet or are down: two
+/// clusters at the same addresses would mistake each other's nodes for their own.
 #[derive(Debug)]
 pub(crate) struct HeldPorts {
     first: SocketAddr,
-    /// Of the first port of each block, which nothing else of ours uses so.
+    /// UDP sockets at the first port of each block; nothing else of this project binds these.
     _marks: Vec<UdpSocket>,
 }
 
 impl HeldPorts {
-    /// So many at which nobody listens.
+    /// Reserves this many ports on which no process listens.
     pub(crate) fn find(count: u16) -> Option<HeldPorts> {
         let blocks = count.div_ceil(BLOCK);
         let places = BLOCKS.checked_sub(blocks)? + 1;
@@ -44,7 +44,7 @@ impl HeldPorts {
             .then(|| HeldPorts { first: at(first), _marks: marks })
     }
 
-    /// The first of them.
+    /// The first reserved port.
     pub(crate) fn first(&self) -> SocketAddr {
         self.first
     }

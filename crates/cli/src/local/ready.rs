@@ -1,4 +1,4 @@
-//! What a node says once it serves: one line, of JSON for the process that started it, or for people.
+//! The line that a node prints once it serves: JSON for the process that started it, or text.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 use crate::common::ending::CommandError;
 use crate::output;
 
-/// A node that serves. With the same names as in `zerohop status --json`.
+/// A node that serves. Field names are those of `zerohop status --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReadyNode {
     pub(crate) id: u32,
     pub(crate) pid: u32,
-    /// Where its manager listens.
+    /// The address of its manager.
     pub(crate) manager: String,
     pub(crate) instances: Vec<ReadyInstance>,
-    /// Where its data is; `None`: in memory.
+    /// The folder of its data; `None`: in memory.
     pub(crate) data: Option<PathBuf>,
-    /// What the user must know: that the disk is one for tests.
+    /// A warning for the user: the disk is one for tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) warning: Option<String>,
 }
 
-/// One instance of it.
+/// One of its instances.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReadyInstance {
     pub(crate) id: u32,
@@ -31,7 +31,7 @@ pub(crate) struct ReadyInstance {
 }
 
 impl ReadyNode {
-    /// Tells people.
+    /// Prints it as text.
     pub(crate) fn tell(&self) -> Result<(), CommandError> {
         if let Some(warning) = &self.warning {
             output::problem(warning);

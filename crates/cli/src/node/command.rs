@@ -1,4 +1,4 @@
-//! `zerohop node list`, `drain`, `up`, `remove` and `managers`: the nodes of a cluster that runs.
+//! `zerohop node list`, `drain`, `up`, `remove` and `managers`: the nodes of a running cluster.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;

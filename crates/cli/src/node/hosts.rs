@@ -1,4 +1,4 @@
-//! How a node comes into its cluster: what the command line, files and the batch scheduler say.
+//! How a node joins its cluster: from the command line, files and the batch scheduler.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(super) struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    /// What the node is told; `None`: nothing was said.
+    /// The cluster options of the node; `None`: none was given.
     pub(super) fn options(&self, listen: Option<SocketAddr>) -> Result<Option<ClusterOptions>, CommandError> {
         let usage = |error: HostsError| CommandError::Usage(error.to_string());
         let (hosts, told) = if let Some(list) = &self.hosts {
@@ -98,7 +98,8 @@ impl ClusterArguments {
         Ok(Some(self.of(JoinMethod::Together { hosts: addresses, me, name })))
     }
 
-    /// What the process says that has started all nodes of a local cluster; `None`: nothing.
+    /// The information from the process that started all nodes of a local cluster; `None`: there is
+    /// none.
     pub(super) fn local(&self) -> Option<LocalStart> {
         let (founded_at, managers) = (self.founded_at.clone(), self.seat.clone());
         let is_local = !founded_at.is_empty() || !managers.is_empty();
@@ -110,12 +111,12 @@ impl ClusterArguments {
     }
 }
 
-/// For clap: where a manager listens, at the default port if none is given.
+/// Parses the address of a manager; the port has a default. For clap.
 fn manager(text: &str) -> Result<SocketAddr, String> {
     listen(&with_port(text)?)
 }
 
-/// Where a node of a list listens.
+/// The listening address of a node of a list.
 pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
     match &options.way {
         JoinMethod::Together { hosts, me, .. } => hosts.get(*me).copied(),
@@ -123,14 +124,14 @@ pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
     }
 }
 
-/// For clap.
+/// Parses a manager's number and address. For clap.
 fn seat(text: &str) -> Result<(u64, SocketAddr), String> {
     let (id, at) = text.split_once('=').ok_or("write NUMBER=HOST:PORT")?;
     Ok((id.parse().map_err(|_| "no number")?, at.parse().map_err(|_| "no address")?))
 }
 
-/// For clap: the text itself, if it is a name and a value. Nodes of one domain must give it letter by letter alike, so that
-/// nothing is in it that is easily mistaken.
+/// Validates a failure domain, NAME=VALUE, and returns it. Nodes of one domain must give identical
+/// text, so that characters that are easily confused are not allowed. For clap.
 fn domain(text: &str) -> Result<String, String> {
     let is_word = |word: &str| {
         let is_fine = |one: char| one.is_ascii_alphanumeric() || "._-:/".contains(one);
@@ -142,7 +143,8 @@ fn domain(text: &str) -> Result<String, String> {
     }
 }
 
-/// A domain's number: nodes that give the same text are in the same one. FNV-1a; zero is nobody's.
+/// The number of a domain: nodes with the same text are in the same domain. FNV-1a; zero means no
+/// domain.
 fn domain_of(text: &str) -> u32 {
     let hash =
         text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -158,7 +160,8 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(failed)
 }
 
-/// An address of a host. One that others can reach is preferred: a machine's own name often leads to its loopback.
+/// The address of a host. One that other machines can reach is preferred: a machine's own name
+/// often resolves to its loopback.
 fn resolve(host: &ListedHost) -> Result<SocketAddr, CommandError> {
     let port = host.port.unwrap_or(PORT_DEFAULT);
     let found = (host.name.as_str(), port).to_socket_addrs();
@@ -171,7 +174,7 @@ fn resolve(host: &ListedHost) -> Result<SocketAddr, CommandError> {
         .ok_or_else(|| CommandError::Usage(format!("the host {host} of the list has no address")))
 }
 
-/// Whether a name leads to an address of this machine: one at which it can listen.
+/// Whether a name resolves to an address of this machine, at which it can listen.
 fn is_here(name: &str) -> bool {
     let Ok(addresses) = (name, 0).to_socket_addrs() else { return false };
     #[expect(
@@ -188,7 +191,7 @@ mod tests {
     #[test]
     fn addresses_of_this_machine_are_known_from_others() {
         assert!(is_here("127.0.0.1") && is_here("localhost"));
-        // An address for documentation.
+        // The first name is an address reserved for documentation.
         assert!(!is_here("203.0.113.1") && !is_here("no such name"));
     }
 

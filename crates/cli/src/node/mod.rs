@@ -23,10 +23,10 @@ use crate::common::{other_cluster, quantity};
 use crate::local::{ReadyInstance, ReadyNode};
 use crate::output;
 
-/// What `--log-level` takes.
+/// The values of `--log-level`.
 pub(crate) const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
-/// Where a node listens that is told nothing else.
+/// The default listening address of a node.
 const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), PORT_DEFAULT);
 
@@ -95,13 +95,13 @@ pub(crate) struct RedisTimeout {
 }
 
 impl RedisTimeout {
-    /// As it is given to the node's process.
+    /// The option as it is given to the node's process.
     pub(crate) fn argument(&self) -> Option<String> {
         self.redis_timeout.map(|time| format!("--redis-timeout={}ms", time.as_millis()))
     }
 }
 
-/// For clap.
+/// Parses the time-out of Redis commands. For clap.
 fn redis_timeout(text: &str) -> Result<Duration, String> {
     let time = quantity::duration(text)?;
     let allowed = REDIS_TIME_OUT_MIN..=REDIS_TIME_OUT_MAX;
@@ -137,7 +137,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<CommandEnding, CommandErr
     let level: LevelFilter = arguments.log_level.parse().map_err(|error| failed(&error))?;
     logging::init(format, level).map_err(|error| failed(&error))?;
     match (serve(arguments), format) {
-        // What reads a log of JSON reads why it ends, too.
+        // The reason of the end goes to the JSON log too, so that a log reader sees it.
         (Err(error), LogFormat::Json) => {
             logging::fatal(&error.to_string());
             Err(CommandError::Logged(Box::new(error)))
@@ -146,7 +146,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<CommandEnding, CommandErr
     }
 }
 
-/// The same, once there is a log.
+/// The rest of [`run`], once there is a log.
 fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
     let cluster = arguments.cluster.options(arguments.listen)?;
@@ -164,7 +164,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
     options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
     let credentials = (options.secret.clone(), options.tls.as_ref().and_then(|tls| tls.client.clone()));
-    // Whoever has started all nodes of a folder has looked.
+    // The process that has started all nodes of a folder has checked this already.
     if let (Some(data), None) = (&options.data, &options.local)
         && let Some(owner) = owner(data).map_err(|error| failed(&error))?
         && owner.listened_at.as_ref().is_some_and(|at| *at != listen.to_string())
@@ -177,7 +177,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
         .stop_on_signals()
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
     let ready = ready(&server, arguments.place.data.clone());
-    // That nobody reads it is no reason to serve nobody.
+    // A reader that is gone is no reason not to serve.
     let told = if arguments.json { output::json(&ready) } else { ready.tell() };
     if let Err(error) = told {
         output::problem(&format!("zerohop: {error}"));
@@ -185,7 +185,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     server.wait().map(|()| CommandEnding::Done).map_err(|error| failed(&error))
 }
 
-/// The slowest that copies may be sent: a receiver that hears nothing for seconds begins again.
+/// The lowest bulk copy rate: a receiver without data for seconds begins again.
 const COPY_RATE_MIN: u64 = 1 << 20;
 
 fn copy_rate(text: &str) -> Result<u64, String> {
@@ -205,8 +205,8 @@ fn ready(server: &Server, data: Option<PathBuf>) -> ReadyNode {
     }
 }
 
-/// Asks the system to end this process, in order, when its parent is gone. It may be gone already, and this process
-/// have another parent: then nobody is there to start for.
+/// Asks the system to end this process cleanly when its parent is gone. If the parent is gone
+/// already and this process has another one, it must not start.
 fn end_with(parent: u32) -> Result<(), CommandError> {
     #[cfg(target_os = "linux")]
     {
@@ -228,7 +228,7 @@ fn end_with(parent: u32) -> Result<(), CommandError> {
     }
 }
 
-/// For clap: a name is resolved at once.
+/// Parses a listening address; a name is resolved at once. For clap.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let addresses =
         text.to_socket_addrs().map_err(|error| format!("{error}: write host:port, as in 127.0.0.1:7400"))?;

@@ -1,4 +1,4 @@
-//! Commands of Redis clients over several partitions, which a client of this node's cluster does as transactions.
+//! Cross-partition Redis commands: a client of this node's cluster runs them as transactions.
 
 use std::io;
 use std::sync::Arc;
@@ -8,10 +8,12 @@ use zerohop_client::{ClientOptions, ClientTls, Secret};
 use zerohop_node::server::{NoRoom, ReplyAddress, Server, Spanning};
 use zerohop_redis::Spans;
 
-/// How long an instance that has no room for a reply is left alone. It takes its messages every few microseconds.
+/// The pause before a reply is sent again to an instance whose queue is full. An instance empties
+/// its queue every few microseconds.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
-/// How often it is asked then. One that is stuck for so long is stopped, and its clients with it.
+/// Attempts to send a reply. An instance that is stuck for longer is stopped, and its clients with
+/// it.
 const FULL_TRIES_MAX: u32 = 10_000;
 
 #[derive(Debug)]
@@ -37,7 +39,8 @@ fn tell(asker: ReplyAddress, reply: Vec<u8>) {
     });
 }
 
-/// Has a node do them, with what its clients must know to be served, each within this time.
+/// Adds cross-partition commands to a node, with the credentials for its cluster and a time limit
+/// for each command.
 pub(super) fn add(
     server: &Server,
     (secret, tls): (Option<Secret>, Option<ClientTls>),

@@ -1,4 +1,4 @@
-//! `zerohop partition list`: who holds what.
+//! `zerohop partition list`: the instances of each partition.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged, view};
 use crate::output;
 
-/// Above the lines.
+/// The heading of the table.
 const HEADING: &str = "partition\tepoch\tprimary (NODE:INSTANCE)\tin sync\tfollowing\tstate";
 
 #[derive(Args, Debug)]
@@ -32,18 +32,18 @@ struct ListedPartition {
     primary: u32,
     in_sync: Vec<u32>,
     followers: Vec<u32>,
-    /// The node of the primary, and those of the others in the same order.
+    /// The node of the primary, and the nodes of the others in the same order.
     primary_node: u32,
     in_sync_nodes: Vec<u32>,
     follower_nodes: Vec<u32>,
     state: String,
-    /// Nobody serves it before a node that is down returns.
+    /// It is not served until a node that is down returns.
     lost: bool,
-    /// Nobody serves it: its only copy that counts is damaged.
+    /// It is not served: its sole copy is corrupt.
     damaged: bool,
     /// Members whose node is down.
     down: Vec<u32>,
-    /// The instance where an operator wants it, until it is released.
+    /// The instance to which an operator has pinned it, until it is released.
     pinned: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn run(arguments: PartitionListArguments) -> Result<CommandEndi
     let client = arguments.target.connect().await?;
     let (mut all, mut are_pins_known) = admin::partitions(&client, &arguments.keyspace).await?;
     if !are_pins_known {
-        // Only the control group knows where operators want partitions.
+        // Only the control group knows the placement overrides.
         let nodes = admin::status(&client).await?.nodes.into_iter();
         for node in nodes.filter(|node| node.in_control && node.state != "down") {
             let Ok(manager) = arguments.target.connect_at(&node.manager).await else { continue };

@@ -1,4 +1,4 @@
-//! `zerohop partition`: who holds what, and having it elsewhere.
+//! `zerohop partition`: shows where partitions are, and moves them.
 
 mod list;
 mod moving;

@@ -1,4 +1,5 @@
-//! `zerohop partition move` and `release`: asks the control group, and watches the map until it is done.
+//! `zerohop partition move` and `release`: asks the control group, and polls the map until it is
+//! done.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
 use crate::output::{self, StatusLine};
 
-/// Between two looks at the map.
+/// The interval of map polls.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Args, Debug)]
@@ -39,26 +40,26 @@ pub(crate) struct ReleaseArguments {
     target: ClusterTarget,
 }
 
-/// A node, and perhaps one of its instances.
+/// A node, and optionally one of its instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MoveTarget {
     node: u32,
     instance: Option<u32>,
 }
 
-/// How far a move has come, in the order in which that happens.
+/// The steps of a move, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum MoveStep {
-    /// It waits its turn: so many moves at once are enough.
+    /// It waits for its turn: the number of concurrent moves is limited.
     Waiting,
     /// The new copy catches up.
     Copying,
-    /// It holds everything, and is about to become primary.
+    /// It has everything, and is about to become primary.
     InSync,
-    /// It serves; a copy that is one too many leaves.
+    /// It serves; a superfluous copy leaves.
     Primary,
-    /// It is where it was to be.
+    /// The partition is at its target.
     Done,
 }
 
@@ -104,7 +105,7 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
         if step == MoveStep::Done {
             return Ok(CommandEnding::Done);
         }
-        // Copying takes as long as there is data; the control group gives it up by itself.
+        // The time for copying depends on the data; the control group abandons a move by itself.
         if step != MoveStep::Copying && since.elapsed() > client.options().deadline {
             return Err(CommandError::Refused(format!(
                 "the move of {name} to {}:{instance} goes on, but nothing has happened for {:?}: `zerohop partition \
@@ -135,7 +136,7 @@ async fn look(
     })
 }
 
-/// How far it has come, of a partition that had so many copies.
+/// The step of a move of a partition that had this many copies.
 fn step(now: &PartitionStatus, to: u32, copies: usize) -> MoveStep {
     let has = now.in_sync.len() + now.followers.len() + 1;
     match now.primary == to {

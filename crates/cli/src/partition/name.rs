@@ -1,4 +1,4 @@
-//! How partitions are named on the command line: `KEYSPACE/PARTITION`.
+//! The names of partitions on the command line: `KEYSPACE/PARTITION`.
 
 use std::fmt;
 use std::str::FromStr;

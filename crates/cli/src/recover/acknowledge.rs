@@ -23,14 +23,14 @@ pub(crate) struct AcknowledgeArguments {
 #[derive(Serialize)]
 struct AcknowledgeOutput<'a> {
     keyspace: Option<&'a str>,
-    /// Partitions of which something was missing.
+    /// The number of partitions with missing data.
     partitions: u64,
 }
 
 pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding, CommandError> {
     let AcknowledgeArguments { keyspace, target, json } = arguments;
     if keyspace.as_deref() == Some("") {
-        // A script whose variable is empty does not mean all keyspaces.
+        // A script with an empty variable does not mean all keyspaces.
         return Err(CommandError::Refused("there is no keyspace \"\": name none for all of them".to_owned()));
     }
     let client = target.connect().await?;
@@ -39,7 +39,7 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding
     if !view::has_quorum(&status) {
         return Err(CommandError::Refused(super::NO_QUORUM.to_owned()));
     }
-    // What goes missing from now on is told on.
+    // Data that goes missing later is reported again.
     let partitions = admin::acknowledge_losses(&client, keyspace.as_deref(), status.map_epoch).await?;
     if json {
         output::json(&AcknowledgeOutput { keyspace: keyspace.as_deref(), partitions })?;

@@ -1,4 +1,5 @@
-//! `zerohop recover --control-group`: more than half of the managers are gone for good, and one that is left goes on alone.
+//! `zerohop recover --control-group`: more than half of the managers are lost permanently, and a
+//! remaining one forms a new control group alone.
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::output;
 struct ControlGroupOutput<'a> {
     node: u32,
     manager: &'a str,
-    /// The others that it knows of.
+    /// The other managers that it knows.
     gone: Vec<&'a str>,
     decisions: u64,
     nodes: usize,

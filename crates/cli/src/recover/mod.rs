@@ -1,4 +1,5 @@
-//! `zerohop recover`: partitions that nobody serves, and the operator's word that whoever held them will not return.
+//! `zerohop recover`: partitions that are not served, and the operator's declaration that their
+//! missing nodes will not return.
 
 mod acknowledge;
 mod control_group;
@@ -21,13 +22,13 @@ use crate::common::{admin, damaged, view};
 use crate::output;
 use crate::partition::PartitionName;
 
-/// Between two looks at the map.
+/// The interval of map polls.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Partitions told one by one; of more only the first.
+/// Partitions that are listed; of more, only the first ones.
 const TOLD_MAX: usize = 20;
 
-/// Why nothing is recovered while nothing is decided.
+/// Why nothing can be recovered without a quorum.
 const NO_QUORUM: &str = "the control group has no quorum: which partitions are lost is not decided, and none can be recovered, before \
                          more than half of its managers are back. If they never will be: stop the nodes that are left, and \
                          `zerohop recover --control-group DIR` on the folder of one of its managers (docs/operations.md)";
@@ -71,15 +72,16 @@ pub(crate) struct RecoverArguments {
     json: bool,
 }
 
-/// What becomes, or became, of a partition.
+/// What is left of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum PartitionRemains {
-    /// Copies that are up were in sync, or the most complete of them is known: at most what a flush had not reached is gone.
+    /// Copies that are up were in sync, or the most complete of them is known: at most unflushed
+    /// writes are lost.
     InSync,
-    /// Only followers are up: what was written last is gone, as far as they were behind.
+    /// Only followers are up: the latest writes that they had not received are lost.
     Followers,
-    /// What is whole of the only copy, which is damaged: it tells what it lacks.
+    /// The readable part of the sole copy, which is corrupt and reports what it lacks.
     Damaged,
     /// Nothing is left.
     Nothing,
@@ -95,15 +97,15 @@ struct RecoverOutput {
     /// Members that are up.
     up: Vec<u32>,
     left: PartitionRemains,
-    /// What its only copy lacks, if that is up and damaged.
+    /// What its sole copy lacks, if that is up and corrupt.
     damaged: Option<ShownDamaged>,
-    /// Whether it goes on without those that are down, or without what is damaged.
+    /// Whether it continues without the members that are down, or without the corrupt data.
     recovered: bool,
-    /// Who serves it then.
+    /// The instance that serves it then.
     primary: Option<u32>,
 }
 
-/// What a damaged copy lacks.
+/// What a corrupt copy lacks.
 #[derive(Serialize)]
 struct ShownDamaged {
     instance: u32,
@@ -151,7 +153,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     }
     if lost.is_empty() {
         let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
-        // A list of none has no line.
+        // An empty list prints no line.
         if !json && view::has_quorum(&status) && !stands_still {
             output::result("No partition is lost or damaged; there is nothing to recover.")?;
         }
@@ -191,7 +193,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     }
 }
 
-/// Those that are lost or damaged, of all or of those that were named.
+/// The lost or damaged partitions, of all or of the named ones.
 async fn find(
     client: &Client,
     target: &ClusterTarget,
@@ -228,7 +230,7 @@ async fn find(
     Ok(lost)
 }
 
-/// Tells what is lost and what would become of it; the error says how to have that.
+/// Prints what is lost and what recovery would leave; the error says how to recover.
 fn ask(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<CommandError, CommandError> {
     let shown: Vec<RecoverOutput> = lost.iter().map(|one| one.shown(None, false)).collect();
     match json {
@@ -257,7 +259,7 @@ fn ask(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<CommandE
     )))
 }
 
-/// Waits until all are served again; says by whom.
+/// Waits until all are served again; returns their primaries.
 async fn wait(client: &Client, lost: &[LostPartition]) -> Result<Vec<Option<u32>>, CommandError> {
     let due = Instant::now() + client.options().deadline;
     loop {
@@ -312,7 +314,8 @@ impl LostPartition {
         let is_up = |one: &&u32| !down.contains(one);
         let members = || std::iter::once(before).chain(in_sync).chain(followers);
         let up: Vec<u32> = members().filter(is_up).copied().collect();
-        // While a group recovers, what a member was before its node started again is not known any more.
+        // While a group recovers, the roles of members before the restart of their nodes are
+        // unknown.
         let left = match up.is_empty() {
             true => PartitionRemains::Nothing,
             false if self.damaged.is_some() && !from_follower => PartitionRemains::Damaged,

@@ -1,4 +1,4 @@
-//! `zerohop top`: what each node does just now, again and again.
+//! `zerohop top`: the activity of each node, at intervals.
 
 mod sample;
 mod table;
@@ -21,7 +21,7 @@ use crate::common::view::{self, ShownView};
 use crate::common::{admin, http, names};
 use crate::output;
 
-/// Rates over less say little.
+/// Rates over shorter times are meaningless.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Args, Debug)]
@@ -45,9 +45,9 @@ struct TopOutput {
     seconds: f64,
     nodes: Vec<TopNode>,
     total: Figures,
-    /// What is wrong with the whole cluster.
+    /// Problems of the whole cluster.
     warnings: Vec<String>,
-    /// Whose view of the cluster this is, and how old.
+    /// The node whose view of the cluster this is, and the age of the view.
     view: ShownView,
     #[serde(skip)]
     seen: Option<String>,
@@ -58,14 +58,14 @@ struct TopNode {
     id: u32,
     state: String,
     manager: String,
-    /// `None`: it was not heard of at both ends of the interval.
+    /// `None`: metrics were not received at both ends of the interval.
     figures: Option<Figures>,
-    /// Why not.
+    /// The reason if there are no figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     silent: Option<String>,
 }
 
-/// The metrics of nodes at one time, by their ids; or why there are none.
+/// The metrics of nodes at one time, by node id; or the reason why there are none.
 type NodeSamples = BTreeMap<u32, Result<Sample, String>>;
 
 /// Runs until it is stopped, or once.
@@ -76,11 +76,11 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
     let client = target.connect().await?;
     let mut signals = StopSignals::new()?;
     let is_screen = output::is_terminal() && !once && !json;
-    // Dropped last, as what the terminal was before.
+    // Dropped last, which restores the terminal mode.
     let keys = is_screen.then(KeyPresses::new).flatten().inspect(|_| signals.end_with_key(b'q'));
     let mut begin = Instant::now();
     let mut before = hear(&admin::status(&client).await?.nodes, bearer.as_deref()).await;
-    // Whoever may ask one of them may ask all.
+    // If one manager refuses these credentials, all of them do.
     if !before.is_empty()
         && before.values().all(|heard| heard.as_ref().is_err_and(|why| why == http::WANTS_SECRET))
     {
@@ -101,7 +101,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
         if json {
             output::json(&shown)?;
         } else {
-            // On a terminal in the same place; elsewhere one below the other.
+            // A terminal is cleared for each table; other outputs get the tables in sequence.
             let (clear, hint) =
                 (if is_screen { "\x1b[H\x1b[2J" } else { "" }, if keys.is_some() { "; q ends" } else { "" });
             output::raw(&[clear.as_bytes(), names::screened(&table::table(&shown, hint)).as_bytes(), b"\n"])?;
@@ -113,7 +113,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
     }
 }
 
-/// Asks all managers at once.
+/// Asks all managers concurrently.
 async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> NodeSamples {
     let up = nodes.iter().filter(|node| node.state != "down");
     let asked: Vec<_> = up

@@ -1,35 +1,36 @@
-//! A node's metrics as they stood once, and what happened between two such times.
+//! A node's metrics at one time, and the difference between two samples.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What `/metrics` said, summed over the node's instances: by the name, with `{le="…"}` behind it for buckets.
+/// The values of `/metrics`, summed over the node's instances: by name, with `{le="…"}` behind it
+/// for buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sample(BTreeMap<String, f64>);
 
-/// What a node did in some time, and how it stands.
+/// The activity of a node over some time, and its state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Figures {
     pub(super) answers_per_s: f64,
     pub(super) failures_per_s: f64,
     pub(super) received_bytes_per_s: f64,
     pub(super) sent_bytes_per_s: f64,
-    /// From the first request of a batch of the event loop to its answers, in microseconds: the bound of the histogram's
-    /// bucket; `None`: there was no batch.
+    /// Time from the first request of an event loop's batch to its answers, in microseconds: the
+    /// bound of the histogram's bucket; `None`: there was no batch.
     pub(super) batch_us_p50: Option<f64>,
     pub(super) batch_us_p99: Option<f64>,
     pub(super) connections: f64,
     pub(super) records: f64,
     pub(super) log_bytes: f64,
     pub(super) resident_bytes: f64,
-    /// Of one processor: 2.0 are two of them.
+    /// Processor time: 2.0 is two full processors.
     pub(super) processors: f64,
     pub(super) troubles: f64,
 }
 
 impl Sample {
-    /// Reads the text of metrics; lines that are none are passed over.
+    /// Parses the text of metrics; other lines are skipped.
     pub(super) fn read(text: &str) -> Self {
         let mut sums = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -50,9 +51,9 @@ impl Sample {
         self.0.get(&format!("zerohop_{name}")).copied().unwrap_or(0.0)
     }
 
-    /// What happened since `before`, that many seconds ago.
+    /// The activity since `before`, this many seconds ago.
     pub(super) fn since(&self, before: &Sample, seconds: f64) -> Figures {
-        // A node that was started again counts from zero.
+        // The counters of a restarted node begin at zero.
         let rate = |name: &str| ((self.get(name) - before.get(name)) / seconds).max(0.0);
         Figures {
             answers_per_s: rate("answers_total"),
@@ -70,7 +71,7 @@ impl Sample {
         }
     }
 
-    /// The bound of the bucket in which this part of the batches since `before` has ended.
+    /// The bound of the bucket that contains this quantile of the batches since `before`.
     fn quantile(&self, before: &Sample, part: f64) -> Option<f64> {
         let prefix = "zerohop_batch_microseconds_bucket{le=\"";
         let mut buckets: Vec<(f64, f64)> = self
@@ -86,14 +87,14 @@ impl Sample {
         buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
         let all = buckets.last()?.1;
         let found = buckets.iter().find(|(_, count)| all > 0.0 && *count >= all * part)?;
-        // JSON has no infinity: beyond the last bound is told as that bound.
+        // JSON has no infinity: a value beyond the last finite bound is reported as that bound.
         let last = buckets.iter().rev().map(|(bound, _)| *bound).find(|bound| bound.is_finite());
         if found.0.is_finite() { Some(found.0) } else { last }
     }
 }
 
 impl Figures {
-    /// Of both nodes together; of times the longer.
+    /// The sum of both nodes; for times the maximum.
     pub(super) fn with(self, other: &Figures) -> Figures {
         let longer = |one: Option<f64>, other: Option<f64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.max(other)),

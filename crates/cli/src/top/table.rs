@@ -1,16 +1,16 @@
-//! What `zerohop top` shows to people: a table that 80 columns hold.
+//! The text output of `zerohop top`: a table for 80 columns.
 
 use super::sample::Figures;
 use super::{TopNode, TopOutput};
 use crate::common::names;
 
-/// Columns of a terminal that nobody has made wider.
+/// The usual width of a terminal, in columns.
 const WIDTH: usize = 80;
 
-/// Of the first column.
+/// The width of the first column.
 const NAME_WIDTH: usize = 22;
 
-/// `hint` is added to the last line.
+/// Formats the table. `hint` is appended to the last line.
 pub(super) fn table(shown: &TopOutput, hint: &str) -> String {
     let mut lines: Vec<String> = shown.warnings.iter().flat_map(|warning| folded(warning)).collect();
     lines.push(row("node", ["answers/s", "err/s", "in/s", "out/s", "p50", "p99", "copies", "mem", "cpus"]));
@@ -59,7 +59,7 @@ fn row(
     )
 }
 
-/// A number in five signs at most: `999`, `12.3K`, `456M`.
+/// A number in at most five characters: `999`, `12.3K`, `456M`.
 fn short(number: f64) -> String {
     let mut number = number;
     for unit in ["", "K", "M", "G", "T"] {
@@ -73,7 +73,7 @@ fn short(number: f64) -> String {
     format!("{number:.0}P")
 }
 
-/// Lines of a sentence, parted between words.
+/// Wraps a sentence into lines, between words.
 fn folded(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! Blobs among the lines of a transaction.
+//! Blob operations in the lines of a transaction.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,20 +8,20 @@ use zerohop_client::{Error, TransactionBlob};
 use super::line::BlobOperation;
 use super::transform;
 
-/// What an operation on a blob has brought.
+/// The return value of an operation on a blob.
 pub(super) enum BlobResult {
     Done,
-    /// Where an append will stand.
+    /// The offset of an append.
     At(u64),
-    /// Whether there was one.
+    /// Whether the blob existed.
     Found(bool),
-    /// How large it is, if there is one.
+    /// The size of the blob, if it exists.
     Size(Option<u64>),
     Bytes(Bytes),
     Number(transform::NumberReader),
 }
 
-/// Takes up one operation.
+/// Adds one operation to the transaction.
 pub(super) async fn step(blob: &TransactionBlob<'_>, operation: &BlobOperation) -> Result<BlobResult, Error> {
     Ok(match operation {
         BlobOperation::Create { chunk, attributes, .. } => {

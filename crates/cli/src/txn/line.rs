@@ -1,4 +1,4 @@
-//! The operations of a transaction, one a line: the words of `zerohop kv`.
+//! The operations of a transaction, one a line, with the syntax of `zerohop kv`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::common::ending::CommandError;
 use crate::common::quantity;
 use crate::kv::condition::{GivenCondition, version};
 
-/// Characters of a sentence about a line whose words are long.
+/// Characters of an error about a line with long words.
 const TOLD_CHARACTERS_MAX: usize = 400;
 
-/// A sentence of more bytes is one of long words.
+/// A longer error, in bytes, has long words.
 const TOLD_BYTES_MAX: usize = 800;
 
 /// A line.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// From 1.
+    /// The number of the line, from 1.
     pub(super) number: usize,
     pub(super) operation: LineOperation,
 }
@@ -218,7 +218,7 @@ impl LineOperation {
         }
     }
 
-    /// What is to become of a number, if it is a transform.
+    /// The number argument, if it is a transform.
     fn given(&self) -> Option<&GivenNumber> {
         match self {
             Self::Transform { given, .. } | Self::Blob(BlobOperation::Transform { given, .. }) => Some(given),
@@ -255,7 +255,7 @@ impl BlobOperation {
     }
 }
 
-/// Reads all lines. Errors: one cannot be read; nothing was done then.
+/// Parses all lines. Errors: a line cannot be parsed; then nothing was done.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
     let (mut lines, command) = (Vec::new(), quantity::with_negative_numbers(LineOperation::command()));
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
@@ -274,8 +274,8 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
     Ok(lines)
 }
 
-/// The first line of what clap says, which is about a command line and goes on with its usage. It repeats what it does not
-/// understand, of which nobody needs to read more than the ends.
+/// The first line of clap's error, which is about a command line and continues with its usage. It
+/// repeats the text that it does not understand; of a long text only the ends are kept.
 fn told(error: &clap::Error) -> String {
     let text = error.to_string();
     let said: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
@@ -289,12 +289,12 @@ fn told(error: &clap::Error) -> String {
     }
 }
 
-/// A version, or `absent`. For clap.
+/// Parses a version, or `absent`. For clap.
 fn checked(text: &str) -> Result<Timestamp, String> {
     if text == "absent" { Ok(Timestamp::ZERO) } else { version(text) }
 }
 
-/// The power of two of bytes of a chunk. For clap.
+/// Parses the bytes of a chunk into a power of two. For clap.
 fn chunk_bits(text: &str) -> Result<u8, String> {
     let bytes = quantity::bytes(text)?;
     match bytes.is_power_of_two() && (1 << 12..=1 << 24).contains(&bytes) {
@@ -354,7 +354,7 @@ mod tests {
             assert!(error.starts_with("line 2 of the transaction: "), "{error}");
             assert!(!error.contains("error:") && !error.contains('\n'), "{error}");
         }
-        // Of what is long, both ends are told.
+        // An error about long text has both ends of it.
         for bad in ["x".repeat(5_000_000), format!("check a {}", "ü".repeat(100_000))] {
             let error = read(bad.as_bytes()).unwrap_err().to_string();
             assert!(error.len() < 1_000 && error.contains(" ... "), "{} bytes: {:.1000}", error.len(), error);

@@ -19,7 +19,8 @@ use crate::common::ending::{CommandEnding, CommandError, lacking};
 use crate::common::target::ClusterTarget;
 use line::{Line, LineOperation};
 
-/// Most bytes of a transaction's text: what the client holds of one, and quotes around it.
+/// The most bytes of a transaction's text: what a client may have in one transaction, and quotes
+/// around it.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Args, Debug)]
@@ -34,7 +35,7 @@ pub(crate) struct TxnArguments {
     json: bool,
 }
 
-/// What an operation has brought, or will.
+/// The return value of an operation, or the means to get it after the commit.
 enum LineResult {
     Record(Option<Record>),
     Version(Promise<Timestamp>),
@@ -46,20 +47,20 @@ enum LineResult {
     Checked,
 }
 
-/// How far it has come.
+/// The progress of the lines.
 #[derive(Default)]
 struct TxnProgress {
-    /// How many writes the transaction had behind each line that was taken up.
+    /// The number of writes in the transaction after each line that was added.
     ends: Vec<usize>,
-    /// The line that could not be taken up.
+    /// The line that could not be added.
     stuck_at: Option<usize>,
 }
 
-/// What became of all lines.
+/// The outcome of all lines.
 enum TxnOutcome {
-    /// To be shown once it is committed.
+    /// The return values, to be printed after the commit.
     Done(Vec<LineResult>),
-    /// A check does not hold: of this line, and this is what is there.
+    /// The check in this line failed; with the state of the record.
     Failed(usize, Option<Info>),
 }
 
@@ -122,7 +123,8 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
     }
 }
 
-/// The keyspaces that the lines name, by their names; none: that of the command.
+/// Opens the keyspaces that the lines name, by name; a line without a name uses the command's
+/// keyspace.
 async fn open(
     client: &Client,
     default: &str,
@@ -139,7 +141,7 @@ async fn open(
     Ok(keyspaces)
 }
 
-/// Takes up one operation. The inner error: a check does not hold.
+/// Adds one operation to the transaction. The inner error: a check failed.
 async fn step(
     tx: &Transaction,
     keyspace: &Keyspace,
@@ -148,7 +150,8 @@ async fn step(
     let key = operation.at().key.as_bytes();
     Ok(Ok(match operation {
         LineOperation::Insert { value, ttl, condition, .. } => {
-            // More than fits is longer than any expiry may be, which the server says.
+            // The server refuses an expiry that is too long, so that the largest value is right for
+            // an overflow.
             let expiry = match ttl {
                 Some(ttl) => Expiry::AfterMs(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
                 None => Expiry::Never,

@@ -1,4 +1,4 @@
-//! What is printed of a transaction.
+//! The output of a transaction.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,7 +12,7 @@ use crate::common::shown::{JsonKey, JsonValue};
 use crate::kv::refusal::type_name;
 use crate::output;
 
-/// The JSON of a transaction that was done.
+/// The JSON of a committed transaction.
 #[derive(Serialize)]
 struct TxnOutput<'a> {
     done: bool,
@@ -20,7 +20,7 @@ struct TxnOutput<'a> {
     results: Vec<ShownOperation<'a>>,
 }
 
-/// The JSON of one operation: fields that it does not have are left out.
+/// The JSON of one operation; fields without a value are left out.
 #[derive(Default, Serialize)]
 struct ShownOperation<'a> {
     operation: &'static str,
@@ -50,11 +50,11 @@ struct ShownOperation<'a> {
     reason: Option<String>,
 }
 
-/// The JSON of one of which nothing was done.
+/// The JSON of a transaction that changed nothing.
 #[derive(Serialize)]
 struct TxnRefusal<'a> {
     done: bool,
-    /// `check_failed`, `condition_failed`, or `not_found` of a blob.
+    /// `check_failed`, `condition_failed`, or `not_found` for a blob.
     reason: &'static str,
     line: Option<usize>,
     #[serde(flatten)]
@@ -71,12 +71,12 @@ fn key(line: &Line) -> &[u8] {
     line.operation.at().key.as_bytes()
 }
 
-/// What an error repeats of a key.
+/// The part of a key that an error repeats.
 fn beginning(key: &[u8]) -> &[u8] {
     &key[..key.len().min(64)]
 }
 
-/// It was done.
+/// Prints a committed transaction.
 pub(super) fn committed(
     is_json: bool,
     lines: &[Line],
@@ -109,7 +109,7 @@ pub(super) fn committed(
     Ok(ending)
 }
 
-/// What one operation brought.
+/// The return value of one operation.
 fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<ShownOperation<'a>, Error> {
     let done = ShownOperation { done: Some(true), ..ShownOperation::default() };
     Ok(match brought {
@@ -150,7 +150,8 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
     })
 }
 
-/// As text: what lookups, lengths and sums are, each with a line feed behind it; the rest is quiet.
+/// Prints values of lookups, lengths and sums as text, each with a line feed behind it; other
+/// operations print nothing.
 fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Result<(), CommandError> {
     let place = format!("zerohop: line {}", line.number);
     match (shown, refusal) {
@@ -185,7 +186,7 @@ fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Res
     Ok(())
 }
 
-/// A check does not hold: nothing was done.
+/// Prints that a check failed: nothing was changed.
 pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<CommandEnding, CommandError> {
     let version = found.map(|info| info.version.to_string());
     if is_json {
@@ -209,7 +210,7 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
     Ok(CommandEnding::No)
 }
 
-/// Which line an error is about, if it says, of lines and how far they have come.
+/// The line that an error is about, if it can be derived from the lines and their progress.
 fn line_of<'l>((lines, progress): (&'l [Line], &TxnProgress), error: &Error) -> Option<&'l Line> {
     if let Error::Operation { reason, .. } = error
         && let Reason::Aborted { item: Some(write), .. } = &**reason
@@ -223,17 +224,19 @@ fn line_of<'l>((lines, progress): (&'l [Line], &TxnProgress), error: &Error) -> 
         Error::NotReadBack { key } => Some(&**key),
         _ => None,
     };
-    // What was brought before may be refused while a later line is taken up: it has another key.
+    // While a later line is added, an earlier operation may be refused: its key differs from that
+    // line's.
     let is_about = |line: &&Line| about.is_none_or(|about| beginning(key(line)) == beginning(about));
     let stuck = progress.stuck_at.and_then(|place| lines.get(place)).filter(is_about);
     stuck.or_else(|| {
-        // A read that has changed, or what the client refuses by itself: of a key that stands in one line alone.
+        // A read that has changed, or a refusal by the client itself: the line is known if its key
+        // is in one line only.
         let mut same = lines.iter().filter(|line| about.is_some() && is_about(line));
         same.next().filter(|_| same.next().is_none())
     })
 }
 
-/// A condition does not hold, and nothing was done; or it could not be done at all.
+/// Prints why nothing was changed: a condition failed, or the transaction was impossible.
 pub(super) fn refused(
     is_json: bool,
     lines: (&[Line], &TxnProgress),
@@ -273,7 +276,7 @@ pub(super) fn refused(
             ));
         }
         None if is_condition => output::problem(&format!("zerohop: {error}")),
-        // The number of a write is the library's, which the line says better.
+        // The number of a write is internal to the library; the line's number says more.
         Some(line) if !error.is_unknown() => {
             let told = match &**reason {
                 Reason::Aborted { reason, item: Some(_) } => {
@@ -289,7 +292,7 @@ pub(super) fn refused(
     Ok(CommandEnding::No)
 }
 
-/// Why a blob is not as a line wants it: nothing was done.
+/// Why a blob is not in the state that a line requires: nothing was changed.
 enum NoBlob {
     Absent,
     There,

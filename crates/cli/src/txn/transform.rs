@@ -1,4 +1,4 @@
-//! Transforms among the lines of a transaction: of numbers of any type, each told as that.
+//! Transforms in the lines of a transaction: numbers of any type, each printed as its type.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -29,16 +29,16 @@ pub(super) struct GivenNumber {
     old: bool,
 }
 
-/// What it has become, once that is known.
+/// Reads the resulting number from the committed transaction.
 pub(super) type NumberReader = Box<dyn Fn(&CommittedTransaction) -> Result<Value, Error> + Send>;
 
 impl GivenNumber {
-    /// Errors: it is no transform, in words.
+    /// Errors, as text: the transform is invalid.
     pub(super) fn check(&self) -> Result<(), String> {
         of_type!(self.number, check(self))
     }
 
-    /// Has the commit do it.
+    /// Adds the transform to the transaction.
     pub(super) fn write(
         &self,
         (tx, condition): (&Transaction, Condition),
@@ -48,7 +48,7 @@ impl GivenNumber {
         of_type!(self.number, write(self, (tx, condition), keyspace, key))
     }
 
-    /// Has the commit do it in a blob.
+    /// Adds the transform of a number in a blob to the transaction.
     pub(super) async fn write_in(&self, blob: &TransactionBlob<'_>) -> Result<NumberReader, Error> {
         of_type!(self.number, write_in(self, blob).await)
     }
@@ -58,7 +58,7 @@ async fn write_in<N>(given: &GivenNumber, blob: &TransactionBlob<'_>) -> Result<
 where
     N: Number + FromStr + Display + Into<Value> + Send + 'static,
 {
-    // Looked at before anything was sent.
+    // The operand was checked before anything was sent.
     let operator = given.operator.into();
     let operand: N = operand(operator, &given.operand).map_err(|_| Error::Unexpected)?;
     let transform = Transform::new(operator, operand).at(given.offset);
@@ -88,7 +88,7 @@ fn write<N>(
 where
     N: Number + FromStr + Display + Into<Value> + Send + 'static,
 {
-    // Looked at before anything was sent.
+    // The operand was checked before anything was sent.
     let operator = given.operator.into();
     let operand: N = operand(operator, &given.operand).map_err(|_| Error::Unexpected)?;
     let transform = Transform::new(operator, operand).at(given.offset);

@@ -1,10 +1,11 @@
-//! Lines of a transaction cut into words, as shells do it: blanks part them, quotes hold them together.
+//! Splits lines of a transaction into words, as shells do: blanks separate them, quotes join them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The words of a line; none of an empty one, or behind a `#` that begins a word. Within double quotes `\"`, `\\`, `\n`, `\t`
-/// and `\xNN` stand for a byte; within single quotes every byte stands for itself.
+/// The words of a line; an empty line has none, and a `#` at the beginning of a word starts a
+/// comment. Within double quotes `\"`, `\\`, `\n`, `\t` and `\xNN` stand for a byte; within single
+/// quotes every byte stands for itself.
 pub(super) fn words(line: &[u8]) -> Result<Vec<OsString>, String> {
     let mut words = Vec::new();
     let mut rest = line;
@@ -42,7 +43,7 @@ fn word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     Ok((word, rest))
 }
 
-/// The rest of a word in double quotes, and what is behind them.
+/// Parses the rest of a word in double quotes; returns what is behind it.
 fn quoted<'l>(mut rest: &'l [u8], word: &mut Vec<u8>) -> Result<&'l [u8], String> {
     loop {
         rest = match rest {

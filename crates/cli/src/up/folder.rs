@@ -1,9 +1,10 @@
-//! The data folder of a local cluster, as `zerohop up` finds it: how many nodes it is of, and what an interrupted start has left.
+//! The data folder of a local cluster, as `zerohop up` finds it: the number of its nodes, and the
+//! state after an interrupted start.
 //!
 //! ```text
 //!   no file, no data     the file is written, not founded ──> nodes start ──> all serve: founded
 //!   a file, no data      as before; the number of nodes may be another
-//!   not founded, data    the same nodes start again: founders without a log found now, the others go on
+//!   not founded, data    the same nodes start again: nodes without a log bootstrap, the others continue
 //!   founded              the same nodes start again
 //!   no file, data        of a program before this file: as many nodes as there are folders with data
 //! ```
@@ -25,12 +26,12 @@ use crate::common::ending::CommandError;
 pub(super) struct DataFolder {
     root: PathBuf,
     file: Option<LocalCluster>,
-    /// Which node each folder is of, by its place: those that hold data.
+    /// The node of each folder, by position: only folders with data.
     owners: Vec<(usize, Option<FolderOwner>)>,
 }
 
 impl DataFolder {
-    /// Looks at a folder, which need not be there.
+    /// Reads a folder, which need not exist.
     pub(super) fn look(root: PathBuf) -> Result<DataFolder, CommandError> {
         let file = LocalCluster::read(&root).map_err(failed)?;
         let mut owners = Vec::new();
@@ -45,7 +46,7 @@ impl DataFolder {
         Ok(folder)
     }
 
-    /// Of several they would not find each other.
+    /// Checks that all folders are of one cluster: nodes of several would not find each other.
     fn is_of_one_cluster(&self) -> Result<(), CommandError> {
         let named = || self.owners().filter(|(_, owner)| owner.cluster != ClusterId::default());
         let Some((first, of)) = named().next() else { return Ok(()) };
@@ -61,7 +62,7 @@ impl DataFolder {
         }
     }
 
-    /// How many nodes its data is of; zero: it has none.
+    /// The number of nodes of its data; zero: there is no data.
     pub(super) fn nodes(&self) -> u32 {
         match &self.file {
             Some(file) if file.is_founded || !self.owners.is_empty() => file.founded_at.len() as u32,
@@ -70,19 +71,19 @@ impl DataFolder {
         }
     }
 
-    /// How many it is to have, if it has none yet and an interrupted start has written so.
+    /// The number of nodes that an interrupted start has recorded.
     pub(super) fn intended(&self) -> Option<u32> {
         self.file.as_ref().map(|file| file.founded_at.len() as u32)
     }
 
-    /// Which nodes its folders are of.
+    /// The nodes of its folders.
     pub(super) fn owners(&self) -> impl Iterator<Item = (PathBuf, &FolderOwner)> {
         let owners = self.owners.iter();
         owners.filter_map(|(place, owner)| Some((node_folder(&self.root, *place), owner.as_ref()?)))
     }
 
-    /// Notes how many nodes there are to be, before the first of their folders is made. What is to be told to each node, and the name
-    /// of the cluster.
+    /// Records the number of nodes before the first of their folders is made. Returns the start
+    /// information for each node, and the name of the cluster.
     pub(super) fn begin(&mut self, hosts: &[SocketAddr]) -> Result<(LocalStart, String), CommandError> {
         if self.nodes() == 0 {
             let file = LocalCluster::new(hosts.to_vec()).map_err(failed)?;
@@ -99,7 +100,7 @@ impl DataFolder {
         Ok((local, file.name()))
     }
 
-    /// All nodes serve together.
+    /// Records that all nodes serve together.
     pub(super) fn is_founded(&mut self) -> Result<(), CommandError> {
         match &mut self.file {
             Some(file) if !file.is_founded => {

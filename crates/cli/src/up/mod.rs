@@ -21,7 +21,7 @@ use crate::local::{HeldPorts, LocalNode, NodePlan, ReadyNode, StartingNode};
 use crate::node::RedisTimeout;
 use crate::output;
 
-/// Where data goes if nothing else is said.
+/// The default data folder.
 const DATA_DEFAULT: &str = "zerohop-data";
 
 #[derive(Args, Debug)]
@@ -63,15 +63,15 @@ pub(crate) struct UpArguments {
 /// The JSON.
 #[derive(Serialize)]
 struct UpOutput<'a> {
-    /// For `--endpoint`.
+    /// The value for `--endpoint`.
     endpoint: &'a str,
     nodes: &'a [&'a ReadyNode],
 }
 
-/// Most nodes of a local cluster: more are a test of the machine.
+/// The most nodes of a local cluster: more would only test the machine.
 const NODES_MAX: u32 = 16;
 
-/// Nodes if nothing else is said: the least that lose nothing, and go on, when one dies.
+/// The default number of nodes: the least that loses nothing, and stays available, when one fails.
 const NODES_DEFAULT: u32 = 3;
 
 /// Runs until a signal comes or no node is left.
@@ -105,7 +105,7 @@ async fn serve(
     }
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
-        // Dropping the start kills the children.
+        // Dropping the unfinished start kills the children.
         () = signals.come() => return Ok(CommandEnding::Interrupted),
     };
     if let Some(folder) = folder {
@@ -134,7 +134,7 @@ async fn serve(
     }
 }
 
-/// Starts all before it waits for any: none serves before the others are there.
+/// Starts all nodes before it waits for any: none serves before the others run.
 async fn start(plans: &[NodePlan]) -> Result<Vec<LocalNode>, CommandError> {
     let starting = plans.iter().map(StartingNode::spawn).collect::<Result<Vec<_>, CommandError>>()?;
     let mut nodes = Vec::new();
@@ -144,7 +144,7 @@ async fn start(plans: &[NodePlan]) -> Result<Vec<LocalNode>, CommandError> {
     Ok(nodes)
 }
 
-/// The first node that ends, and how.
+/// The first node that ends, and its exit status as text.
 async fn first_ended(nodes: &mut [LocalNode]) -> (usize, String) {
     let mut waits: Vec<_> = nodes.iter_mut().map(|node| Box::pin(node.ended())).collect();
     poll_fn(|context| {
@@ -158,7 +158,7 @@ async fn first_ended(nodes: &mut [LocalNode]) -> (usize, String) {
     .await
 }
 
-/// Asks all to end before it waits for any.
+/// Asks all nodes to end before it waits for any.
 async fn stop(nodes: Vec<LocalNode>) -> Result<(), CommandError> {
     nodes.iter().for_each(LocalNode::ask_to_end);
     let mut result = Ok(());
@@ -169,7 +169,7 @@ async fn stop(nodes: Vec<LocalNode>) -> Result<(), CommandError> {
 }
 
 impl UpArguments {
-    /// Where the data goes; `None`: nowhere.
+    /// The data folder; `None`: in memory.
     fn folder(&self) -> Option<PathBuf> {
         match (&self.data, self.memory) {
             (_, true) => None,
@@ -178,7 +178,7 @@ impl UpArguments {
         }
     }
 
-    /// How many nodes: as many as the data is of, if there is any.
+    /// The number of nodes: that of existing data, if there is any.
     fn count(&self, folder: Option<&DataFolder>) -> Result<u32, CommandError> {
         let found = folder.map_or(0, DataFolder::nodes);
         let intended = folder.and_then(DataFolder::intended).unwrap_or(NODES_DEFAULT);
@@ -198,10 +198,10 @@ impl UpArguments {
         Ok(nodes)
     }
 
-    /// What to start, and the ports if these were looked for.
+    /// The plans of the nodes, and the ports if they were searched for.
     fn plans(&self, nodes: u32) -> Result<(Vec<NodePlan>, Option<HeldPorts>), CommandError> {
         let data = self.folder();
-        // What is wrong with it is told once, not by each node.
+        // An error in the secret is reported once, not by each node.
         self.secret.read()?;
         self.tls.read()?;
         let plan = |number: u32, listen: SocketAddr, hosts: &[SocketAddr], instances| NodePlan {

@@ -1,7 +1,7 @@
-//! The `zerohop` program as its users meet it: real processes, real files, clusters of them, and what happens to those.
+//! The `zerohop` program as its users run it: real processes, real files, clusters, and faults.
 //!
-//! Nothing here asserts how long something takes, as a slow machine takes longer: tests wait for a state (`support::wait_for`), and give
-//! up after minutes.
+//! No test asserts how long something takes, as a slow machine takes longer: tests wait for a state
+//! (`support::wait_for`), and fail after minutes.
 
 #![expect(
     clippy::unwrap_used,

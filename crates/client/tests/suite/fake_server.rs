@@ -1,5 +1,5 @@
-//! The client over real sockets, against a small server that keeps records in memory. It answers writes by their
-//! session and sequence, and drops its connections when a test says so.
+//! The client over real sockets, against a small server that stores records in memory. It answers
+//! writes by their session and sequence number, and drops its connections when a test requires it.
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
@@ -27,10 +27,11 @@ struct FakeStore {
     records: BTreeMap<Vec<u8>, Record2>,
     outcomes: BTreeMap<(SessionId, PartitionId, u64), FakeOutcome>,
     applied: u64,
-    /// Writes after which the connection is dropped unanswered.
+    /// Writes after which the connection is dropped without an answer.
     drop_after: Vec<u64>,
     connections: u64,
-    /// What a manager answers, in turn; `None`: it drops the connection. And what it was asked.
+    /// The answers of a manager, in order; `None`: it drops the connection. `asked` has the
+    /// requests that it received.
     admin: Vec<Option<AdminAnswer>>,
     asked: Vec<AdminRequest>,
 }
@@ -260,7 +261,7 @@ async fn records_are_written_and_found() {
     assert_eq!(keyspace.ttl("colour").await.unwrap(), Ttl::Never);
     assert!(keyspace.persist("colour").await.unwrap() && !keyspace.persist("absent").await.unwrap());
     assert!(keyspace.remove("colour").await.unwrap() && !keyspace.remove("colour").await.unwrap());
-    // The manager's address and the instance's are one here, and so is the connection.
+    // Manager and instance have the same address here, so that one connection is enough.
     assert_eq!(server.store.lock().unwrap().connections, 1);
 }
 
@@ -347,7 +348,7 @@ async fn a_server_that_is_away_is_an_error_at_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    // A slow machine refuses nobody before an early deadline.
+    // A slow machine may report the refused connection only after a short deadline.
     for tries in 0.. {
         let connect_deadline = Duration::from_millis(200 << tries);
         let options = ClientOptions { connect_deadline, ..ClientOptions::default() };
@@ -420,14 +421,15 @@ async fn a_drop_is_waited_for_and_no_other_keyspace_of_its_name_is_meant() {
         "{asked:?}"
     );
 
-    // It has gone between two questions; unless there was none to begin with.
+    // The keyspace may be gone between two requests; it is an error only if it was missing from the
+    // start.
     says(vec![under_way("a"), refused(REFUSED_UNKNOWN), refused(REFUSED_UNKNOWN)]);
     client.drop_keyspace("papers").await.unwrap();
     let error = client.drop_keyspace("papers").await.unwrap_err();
     assert!(matches!(&error, Error::Refused { code, .. } if &**code == REFUSED_UNKNOWN), "{error}");
     drops(&server);
 
-    // It is not gone in time: that is told, and what it waits for.
+    // It is not gone in time: the error says so, with the reason.
     says(vec![under_way("it waits for partition 5")]);
     let options = DropOptions { wait: Duration::ZERO, ..options };
     let error = client.drop_keyspace_with("papers", options, |_| ()).await.unwrap_err();
@@ -436,7 +438,7 @@ async fn a_drop_is_waited_for_and_no_other_keyspace_of_its_name_is_meant() {
     assert!(text.contains("goes on by itself") && text.ends_with("it waits for partition 5"), "{text}");
     assert_eq!(drops(&server)[0].wait_ms, Some(0));
 
-    // Nobody has said that it has begun.
+    // No answer has confirmed that the drop has begun.
     says(vec![None]);
     let error = client.drop_keyspace("papers").await.unwrap_err();
     assert!(error.is_unknown(), "{error}");

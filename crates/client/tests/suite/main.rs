@@ -1,4 +1,4 @@
-//! The client over real sockets, against small servers that do what a test wants.
+//! The client over real sockets, against small servers that each test controls.
 
 mod fake_server;
 #[path = "../../../node/tests/suite/support/give_up.rs"]

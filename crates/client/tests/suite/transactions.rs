@@ -1,4 +1,5 @@
-//! Transactions of the client over real sockets, against a small server that does each at once.
+//! Transactions of the client over real sockets, against a small server that runs each transaction
+//! at once.
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
@@ -21,15 +22,15 @@ use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features,
 
 use crate::give_up::GIVE_UP_AFTER;
 
-/// Bytes records with versions.
+/// Records of bytes, with versions.
 #[derive(Clone, Default)]
 struct VersionedBytes {
     records: BTreeMap<Vec<u8>, (Timestamp, Vec<u8>)>,
     clock: u64,
     transactions: u64,
-    /// Transactions to abort first.
+    /// The reasons for which the next transactions are aborted.
     refuse: Vec<AbortReason>,
-    /// Reads are answered once so many keys are asked for, which are kept here.
+    /// The number of reads that must arrive before any is answered; `reads` has those that wait.
     reads_at_once: usize,
     reads: Vec<(Envelope, Vec<u8>)>,
     reads_asked: usize,
@@ -99,7 +100,7 @@ fn answer(
         }
         Message::Read { read, .. } => {
             store.reads_asked += 1;
-            // One that comes again, as it is not answered.
+            // A read without an answer may be sent again.
             store.reads.retain(|(_, key)| key != read.key);
             store.reads.push((envelope, read.key.to_vec()));
             if store.reads.len() < store.reads_at_once {
@@ -235,7 +236,7 @@ async fn reads_see_what_is_written_and_nothing_is_done_before_the_commit() {
     assert_eq!((committed.brought(&sum).unwrap(), committed.brought(&removed).unwrap()), (42, false));
     let Some(Record::Bytes { version, bytes, .. }) = keyspace.lookup("b").await.unwrap() else { panic!() };
     assert_eq!((version, &bytes[..]), (committed.version(), &b"2"[..]));
-    // A write that is refused leaves the others done, and says so when it is asked about.
+    // A write that is refused does not affect the others, and its return value is the error.
     let tx = client.begin();
     tx.insert(&keyspace, "c", "x").unwrap();
     let bad = tx.write(keyspace.increment("c", 1)).unwrap();
@@ -244,7 +245,7 @@ async fn reads_see_what_is_written_and_nothing_is_done_before_the_commit() {
     assert_eq!(store.lock().unwrap().transactions, 2);
 }
 
-/// The server answers no read before all have come.
+/// The server answers no read before all have arrived.
 #[tokio::test]
 async fn several_records_are_read_in_one_round_with_what_was_written_over_them() {
     let (address, store) = serve().await;
@@ -264,7 +265,8 @@ async fn several_records_are_read_in_one_round_with_what_was_written_over_them()
     tx.insert(keyspace, "own", "mine").unwrap();
     tx.remove(keyspace, "c").unwrap();
     tx.write(keyspace.increment("b", 40)).unwrap();
-    // What is known is not asked for, nor anything twice: "a", "b" below its own change, and what is not there.
+    // Known values are not requested, and no value twice: only "a", "b" below its own change, and
+    // the absent record are.
     store.lock().unwrap().reads_at_once = 3;
     let all = [
         (keyspace, "a"),
@@ -280,11 +282,11 @@ async fn several_records_are_read_in_one_round_with_what_was_written_over_them()
     assert_eq!(text(found.unwrap()), expected);
     assert_eq!(store.lock().unwrap().reads_asked, 3);
     store.lock().unwrap().reads_at_once = usize::MAX;
-    let again = tokio::time::timeout(GIVE_UP_AFTER, tx.read_many(&all)).await.expect("asks nobody");
+    let again = tokio::time::timeout(GIVE_UP_AFTER, tx.read_many(&all)).await.expect("sends no request");
     assert_eq!(text(again.unwrap()), expected);
     store.lock().unwrap().reads_at_once = 0;
     tx.commit().await.unwrap();
-    // All of it must be unchanged when it commits, absence too.
+    // All that was read must be unchanged at the commit, absence too.
     for key in ["a", "gone"] {
         let tx = client.begin();
         tx.read_many(&all).await.unwrap();
@@ -316,7 +318,7 @@ async fn what_was_read_must_be_unchanged_and_is_named_if_not() {
         tx.get(&keyspace, key).await.unwrap();
         tx.insert(&keyspace, if is_written { key } else { "elsewhere" }, "mine").unwrap();
         keyspace.insert(key, "new").await.unwrap();
-        // Still as it was: one transaction reads one thing once.
+        // The first value again: a transaction reads each record once.
         let again = tx.get(&keyspace, key).await.unwrap();
         assert!(is_written || again.as_deref() != Some(b"new"));
         let error = tx.commit().await.unwrap_err();
@@ -327,7 +329,8 @@ async fn what_was_read_must_be_unchanged_and_is_named_if_not() {
         );
     }
     assert_eq!(keyspace.lookup("elsewhere").await.unwrap(), None);
-    // Of what is only read, too; and one read alone is true by itself.
+    // This includes records that are only read; a transaction that reads a single record need not
+    // be validated.
     let before = store.lock().unwrap().transactions;
     let tx = client.begin();
     tx.get(&keyspace, "read").await.unwrap();
@@ -338,7 +341,7 @@ async fn what_was_read_must_be_unchanged_and_is_named_if_not() {
     tx.get(&keyspace, "written").await.unwrap();
     keyspace.insert("read", "newer").await.unwrap();
     assert!(tx.commit().await.unwrap_err().is_conflict());
-    // Read in two ways, and another in between.
+    // The record is read in two ways, with a write in between.
     let tx = client.begin();
     tx.get(&keyspace, "read").await.unwrap();
     keyspace.insert("read", "newest").await.unwrap();
@@ -376,7 +379,7 @@ async fn a_function_is_called_until_it_has_been_committed() {
     }
     assert_eq!(keyspace.lookup_bytes("count").await.unwrap().unwrap(), "80");
     assert_eq!(store.lock().unwrap().records.len(), 81);
-    // What ends itself is not committed.
+    // A transaction that is aborted inside is not committed.
     let ended = client
         .transaction(|tx| {
             let keyspace = &keyspace;
@@ -396,7 +399,7 @@ async fn a_function_is_called_until_it_has_been_committed() {
 async fn conflicts_end_at_the_deadline_and_conditions_at_once() {
     let (address, store) = serve().await;
     store.lock().unwrap().refuse = vec![AbortReason::TimedOut; 100_000];
-    // A slow machine comes to the second try only by a later deadline.
+    // A slow machine reaches the second attempt only with a longer deadline.
     let mut deadline = Duration::from_millis(300);
     loop {
         let before = store.lock().unwrap().transactions;

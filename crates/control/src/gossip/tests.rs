@@ -153,8 +153,8 @@ fn a_dead_node_is_noticed_by_all_within_a_second_also_where_a_tenth_is_lost() {
             field.run(died + 1_000_000);
             let told =
                 field.verdicts.iter().filter(|(_, _, node, alive)| !alive && *node == NodeId(1)).count();
-            assert_eq!(told, all, "{nodes} nodes, {loss} per mille lost, seed {seed}: told by {told}");
-            assert_eq!(field.downs(), told, "nobody else");
+            assert_eq!(told, all, "{nodes} nodes, {loss} per mille lost, seed {seed}: {told} report it");
+            assert_eq!(field.downs(), told, "no other node");
         }
     }
 }

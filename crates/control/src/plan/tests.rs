@@ -285,13 +285,13 @@ fn a_partition_that_an_operator_moves_goes_there_and_stays() {
     for (partition, to, before) in &went {
         let after = bench.members(*partition);
         assert_eq!(after[0], *to, "it is primary there");
-        assert!(!after.contains(&before[0]), "who was primary has left: {before:?} {after:?}");
+        assert!(!after.contains(&before[0]), "the former primary has left: {before:?} {after:?}");
     }
     // They stay when nodes join and leave, until their node is drained or they are released.
     bench.node(5, 1, 1);
     bench.settle();
     assert!(went.iter().all(|(partition, to, _)| bench.members(*partition)[0] == *to));
-    bench.moved(went[0].0, None).expect("was moved by hand");
+    bench.moved(went[0].0, None).expect("was moved manually");
     bench.moved(went[0].0, None).expect_err("is not any more");
     bench.set(nodes[4], NodeState::Draining);
     bench.settle();
@@ -562,7 +562,7 @@ proptest! {
             let lost = bench.state.map().keyspaces().any(|(_, found)| {
                 found.groups().any(|(_, group)| bench.state_of(group.primary) == NodeState::Down)
             });
-            prop_assert!(!lost, "nobody who was needed died");
+            prop_assert!(!lost, "no needed member died");
             bench.check_groups();
         }
     }

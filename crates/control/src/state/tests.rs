@@ -379,7 +379,7 @@ fn of_two_that_lost_power_together_the_first_to_return_counts_as_much() {
         assert_eq!((bench.group().state, bench.group().primary), (GroupState::Recovering, second));
         bench.held(second, 5, true);
         bench.held(third, 2, true);
-        assert_eq!(bench.group().state, GroupState::Recovering, "one that is up has not told");
+        assert_eq!(bench.group().state, GroupState::Recovering, "a running instance has not reported");
         bench.held(first, 100, true);
         assert_eq!(bench.group().primary, first);
     }
@@ -415,7 +415,7 @@ fn the_operator_may_go_on_with_what_is_left_of_a_damaged_copy_or_with_another() 
         bench.done(bench.primary(GroupStep::Exclude(before.in_sync[0])));
         assert!(bench.group().in_sync.is_empty());
         let unsaid = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
-        assert_eq!(bench.refused(unsaid), CommandRefusal::NotLost, "nobody is missing");
+        assert_eq!(bench.refused(unsaid), CommandRefusal::NotLost, "no member is missing");
         bench.done(recover);
         let asked = bench.group();
         assert_eq!((asked.state, asked.primary), (GroupState::Recovering, before.primary));
@@ -423,7 +423,7 @@ fn the_operator_may_go_on_with_what_is_left_of_a_damaged_copy_or_with_another() 
         assert_eq!(restored.recoveries(), bench.state.recoveries());
         for follower in &asked.followers {
             bench.held(*follower, 3, true);
-            assert_eq!(bench.group().state, GroupState::Recovering, "the damaged one has not told");
+            assert_eq!(bench.group().state, GroupState::Recovering, "the damaged instance has not reported");
         }
         let told = bench.held(before.primary, 0, false);
         let after = bench.group();
@@ -521,7 +521,7 @@ fn a_closed_keyspace_goes_once_every_primary_of_the_groups_as_they_are_has_nothi
         assert_eq!(bench.state.undrained(keyspace), waits);
         assert!(
             matches!(bench.refused(drained(InstanceId(99), now)), CommandRefusal::Map(_)),
-            "nobody asks it"
+            "it is not asked"
         );
         bench.done(drained(instance, now));
     }
@@ -553,7 +553,7 @@ fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
     let before = bench.state.map().encode().len();
     bench.done(ControlCommand::CreateKeyspace(config));
     let map = bench.state.map();
-    assert!(map.encode().len() < before + 100, "it is told in a few numbers");
+    assert!(map.encode().len() < before + 100, "the map is compact");
     let mut copies = [0; 7];
     for (_, group) in map.keyspace(KeyspaceId(2)).unwrap().groups() {
         let members: std::collections::BTreeSet<u32> = group.members().map(|member| member.get()).collect();

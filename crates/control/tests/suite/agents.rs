@@ -1,4 +1,4 @@
-//! Agents of control nodes and others form a cluster, and keep it through faults.
+//! Agents of managers and of other nodes form a cluster, and keep it through faults.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ const SECOND: u64 = 1_000_000;
 
 const SEEDS: std::ops::Range<u64> = 0..12;
 
-/// What a batch of seeds must have seen: a simulation whose faults have stopped happening would find nothing, quietly.
+/// Events that a batch of seeds must contain: a simulation without faults would find nothing, and
+/// pass silently.
 const MUST_SEE: [&str; 9] = [
     "batches",
     "crashes",
@@ -45,17 +46,17 @@ fn keyspace(name: &str, partitions: u32) -> ControlCommand {
     })
 }
 
-/// All have joined, and follow one map.
+/// All nodes have joined, and follow one map.
 fn assert_formed(nodes: &Nodes) {
     assert_eq!(nodes.checker.violations, Vec::<String>::new());
-    let leader = nodes.leader().expect("somebody leads");
+    let leader = nodes.leader().expect("there is a leader");
     let newest = nodes.machines[leader].agent.as_ref().expect("runs").manager().expect("leads").map().clone();
     for (at, machine) in nodes.machines.iter().enumerate() {
         let agent = machine.agent.as_ref().expect("runs");
         assert!(agent.has_joined(), "node {at} has not joined");
         assert_eq!(agent.map(), &newest, "node {at}");
         assert_eq!(machine.map, newest, "instances of node {at}");
-        let number = machine.number.expect("was told");
+        let number = machine.number.expect("has a number");
         let node = newest.node(number).expect("is in the map");
         assert_eq!(node.incarnation(), machine.incarnation);
     }

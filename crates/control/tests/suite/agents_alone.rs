@@ -1,4 +1,5 @@
-//! What one agent does about this and that: large maps, strangers, wrong speakers, second starts, operators without a leader.
+//! Single agents in special cases: large maps, messages from other clusters, invalid messages,
+//! second starts, and operators without a leader.
 
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ fn alone(contacts: &[&str]) -> Agent {
     Agent::open(Time(0), AgentSettings { contacts, ..settings }).expect("opens").0
 }
 
-/// Messages that it sends until then, and other effects.
+/// Runs the agent until this time. Returns the messages that it sends, and its other effects.
 fn until(agent: &mut Agent, time: u64) -> (Vec<(Address, Message)>, Vec<AgentEffect>) {
     let (mut sent, mut others) = (Vec::new(), Vec::new());
     loop {
@@ -77,7 +78,7 @@ fn until(agent: &mut Agent, time: u64) -> (Vec<(Address, Message)>, Vec<AgentEff
     }
 }
 
-/// A map of two nodes and so many partitions.
+/// A map of two nodes and this many partitions.
 fn large_map(partitions: u32) -> Arc<ClusterMap> {
     let node = |id: u32| Node {
         id: NodeId(id),
@@ -94,7 +95,7 @@ fn large_map(partitions: u32) -> Arc<ClusterMap> {
     let create = MapChange::CreateKeyspace { id: KeyspaceId(1), config, groups: groups.into() };
     let changes = vec![MapChange::PutNode(node(1)), MapChange::PutNode(node(2)), create];
     let mut changes = changes;
-    // Groups of no pattern, so that there is no shorter way to tell them.
+    // Groups without a pattern, so that the delta cannot be compact.
     changes.extend((0..partitions.get()).step_by(2).map(|at| {
         let group = ReplicaGroup::of_one(PartitionEpoch(u64::from(at) + 2), InstanceId(1 + at / 2 % 2));
         MapChange::SetGroup { keyspace: KeyspaceId(1), partition: PartitionId(at), group }
@@ -123,7 +124,8 @@ fn a_map_that_fits_no_frame_comes_in_pieces_though_some_are_lost() {
                 told += 1;
                 if to == address("me:1") && !told.is_multiple_of(3u32) {
                     let more = agent.handle(now, AgentEvent::Received { bytes: &bytes });
-                    // The next piece is asked for at once; its answer comes with the next round's loss.
+                    // The agent requests the next piece at once; the answer may be lost in the next
+                    // round.
                     for effect in more {
                         if let AgentEffect::Send { bytes, .. } = effect {
                             for effect in host.handle(now, AgentEvent::Received { bytes: &bytes }) {
@@ -159,7 +161,7 @@ fn a_node_of_another_cluster_is_told_so_and_ends_if_it_knows_nobody_else() {
         AgentEffect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
         _ => None,
     });
-    let told = told.expect("is told");
+    let told = told.expect("is answered");
     let ends = agent.handle(Time(20_000), AgentEvent::Received { bytes: &told });
     let Some(AgentEffect::Ended(why)) = ends.last() else { panic!("{ends:?}") };
     assert_eq!(*why, EndReason::OtherCluster { by: address("node-0:7400"), cluster: CLUSTER });
@@ -231,7 +233,7 @@ fn nobody_speaks_for_another_node_or_for_control() {
 #[test]
 fn a_copy_of_a_node_takes_its_place_once_it_is_gone_and_not_before() {
     let mut nodes = formed(3, 1);
-    // The first goes on while another starts on a copy of its folder, at another address.
+    // The first process continues while another starts on a copy of its folder, at another address.
     let copy = nodes.copy(3);
     nodes.at(nodes.now + 1, NodeHappening::Start { at: copy });
     nodes.run(nodes.now + 5 * SECOND);
@@ -242,7 +244,7 @@ fn a_copy_of_a_node_takes_its_place_once_it_is_gone_and_not_before() {
         nodes.machines[0].map.node(number).expect("is there").incarnation()
     };
     assert_eq!(start_in_map(&nodes), nodes.machines[3].incarnation);
-    // Gossip notices that it is dead, though the map may not say so yet.
+    // Gossip detects the failure, even if the map does not have it yet.
     nodes.machines[3].agent = None;
     nodes.machines[3].life += 1;
     nodes.run(nodes.now + 3 * SECOND);
@@ -253,7 +255,7 @@ fn a_copy_of_a_node_takes_its_place_once_it_is_gone_and_not_before() {
 #[test]
 fn a_manager_that_comes_back_elsewhere_stays_in_the_control_group() {
     let mut nodes = formed(3, 1);
-    // The leader too: another leads by then.
+    // The leader moves too: another manager leads by then.
     let first = nodes.leader().expect("one leads");
     for at in [(first + 1) % 3, first] {
         let elsewhere = address(&format!("elsewhere-{at}:7400"));
@@ -271,11 +273,12 @@ fn a_manager_that_comes_back_elsewhere_stays_in_the_control_group() {
 
 #[test]
 fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say() {
-    // Their logs begin with where they were at first.
+    // The first addresses are at the beginning of the logs.
     let mut nodes = formed_with(Setting { log_entries_max: 1_000, ..setting(3, 1) });
     let before: Vec<Address> = nodes.machines.iter().map(|one| one.address.clone()).collect();
     let new: Vec<Address> = (0..3).map(|at| address(&format!("elsewhere-{at}:7400"))).collect();
-    // Where nobody was; back; and each where another was.
+    // At unused addresses; at the former addresses; and each at the former address of another
+    // manager.
     let turned = [&before[1], &before[2], &before[0]].map(Address::clone).to_vec();
     for places in [&new, &before[..3].to_vec(), &turned] {
         for (machine, place) in nodes.machines.iter_mut().zip(places) {
@@ -283,7 +286,8 @@ fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say(
         }
         nodes.moved = nodes.managers();
         (0..4).for_each(|at| nodes.crash(at, 100_000));
-        // Killed as soon as all is decided: not all have noted yet that it is.
+        // The next crash follows as soon as the addresses are decided, so that not all nodes have
+        // stored them.
         let until = nodes.now + 8 * SECOND;
         let knows = |nodes: &Nodes| {
             let agent = nodes.leader().and_then(|leader| nodes.machines[leader].agent.as_ref());
@@ -301,7 +305,7 @@ fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say(
     assert!(nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined)));
 }
 
-/// What the leader, which is machine 0, tells a start that asks from there.
+/// The answer of the leader, which is machine 0, to a request to join.
 fn told_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> Option<ProposalAnswer> {
     let from = join.manager.clone();
     let id = RequestId { origin: 77, number };
@@ -320,7 +324,7 @@ fn told_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> Opt
 
 #[test]
 fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while() {
-    // The leader itself, and another.
+    // The leader itself, and another node.
     for node in [1, 2] {
         let mut nodes = formed(1, 1);
         let map = Arc::clone(&nodes.machines[0].map);
@@ -343,7 +347,7 @@ fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while
         };
         assert_eq!(ask(&mut nodes, 0, join("other:1", 70)), Some(ProposalAnswer::Busy));
         assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(ProposalAnswer::Busy));
-        // Each start has its own time.
+        // The time for each start is counted separately.
         assert_eq!(ask(&mut nodes, 9_000, join("other:1", 71)), Some(ProposalAnswer::Busy));
         let told = ask(&mut nodes, 19_500, join("other:1", 71));
         let Some(ProposalAnswer::Decided(outcome)) = told else { panic!("{told:?}") };
@@ -373,7 +377,7 @@ fn an_operator_without_a_leader_is_answered_in_time_and_once() {
     assert!(agent.waits_for().expect("waits").contains("leader"));
 }
 
-/// What an agent sends on at one moment after it was told something: the asks among it.
+/// The number of proposals that an agent sends at one moment after this message.
 fn asks_after(agent: &mut Agent, now: Time, bytes: &[u8]) -> usize {
     let told = agent.handle(now, AgentEvent::Received { bytes });
     let sent =
@@ -396,13 +400,13 @@ fn an_answer_that_comes_again_has_nothing_asked_again() {
         },
         _ => None,
     });
-    let (from, id) = asked.expect("asks somebody");
+    let (from, id) = asked.expect("asks a manager");
     let leader = address(if from == address("m:1") { "m:2" } else { "m:1" });
     let managers = [(1, from.clone()), (2, leader)].map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr });
     let news = ControlGroupNews { mark: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
     let body = AgentBody::Answer { id, told: ProposalAnswer::NotLeader, news };
     let bytes = Message { cluster: CLUSTER, from: Some(from), body }.encode();
-    assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 1, "it asks the one that leads");
+    assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 1, "it asks the leader");
     for _ in 0..10 {
         assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 0, "and once");
     }
@@ -450,7 +454,7 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     let waits = |effect: &AgentEffect| matches!(effect, AgentEffect::Noted(LogNotice::Waits(what)) if what.contains("m-2:1, m-3:1"));
     assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
-    // The second is heard: not enough. The third: enough.
+    // An answer of the second manager is not enough; the third completes the group.
     let asks = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
     for (at, is_founded) in [(1, false), (2, true)] {
         let mut other = open(at, &founders);
@@ -465,14 +469,14 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
         assert_eq!(one.manager().is_some(), is_founded);
     }
     assert!(open(0, &founders[..1]).handle(Time(0), AgentEvent::Tick).len() > 1);
-    // Whoever has been here before has lost its log.
+    // An agent whose folder has a node number was in the cluster before, and so has lost its log.
     let control = ControlRole::Found { id: founders[0].id, founders: founders.clone(), places: Vec::new() };
     let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
     let refused = Agent::open(Time(0), AgentSettings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
 }
 
-/// What it sends to this one, of effects.
+/// The messages for `whom` among the effects.
 fn sent_to(effects: &[AgentEffect], whom: &Address) -> Vec<Vec<u8>> {
     let to_it = effects.iter().filter_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } if to == whom => Some(bytes.clone()),
@@ -481,7 +485,7 @@ fn sent_to(effects: &[AgentEffect], whom: &Address) -> Vec<Vec<u8>> {
     to_it.collect()
 }
 
-/// Gives what it is told, and what is answered to it, to the one and the other until neither says anything.
+/// Delivers messages and answers between the two agents until neither sends any.
 fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[AgentEffect]) -> Vec<AgentEffect> {
     let own = one.settings().manager.clone();
     let mut told = sent_to(effects, &other.settings().manager);
@@ -510,7 +514,8 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
     };
     let tick = |agent: &mut Agent, now: Time| agent.handle(now, AgentEvent::Tick);
     let (mut one, mut two, mut three) = (open(0, 11), open(1, 12), open(2, 13));
-    // All hear of each other but the first of the third: the second founds, then the first on its word.
+    // All learn of each other, except the first of the third: the second bootstraps, and then the
+    // first on its evidence.
     let asks = tick(&mut three, Time(1_000));
     for bytes in sent_to(&asks, &founders[1].addr) {
         two.handle(Time(1_000), AgentEvent::Received { bytes: &bytes });
@@ -523,12 +528,12 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
     exchange(Time(SECOND), (&mut one, &mut two), &asks);
     let founded = [&one, &two, &three].map(|agent| agent.manager().is_some());
     assert_eq!(founded, [true, true, false]);
-    // The first has not heard of the third by itself.
+    // The first has no direct message of the third yet.
     let asks = tick(&mut three, Time(SECOND));
     let effects = exchange(Time(SECOND), (&mut three, &mut one), &asks);
     assert!(!effects.iter().any(|effect| matches!(effect, AgentEffect::Ended(_))), "{effects:?}");
     assert!(three.manager().is_some());
-    // Another start of the third, without a log, has lost it.
+    // Another start of the third, without a log, means that the log is lost.
     for by in [&mut one, &mut two] {
         let mut again = open(2, 14);
         let asks = tick(&mut again, Time(2 * SECOND));
@@ -538,7 +543,7 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
     }
 }
 
-/// What a node that ends in order is primary of is somebody else's long before anybody would have found out.
+/// The primaries of a node that stops cleanly move long before a failure detector would notice.
 #[test]
 fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
     for (leads, is_manager) in [(true, true), (false, true), (false, false)] {
@@ -568,7 +573,7 @@ fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
     }
 }
 
-/// A leader that is taken for dead hears nobody's word of itself: it knows that it is not.
+/// A leader that the map has as down receives no report about itself, but knows that it is up.
 #[test]
 fn a_leader_that_is_down_in_the_map_comes_back() {
     let mut nodes = formed(3, 0);

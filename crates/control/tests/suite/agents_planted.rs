@@ -1,17 +1,18 @@
-//! Bugs planted on purpose in agents are found by playing nodes, each within a stated number of seeds.
+//! The simulation of nodes finds each mutant of the agents within a stated number of seeds.
 #![cfg(debug_assertions)]
 
 use zerohop_control::planted::{Bug, plant};
 
 use crate::support::node_play::play;
 
-/// Seeds within which each bug must be found. The rarest, a founder that asks nobody, is seen in seed 99 first.
+/// Seeds within which each mutant must be found. The rarest, a bootstrap member that asks no other,
+/// is first found in seed 99.
 const SEEDS: u64 = 160;
 
 fn found(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let found = (0..SEEDS).find_map(|seed| {
-        // A broken promise may break an assertion before a checker sees it.
+        // A mutant may trip an assertion before a checker finds it.
         let played = std::panic::catch_unwind(|| play(seed).checker.violations);
         let violations = played.unwrap_or_else(|_| vec!["an assertion broke".to_owned()]);
         violations.into_iter().next().map(|what| (seed, what))

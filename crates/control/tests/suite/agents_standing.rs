@@ -1,4 +1,5 @@
-//! What nodes say of the cluster: that nothing is decided, which nodes do not answer, and what their logs tell of deaths and takeovers.
+//! The reports of nodes about the cluster: a missing quorum, nodes that do not answer, and log
+//! notices of failures and takeovers.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ fn kill(nodes: &mut Nodes, at: usize) {
     nodes.machines[at].life += 1;
 }
 
-/// As it sees it now. All have started within the first moments, so that its clock is the world's, but for less than a second.
+/// The cluster as a node sees it now. All nodes have started within the first moments, so that
+/// their clocks are within a second of the world's.
 fn standing(nodes: &Nodes, at: usize) -> ClusterStanding {
     agent(nodes, at).standing(Time(0))
 }
@@ -38,7 +40,7 @@ fn nodes_get_the_numbers_of_their_places_in_the_list_in_whatever_order_they_come
     for at in 0..5 {
         assert_eq!(number(&nodes, at), NodeId(at as u32 + 1));
     }
-    // A node that was not in the list comes behind them.
+    // A node that is not in the list gets a number behind those of the list.
     let mut nodes_late = Nodes::new(7, nodes.setting.clone());
     for at in (0..5).rev() {
         nodes_late.at((5 - at as u64) * 300_000, NodeHappening::Start { at });
@@ -61,7 +63,7 @@ fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not
         assert_eq!((seen.sits, seen.node, seen.answering()), (at < 3, Some(NodeId(at as u32 + 1)), (3, 3)));
         assert_eq!(lost(&nodes.machines[at].noted), 0);
     }
-    // The leader stays: it is to find out that it has no majority.
+    // The leader stays, and must notice that it has no majority.
     let leader = nodes.leader().expect("leads");
     let others = [(leader + 1) % 3, (leader + 2) % 3];
     others.iter().for_each(|at| kill(&mut nodes, *at));
@@ -73,12 +75,12 @@ fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not
         assert!(seen.silent.len() == 2 && seen.silent.iter().all(dead), "{seen:?}");
         assert_eq!(seen.answering(), (1, 3), "{seen:?}");
         assert!(seen.to_string().starts_with("no quorum: "), "{seen}");
-        assert_eq!(lost(&nodes.machines[at].noted), 1, "it is told once");
+        assert_eq!(lost(&nodes.machines[at].noted), 1, "it is logged once");
         let map = agent(&nodes, at).map();
         assert!(map.nodes().all(|node| node.state() == NodeState::Up), "the map cannot say it");
     }
     assert!(standing(&nodes, leader).to_string().contains("1 of 3 managers"));
-    // With one of them it is decided again, and that the other is dead.
+    // With one more manager there is a quorum, which decides that the other node is down.
     nodes.start(others[0]);
     nodes.run(26 * SECOND);
     for at in [leader, 3, others[0]] {

@@ -1,4 +1,5 @@
-//! Managers and gossip together: a node dies, and within two seconds its partitions have other primaries; later its copies
+//! Managers and gossip together: a node fails, and within two seconds its partitions have other
+//! primaries; later its copies are replaced.
 //! are made again.
 
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ enum LedEvent {
     Persisted { at: usize, number: u64 },
 }
 
-/// Node `n` of the map is at place `n - 1`; the first places have managers.
+/// Node `n` of the map has the index `n - 1`; the first nodes have managers.
 struct LedCluster {
     now: u64,
     order: u64,
@@ -41,13 +42,13 @@ struct LedCluster {
     asked: u64,
     loss_per_mille: u64,
     random: u64,
-    /// Whose disk takes nothing.
+    /// The manager whose disk completes no write.
     stuck: Option<usize>,
-    /// Whose program is one of before entries of several requests, as others can tell.
+    /// The manager that appears to run a version without batches.
     of_before: Option<usize>,
 }
 
-/// What ends a message of a manager that can read entries of several requests: field 16, the number 1.
+/// The end of a message of a manager that can read batches: field 16, the number 1.
 const READS_BATCHES: [u8; 3] = [0x80, 1, 1];
 
 impl LedCluster {
@@ -117,7 +118,7 @@ impl LedCluster {
             .max_by_key(|at| leads(&self.managers[*at]))
     }
 
-    /// Asks whoever leads until it is decided.
+    /// Asks the present leader until the command is decided.
     fn ask(&mut self, command: ControlCommand) -> CommandOutcome {
         let number = self.asked + 1;
         for _ in 0..100 {
@@ -139,7 +140,7 @@ impl LedCluster {
                 return outcome;
             }
         }
-        panic!("nobody decides {command:?}");
+        panic!("{command:?} is not decided");
     }
 
     fn run(&mut self, until: u64) {
@@ -248,7 +249,7 @@ impl LedCluster {
         groups.filter(|(_, group)| self.node_of(group.primary) == at).count()
     }
 
-    /// Every primary asks at the leader that the group be kept. Gives the requests with their tokens.
+    /// Every primary requests that its group be kept. Returns the requests with their tokens.
     fn keep_all(&mut self, leader: usize) -> Vec<(u64, CommandRequest)> {
         let mut asked = Vec::new();
         let after = self.managers[leader].as_ref().expect("leads").state().mark();
@@ -274,7 +275,7 @@ impl LedCluster {
         groups.map(|(_, group)| group.epoch.get()).collect()
     }
 
-    /// What primaries ask for: those that copy are always done at once here.
+    /// The requests of primaries; in this world a copy is complete at once.
     fn admit(&mut self) {
         let mut asked = Vec::new();
         for (keyspace, found) in self.map.keyspaces() {
@@ -322,7 +323,7 @@ fn a_dead_primary_is_followed_within_two_seconds_also_if_the_leader_dies_with_it
     let mut longest = 0;
     for (seed, loss) in [(1, 0), (2, 0), (3, 50), (4, 50), (5, 100), (6, 100), (7, 0), (8, 100)] {
         let mut cluster = LedCluster::new(seed, loss);
-        let leader = cluster.leader().expect("somebody leads");
+        let leader = cluster.leader().expect("there is a leader");
         let victim = if seed % 2 == 0 { leader } else { NODES - 1 };
         assert!(cluster.primaries_on(victim) > 0);
         let epoch = cluster.map.epoch();
@@ -347,7 +348,7 @@ fn a_dead_primary_is_followed_within_two_seconds_also_if_the_leader_dies_with_it
 fn a_leader_whose_disk_takes_nothing_has_another_lead() {
     for seed in 21..25 {
         let mut cluster = LedCluster::new(seed, 0);
-        let leader = cluster.leader().expect("somebody leads");
+        let leader = cluster.leader().expect("there is a leader");
         cluster.stuck = Some(leader);
         let began = cluster.now;
         let config = KeyspaceConfig::new("letters".parse().expect("is a name"), seed);
@@ -379,8 +380,8 @@ fn what_a_dead_node_held_is_made_again_after_a_while() {
 #[test]
 fn changes_of_groups_asked_for_at_once_are_one_change_of_the_map_if_every_manager_can_read_that() {
     let mut cluster = LedCluster::new(31, 0);
-    let leader = cluster.leader().expect("somebody leads");
-    // The first is proposed at once, and the others together.
+    let leader = cluster.leader().expect("there is a leader");
+    // The first request is proposed at once, and the others as one batch.
     for (of_before, changes) in [(None, 2), (Some((leader + 1) % MANAGERS), 64), (None, 2)] {
         cluster.of_before = of_before;
         cluster.run(cluster.now + 1_000_000);
@@ -398,13 +399,14 @@ fn changes_of_groups_asked_for_at_once_are_one_change_of_the_map_if_every_manage
     }
 }
 
-/// The leader's manager dies at any moment on the way of an entry of many requests. Asked again, each is done once.
+/// The leader's manager dies at any moment while a batch is replicated. Each request, when
+/// repeated, takes effect once.
 #[test]
 fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
     let mut seen = [0, 0];
     for moment in 0..24 {
         let mut cluster = LedCluster::new(40 + moment, 0);
-        let leader = cluster.leader().expect("somebody leads");
+        let leader = cluster.leader().expect("there is a leader");
         let (epoch, before) = (cluster.map.epoch().get(), cluster.epochs_of_groups());
         let asked = cluster.keep_all(leader);
         cluster.run(cluster.now + 18_000 + moment * 250);
@@ -414,7 +416,7 @@ fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
         let raised = before.iter().zip(&after).filter(|(old, new)| *new == &(*old + 1)).count();
         assert!([1, before.len()].contains(&raised), "moment {moment}: {raised} of {}", before.len());
         seen[usize::from(raised > 1)] += 1;
-        let heir = cluster.leader().expect("somebody leads");
+        let heir = cluster.leader().expect("there is a leader");
         for (token, request) in &asked {
             let request = request.clone();
             cluster.give(heir, ManagerEvent::Ask { token: *token, request });
@@ -432,7 +434,7 @@ fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
     assert!(seen.iter().all(|count| *count > 0), "it died always before, or always after: {seen:?}");
 }
 
-/// A log in which changes of groups stand together is read at a start, and by who founds the control group again from it.
+/// A log with a batch is read at a start, and by a manager that forms a new cluster from it.
 #[test]
 fn a_log_with_a_batch_in_it_is_gone_on_with() {
     let founder = ManagerInfo { id: ManagerId(1), addr: address(0, 0) };
@@ -494,7 +496,7 @@ fn a_log_with_a_batch_in_it_is_gone_on_with() {
     assert!(groups > 2 && manager.counters().batches == 1);
     let (mut again, good) = RaftManager::open(Time(0), &log, settings).expect("opens");
     assert_eq!(good, log.len());
-    // It leads, and what it has in its log is decided, once that is on its disk.
+    // It leads, and the entries of its log are committed once they are on its disk.
     for effect in again.take_effects() {
         if let ManagerEffect::Persist { number, .. } = effect {
             again.handle(Time(0), ManagerEvent::Persisted(number));
@@ -520,13 +522,13 @@ impl LedCluster {
         self.run(self.now + 1_000_000);
     }
 
-    /// Who waits for the time of day.
+    /// The managers that want the time of day.
     fn want_clocks(&self) -> Vec<usize> {
         let wants = |at: &usize| self.managers[*at].as_ref().is_some_and(RaftManager::wants_clock);
         (0..MANAGERS).filter(wants).collect()
     }
 
-    /// What all managers that are up know of the token; they agree.
+    /// The token as all running managers have it; they must agree.
     fn token(&self) -> Result<(), AuthFault> {
         let known = |one: &RaftManager| one.map().token(9).map(|_| ());
         let mut all: Vec<_> = self.managers.iter().flatten().map(known).collect();
@@ -541,15 +543,16 @@ fn a_token_expires_by_the_clock_of_the_leader_alone_and_for_ever() {
     let mut cluster = LedCluster::new(31, 0);
     assert_eq!(cluster.want_clocks(), Vec::<usize>::new());
     cluster.put_token();
-    let leader = cluster.leader().expect("somebody leads");
+    let leader = cluster.leader().expect("there is a leader");
     assert_eq!(cluster.want_clocks(), [leader]);
-    // The clocks of others are wrong, and decide nothing.
+    // The clocks of followers are wrong, and decide nothing.
     for at in (0..MANAGERS).filter(|at| *at != leader) {
         cluster.tell_time(at, u64::MAX);
     }
     cluster.tell_time(leader, EXPIRES_MS - 1);
     assert_eq!(cluster.token(), Ok(()));
-    // Another leads, whose clock is behind: the time begins again for nobody.
+    // The new leader's clock is behind: the token is still valid, and the old time does not extend
+    // its life.
     cluster.kill(leader);
     cluster.run(cluster.now + 3_000_000);
     let next = cluster.leader().expect("another leads");
@@ -558,7 +561,7 @@ fn a_token_expires_by_the_clock_of_the_leader_alone_and_for_ever() {
     assert_eq!(cluster.token(), Ok(()));
     cluster.tell_time(next, EXPIRES_MS);
     assert_eq!(cluster.token(), Err(AuthFault::TokenExpired));
-    // A clock that goes back brings nothing back.
+    // A clock that goes back does not revive the token.
     cluster.tell_time(next, 0);
     assert_eq!((cluster.token(), cluster.want_clocks()), (Err(AuthFault::TokenExpired), vec![]));
     assert_eq!(cluster.map.token(9), Err(AuthFault::TokenExpired));
@@ -570,9 +573,9 @@ fn what_a_leader_decided_of_a_token_in_its_last_moment_is_known_to_all_or_to_nob
     for seed in 41..53 {
         let mut cluster = LedCluster::new(seed, 0);
         cluster.put_token();
-        let leader = cluster.leader().expect("somebody leads");
+        let leader = cluster.leader().expect("there is a leader");
         cluster.give(leader, ManagerEvent::Clock { unix_ms: EXPIRES_MS });
-        // Its word is on the way to both others, to one, or to nobody.
+        // The leader's message has reached both followers, one, or none.
         let lives_us = cluster.draw(3_000);
         cluster.run(cluster.now + lives_us);
         cluster.agenda.retain(
@@ -583,11 +586,11 @@ fn what_a_leader_decided_of_a_token_in_its_last_moment_is_known_to_all_or_to_nob
         let next = cluster.leader().expect("another leads");
         let left = cluster.token();
         expired += u32::from(left.is_err());
-        // The clock of the next one is behind.
+        // The clock of the new leader is behind.
         cluster.tell_time(next, EXPIRES_MS - 60_000);
         assert_eq!(cluster.token(), left, "seed {seed}");
         cluster.tell_time(next, EXPIRES_MS + 1);
         assert_eq!(cluster.token(), Err(AuthFault::TokenExpired), "seed {seed}");
     }
-    assert!((1..12).contains(&expired), "{expired} of 12 had heard of it: it is not tried");
+    assert!((1..12).contains(&expired), "{expired} of 12 have expired it: both cases must occur");
 }

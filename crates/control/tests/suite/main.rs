@@ -1,6 +1,6 @@
-//! Managers, agents and their gossip, played as whole clusters.
+//! Managers, agents and their gossip, simulated as whole clusters.
 //!
-//! One program: to link each file by itself took the larger part of a minute.
+//! One test binary: linking each file separately took most of a minute.
 
 mod agents;
 mod agents_alone;

@@ -1,4 +1,4 @@
-//! An event that concerns a node is a few changes of the map, however many groups it concerns.
+//! An event that concerns a node takes a few changes of the map, however many groups it concerns.
 
 use zerohop_control::command::ControlCommand;
 use zerohop_placement::{ClusterMap, GroupState, KeyspaceConfig, NodeState, PartitionCount};
@@ -8,7 +8,7 @@ use crate::support::nodes::{NodeHappening, Nodes, Setting};
 
 const SECOND: u64 = 1_000_000;
 const FOREVER: u64 = 1 << 50;
-/// Of four nodes; not the leader, which is seen to by another test.
+/// One of four nodes; not the leader, which another test covers.
 const VICTIM: usize = 3;
 
 fn node_state(map: &ClusterMap, instance: InstanceId) -> NodeState {
@@ -16,7 +16,8 @@ fn node_state(map: &ClusterMap, instance: InstanceId) -> NodeState {
     node.state()
 }
 
-/// Every group has a primary that is up, and as many copies that are up and in sync as its keyspace asks for.
+/// Every group has a primary that is up, and as many in-sync copies that are up as its keyspace
+/// requires.
 fn all_are_served(map: &ClusterMap) -> bool {
     map.keyspaces().all(|(_, found)| {
         found.groups().all(|(_, group)| {
@@ -30,7 +31,7 @@ fn all_are_served(map: &ClusterMap) -> bool {
 }
 
 fn map_of(nodes: &Nodes) -> &ClusterMap {
-    &nodes.machines[nodes.leader().expect("somebody leads")].map
+    &nodes.machines[nodes.leader().expect("there is a leader")].map
 }
 
 /// Four nodes with 320 groups of three copies.
@@ -60,7 +61,7 @@ fn four_nodes(seed: u64) -> Nodes {
     nodes
 }
 
-/// Runs until the map is so; how many changes of it that took.
+/// Runs until the condition is true; returns the number of map changes until then.
 fn changes_until(nodes: &mut Nodes, what: &str, is_so: impl Fn(&Nodes) -> bool) -> u64 {
     let (epoch, began) = (map_of(nodes).epoch().get(), nodes.now);
     while !is_so(nodes) {
@@ -94,7 +95,8 @@ fn a_node_of_four_that_is_lost_is_a_handful_of_changes_of_the_map_for_320_groups
             is_victim_in(nodes, NodeState::Down) && all_are_served(map_of(nodes))
         });
         assert!(lost <= 8, "seed {seed}: {lost} changes of the map until all groups are served");
-        // Its copies are made again elsewhere: a few steps of each group, 16 groups at a time, all in one plan's change.
+        // Its copies are replaced on other nodes: a few steps for each group, 16 groups at a time,
+        // in one change of each plan.
         let copied = changes_until(&mut nodes, "made again", |nodes| on_victim(nodes) == 0);
         assert!(copied <= 80, "seed {seed}: {copied} changes of the map until its copies are made again");
     }

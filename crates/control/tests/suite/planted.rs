@@ -1,17 +1,18 @@
-//! Bugs planted on purpose are found by the simulation, each within a stated number of seeds; none is reported without.
+//! The simulation finds each mutant within a stated number of seeds, and reports none without a
+//! mutant.
 #![cfg(debug_assertions)]
 
 use zerohop_control::planted::{Bug, plant};
 
 use crate::support::world::ManagerWorld;
 
-/// Seeds within which each bug must be found.
+/// Seeds within which each mutant must be found.
 const SEEDS: u64 = 60;
 
 fn found(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let found = (0..SEEDS).find_map(|seed| {
-        // A broken promise may break an assertion before a checker sees it.
+        // A mutant may trip an assertion before a checker finds it.
         let played = std::panic::catch_unwind(|| ManagerWorld::new(seed).play().checker.violations);
         let violations = played.unwrap_or_else(|_| vec!["an assertion broke".to_owned()]);
         violations.into_iter().next().map(|what| (seed, what))

@@ -6,7 +6,8 @@ use crate::support::world::ManagerWorld;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
 
-/// What a batch of seeds must have seen: a simulation whose faults have stopped happening would find nothing, quietly.
+/// Events that a batch of seeds must contain: a simulation without faults would find nothing, and
+/// pass silently.
 const MUST_SEE: [&str; 18] = [
     "batches",
     "crashes",

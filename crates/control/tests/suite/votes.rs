@@ -1,17 +1,17 @@
-//! Two candidates of one term, and a voter that dies between their requests: it gives one vote.
+//! Two candidates of one term, and a voter that restarts between their requests: it votes once.
 
 use zerohop_base::time::Time;
 use zerohop_control::command::{ManagerId, ManagerInfo};
 use zerohop_control::manager::{ManagerEffect, ManagerEvent, ManagerSettings, RaftManager};
 use zerohop_placement::Address;
 
-/// Longer than any wait for a leader's word.
+/// Longer than any election time-out.
 const ELECTION_US: u64 = 1_000_000;
 
 struct VotingMember {
     manager: RaftManager,
     disk: Vec<u8>,
-    /// What it has sent and nobody has got yet.
+    /// Messages that are sent and not delivered yet.
     sent: Vec<(ManagerId, Vec<u8>)>,
     now: u64,
 }
@@ -56,7 +56,7 @@ impl VotingMember {
         self.sent.clear();
     }
 
-    /// What it has sent to `other` arrives there.
+    /// Delivers its messages to `other`.
     fn deliver(&mut self, other: &mut VotingMember) {
         let from = self.manager.id();
         let to = other.manager.id();
@@ -66,7 +66,7 @@ impl VotingMember {
     }
 }
 
-/// Three that found a control group.
+/// Three bootstrap members of a control group.
 fn founders() -> [VotingMember; 3] {
     let founders: Vec<ManagerInfo> = (1..=3)
         .map(|id| ManagerInfo {
@@ -84,12 +84,12 @@ fn the_first_founder_leads_as_soon_as_another_is_there_and_no_other_is_in_such_a
         member.now += 50_000;
         member.give(ManagerEvent::Tick);
     };
-    // Nobody is there yet.
+    // No other member runs yet.
     for _ in 0..5 {
         tick(&mut one);
         one.sent.clear();
         tick(&mut other);
-        assert!(other.sent.is_empty(), "it waits for a leader's word");
+        assert!(other.sent.is_empty(), "it waits for a leader's message");
     }
     for _ in 0..2 {
         tick(&mut one);
@@ -104,7 +104,8 @@ fn the_first_founder_leads_as_soon_as_another_is_there_and_no_other_is_in_such_a
 /// The terms in which the two candidates lead, if they do.
 fn elect() -> [Option<u64>; 2] {
     let [mut one, mut other, mut voter] = founders();
-    // Both ask whether they would be voted for, before either asks for the vote itself; neither hears of the other.
+    // Both send a pre-vote request before either requests a vote; neither receives the other's
+    // message.
     for candidate in [&mut one, &mut other] {
         while candidate.sent.is_empty() && candidate.now < 2 * ELECTION_US {
             candidate.now += 50_000;
@@ -116,7 +117,8 @@ fn elect() -> [Option<u64>; 2] {
         candidate.sent.clear();
         voter.deliver(candidate);
     }
-    // The vote for one leaves, and is durable, and the voter dies. Then the other asks.
+    // The vote for the first candidate is sent, and is durable, and the voter restarts. Then the
+    // second candidate asks.
     one.deliver(&mut voter);
     voter.deliver(&mut one);
     voter.crash();
@@ -132,7 +134,7 @@ fn a_voter_that_has_restarted_does_not_vote_again_in_the_same_term() {
     assert_eq!(other, None);
 }
 
-/// Shows that the test above would find it.
+/// Shows that the test above detects the mutant.
 #[cfg(debug_assertions)]
 #[test]
 fn a_vote_that_was_not_written_makes_two_leaders_of_one_term() {

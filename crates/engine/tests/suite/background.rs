@@ -1,4 +1,4 @@
-//! What upkeep must have done once it was called often enough.
+//! The effects of background maintenance after enough calls.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -51,7 +51,7 @@ fn a_checkpoint_that_its_owner_begins_is_written_by_upkeep() {
     assert_eq!(names(&disk), ["0000000000000001-00000000.seg", "0000000000000001.ckp"]);
 }
 
-/// Upkeep so often that what is due at a moment is durable ten milliseconds later.
+/// Runs maintenance so often that entries due at a time are durable ten milliseconds later.
 fn durable_at(engine: &mut Store, partitions: &[Handle], ms: u64) -> Vec<u64> {
     (ms..ms + 10).for_each(|now| assert!(engine.maintain(now).is_ok()));
     partitions.iter().map(|&p| engine.durable_index(p).expect("is open")).collect()

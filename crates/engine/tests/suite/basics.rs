@@ -144,7 +144,7 @@ fn older_versions_are_found_until_the_horizon_passes_them() {
     let dead = |engine: &mut Store| engine.partition_stats(p).expect("is open").log.dead_bytes;
     let before = dead(&mut engine);
     engine.set_horizon(p, Some(1000)).expect("is open");
-    assert!(dead(&mut engine) > before, "what nobody can read is dead space");
+    assert!(dead(&mut engine) > before, "unreadable versions are dead space");
     assert_eq!(read_at(&mut engine, 1000).as_deref(), Some(&b"4 parts"[..]));
 }
 

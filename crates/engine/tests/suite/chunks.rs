@@ -1,4 +1,5 @@
-//! Chunks: writes at offsets cost what is written, what is hidden becomes dead space, and corruption is never passed over.
+//! Chunks: a write at an offset costs its own bytes, hidden bytes become dead space, and corruption
+//! is never hidden.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
@@ -48,19 +49,19 @@ fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
     assert_eq!((state.index, state.stamp), (101, [101; 16]));
     assert_eq!(read(&mut engine, p, 4999..5010), Ok([&[1][..], &[2; 8], &[1, 1]].concat()));
     assert_eq!(read(&mut engine, p, MIB as u64 - 1..MIB as u64 + 2), Ok(vec![1, 0, 0]));
-    // The same places again: what was there is hidden, and is no part any more.
+    // Writes at the same places: the earlier ones are hidden, and are no parts any more.
     for n in 0..100u32 {
         write(&mut engine, p, EntryKind::Append, 5000 * n, &[3; 8]);
     }
     assert_eq!(engine.chunk_state(p, b"chunk").expect("reads").expect("is there").parts, 101);
-    // Written again it is one part, whatever it was.
+    // A new `Put` makes the chunk a single part.
     write(&mut engine, p, EntryKind::Put, 0, &[4; 10]);
     let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
     assert_eq!((state.parts, state.end), (1, 10));
     assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(vec![4; 10])));
 }
 
-/// Whoever writes on takes its memory, and what is left of it in the file is read from there.
+/// Later writes reuse its memory, and its remaining bytes are read from the file.
 #[test]
 fn a_large_entry_that_was_replaced_leaves_memory_at_once() {
     let disk = SimulatedDisk::new(1);
@@ -69,7 +70,7 @@ fn a_large_entry_that_was_replaced_leaves_memory_at_once() {
     let before = engine.stats().resident_bytes;
     for byte in 2..=4 {
         write(&mut engine, p, EntryKind::Put, 0, &vec![byte; 2 * MIB]);
-        // The block at either end of each holds something else too.
+        // The blocks at both ends of each entry have other bytes too.
         let resident = engine.stats().resident_bytes;
         assert!(resident < before + (512 << 10), "{resident} bytes, before {before}");
     }
@@ -102,7 +103,8 @@ fn a_record_of_another_kind_is_no_chunk() {
     assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(b"\0x".to_vec())), "replaced");
 }
 
-/// Where a write lies stands in its payload: of a corrupt one nobody knows, so that no byte of the chunk may be told.
+/// The range of a write is in its payload. For a corrupt write the range is unknown, so that no
+/// byte of the chunk may be returned.
 #[test]
 fn a_corrupt_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     let disk = SimulatedDisk::new(1);
@@ -111,7 +113,7 @@ fn a_corrupt_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     write(&mut engine, p, EntryKind::Append, 100, b"this will rot");
     write(&mut engine, p, EntryKind::Append, 500, &[3; 10]);
     engine.sync().expect("syncs");
-    // A mark behind them vouches for what was synced: they are no torn tail.
+    // A mark behind the writes shows that they were synced, so that they are no torn tail.
     engine.write(p, EntryKind::Put, 0, 4, b"other", b"").expect("is accepted");
     engine.sync().expect("syncs");
     drop(engine);
@@ -125,7 +127,7 @@ fn a_corrupt_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     reader.read_at(file, 0, &mut bytes).expect("reads");
     reader.close(file);
     let at = bytes.windows(13).position(|window| window == b"this will rot").expect("is there");
-    // The offset in its head: as it stands now, it would lie elsewhere.
+    // Corrupts the offset in the head: the decoded range would be elsewhere.
     disk.corrupt_at(&path, at as u64 - 24, 0x40).expect("is there");
     let (mut engine, p) = open(&disk);
     for range in [0..10, 100..113, 500..510] {
@@ -135,7 +137,7 @@ fn a_corrupt_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     assert!(matches!(engine.chunk_state(p, b"chunk"), Err(EngineError::Corrupt { .. })));
     let corrupt = engine.corrupt_of(p, b"chunk").expect("reads");
     assert_eq!(corrupt.iter().map(|corrupt| corrupt.index).collect::<Vec<_>>(), [2]);
-    // Repaired, it is whole again.
+    // After the repair the chunk is readable again.
     let head = ChunkHead { offset: 100, length: 13, stamp: [2; 16] };
     let payload = [&head.encode()[..], b"this will rot"].concat();
     assert_eq!(engine.repair(p, (1, 2, 2), b"chunk", &payload), Ok(true));
@@ -144,13 +146,13 @@ fn a_corrupt_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     assert_eq!((state.parts, state.covered, state.end), (3, 1023, 1000));
 }
 
-/// Longer than the blocks of memory in which the log lies: read in part and whole, in memory and from its file, with and
-/// without a trailer, and zeros that have no bytes.
+/// A chunk longer than the memory blocks of the log: read in part and whole, from memory and from
+/// its file, with and without a trailer, and as zeros without bytes.
 #[test]
 fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    // So that it begins somewhere in a block.
+    // The other entry makes the chunk begin inside a block.
     engine.write(p, EntryKind::Put, 0, 1, b"other", &[5; 777]).expect("is accepted");
     let contents: Vec<u8> = (0..300_000_u32).map(|n| (n / 3) as u8).collect();
     let mut wanted = vec![0; 5_000];
@@ -178,7 +180,7 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
             {
                 Some((found, summed)) => {
                     assert_eq!(found, state);
-                    // Of zeros that have no bytes there is no checksum.
+                    // Zeros without bytes have no checksum.
                     let is_all_of_it = *range == (5_000..305_000) && all.iter().any(|byte| *byte != 0);
                     assert_eq!(summed.is_some(), is_all_of_it, "{range:?}");
                     if let Some(zerohop_engine::ChecksumParts { payload_crc, before, behind }) = summed {
@@ -200,10 +202,10 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
     engine.sync().expect("syncs");
     drop(engine);
     disk.power_off_clean();
-    // Some of it is in memory from the start.
+    // Parts of it are in memory from the start.
     let (mut engine, p) = open(&disk);
     check(&mut engine, p, &wanted, false);
-    // Small writes over it: parts that are looked at where they lie.
+    // Small writes over it are parts that are read in place.
     for at in [4_999_u32, 5_000, 69_990, 304_995] {
         write(&mut engine, p, EntryKind::Append, at, &[0xEE; 20]);
         let end = wanted.len().max(at as usize + 20);
@@ -229,10 +231,11 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
     check(&mut engine, p, &vec![0; 305_000], true);
 }
 
-/// In the log, in memory, in the journal and through a crash.
+/// In the log, in memory, in the journal, and after a crash.
 #[test]
 fn a_chunk_whose_bytes_lie_elsewhere_is_written_as_one_that_comes_whole() {
-    // The first stand in the journal as they are; the last are only told of there, and the log is flushed with it.
+    // The short chunks are in the journal itself. The long ones are only referred to there, and the
+    // log is flushed with it.
     let (short, long) = ([1, 5_000, 20_000, 65_506], [65_507, 70_000, 200_000, 3 * MIB]);
     let [interval, sync] = [Durability::Interval { ms: 10 }, Durability::Sync];
     for (durability, lengths) in [(interval, short), (interval, long), (sync, short), (sync, long)] {
@@ -245,7 +248,7 @@ fn a_chunk_whose_bytes_lie_elsewhere_is_written_as_one_that_comes_whole() {
         for (at, length) in (1..).zip(lengths) {
             let bytes: Vec<u8> = (0..length).map(|byte| (byte * 7 / 5 + at as usize) as u8).collect();
             let head = ChunkHead { offset: 3, length: length as u32, stamp: [at as u8; 16] };
-            // Head and trailer, of which the last byte tells the length.
+            // Head and trailer; the last byte is the trailer's length.
             let payload = [&head.encode()[..], b"trail", &[6]].concat();
             let whole = [&head.encode()[..], &bytes, b"trail", &[6]].concat();
             let (flags, key) = (FLAG_CHUNK | FLAG_TRAILER, b"chunk".as_slice());
@@ -283,7 +286,7 @@ fn a_chunk_whose_bytes_lie_elsewhere_is_written_as_one_that_comes_whole() {
     }
 }
 
-/// A call for each block would cost a third more of what a write to the file does.
+/// One call for each block would cost a third more than a write to the file.
 #[test]
 fn a_long_entry_is_written_to_its_file_by_one_call_for_each_mebibyte() {
     let disk = SimulatedDisk::new(1);

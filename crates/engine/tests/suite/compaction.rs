@@ -1,4 +1,4 @@
-//! What compaction must leave as it was.
+//! Data that compaction must keep.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
@@ -29,14 +29,15 @@ fn fill(engine: &mut Store, p: Handle) {
     }
 }
 
-/// Compaction ends after any of its runs, so that any one of the entries can be gone and the others still there.
+/// Compaction may be interrupted after any run, so that any of the entries may be gone while the
+/// others remain.
 #[test]
 fn appends_of_changing_kinds_come_back_as_the_last_record() {
     for operations in 0..200 {
         let disk = SimulatedDisk::new(operations);
         let (mut engine, p) = open(&disk);
         write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x01\0\0\0first");
-        // The segment where the first stands has the least dead: it is rewritten last.
+        // The segment with the first entry has the least dead space: it is rewritten last.
         write(&mut engine, p, EntryKind::Put, 0, b"alive", &[7; 3900]);
         fill(&mut engine, p);
         write(&mut engine, p, EntryKind::Append, 0, b"k", b"bytes");
@@ -120,7 +121,7 @@ fn a_partition_that_goes_later_gives_its_memory_back_bit_by_bit_and_then_its_fil
     assert!(resident > 0 && files > 2);
     engine.drop_partition_later(PartitionId(1)).expect("is removed");
     assert!(engine.partitions().next().is_none());
-    assert_eq!(open_files(&disk), 0, "nobody writes to them any more");
+    assert_eq!(open_files(&disk), 0, "they are not written any more");
     assert_eq!((engine.stats().resident_bytes, folder()), (resident, files), "nothing was done yet");
     let (mut now, mut before) = (0, resident);
     while engine.stats().resident_bytes > 0 {
@@ -146,7 +147,7 @@ fn who_opens_a_partition_that_is_to_go_later_gets_an_empty_one() {
     engine.drop_partition_later(PartitionId(1)).expect("is removed");
     let p = engine.partition(PartitionId(1), PartitionOptions::default()).expect("opens");
     assert_eq!(engine.partition_stats(p).expect("is open").records, 0);
-    // And it stays: nobody removes the files of the new one.
+    // The new partition stays: no later removal deletes its files.
     fill(&mut engine, p);
     let records = engine.partition_stats(p).expect("is open").records;
     (0..3_000).for_each(|now| assert!(engine.maintain(now).is_ok()));

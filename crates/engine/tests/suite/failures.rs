@@ -1,4 +1,4 @@
-//! What a failing or a full disk may do to the engine, and what it may not.
+//! The permitted effects of a failing or full disk on the engine.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
@@ -62,7 +62,7 @@ fn one_partition_that_failed_leaves_the_upkeep_of_others_alone() {
         }
         engine.flush().expect("flushes");
     }
-    // The journal files want to go, so the segments are synced, and the first partition's cannot be.
+    // To free journal files, the segments are synced, and the first partition's sync fails.
     disk.fail_nth(DiskOperation::SyncBegin, 1);
     engine.checkpoint_begin(handles[1], b"").expect("begins");
     let failed = (0..400).map(|n| engine.maintain(n * 10)).filter(Result::is_err).count();
@@ -175,7 +175,7 @@ fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
 fn what_was_committed_is_read_after_a_cut_that_failed() {
     for operation in [DiskOperation::ReadAt, DiskOperation::Truncate, DiskOperation::Sync] {
         let disk = SimulatedDisk::new(7);
-        // Nothing stays in memory that need not.
+        // With this option, memory is freed whenever possible.
         let options = EngineOptions { memory_bytes: 0, disk_reserve_bytes: 0, ..EngineOptions::default() };
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let p = partition(&mut engine, 1, Durability::DEFAULT);
@@ -202,7 +202,7 @@ fn a_partition_whose_removal_failed_is_not_made_again_over_what_is_left() {
         engine.sync().expect("syncs");
         disk.fail_nth(DiskOperation::Remove, nth);
         assert!(matches!(engine.drop_partition(PartitionId(1)), Err(EngineError::Disk(_))));
-        // Opening it again removes the rest first, or fails.
+        // Opening the partition again first removes the remaining files, or fails.
         disk.fail_nth(DiskOperation::Remove, 1);
         let options = PartitionOptions::default();
         assert!(matches!(engine.partition(PartitionId(1), options), Err(EngineError::Disk(_))));

@@ -1,7 +1,8 @@
-//! The bytes on disk: today's writer writes what is pinned in `corpus/v4`, and today's reader reads it and the older ones.
+//! The bytes on disk: the present writer produces the files in `corpus/v4`, and the present reader
+//! reads these and the older ones.
 //!
-//! A change of format adds `corpus/v5` and keeps reading the others. To write the files of a new version, run this test with
-//! `ZEROHOP_WRITE_CORPUS=1`.
+//! A change of format adds `corpus/v5` and keeps reading the others. To write the files of a new
+//! version, run this test with `ZEROHOP_WRITE_CORPUS=1`.
 #![expect(clippy::disallowed_methods, reason = "reads and writes the pinned files of this folder")]
 
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ fn list_of(values: &[&[u8]]) -> Vec<u8> {
     payload
 }
 
-/// The first covers all, one of the others is zeros without bytes, the last lies partly over them.
+/// The first part covers all, one of the others is zeros without bytes, the last overlaps them.
 fn part_of_chunk(n: u32) -> Vec<u8> {
     let (offset, length) = [(0, 500), (100, 50), (400, 200), (120, 20)][n as usize];
     let head = ChunkHead { offset, length, stamp: [n as u8; 16] };
@@ -47,7 +48,7 @@ fn part_of_chunk(n: u32) -> Vec<u8> {
     [&head.encode()[..], &bytes].concat()
 }
 
-/// A fixed history that leaves every kind of file, block, entry and record behind.
+/// A fixed history that produces every kind of file, block, entry and record.
 fn write_everything() -> Files {
     let disk = SimulatedDisk::new(1);
     let (mut engine, _) = Engine::open(disk.clone(), options()).expect("opens");
@@ -161,7 +162,7 @@ fn the_writer_writes_the_bytes_that_are_pinned() {
 
 #[test]
 fn files_of_version_1_are_read() {
-    // A journal file may have zeros behind its records, and had none at first.
+    // A journal file may have zeros behind its records; early versions wrote none.
     for room in [0, 1, 5_000] {
         drop(read_everything("v1", room));
     }
@@ -202,7 +203,7 @@ fn files_of_version_4_tell_the_seed_of_what_only_the_journal_has() {
     assert_eq!(engine.lookup_whole(r, b"journaled").expect("can be read").as_deref(), Some(&b"alone"[..]));
 }
 
-/// A disk with these files, and so many zeros behind those of the journal.
+/// A disk with these files, and this many zeros behind those of the journal.
 fn disk_with(files: Files, room: usize) -> SimulatedDisk {
     let disk = SimulatedDisk::new(2);
     for (path, mut bytes) in files {
@@ -217,8 +218,9 @@ fn disk_with(files: Files, room: usize) -> SimulatedDisk {
     disk
 }
 
-/// A list had parts 30 and 32 when its checkpoint was written. It died, what stood in its place was removed by entry 51,
-/// and compaction kept parts 30 and 32 as removals, and at last dropped 51: nothing older stood in its way.
+/// A list had parts 30 and 32 when its checkpoint was written. The list was replaced, and entry 51
+/// removed its replacement. Compaction kept parts 30 and 32 as removals, and later dropped entry
+/// 51, as nothing older needed it.
 #[test]
 fn a_list_whose_parts_are_kept_as_removals_does_not_come_back_from_a_checkpoint() {
     let disk = disk_with(pinned(&corpus("died-parts"), ""), 0);

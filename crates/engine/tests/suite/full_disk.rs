@@ -1,4 +1,5 @@
-//! A full disk refuses writes and serves reads; space freed, it goes on, and nothing accepted is lost.
+//! A full disk refuses writes and serves reads. Once space is free, writes succeed again, and no
+//! accepted write is lost.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -36,7 +37,8 @@ fn value(n: u64) -> Vec<u8> {
     vec![n as u8; 1000]
 }
 
-/// Writes until the disk refuses, also after upkeep has shortened the journal. What was acknowledged.
+/// Writes until the disk refuses, also after maintenance has shortened the journal. Returns the
+/// acknowledged writes.
 fn fill(engine: &mut Store, p: Handle, durability: Durability) -> BTreeSet<u64> {
     let mut kept = BTreeSet::new();
     loop {
@@ -152,7 +154,7 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
     }
 }
 
-/// What an upper layer that keeps state of its own does in a millisecond.
+/// One millisecond of maintenance with an upper layer that has state of its own.
 fn upkeep_with_state(engine: &mut Store, p: Handle, now: u64) {
     engine.maintain(now).expect("goes well");
     if engine.wants_entry(p).expect("is open") {
@@ -168,7 +170,7 @@ fn upkeep_for(engine: &mut Store, p: Handle, milliseconds: Range<u64>) {
     milliseconds.for_each(|now| upkeep_with_state(engine, p, now));
 }
 
-/// Segments stay until two checkpoints cover them, and no write comes that would bring those.
+/// Segments stay until two checkpoints cover them, and no write comes that would cause checkpoints.
 #[test]
 fn what_was_removed_on_a_full_disk_makes_room_though_nothing_else_is_written() {
     for (seed, durability) in [(1, INTERVAL), (2, Durability::Sync)] {
@@ -212,7 +214,8 @@ fn writes_wait_for_dead_space_to_come_back_and_are_not_refused() {
     }
 }
 
-/// Nothing is short, and yet a log of what was removed does not stay for ever: the timer presses for the checkpoints.
+/// Without a shortage of space, a log of removed data must not stay without limit: a timer causes
+/// the checkpoints.
 #[test]
 fn an_idle_partition_gives_back_what_is_dead() {
     let disk = SimulatedDisk::new(1);
@@ -272,7 +275,8 @@ fn compacting_does_not_wait_for_a_log_that_cannot_be_written() {
     }
 }
 
-/// Opening writes: torn tails are cut, footers are written again, and the journal's entries go to their segments.
+/// Opening writes to the disk: torn tails are cut, footers are written again, and journal entries
+/// go to their segments.
 #[test]
 fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
     for seed in 0..60 {
@@ -316,8 +320,8 @@ fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
     }
 }
 
-/// Dropped on a full disk, it is not open any more, and nothing that the journal has yet to be told of it comes later between
-/// what is written under its name again.
+/// A partition that is dropped on a full disk is closed. The journal must record the drop before
+/// new entries under its name, so that they cannot be mixed up.
 #[test]
 fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_room() {
     let disk = SimulatedDisk::new(3);
@@ -332,7 +336,7 @@ fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_ro
         engine.partition(PartitionId(1), PartitionOptions { durability: Durability::Sync, index_seed: 7 });
     assert!(
         matches!(again, Err(EngineError::DiskFull { .. })),
-        "nothing may be written before its end is told"
+        "nothing may be written before the drop is recorded"
     );
     engine.maintain(5_000).expect("goes on");
     disk.set_capacity(None);
@@ -354,8 +358,9 @@ fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_ro
     assert_eq!(engine.lookup_whole(new, b"k").expect("reads"), Some(b"new".to_vec()));
 }
 
-/// What the journal holds survives though nothing can be put in order any more; what is nowhere yet is not said to. (Real disks lay the
-/// journal's room out ahead, so that it takes what has come last too: `command_line`, `full_disk`.)
+/// The journal's entries survive although no other file can be written; an entry that is nowhere
+/// yet is not reported as durable. (On real disks the journal has preallocated space, which the
+/// last entries use too: `command_line`, `full_disk`.)
 #[test]
 fn an_engine_that_closes_on_a_full_disk_keeps_everything_or_says_that_it_does_not() {
     for (seed, durability, is_journaled) in

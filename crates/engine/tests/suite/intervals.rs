@@ -29,7 +29,7 @@ fn is_durable(engine: &mut Store, handle: Handle) -> bool {
     engine.durable_index(handle).expect("is open") == last
 }
 
-/// Upkeep as an owner calls it, until everything is durable. Returns the time then.
+/// Runs maintenance as an owner does, until everything is durable. Returns the time then.
 fn until_durable(engine: &mut Store, handles: &[Handle], from_ms: u64) -> u64 {
     for now_ms in from_ms..from_ms + 10 * INTERVAL_MS {
         engine.maintain(now_ms).expect("goes well");
@@ -144,7 +144,7 @@ fn a_disk_that_was_full_for_a_while_loses_nothing() {
     }
     disk.set_capacity(100);
     for now_ms in 1_000..2_000 {
-        // It may say that it is full; nothing is lost by it.
+        // It may report a full disk; nothing is lost by that.
         drop(engine.maintain(now_ms));
     }
     assert!(!handles.iter().all(|&handle| is_durable(&mut engine, handle)));
@@ -163,7 +163,7 @@ fn a_flush_that_somebody_waits_for_covers_what_was_begun_before_it() {
         put(&mut engine, handle, "a", 100);
     }
     put(&mut engine, waited, "sync", 100);
-    // The upkeep takes the batch along that the other partition waits for.
+    // Maintenance includes the batch that the other partition waits for.
     for now_ms in 1_099..1_101 {
         engine.maintain(now_ms).expect("goes well");
     }

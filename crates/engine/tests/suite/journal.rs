@@ -1,4 +1,4 @@
-//! What the journal must bring back after a crash, and what it must leave where it is.
+//! The entries that the journal must restore after a crash, and those that it must not.
 
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
@@ -58,7 +58,7 @@ fn keys_are_hashed_by_the_same_seed_though_only_the_journal_is_left() {
                 engine.maintain(1_000 * index + 100 * ms).expect("goes on");
             }
         }
-        // What only the journal has is brought into logs of which nothing is known when it is replayed.
+        // Entries that only the journal has are restored into logs that are not open at the replay.
         let mut engine = crash(&disk, engine);
         for number in 1..40 {
             let options = PartitionOptions { durability, index_seed: 900 + number };
@@ -100,7 +100,7 @@ fn entries_of_a_lower_epoch_that_follow_a_cut_survive() {
         (2..=10).for_each(|index| append(&mut engine, p, 9, index, 10));
         engine.flush().expect("flushes");
         engine.cut_after(p, 1).expect("cuts");
-        // Fetched from a primary that had them already when it was elected.
+        // These entries come from a primary that had them before its election.
         append(&mut engine, p, 4, 2, 10);
         append(&mut engine, p, 4, 3, LARGE);
         append(&mut engine, p, 10, 4, 10);
@@ -228,13 +228,13 @@ fn a_cut_that_the_journal_was_not_told_of_is_not_taken_for_a_loss() {
         engine.set_durability(p, Durability::Interval { ms: 10 }).expect("changes");
         (1..=4).for_each(|index| append(&mut engine, p, 1, index, 10));
         engine.set_durability(p, Durability::Sync).expect("syncs the segment");
-        // The journal alone has this one.
+        // Only the journal has this entry.
         append(&mut engine, p, 1, 5, 10);
         engine.flush().expect("flushes");
         engine.set_durability(p, Durability::Interval { ms: 10 }).expect("changes");
         disk.fail_nth(DiskOperation::Sync, nth);
         failed += u32::from(engine.cut_after(p, 2).is_err());
-        // Where the log goes on behind the cut, the power leaves a torn end.
+        // The new entries behind the truncation get a torn end in the crash.
         let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 2, index: 3, timestamp: 3 };
         if engine.append(p, &meta, b"k", &[2; 3000]).is_ok() {
             engine.maintain(100).ok();
@@ -261,7 +261,7 @@ fn a_cut_told_by_the_journal_makes_no_entry_durable() {
     assert_eq!(engine.durable_index(p).expect("is open"), 1);
 }
 
-/// A `sync` partition, and an `interval` one that has what it owes copied to the journal by upkeep.
+/// A `sync` partition, and an `interval` partition whose entries maintenance copies to the journal.
 fn beside_an_interval(disk: &SimulatedDisk) -> (Store, Handle, Handle) {
     let options = EngineOptions { journal_from_due: 1, disk_reserve_bytes: 0, ..EngineOptions::default() };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
@@ -316,7 +316,8 @@ fn a_flush_that_was_begun_holds_what_came_before_it_once_it_is_done() {
         assert_eq!(engine.durable_index(p), Ok(3), "what came later is of the next");
         assert_eq!(engine.flush_begin(), Ok(true));
         append(&mut engine, p, 1, 5, LARGE);
-        // One goes on at a time, and what the journal does not hold is synced where it stands: both are waited for.
+        // Only one flush runs at a time, and an entry that is too large for the journal is synced
+        // in its segment: both are waited for.
         assert_eq!(engine.flush_begin(), Ok(false));
         assert_eq!((engine.flush_done(), engine.durable_index(p)), (Ok(true), Ok(5)));
         let mut engine = crash(&disk, engine);

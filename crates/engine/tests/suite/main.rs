@@ -1,6 +1,7 @@
-//! What the engine promises, tried from outside: by cases, by random histories, and by the pinned bytes of its files.
+//! The guarantees of the engine, tested through its interface: by cases, by random histories, and
+//! by the corpus of its files.
 //!
-//! One program: to link each file by itself took the larger part of a minute.
+//! One test binary: linking each file separately took most of a minute.
 
 mod background;
 mod basics;

@@ -1,10 +1,12 @@
-//! Thousands of random histories with crashes and faults, each beside a plain model (see `support`).
+//! Thousands of random histories with crashes and faults, each compared with a plain model (see
+//! `support`).
 //!
-//! `ZEROHOP_SEEDS=from..to` plays other seeds than the usual ones, `ZEROHOP_TRACE=1` tells what a failing one did.
+//! `ZEROHOP_SEEDS=from..to` selects other seeds, and `ZEROHOP_TRACE=1` prints the operations of a
+//! failing one.
 
 use crate::support;
 
-/// Seeds in a usual run: a bounded time in an unoptimised build.
+/// Seeds of a usual run: a bounded time in an unoptimised build.
 const SEEDS: u64 = 3000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The random histories find what is planted, and nothing where nothing is planted.
+//! The random histories find each mutant, and nothing without a mutant.
 #![cfg(debug_assertions)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,11 +7,11 @@ use zerohop_engine::planted::{Bug, plant};
 
 use crate::support;
 
-/// Histories within which every planted bug is found.
+/// Histories within which every mutant is found.
 const SEEDS: u64 = 150;
 
 fn finds(seed: u64) -> bool {
-    // A bug may as well trip an assertion of the engine.
+    // A mutant may also trip an assertion of the engine.
     catch_unwind(AssertUnwindSafe(|| support::play(seed).is_err())).unwrap_or(true)
 }
 

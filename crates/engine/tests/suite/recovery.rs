@@ -1,4 +1,4 @@
-//! What a recovery must make of the files that a crash, corruption or a compaction leaves.
+//! The results of a recovery from the files after a crash, corruption or a compaction.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ fn a_crash_over_many_unsynced_segments_leaves_a_prefix() {
     }
 }
 
-/// A checkpoint taken between a compaction's copy and its end knows a removal only as an absence.
+/// A checkpoint between a compaction's copy and its end has a removal only as an absent record.
 #[test]
 fn what_was_removed_while_its_segment_was_rewritten_stays_removed() {
     for steps in 0..80 {
@@ -113,7 +113,7 @@ fn a_record_of_another_kind_than_the_compacted_one_in_the_checkpoint_survives() 
     }
     engine.compact(p).expect("drops the list and its removal");
     engine.write(p, EntryKind::Append, 0, 1, b"k", b"bytes").expect("is accepted");
-    // What follows tells that it was committed, so that recovery applies it.
+    // Later entries show that it was committed, so that recovery applies it.
     for _ in 0..2 {
         engine.sync().expect("syncs");
         put(&mut engine, p, b"other", b"");
@@ -144,7 +144,7 @@ fn a_record_that_cannot_be_read_stays_an_error_when_it_is_appended_to() {
         let (mut engine, p) = open(&disk, 4 << 10);
         engine.write(p, EntryKind::Append, flags, 1, b"k", b"\x01\0\0\0corrupt").expect("is accepted");
         engine.close().expect("writes a checkpoint");
-        // Behind the header, a mark, and the entry's head.
+        // The offset is behind the header, a mark, and the entry's head.
         disk.corrupt_at(&names(&disk, ".seg")[0], 80 + 124 + 28, 1).expect("is there");
         let (mut engine, p) = open(&disk, 4 << 10);
         engine.write(p, EntryKind::Append, flags, 1, b"k", b"\x01\0\0\0good").expect("is accepted");
@@ -250,7 +250,8 @@ fn segments_too_far_apart_in_epoch_or_time_are_not_merged() {
     }
 }
 
-/// What compaction leaves out is dead by a newer entry, which must not be lost when the older one is.
+/// An entry that compaction leaves out is dead because of a newer entry, which must not be lost if
+/// the older one is gone.
 #[test]
 fn a_durable_value_survives_being_overwritten_while_its_segment_is_rewritten() {
     for steps in 0..80 {
@@ -267,7 +268,7 @@ fn a_durable_value_survives_being_overwritten_while_its_segment_is_rewritten() {
             engine.maintain(100_000).expect("goes well");
         }
         put(&mut engine, p, b"k", b"new");
-        // No time passes: nothing is synced because of an interval.
+        // No time passes, so that no interval causes a sync.
         for _ in 0..60 {
             engine.maintain(100_000).expect("goes well");
         }
@@ -300,7 +301,8 @@ fn what_a_list_replaced_does_not_come_back_once_the_list_is_trimmed() {
             put(&mut engine, p, b"other", &[7; 1000]);
         }
         engine.sync().expect("syncs");
-        // Compaction ends after any of its runs; the oldest segment, where the replaced one stands, has the least dead.
+        // Compaction may be interrupted after any run; the oldest segment, with the replaced entry,
+        // has the least dead space.
         disk.cut_power_after(operations);
         drop(engine.compact(p));
         drop(engine);
@@ -355,7 +357,7 @@ fn an_empty_segment_that_a_crash_left_does_not_stand_in_the_way() {
         let (mut engine, p) = open(&disk, 4 << 10);
         let (_, last) = engine.partition_stats(p).expect("is open").last;
         met += u64::from(last == 0);
-        // Of an epoch and a time that cannot be counted from those of the first attempt.
+        // An epoch and a time that are too far from those of the first attempt for their encoding.
         for index in last + 1..last + 4 {
             let (epoch, timestamp) = (1000, 1 << 60);
             let meta = zerohop_engine::Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp };

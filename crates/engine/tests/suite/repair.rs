@@ -1,4 +1,5 @@
-//! Corruption is found where nobody reads, repaired with what another replica has, and gone once the segment is rewritten.
+//! Corruption is found without reads, repaired with another replica's entry, and gone once the
+//! segment is rewritten.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -15,7 +16,7 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     opened(disk, true)
 }
 
-/// With the state of an upper layer in the log, of which no checkpoint is taken but by [`checkpoint`].
+/// A partition with the state of an upper layer in its log; only [`checkpoint`] takes a checkpoint.
 fn open_with_state(disk: &SimulatedDisk) -> (Store, Handle) {
     let (mut engine, p) = opened(disk, false);
     engine.hold_state_in_log(p).expect("is open");
@@ -41,11 +42,11 @@ fn filled(disk: &SimulatedDisk) {
     for n in 0..600u32 {
         engine.write(p, EntryKind::Put, 0, u64::from(n) + 1, &n.to_le_bytes(), &VALUE).expect("is accepted");
     }
-    // With a checkpoint, which vouches for what was synced.
+    // Closing writes a checkpoint, which shows what was synced.
     engine.close().expect("closes");
 }
 
-/// Flips a byte of the value of one key, wherever it stands. Its log index.
+/// Flips a byte of one key's value on the disk. Returns its log index.
 fn corruption(disk: &SimulatedDisk, n: u32) -> u64 {
     let mut reader = disk.clone();
     for name in reader.list("p-0000000000000001").expect("lists") {
@@ -78,7 +79,7 @@ fn checkpoint(engine: &mut Store, p: Handle) {
     maintain(engine);
 }
 
-/// All that the log holds, in full.
+/// All entries of the log, with their payloads.
 fn entries(engine: &mut Store, p: Handle) -> Vec<(Meta, Vec<u8>, Vec<u8>)> {
     let mut all = Vec::new();
     engine
@@ -112,7 +113,7 @@ fn a_corrupt_entry_is_told_repaired_and_rewritten() {
     assert_eq!(engine.corrupt_of(p, &key), Ok(vec![CorruptEntry { epoch: 1, index }]));
     assert_eq!(scrub_all(&mut engine, p), (vec![CorruptEntry { epoch: 1, index }], false));
     assert_eq!(engine.damage(p).expect("is open").len(), 1);
-    // Nothing else goes in its place.
+    // No other entry is accepted in its place.
     let mut other = VALUE;
     other[5] = 1;
     assert_eq!(engine.repair(p, (1, index, index), &key, &other), Ok(false));
@@ -123,7 +124,7 @@ fn a_corrupt_entry_is_told_repaired_and_rewritten() {
     assert_eq!(engine.lookup_whole(p, &key), Ok(Some(VALUE.to_vec())));
     assert_eq!(engine.read_entry(p, index).expect("can be read").payload, VALUE);
     assert!(engine.damage(p).expect("is open").is_empty());
-    // By itself, though hardly anything is dead.
+    // The segment is rewritten by itself, though hardly anything in it is dead.
     for ms in 0..20_000 {
         engine.maintain(ms).expect("goes on");
     }
@@ -146,7 +147,7 @@ fn a_file_that_becomes_corrupt_under_what_memory_has_is_rewritten_from_that() {
     }
     engine.sync().expect("syncs");
     corruption(&disk, 33);
-    assert_eq!(scrub_all(&mut engine, p), (Vec::new(), false), "nothing that others must help with");
+    assert_eq!(scrub_all(&mut engine, p), (Vec::new(), false), "no repair by other members is needed");
     for ms in 0..20_000 {
         engine.maintain(ms).expect("goes on");
     }
@@ -156,7 +157,8 @@ fn a_file_that_becomes_corrupt_under_what_memory_has_is_rewritten_from_that() {
     assert!(engine.damage(p).expect("is open").is_empty(), "{:?}", engine.damage(p));
 }
 
-/// Both checkpoints that are kept have to cover what is rewritten otherwise; but nothing may come that another would be worth.
+/// Normally two checkpoints must cover a rewritten segment; but no entries may come that would
+/// cause another checkpoint.
 #[test]
 fn what_was_repaired_is_rewritten_before_any_checkpoint_with_all_that_holds_state() {
     let disk = SimulatedDisk::new(4);
@@ -167,7 +169,7 @@ fn what_was_repaired_is_rewritten_before_any_checkpoint_with_all_that_holds_stat
     for n in 0..600u32 {
         put(&mut engine, n, &VALUE);
     }
-    // Of a unit too, and of what is dead: an upper layer reads all of it again.
+    // The log also has an atomic batch and dead entries, all of which an upper layer reads again.
     let (epoch, index, _) =
         entries(&mut engine, p).last().map(|(m, ..)| (m.epoch, m.index, ())).expect("many");
     let mark = Meta { kind: EntryKind::Mark, flags: FLAG_JOINED, epoch, index: index + 1, timestamp: 1 };
@@ -215,7 +217,7 @@ fn what_is_rewritten_though_dead_does_not_come_back_when_its_removal_may_go() {
     let put = |engine: &mut Store, n: u32, value: &[u8]| {
         engine.write(p, EntryKind::Put, 0, 1, &n.to_le_bytes(), value).expect("is accepted");
     };
-    // So little of its segment that this is not worth compaction when it is dead.
+    // The entry is a small part of its segment, so that its death does not cause compaction.
     engine.write(p, EntryKind::Put, 0, 1, b"gone", b"value").expect("is accepted");
     (0..400).for_each(|n| put(&mut engine, n, &VALUE));
     engine.write(p, EntryKind::Remove, 0, 1, b"gone", b"").expect("is accepted");
@@ -232,7 +234,7 @@ fn what_is_rewritten_though_dead_does_not_come_back_when_its_removal_may_go() {
         Ok(b"value".to_vec()),
         "it is kept"
     );
-    // Now it may go, and so may its removal, but not alone.
+    // Now the entry may be dropped together with its removal, but not alone.
     for n in 800..802 {
         put(&mut engine, n, &VALUE);
         checkpoint(&mut engine, p);

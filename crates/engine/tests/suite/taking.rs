@@ -1,4 +1,4 @@
-//! A log that goes to another engine as it stands.
+//! The snapshot install of a log that is sent segment by segment.
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
@@ -23,7 +23,8 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     open_as(disk, Durability::DEFAULT, 7)
 }
 
-/// Records of every kind over several segments, some written over, removed and compacted away, and an open segment.
+/// Records of every type over several segments, some overwritten, removed or compacted away, and an
+/// open segment.
 fn filled(seed: u64, durability: Durability) -> (Store, Handle) {
     let (mut engine, p) = open_as(&SimulatedDisk::new(seed), durability, 7);
     let mut write = |kind, flags, key: &[u8], payload: &[u8]| {
@@ -45,13 +46,13 @@ fn filled(seed: u64, durability: Durability) -> (Store, Handle) {
     (engine, p)
 }
 
-/// Takes at most so many runs. Whether that was all.
+/// Installs at most this many runs. Returns whether the log is complete.
 fn take(from: (&mut Store, Handle), to: (&mut Store, Handle), (bytes, most): (usize, usize)) -> bool {
     let last = from.0.partition_stats(from.1).expect("is open").last;
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     for _ in 0..most {
         match from.0.read_run(from.1, &mut place, (last.1, bytes), &mut run).expect("is read") {
-            LogRun::Bytes { begins } => drop(to.0.take_run(to.1, begins, &run).expect("is taken")),
+            LogRun::Bytes { begins } => drop(to.0.take_run(to.1, begins, &run).expect("is installed")),
             LogRun::End => {
                 to.0.taken(to.1, last).expect("is all");
                 return true;
@@ -104,7 +105,7 @@ fn a_log_that_was_taken_holds_what_the_other_holds_also_after_a_crash() {
         assert_eq!(of_to.log.segments, of_from.log.segments);
         checkpoint(&mut to, q);
         to.end_taking(q).expect("ends");
-        // It goes on as any log does.
+        // The installed log continues as any log does.
         to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
         to.sync().expect("syncs");
         drop(to);
@@ -119,7 +120,8 @@ fn a_log_that_was_taken_holds_what_the_other_holds_also_after_a_crash() {
     }
 }
 
-/// Takes a log while the power goes after so many operations of the disk. What is wrong with what is left of it, if anything is.
+/// Installs a log with a power cut after this many disk operations. Returns an error in the
+/// remaining state, if there is one.
 fn crashed_after(operations: u64) -> Option<&'static str> {
     let (mut from, p) = filled(1, Durability::DEFAULT);
     let disk = SimulatedDisk::new(operations);
@@ -147,7 +149,7 @@ fn crashed_after(operations: u64) -> Option<&'static str> {
     let (mut to, q) = open(&disk);
     let found = records(&mut to, q);
     if found.is_empty() && !has_ended && to.partition_stats(q).expect("is open").last == (0, 0) {
-        // And it can be taken again.
+        // The install can be repeated.
         to.begin_taking(q).expect("begins");
         assert!(take((&mut from, p), (&mut to, q), (500, usize::MAX)));
         return None;
@@ -168,7 +170,7 @@ fn a_part_that_is_kept_is_found() {
     use zerohop_engine::planted::{Bug, plant};
     for bug in Bug::OF_TAKING {
         plant(Some(bug));
-        // What is left may as well look damaged to the next opening.
+        // The next opening may report the rest as damage instead.
         let found = (0..120).find(|&operations| {
             std::panic::catch_unwind(|| crashed_after(operations)).map_or(true, |wrong| wrong.is_some())
         });
@@ -205,7 +207,7 @@ fn nothing_is_taken_where_there_is_no_room_and_it_can_be_taken_later() {
             assert!(matches!(error, EngineError::DiskFull { .. }), "{error}");
             refused += 1;
             disk.set_capacity(None);
-            to.take_run(q, begins, &run).expect("is taken");
+            to.take_run(q, begins, &run).expect("is installed");
         }
     }
     assert_eq!(refused, 1);
@@ -220,12 +222,12 @@ fn a_corrupt_entry_is_named_and_nothing_of_it_is_read() {
     for number in 0..20_u8 {
         engine.write(p, EntryKind::Put, 0, 1, &[number], &[number; 1000]).expect("is accepted");
     }
-    // What a checkpoint covers is not read into memory at the next start.
+    // Entries that a checkpoint covers are not read into memory at the next start.
     checkpoint(&mut engine, p);
     drop(engine.close().expect("closes"));
     let (mut engine, p) = open(&disk);
     let file = engine.pin_segments(p).expect("is open")[0].path.clone();
-    // In the middle of the second entry's payload.
+    // The middle of the second entry's payload.
     disk.corrupt_at(&file, 80 + 1029 + 600, 1).expect("becomes corrupt");
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let mut first = || engine.read_run(p, &mut place, (20, 100_000), &mut run).expect("is read");
@@ -248,7 +250,7 @@ fn runs_that_do_not_follow_are_refused() {
     };
     assert!(is_refused(&mut to, false, &run[80..]), "nothing was begun");
     assert!(is_refused(&mut to, true, &run[..50]), "half a header");
-    to.take_run(q, true, &run).expect("is taken");
+    to.take_run(q, true, &run).expect("is installed");
     assert!(is_refused(&mut to, true, &run), "the same again");
     let mut corrupt = Vec::new();
     from.read_run(p, &mut place, (u64::MAX, 1000), &mut corrupt).expect("is read");
@@ -257,13 +259,13 @@ fn runs_that_do_not_follow_are_refused() {
     assert!(matches!(to.begin_taking(q), Err(EngineError::NotNext { .. })));
 }
 
-/// Whatever the payload is made of.
+/// Pseudo-random bytes for payloads.
 fn noise(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// A log of which much is dead, in segments of many blocks, the last of them open.
+/// A log with much dead space, in segments of many blocks, the last of them open.
 fn written_over(seed: u64, entries: u64, segment_bytes: u64) -> (Store, Handle) {
     let options = EngineOptions { segment_bytes, disk_reserve_bytes: 0, ..EngineOptions::default() };
     let (mut engine, _) = Engine::open(SimulatedDisk::new(seed), options).expect("opens");
@@ -296,7 +298,7 @@ fn upkeep_leaves_a_log_alone_that_is_being_taken_however_much_of_it_is_dead() {
     while let LogRun::Bytes { begins } =
         from.read_run(p, &mut place, (last.1, 50_000), &mut run).expect("is read")
     {
-        to.take_run(q, begins, &run).expect("is taken");
+        to.take_run(q, begins, &run).expect("is installed");
         for _ in 0..40 {
             ms += 1_000;
             to.maintain(ms).expect("goes on");

@@ -1,4 +1,5 @@
-//! Logs that are taken while all sorts of things happen to the partition that takes them: what it holds in the end is the sender's.
+//! Snapshot installs with random disturbances of the receiving partition: in the end its log is the
+//! sender's.
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
@@ -12,7 +13,7 @@ const P: PartitionId = PartitionId(1);
 const INTERVAL: Durability = Durability::Interval { ms: 50 };
 const DURABILITIES: [Durability; 3] = [Durability::Memory, INTERVAL, Durability::Sync];
 
-/// Numbers that look random: a linear congruential generator, its upper bits.
+/// Pseudo-random numbers: the upper bits of a linear congruential generator.
 struct LinearRandom(u64);
 
 impl LinearRandom {
@@ -31,7 +32,7 @@ fn open(disk: &SimulatedDisk, segment_bytes: u64, durability: Durability) -> (St
         dead_percent_max: 5,
         ..EngineOptions::default()
     };
-    // What is in memory only must fit.
+    // A memory partition must fit into memory.
     let options = match durability {
         Durability::Memory => EngineOptions { memory_bytes: 64 << 20, ..options },
         _ => options,
@@ -56,30 +57,30 @@ fn records(engine: &mut Store, p: Handle) -> Vec<Option<Vec<u8>>> {
     (0..12).map(|key| engine.lookup_whole(p, &[key]).expect("reads")).collect()
 }
 
-/// A partition that takes, and what was done to it.
+/// A receiving partition, and its history.
 struct InstallingPartition {
     random: LinearRandom,
     disk: SimulatedDisk,
     engine: Store,
     q: Handle,
     ms: u64,
-    /// It was opened with memory for all of the log.
+    /// It was opened with memory for the whole log.
     is_roomy: bool,
 }
 
 impl InstallingPartition {
-    /// Something that must not matter.
+    /// Does something that must not matter.
     fn disturb(&mut self) {
         let InstallingPartition { engine, q, .. } = self;
         match self.random.below(8) {
             0 => {
-                // Not into memory where there is none.
+                // Not to memory, if the memory is too small.
                 let least = u64::from(!self.is_roomy);
                 let other = DURABILITIES[(least + self.random.below(3 - least)) as usize];
                 engine.set_durability(*q, other).expect("is changed");
             }
             1 => {
-                // It is full while the log is to go there.
+                // The disk is full when the log is to be written to it.
                 self.disk.set_capacity(self.random.below(400_000));
                 let outcome = engine.set_durability(*q, INTERVAL);
                 self.disk.set_capacity(None);
@@ -128,7 +129,7 @@ fn runs(seed: u64) {
             to.disturb();
         }
         if to.random.below(60) == 0 {
-            // The power goes: nothing is left, and it is taken from the beginning.
+            // A power cut: nothing is left, and the install begins again.
             to.disk.crash();
             let durability = DURABILITIES[to.random.below(3) as usize];
             (to.engine, to.q) = open(&to.disk, segment_bytes, durability);
@@ -138,7 +139,7 @@ fn runs(seed: u64) {
             place = RunPlace::default();
         }
         match from.read_run(p, &mut place, (last.1, bytes), &mut run).expect("is read") {
-            LogRun::Bytes { begins } => drop(to.engine.take_run(to.q, begins, &run).expect("is taken")),
+            LogRun::Bytes { begins } => drop(to.engine.take_run(to.q, begins, &run).expect("is installed")),
             LogRun::End => break,
             other => panic!("{other:?}"),
         }
@@ -151,7 +152,7 @@ fn runs(seed: u64) {
     to.engine.finish_work(to.q).expect("ends");
     to.engine.end_taking(to.q).expect("ends");
     assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}");
-    // Both go on alike, as any log does.
+    // Both logs continue alike, as any log does.
     let (mut one, mut other) = (LinearRandom(seed), LinearRandom(seed));
     for _ in 0..60 {
         write(&mut one, (&mut from, p));

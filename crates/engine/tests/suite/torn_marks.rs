@@ -1,4 +1,4 @@
-//! What stands behind the last entry of a segment that is durable: marks and footers, which a crash tears.
+//! Marks and footers behind the last durable entry of a segment, which a crash may tear.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -25,7 +25,7 @@ fn has_checkpoint(disk: &SimulatedDisk) -> bool {
     names.iter().any(|name| name.name.ends_with(".ckp"))
 }
 
-/// A mark behind the last entry says that this is synced, and is not synced itself.
+/// A mark behind the last entry says that the entry is synced; the mark itself is not synced.
 #[test]
 fn a_torn_mark_at_the_end_of_what_a_checkpoint_covers_is_cut_off() {
     let mut met = 0;
@@ -41,7 +41,7 @@ fn a_torn_mark_at_the_end_of_what_a_checkpoint_covers_is_cut_off() {
             engine.maintain(now).expect("goes well");
         }
         engine.checkpoint_begin(p, b"").expect("begins");
-        // No time passes: nothing is synced because of an interval.
+        // No time passes, so that no interval causes a sync.
         for step in 0..40 {
             engine.maintain(now).expect("goes well");
             if step == seed % 8 {
@@ -69,8 +69,8 @@ fn a_torn_mark_at_the_end_of_what_a_checkpoint_covers_is_cut_off() {
     assert!(met > 0);
 }
 
-/// The process dies with the end of a sealed segment only in the system's cache: that its last entry is durable does
-/// not say that all of it is.
+/// The process dies while the end of a sealed segment is only in the system's cache: the segment's
+/// last entry is durable, but not necessarily all of the segment.
 #[test]
 fn what_a_recovery_calls_durable_stands_though_the_segment_before_it_is_torn_behind_its_last_entry() {
     for seed in 0..200 {
@@ -85,7 +85,7 @@ fn what_a_recovery_calls_durable_stands_though_the_segment_before_it_is_torn_beh
         for _ in 0..2 {
             engine.write(p, EntryKind::Put, 0, 1, b"key", &[7; 4000]).expect("is accepted");
         }
-        // Writes what is in memory, and begins to sync it.
+        // Writes the buffered bytes, and begins to sync them.
         engine.maintain(now + 10).expect("goes well");
         drop(engine);
         let (mut engine, p) = open(&disk, "after the process died");

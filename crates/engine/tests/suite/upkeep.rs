@@ -1,4 +1,5 @@
-//! Upkeep under load, on a simulated disk: one call a batch must be enough, however large the batches.
+//! Background maintenance under load, on a simulated disk: one call for each batch must be enough,
+//! however large the batches.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -18,13 +19,14 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(SimulatedDisk::new(batch), options).expect("opens");
-        // Only what is durable is rewritten: the last interval's writes come on top of any bound.
+        // Only durable entries are rewritten, so that the last interval's writes come on top of any
+        // bound.
         let durability = Durability::Interval { ms: 10 };
         let partition_options = PartitionOptions { durability, index_seed: 7 };
         let p = engine.partition(PartitionId(1), partition_options).expect("opens");
         let mut greatest: f64 = 0.0;
         for n in 0..KEYS * 20 {
-            // Every key is overwritten again and again: nothing but dead space comes.
+            // Every key is overwritten repeatedly, so that writes produce only dead space.
             let key = (n % KEYS).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
             engine.write(p, EntryKind::Put, 0, n, &key, &[n as u8; 132]).expect("is accepted");
             if n.is_multiple_of(batch) {
@@ -36,13 +38,14 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
                 }
             }
         }
-        // Half dead is twice the live; what dies while a run is rewritten, and its copy, come on top.
+        // Half dead space means twice the live bytes; the entries that die during a rewrite, and
+        // its copy, come on top.
         assert!(greatest < 3.0, "batches of {batch}: the log grew to {greatest:.1} times what lives");
     }
 }
 
-/// Overwrites 32 partitions on a disk whose syncs take long, with so many calls of upkeep in a second, and returns the greatest
-/// length of all logs over what lives.
+/// Overwrites 32 partitions on a disk with slow syncs, with this many maintenance calls in a
+/// second. Returns the largest ratio of the length of all logs to the live bytes.
 fn greatest_over_live(dead_percent_bound: u64, calls_a_second: u64, capacity_bytes: u64) -> f64 {
     const KEYS: u64 = 16 << 10;
     const BATCH: u64 = 32;
@@ -83,7 +86,8 @@ const SMALL_DISK_BYTES: u64 = 256 << 20;
 
 #[test]
 fn writers_wait_for_compaction_where_the_disk_is_slower_than_they_are() {
-    // 60 % dead is 2.5 times what lives; what is not durable yet and what dies meanwhile come on top.
+    // 60 % dead space means 2.5 times the live bytes; entries that are not durable yet or die
+    // meanwhile come on top.
     let bounded = greatest_over_live(60, 31_250, SMALL_DISK_BYTES);
     assert!(bounded < 3.0, "the logs grew to {bounded:.1} times what lives");
     let unbounded = greatest_over_live(100, 31_250, SMALL_DISK_BYTES);
@@ -121,7 +125,8 @@ fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_tim
         greatest = greatest.max(engine.stats().resident_bytes);
     }
     let live = KEYS * (28 + 8 + 132);
-    // Half dead is twice the live; the open segment, and a copy beside what it replaces, come on top.
+    // Half dead space means twice the live bytes; the open segment, and a copy beside the original,
+    // come on top.
     let bound = 2 * live + 3 * options.segment_bytes;
     assert!(greatest < bound, "{greatest} bytes in memory for {live} that live, above {bound}");
     for n in 0..KEYS {
@@ -135,7 +140,7 @@ fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_tim
 
 #[test]
 fn logs_on_disk_give_their_memory_to_a_partition_that_has_nothing_else() {
-    // Segments smaller than a block: each is nothing but a last block, which is never whole.
+    // Segments smaller than a block: each is a single, partial block.
     let options = EngineOptions {
         segment_bytes: 16 << 10,
         memory_bytes: 256 << 10,
@@ -168,7 +173,7 @@ fn a_full_memory_takes_removals_and_marks() {
     });
     let (at, error) = refused.expect("memory is full");
     assert!(matches!(error, EngineError::MemoryFull { .. }), "{error}");
-    // Without the mark of its epoch a new primary answers nobody, and so nobody could remove anything.
+    // Without its epoch marker a new primary answers no request, and so no record could be removed.
     engine.write(p, EntryKind::Mark, 0, at, b"", b"mark").expect("is accepted");
     engine.write(p, EntryKind::Remove, 0, at, &0u64.to_le_bytes(), b"").expect("is accepted");
 }

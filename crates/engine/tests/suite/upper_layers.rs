@@ -1,4 +1,4 @@
-//! What an upper layer may rely on that keeps state of its own in the log and in checkpoints.
+//! Guarantees for an upper layer that has its own state in the log and in checkpoints.
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
@@ -138,7 +138,7 @@ fn the_state_in_a_checkpoint_and_the_entries_behind_it_are_found_again() {
     disk.crash();
     let (mut engine, p) = open(&disk);
     assert_eq!(engine.recovered_extra(p), Ok(Some((100, b"as of 100".to_vec()))));
-    assert_eq!(engine.recovered_extra(p), Ok(None), "it is taken once");
+    assert_eq!(engine.recovered_extra(p), Ok(None), "it is returned once");
     assert_eq!(indexes_after(&mut engine, p, 100), (101..=151).collect::<Vec<_>>());
     assert_eq!(indexes_after(&mut engine, p, 151), [0u64; 0]);
 }
@@ -218,7 +218,7 @@ fn entries_before_a_torn_tail_are_found_though_the_checkpoint_knew_of_later_ones
         engine.write(p, EntryKind::Append, 0, 2, b"k", b"two").expect("is accepted");
         engine.sync().expect("syncs");
         engine.checkpoint_begin(p, b"").expect("begins");
-        // Appended while it is being written, not committed, and lost.
+        // This entry is appended during the checkpoint, not committed, and lost.
         for ms in 0..steps {
             engine.maintain(ms).expect("goes on");
         }

@@ -1,8 +1,9 @@
-//! Redis commands whose keys live in several partitions, each done as one transaction of a client.
+//! Redis commands with keys in several partitions, each executed as one transaction of a client.
 //!
-//! An instance executes by itself what has its keys in one partition. What has not comes here: it is executed over records that
-//! are fetched as it asks for them ([`zerohop_resp::GatheredRecords`]), and what it changes is committed if all that was fetched is
-//! still so; else it begins again. What changes nothing is confirmed to have been so at one moment.
+//! An instance executes units with keys in one partition itself; the others come here. A unit is
+//! executed over records that are fetched on demand ([`zerohop_resp::GatheredRecords`]). Its
+//! changes are committed if the fetched records have not changed; else it starts again. A unit
+//! without changes is confirmed: its records were all current at one time.
 
 mod limits;
 mod records;
@@ -17,10 +18,10 @@ use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 
 use crate::limits::UNDER_WAY_MAX;
 
-/// Takes the reply of a unit.
+/// Receives the reply of a unit.
 pub type ReplySink = Box<dyn FnOnce(Vec<u8>) + Send>;
 
-/// A thread that does such commands, for as long as this lives.
+/// A thread that executes such units; it ends when this is dropped.
 #[derive(Clone, Debug)]
 pub struct Spans {
     units: mpsc::Sender<CrossPartitionUnit>,
@@ -33,7 +34,7 @@ struct CrossPartitionUnit {
     tell: ReplySink,
 }
 
-/// There are too many under way: nothing of the unit is done.
+/// Too many units are under way: nothing of this one is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -46,10 +47,9 @@ impl std::fmt::Display for NoRoom {
 impl std::error::Error for NoRoom {}
 
 impl Spans {
-    /// Starts the thread. It connects to these endpoints when the first unit comes.
+    /// Starts the thread. It connects to these endpoints at the first unit.
     ///
-    /// # Errors
-    /// The system's.
+    /// # Errors Those of the system.
     pub fn start(endpoints: Vec<String>, options: ClientOptions) -> io::Result<Spans> {
         let (units, asked) = mpsc::channel(UNDER_WAY_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -59,11 +59,10 @@ impl Spans {
         Ok(Spans { units })
     }
 
-    /// Takes up a unit over a keyspace. It is executed whole, at one moment, or not at all, and `tell` gets its reply, on the
-    /// thread of this, where it must not wait.
+    /// Accepts a unit over a keyspace. The unit is atomic. `tell` receives its reply on this
+    /// crate's thread and must not block.
     ///
-    /// # Errors
-    /// [`NoRoom`]; `tell` is not called then.
+    /// # Errors [`NoRoom`]; then `tell` is not called.
     pub fn take(&self, keyspace: &str, unit: Vec<u8>, tell: ReplySink) -> Result<(), NoRoom> {
         self.units
             .try_send(CrossPartitionUnit { keyspace: keyspace.to_owned(), unit, tell })
@@ -71,7 +70,7 @@ impl Spans {
     }
 }
 
-/// The cluster, as soon as it is reached, and its keyspaces by name.
+/// The cluster, once it is reached, and its keyspaces by name.
 struct Cluster {
     endpoints: Vec<String>,
     options: ClientOptions,
@@ -105,7 +104,7 @@ impl Cluster {
         Ok((client, keyspace))
     }
 
-    /// A keyspace of this name may be another by now.
+    /// Another keyspace may have this name by now.
     fn forget(&self, name: &str) {
         self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
@@ -120,7 +119,7 @@ async fn serve(
     let cluster = Arc::new(Cluster { endpoints, options, client, keyspaces });
     let room = Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX));
     while let Some(CrossPartitionUnit { keyspace, unit, tell }) = asked.recv().await {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let cluster = Arc::clone(&cluster);
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Records as a unit wants to see them, read within a transaction, and its changes as operations of that.
+//! Reads records within a transaction for a unit, and turns the unit's changes into operations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use zerohop_resp::{Deadline, FoundRecord, GatheredChange, GatheredContents, Info
 
 use crate::limits::FETCHES_MAX;
 
-/// Reads records; of those marked also what they hold. What was read must be unchanged when the transaction commits.
+/// Reads records, and the contents of those marked `true`. They must be unchanged at commit.
 pub(crate) async fn fetch(
     transaction: &Transaction,
     keyspace: &Keyspace,
@@ -22,7 +22,7 @@ pub(crate) async fn fetch(
     for (key, looks) in wants {
         let (transaction, keyspace, room) = (transaction.clone(), keyspace.clone(), Arc::clone(&room));
         fetches.spawn(async move {
-            // Never closed.
+            // The semaphore is never closed.
             let _permit = room.acquire().await;
             let found = read(&transaction, &keyspace, &key, looks).await;
             found.map(|found| (key, found))
@@ -41,7 +41,7 @@ async fn read(
     key: &[u8],
     looks: bool,
 ) -> Result<FoundRecord, Error> {
-    // No record has it, as any single command says; the partition refuses to look.
+    // No record has an empty key, and the partition would refuse the read.
     if key.is_empty() {
         return Ok(FoundRecord { info: None, contents: None });
     }
@@ -58,7 +58,7 @@ async fn read(
         return Ok(FoundRecord { info: Some(info), contents: None });
     }
     let contents = match transaction.read(keyspace.lookup(key)).await? {
-        // It would have another version, which the transaction has told.
+        // A record that is gone has another version, which the transaction would have reported.
         None => return Err(Error::Unexpected),
         Some(Record::Bytes { bytes, .. }) => GatheredContents::Bytes(bytes.to_vec()),
         Some(Record::List { values, .. }) => {
@@ -78,7 +78,7 @@ async fn read(
     Ok(FoundRecord { info: Some(info), contents: Some(contents) })
 }
 
-/// Has the commit do these changes.
+/// Adds these changes to the transaction.
 pub(crate) fn write(
     transaction: &Transaction,
     keyspace: &Keyspace,

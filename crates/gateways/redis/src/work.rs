@@ -13,7 +13,7 @@ use zerohop_resp::{GatherStep, GatheredRecords, Scratch, Shares, Unit, error_rep
 use crate::Cluster;
 use crate::records::{fetch, write};
 
-/// Executes a unit and appends its reply, whatever comes of it.
+/// Executes a unit and appends its reply, also if it fails.
 pub(crate) async fn execute(cluster: &Cluster, name: &str, unit: &[u8], reply: &mut Vec<u8>) {
     let result = match cluster.keyspace(name).await {
         Ok((client, keyspace)) => run(&client, &keyspace, unit).await,
@@ -30,7 +30,7 @@ pub(crate) async fn execute(cluster: &Cluster, name: &str, unit: &[u8], reply: &
     }
 }
 
-/// What a client of Redis is told: whether nobody knows if it was done, and else whether it helps to repeat it.
+/// Appends the error for a Redis client: whether the outcome is unknown, and else whether to retry.
 fn tell(error: &Error, reply: &mut Vec<u8>) {
     let aborted = match error {
         Error::Operation { reason, .. } => match **reason {
@@ -51,7 +51,7 @@ fn tell(error: &Error, reply: &mut Vec<u8>) {
 }
 
 async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8>, Error> {
-    // What the instance has sent; of no version of this protocol if not.
+    // The instance has sent these bytes; they are invalid only if its protocol version differs.
     let Ok(decoded) = Unit::decode(unit) else { return Err(Error::Unexpected) };
     let mut reply = Vec::new();
     match decoded.shares() {
@@ -75,8 +75,8 @@ async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8
     Ok(reply)
 }
 
-/// Executes it over what is there now, and leaves the commit to the caller, or ends the transaction where there is nothing to be
-/// committed.
+/// Executes the unit over the current records and leaves the commit to the caller. It ends the
+/// transaction if there is nothing to commit.
 async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8>, Error> {
     let (mut gathered, mut scratch) = (GatheredRecords::default(), Scratch::default());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -84,7 +84,7 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
     let mut has_read = false;
     loop {
         let mut reply = Vec::new();
-        // What the instance has sent; of no version of this protocol if not.
+        // The instance has sent these bytes; they are invalid only if its protocol version differs.
         let Ok(unit) = Unit::decode(unit) else { return Err(Error::Unexpected) };
         let step = gathered.execute(&unit, now_ms, &mut scratch, &mut reply);
         match step {

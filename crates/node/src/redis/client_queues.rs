@@ -1,19 +1,23 @@
-//! Units of this instance's clients that another instance is to run, or this one as soon as it may.
+//! Units of this instance's Redis clients that another instance must run, or that wait to run here.
 //!
-//! What one client asks of one partition is a *lane*: its units are run in their order, wherever the partition is served by
-//! then. A lane sends them all at once to one target, each naming the one before it. One that is told that a unit was not run
-//! sends no more until all that it has sent are told of, and begins again at the first that was not.
+//! The commands of one client for one partition form a *lane*. Its units run in the order of the
+//! commands, whichever instance serves the partition. A lane sends its units to one target without
+//! waiting for replies; each message names the unit before it. When the target reports a unit as
+//! not run, the lane stops sending until the outcome of every sent unit is known. It then starts
+//! again at the first unit that was not run.
 //!
 //! ```text
-//!   waits ──sent──> under way ──replied──> gone          a lane:   [told] [sent] [sent] [waits] [waits]
+//!   waits ──sent──> under way ──replied──> gone     a lane: [not run] [sent] [sent] [waits]
 //!     ^                 │
-//!     │<── not run ─────┤        the connection is lost, or the map says that its node is down, or the time is over:
-//!     │<── only reads ──┴──> a write whose fate nobody knows: its client is told so
+//!     │<── not run ─────┤        connection lost, node down by the map, or time-out:
+//!     │<── only reads ──┴──> a write in doubt: its client is notified
 //! ```
 //!
-//! Where a lane's next unit is run is looked up when it goes there: the keyspace may have been split since the unit came.
+//! The target of a lane's next unit is looked up when the unit is sent: the keyspace may have been
+//! split since the unit arrived.
 //!
-//! A read is asked for again only if no write of its lane was sent behind it, which it would see.
+//! A read is repeated only if no write of its lane was sent after it; the read would see that
+//! write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -24,19 +28,20 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use super::limits::{DEPOSED_MS, LEFT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
 use crate::reactor::ConnectionId;
 
-/// What one client asks of one partition, as the keyspace was cut when the first of its units came. After a split the units of the
-/// parts go on in it, in their order, until it is empty.
+/// The commands of one client for one partition, by the partition count at the lane's first unit.
+/// After a split, the units of the child partitions stay in this lane, in order, until it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientLane {
     pub(super) connection: ConnectionId,
     pub(super) keyspace: KeyspaceId,
-    /// The keyspace had two to the power of this partitions.
+    /// The keyspace had `1 << bits` partitions.
     pub(super) bits: u32,
     pub(super) partition: PartitionId,
 }
 
 impl ClientLane {
-    /// That of a client for a partition of a keyspace of so many bits, if no older one is there: [`ClientQueues::lane_of`].
+    /// The lane of a client for a partition of a keyspace with `1 << bits` partitions. An older
+    /// lane may take precedence: [`ClientQueues::lane_of`].
     pub(super) fn of(
         connection: ConnectionId,
         PartitionPlace { keyspace, partition }: PartitionPlace,
@@ -45,24 +50,24 @@ impl ClientLane {
         ClientLane { connection, keyspace, bits, partition }
     }
 
-    /// Its partition, as it was numbered then.
+    /// The lane's partition, by the partition count of that time.
     pub(super) fn to(self) -> PartitionPlace {
         PartitionPlace { keyspace: self.keyspace, partition: self.partition }
     }
 
-    /// Whether all that is in another's partition was in this one's.
+    /// Whether this lane's partition contained the whole partition of another lane.
     fn covers(self, other: ClientLane) -> bool {
         let part = other.bits.checked_sub(self.bits).and_then(|bits| other.partition.0.checked_shr(bits));
         (self.connection, self.keyspace, Some(self.partition.0)) == (other.connection, other.keyspace, part)
     }
 }
 
-/// Where a lane's units are.
+/// Where the sent units of a lane are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UnitTarget {
-    /// At the instance at this place of the node.
+    /// The instance with this index on the same node.
     Sibling(usize),
-    /// At an instance of another node, over this connection.
+    /// An instance of another node, over this connection.
     Wire(ConnectionId),
 }
 
@@ -75,52 +80,52 @@ pub(super) struct Flight {
     pub(super) may_write: bool,
     deadline_ms: u64,
     is_sent: bool,
-    /// It waits for a record where it is.
+    /// It waits for a record at its target.
     is_waiting: bool,
 }
 
 /// How a unit ended without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitFailure {
-    /// It was not done and will not be.
+    /// It was not executed and will not be.
     NotDone,
-    /// Nobody knows.
+    /// The outcome is unknown.
     InDoubt,
 }
 
-/// What became of a unit that nobody replied to.
+/// A unit that ended without a reply, and how.
 pub(super) type FailedUnit = (ClientLane, Ticket, UnitFailure);
 
 #[derive(Debug, Default)]
 struct LaneQueue {
     /// Numbers, in the order of the commands.
     order: VecDeque<u64>,
-    /// So many of them are sent, all to this target.
+    /// How many of them are sent, all to `target`.
     sent: usize,
     target: Option<UnitTarget>,
-    /// Some that were sent were not run: all that are still under way are waited for.
+    /// A sent unit was not run: nothing is sent until no other sent unit is under way.
     is_turned_back: bool,
-    /// When to look at it again.
+    /// When to process this lane again.
     due_ms: Option<u64>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ClientQueues {
-    /// For how long a unit waits, all attempts together.
+    /// How long a unit waits, over all attempts.
     time_out_ms: u64,
     by: BTreeMap<ClientLane, LaneQueue>,
     flights: BTreeMap<u64, Flight>,
-    /// By their time, in milliseconds of the reactor's clock.
+    /// (deadline in milliseconds of the reactor's clock, number).
     deadlines: BTreeSet<(u64, u64)>,
     due: BTreeSet<(u64, ClientLane)>,
     bytes: usize,
-    /// Numbers only rise: those that were sent earlier are lower.
+    /// Numbers only rise: a unit that was sent earlier has a lower one.
     next_number: u64,
 }
 
 impl ClientQueues {
-    /// None yet, whose units wait for so long at most.
+    /// Empty queues, whose units wait at most `time_out`.
     pub(super) fn new(time_out: Duration) -> ClientQueues {
         ClientQueues {
             time_out_ms: u64::try_from(time_out.as_millis()).unwrap_or(u64::MAX),
@@ -133,7 +138,7 @@ impl ClientQueues {
         }
     }
 
-    /// The lane of a client's units for a partition: one that was there before a split goes first.
+    /// The lane of a client's units for a partition: a lane from before a split takes precedence.
     #[inline]
     pub(super) fn lane_of(&self, lane: ClientLane) -> ClientLane {
         if self.by.is_empty() {
@@ -144,13 +149,13 @@ impl ClientQueues {
         older.into_iter().find(|older| older.covers(lane)).unwrap_or(lane)
     }
 
-    /// Whether a client has nothing here that its next unit for this partition must wait for.
+    /// Whether no earlier unit of this client for this partition is queued here.
     #[inline]
     pub(super) fn is_free(&self, lane: ClientLane) -> bool {
         self.by.is_empty() || !self.by.contains_key(&lane)
     }
 
-    /// Takes a unit up behind the others of its lane. `false`: there is no room.
+    /// Appends a unit to its lane. `false`: there is no room.
     pub(super) fn push(
         &mut self,
         lane: ClientLane,
@@ -177,7 +182,7 @@ impl ClientQueues {
         true
     }
 
-    /// A lane whose time has come.
+    /// A lane that is due.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Option<ClientLane> {
         let &(due_ms, lane) = self.due.first()?;
         if due_ms > now_ms {
@@ -190,31 +195,33 @@ impl ClientQueues {
         Some(lane)
     }
 
-    /// The next unit of a lane that is to be run, if it can be run at this target (`None`: at this instance) while others are
-    /// under way.
+    /// The next unit of a lane, if it can run at this target (`None`: this instance) while others
+    /// are under way.
     pub(super) fn next(&self, lane: ClientLane, target: Option<UnitTarget>) -> Option<u64> {
         let queue = self.by.get(&lane)?;
         if queue.sent > 0 && (queue.is_turned_back || target.is_none() || queue.target != target) {
             return None;
         }
-        // All that are sent stand before the others, but while it is turned back.
+        // Sent units come before the others, except while `is_turned_back`.
         queue.order.get(queue.sent).copied()
     }
 
-    /// The unit of a lane that goes next, wherever to. `None`: none may go now.
+    /// The next unit of a lane, for any target. `None`: none may be sent now.
     pub(super) fn first(&self, lane: ClientLane) -> Option<u64> {
         let queue = self.by.get(&lane)?;
         let waits = queue.sent > 0 && queue.is_turned_back;
         queue.order.get(queue.sent).copied().filter(|_| !waits)
     }
 
-    /// The next unit of a lane is being sent: its number and that of the one before it that is still under way, 0 if none is.
+    /// The next unit of a lane is being sent: its number, and that of the unit before it that is
+    /// still under way (0: none).
     pub(super) fn send(&mut self, lane: ClientLane, target: UnitTarget) -> Option<(u64, u64)> {
         let queue = self.by.get_mut(&lane)?;
         let old = *queue.order.get(queue.sent)?;
         let behind = queue.sent.checked_sub(1).map_or(0, |before| queue.order[before]);
         let mut flight = self.flights.remove(&old)?;
-        // A new number each time it is sent: what is told of an earlier one is of no use.
+        // Each attempt has a new number, so that a late report on an earlier attempt matches
+        // nothing.
         self.next_number += 1;
         let number = self.next_number;
         self.deadlines.remove(&(flight.deadline_ms, old));
@@ -228,7 +235,7 @@ impl ClientQueues {
         Some((number, behind))
     }
 
-    /// Takes a unit out: it was replied to, or is run here.
+    /// Removes a unit: it was replied to, or runs here.
     pub(super) fn take(&mut self, number: u64, now_ms: u64) -> Option<Flight> {
         let flight = self.flights.remove(&number)?;
         self.deadlines.remove(&(flight.deadline_ms, number));
@@ -250,7 +257,8 @@ impl ClientQueues {
         Some(flight)
     }
 
-    /// Takes a unit up that could not be run here, before the others of its lane. `false`: there is no room.
+    /// Queues a unit that could not run here, before the others of its lane. `false`: there is no
+    /// room.
     pub(super) fn push_first(
         &mut self,
         lane: ClientLane,
@@ -269,7 +277,7 @@ impl ClientQueues {
         true
     }
 
-    /// Puts a unit back that could not be run here, before the others of its lane.
+    /// Puts back a unit that could not run here, before the others of its lane.
     pub(super) fn put_back(&mut self, flight: Flight, now_ms: u64) {
         self.next_number += 1;
         let (number, lane) = (self.next_number, flight.lane);
@@ -277,17 +285,17 @@ impl ClientQueues {
         self.deadlines.insert((flight.deadline_ms, number));
         self.flights.insert(number, Flight { is_sent: false, is_waiting: false, ..flight });
         let queue = self.by.entry(lane).or_default();
-        // What is sent of them is behind it, and is waited for as if it had been turned back.
+        // Sent units of this lane come after it, so they count as turned back.
         queue.is_turned_back = true;
         queue.order.push_front(number);
-        // Not before, whatever was said: all behind it would only wait for it.
+        // Replaces an earlier due time: nothing behind this unit can run before it.
         if let Some(due_ms) = queue.due_ms.take() {
             self.due.remove(&(due_ms, lane));
         }
         self.look_at(lane, now_ms + RETRY_MS);
     }
 
-    /// A unit was told not to have been run.
+    /// The target reports that it did not run a unit.
     pub(super) fn not_run(&mut self, number: u64, now_ms: u64) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         if !std::mem::replace(&mut flight.is_sent, false) {
@@ -303,7 +311,8 @@ impl ClientQueues {
         }
     }
 
-    /// A unit of a lane has perhaps written: what came before it and waits to be run again would see that.
+    /// A unit of a lane may have written. Earlier units that wait to run again would see that
+    /// write, so they end.
     pub(super) fn written(
         &mut self,
         lane: ClientLane,
@@ -328,7 +337,8 @@ impl ClientQueues {
         before.into_iter().for_each(|number| self.end(number, now_ms, over));
     }
 
-    /// A unit waits where it is, until this time at most: `unit` is what to ask for if it is to be asked for again.
+    /// A unit waits at its target until this time at most. `unit` is the request for the next
+    /// attempt.
     pub(super) fn waits(&mut self, number: u64, unit: Vec<u8>, until_ms: u64) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         self.bytes = self.bytes - flight.unit.len() + unit.len();
@@ -348,7 +358,7 @@ impl ClientQueues {
         self.by.get(&flight.lane)?.target
     }
 
-    /// Looks at a lane again at this time, or earlier if that was said before.
+    /// Processes a lane again at this time, or earlier if an earlier time is set.
     pub(super) fn look_at(&mut self, lane: ClientLane, at_ms: u64) {
         let Some(queue) = self.by.get_mut(&lane) else { return };
         if queue.due_ms.is_some_and(|due_ms| due_ms <= at_ms) {
@@ -360,7 +370,7 @@ impl ClientQueues {
         self.due.insert((at_ms, lane));
     }
 
-    /// Nothing more is told by this target of what it was sent.
+    /// This target will report no more outcomes.
     pub(super) fn lost(&mut self, target: UnitTarget, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let at_it = |(_, queue): &(&ClientLane, &LaneQueue)| queue.sent > 0 && queue.target == Some(target);
         let lanes: Vec<ClientLane> = self.by.iter().filter(at_it).map(|(lane, _)| *lane).collect();
@@ -369,7 +379,8 @@ impl ClientQueues {
         }
     }
 
-    /// The map has changed: `primary` says where all of a lane's partition is served now, and `is_down` that a target will not say more.
+    /// The map has changed. `primary` returns the target that serves all of a lane's partition now;
+    /// `is_down` says that a target will not report any more.
     pub(super) fn map_changed(
         &mut self,
         now_ms: u64,
@@ -388,7 +399,7 @@ impl ClientQueues {
                     if !writes {
                         self.give_up_sent(lane, now_ms, over);
                     } else {
-                        // Who served it until now knows what became of them, if it still can say so.
+                        // The former primary knows the outcomes, if it can still report them.
                         let wait_ms = if is_down(target) { LEFT_MS } else { DEPOSED_MS };
                         sent.into_iter().for_each(|number| self.hurry(number, now_ms + wait_ms));
                     }
@@ -399,7 +410,7 @@ impl ClientQueues {
         }
     }
 
-    /// Units whose time is over.
+    /// Ends the units whose deadline has passed.
     pub(super) fn overdue(&mut self, now_ms: u64, over: &mut Vec<FailedUnit>) {
         while let Some(&(deadline_ms, number)) = self.deadlines.first()
             && deadline_ms <= now_ms
@@ -408,19 +419,19 @@ impl ClientQueues {
         }
     }
 
-    /// All of them end.
+    /// Ends all units.
     pub(super) fn stop(&mut self, over: &mut Vec<FailedUnit>) {
         while let Some((&number, _)) = self.flights.first_key_value() {
             self.end(number, 0, over);
         }
     }
 
-    /// Whether any are under way, or are to go, that do not wait for a record.
+    /// Whether any unit is under way or queued that does not wait for a record.
     pub(super) fn owes(&self) -> bool {
         self.flights.values().any(|flight| !flight.is_waiting)
     }
 
-    /// A client is gone: what was not sent is not done.
+    /// A client is gone: units that were not sent are dropped.
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let of_it: Vec<ClientLane> = {
             let from = ClientLane { connection, keyspace: KeyspaceId(0), bits: 0, partition: PartitionId(0) };
@@ -435,7 +446,7 @@ impl ClientQueues {
         }
     }
 
-    /// When there is something to do though nothing comes.
+    /// When to act even if no message comes.
     pub(super) fn next_ms(&self) -> Option<u64> {
         let due_ms = self.due.first().map(|(ms, _)| *ms);
         due_ms.into_iter().chain(self.deadlines.first().map(|(ms, _)| *ms)).min()
@@ -445,7 +456,8 @@ impl ClientQueues {
         self.flights.get(&number).is_some_and(|flight| flight.is_sent)
     }
 
-    /// Writes that were sent are in doubt; so is what stood before them, which must not see them; reads behind them wait.
+    /// Sent writes are in doubt, and so are units before them, which must not run again and see
+    /// them. Reads after the last write are queued again.
     fn give_up_sent(&mut self, lane: ClientLane, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let Some(queue) = self.by.get(&lane) else { return };
         let sent: Vec<u64> = queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();

@@ -1,4 +1,5 @@
-//! The Redis clients of one instance, and the units of theirs and of other instances that are under way here.
+//! The Redis clients of one instance, and the units under way here for them and for other
+//! instances.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(crate) struct Clients {
     /// By the slot of their connection.
     table: Vec<Option<RedisClient>>,
     next_client: u64,
-    /// Those that have shown a wrong password a moment ago.
+    /// Clients that have recently sent a wrong password.
     delays: Delays,
     pub(super) scheduler: UnitScheduler,
 }
@@ -44,36 +45,38 @@ pub(super) struct RedisClient {
     pub(super) connection: Connection,
 }
 
-/// What an instance answers to a unit that was held, or to a wait.
+/// What an instance answers to a pending unit or to a wait.
 #[derive(Debug)]
 pub(crate) enum UnitAnswer {
     /// The reply of its program.
     Reply(Vec<u8>),
-    /// What it waited for has come, or the time has.
+    /// The record that it waited for has changed, or its time is over.
     Woken,
-    /// It cannot be.
+    /// It cannot be done.
     Failed(Failure<'static>),
 }
 
 impl Clients {
-    /// None yet; this is the instance at a place among those of its node. Units wait for so long for their partition.
+    /// No clients. `place` is the instance's index on its node. Units wait at most `time_out` for
+    /// their partition.
     pub(crate) fn new(place: usize, outlet: Outlet, time_out: Duration) -> Clients {
         let scheduler = UnitScheduler::new(place, outlet, time_out);
-        // Numbers of clients are unique in the process, whose instances count alternately.
+        // Client numbers are unique in the process: each instance starts at its index and counts in
+        // steps.
         Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), scheduler }
     }
 
-    /// Where the effects of the instance go, among them what answers units.
+    /// Where the effects of the instance go, among them the answers to units.
     pub(crate) fn outlet(&mut self) -> &mut Outlet {
         &mut self.scheduler.outlet
     }
 
-    /// All instances of the node are there.
+    /// All instances of the node are known.
     pub(crate) fn meet(&mut self, siblings: Siblings) {
         self.scheduler.outgoing.meet(siblings);
     }
 
-    /// [`Clients::set_spanning`] comes soon.
+    /// [`Clients::set_spanning`] will be called soon.
     pub(crate) fn await_spanning(&mut self) {
         self.scheduler.awaits_spanning = true;
     }
@@ -84,7 +87,7 @@ impl Clients {
         self.scheduler.awaits_spanning = false;
     }
 
-    /// The reply to a unit over several partitions has come.
+    /// The reply to a unit over several partitions has arrived.
     pub(crate) fn spanned<D: Disk>(
         &mut self,
         (connection, ticket, reply): (ConnectionId, Ticket, &[u8]),
@@ -95,12 +98,12 @@ impl Clients {
         self.deliver(&mut at, connection, ticket, reply);
     }
 
-    /// All of them, in the order of their connections.
+    /// All clients, in the order of their connections.
     pub(super) fn clients(&self) -> impl Iterator<Item = &RedisClient> {
         self.table.iter().flatten()
     }
 
-    /// Takes up what a client has sent.
+    /// Receives bytes of a client.
     pub(crate) fn receive<D: Disk>(
         &mut self,
         id: ConnectionId,
@@ -158,13 +161,13 @@ impl Clients {
         self.scheduler.over(over);
         self.scheduler.wires.closed(id);
         self.scheduler.turned.closed(target);
-        // Nobody hears of what waits on its behalf; what is held ends by itself.
+        // Nobody receives the result of its waits; pending units end by themselves.
         let is_of_it =
             |one: &RunningUnit| matches!(one.asker, UnitOrigin::Other { source, .. } if source == target);
         self.scheduler.under_way.retain(|_, one| one.parked.is_none() || !is_of_it(one));
     }
 
-    /// The map has changed: units go where their partitions are served now.
+    /// The map has changed: units go to the current primaries of their partitions.
     pub(crate) fn map_changed<D: Disk>(&mut self, instance: &Instance<D>, now: Now) {
         let map = instance.map();
         let mut over = Vec::new();
@@ -172,7 +175,7 @@ impl Clients {
         let scheduler = &self.scheduler;
         let primary = |lane: ClientLane| {
             let found = map.keyspace(lane.keyspace)?;
-            // All that its partition has become, if the keyspace was split since.
+            // All partitions that the lane's partition has become, if the keyspace was split since.
             let further = found.config().partitions.bits().checked_sub(lane.bits)?;
             let first = lane.partition.0 << further;
             let mut parts = (first..first + (1 << further)).map(|part| found.group(PartitionId(part)));
@@ -209,7 +212,8 @@ impl Clients {
         }
     }
 
-    /// Takes up a piece of a unit of a client of an instance of another node, and runs the unit once it is whole.
+    /// Receives a piece of a unit of a client of another node's instance; runs the unit once
+    /// complete.
     pub(crate) fn asked<D: Disk>(
         &mut self,
         connection: ConnectionId,
@@ -259,7 +263,7 @@ impl Clients {
         }
     }
 
-    /// Hears what became of units that another instance of this node was to run.
+    /// Receives the outcomes of units that another instance of this node had to run.
     pub(crate) fn ran<D: Disk>(
         &mut self,
         replied: &ReplyBatch,
@@ -274,7 +278,7 @@ impl Clients {
         }
     }
 
-    /// Hears a piece of what became of a unit that an instance of another node was to run.
+    /// Receives a piece of the outcome of a unit that an instance of another node had to run.
     pub(crate) fn told<D: Disk>(
         &mut self,
         connection: ConnectionId,
@@ -284,7 +288,7 @@ impl Clients {
     ) {
         let UnitReport { number, verdict, total, at, piece } = *told;
         if self.scheduler.lanes.target_of(number) != Some(UnitTarget::Wire(connection)) {
-            // It was given up.
+            // It has timed out.
             return;
         }
         let head = Head::Told { number, verdict };
@@ -325,7 +329,7 @@ impl Clients {
         }
     }
 
-    /// Some of what has time, before the batch is flushed.
+    /// Runs some of the steps that are not urgent, before the batch is flushed.
     pub(crate) fn step<D: Disk>(
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
@@ -349,8 +353,8 @@ impl Clients {
         }
     }
 
-    /// The batch has been flushed: hands on what that has answered. Whether units have run again, which want a flush of
-    /// their own.
+    /// The batch has been flushed: passes on the answers. Whether units have run again, which need
+    /// a flush of their own.
     pub(crate) fn settle<D: Disk>(
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
@@ -373,7 +377,7 @@ impl Clients {
         has_run
     }
 
-    /// The turn ends: tells the other instances what there is for them.
+    /// The turn ends: sends the other instances their units and replies.
     pub(crate) fn send<D: Disk>(
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
@@ -387,7 +391,7 @@ impl Clients {
         self.end_on(now.elapsed_ms, at.replies);
     }
 
-    /// When [`Clients::settle`] and [`Clients::send`] have something to do though nothing comes.
+    /// When [`Clients::settle`] and [`Clients::send`] must run even if no event comes.
     pub(crate) fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
         let scheduler = &self.scheduler;
         if !scheduler.steps.is_empty() || !scheduler.outlet.answered.is_empty() || !scheduler.ready.is_empty()
@@ -404,7 +408,7 @@ impl Clients {
         retry_ms.into_iter().chain(other_ms.into_iter().flatten()).min()
     }
 
-    /// The reactor stops: nothing that is under way elsewhere is waited for.
+    /// The reactor stops: nothing under way elsewhere is awaited.
     pub(crate) fn stop<D: Disk>(
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
@@ -426,7 +430,7 @@ impl Clients {
         self.scheduler.wires.flush(at.me(), at.replies);
     }
 
-    /// An answer of the instance. Whether a unit has run again because of it.
+    /// Handles an answer of the instance. Whether a unit has run again because of it.
     fn take_answer<D: Disk>(
         &mut self,
         at: &mut InstanceContext<'_, '_, D>,
@@ -438,7 +442,7 @@ impl Clients {
         let parked = match answer {
             UnitAnswer::Failed(failure) => {
                 if under_way.may_write && !self.is_newest(asker) {
-                    // What came behind it may have been run elsewhere.
+                    // A later unit may have run elsewhere.
                     under_way.kept = None;
                 }
                 self.scheduler.failed(at, under_way, &failure);
@@ -448,7 +452,7 @@ impl Clients {
                 self.scheduler.reply(asker, bytes);
                 return false;
             }
-            // Nothing waits here for a record: the time-out says that nobody knows what became of it.
+            // No wait for a record: the time-out means that the outcome is unknown.
             UnitAnswer::Woken if under_way.parked.is_none() => {
                 self.scheduler.failed(at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
                 return false;
@@ -478,7 +482,7 @@ impl Clients {
         }
     }
 
-    /// Whether a client has sent nothing behind this unit.
+    /// Whether a client has sent nothing after this unit.
     fn is_newest(&self, asker: UnitOrigin) -> bool {
         let UnitOrigin::Client { connection, ticket } = asker else { return true };
         let client = self.table.get(connection.slot as usize).and_then(Option::as_ref);
@@ -491,7 +495,7 @@ impl Clients {
         }
     }
 
-    /// Hands a reply to a client.
+    /// Passes a reply to a client.
     fn deliver<D: Disk>(
         &mut self,
         at: &mut InstanceContext<'_, '_, D>,
@@ -505,7 +509,7 @@ impl Clients {
         self.serve(at, id, complete);
     }
 
-    /// A client has waited long enough after a wrong password.
+    /// A client's delay after a wrong password is over.
     fn end_delay<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, id: ConnectionId) {
         self.serve(at, id, |client, _, _| {
             client.connection.end_delay();
@@ -513,7 +517,7 @@ impl Clients {
         });
     }
 
-    /// Lets a client hear something, which tells whether more of it is to be taken up.
+    /// Passes an event to a client: `hear` returns whether to receive more from it.
     fn serve<D: Disk>(
         &mut self,
         at: &mut InstanceContext<'_, '_, D>,
@@ -530,11 +534,11 @@ impl Clients {
         let mut goes_on = hear(&mut client, &mut here, &mut out);
         let mut closes = ends && !client.connection.is_waiting();
         if client.connection.wants_room() && !out.is_empty() {
-            // It goes on once this is on its way.
+            // It continues once this is sent.
         } else if ends {
             goes_on = false;
         } else if goes_on {
-            // It may have been waiting to close, and what it was sent is all taken.
+            // Without new bytes: it may have waited to close until all its output was sent.
             match client.connection.receive(&[], &mut here, &mut out).then {
                 NextStep::More => {}
                 NextStep::Hold => {
@@ -572,7 +576,7 @@ impl Clients {
         let me = instance.identity().instance;
         let local = instance.map().instance(me).map_or("", |instance| instance.addr);
         let now_us = now.unix_ms * 1000;
-        // A peer that has gone meanwhile has no address any more.
+        // A peer that has disconnected meanwhile has no address.
         let address = peer.map_or_else(|| "?:0".to_owned(), |peer| peer.to_string());
         let connection = Connection::new(number, DEFAULT_KEYSPACE, &address, local, now_us);
         RedisClient { id, connection }

@@ -1,5 +1,5 @@
-//! Units whose keys live in several partitions: handed to whoever does them as transactions, which is not this crate's to
-//! know, and their replies, which come back by the instance's inbox.
+//! Units whose keys are in several partitions. They go to a [`Spanning`], which runs them as
+//! transactions outside this crate; replies return through the instance's inbox.
 
 use std::fmt;
 
@@ -8,17 +8,16 @@ use zerohop_resp::Ticket;
 use crate::instance::InstanceNotice;
 use crate::reactor::{ConnectionId, NoticeError, ReactorMailbox};
 
-/// Who executes units over several partitions. It must not wait: it is asked by the thread of an instance.
+/// Executes units over several partitions. It must not block: an instance's thread calls it.
 pub trait Spanning: fmt::Debug + Send + Sync {
-    /// Takes up a unit ([`zerohop_resp::Unit::decode`]) over the keyspace of this name. All of it is done at one moment, or none
-    /// of it, and its reply told; a reply that is never told is awaited for as long as the connection lives.
+    /// Accepts a unit ([`zerohop_resp::Unit::decode`]) over the keyspace of this name. The unit is
+    /// atomic. Its reply must be sent: without it the client waits as long as its connection lives.
     ///
-    /// # Errors
-    /// There is no room for it, and nothing of it is done.
+    /// # Errors There is no room; nothing of the unit is executed.
     fn take(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom>;
 }
 
-/// There are too many under way.
+/// Too many units are under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -47,17 +46,17 @@ impl ReplyAddress {
         ReplyAddress { mailbox, connection, ticket }
     }
 
-    /// Tells the reply. Handed back if the instance has no room for it now.
+    /// Sends the reply.
     ///
-    /// # Errors
-    /// To be told again a little later.
+    /// # Errors The instance has no room now: the address and reply are returned, to be sent again
+    /// a little later.
     pub fn tell(self, reply: Vec<u8>) -> Result<(), (ReplyAddress, Vec<u8>)> {
         let ReplyAddress { mailbox, connection, ticket } = self;
         match mailbox.leave(InstanceNotice::Spanned { connection, ticket, reply }) {
             Err(NoticeError::Full(InstanceNotice::Spanned { reply, .. })) => {
                 Err((ReplyAddress { mailbox, connection, ticket }, reply))
             }
-            // One that has ended has told its clients so.
+            // An instance that has ended has answered its clients.
             Ok(()) | Err(_) => Ok(()),
         }
     }

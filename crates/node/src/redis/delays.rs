@@ -1,4 +1,5 @@
-//! Clients that have shown a wrong password: each waits before it may try again, and the log is told, seldom.
+//! Clients that have sent a wrong password: each waits before its next attempt. The log gets a line
+//! at most every [`WRONG_PASSWORD_TOLD_EVERY_MS`].
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,15 +12,16 @@ use crate::reactor::ConnectionId;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Delays {
-    /// When the client's time is over, in milliseconds of the reactor. All wait for the same time: the first is due first.
+    /// (end of the client's delay in milliseconds of the reactor's clock, client). All delays are
+    /// equal, so the first is due first.
     waiting: VecDeque<(u64, ConnectionId)>,
-    /// Wrong passwords since the log was last told.
+    /// Wrong passwords since the last log line.
     untold: u64,
     tell_again_ms: u64,
 }
 
 impl Delays {
-    /// A client has shown a wrong password. What the log is to be told: how many there were since it was told last.
+    /// A client has sent a wrong password. Returns how many to log: those since the last log line.
     pub(super) fn wrong(&mut self, client: ConnectionId, now_ms: u64) -> Option<u64> {
         self.waiting.push_back((now_ms + WRONG_PASSWORD_DELAY_MS, client));
         self.untold += 1;
@@ -30,19 +32,19 @@ impl Delays {
         Some(std::mem::take(&mut self.untold))
     }
 
-    /// A client that has waited long enough.
+    /// A client whose delay is over.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Option<ConnectionId> {
         let is_due = self.next_ms().is_some_and(|due_ms| due_ms <= now_ms);
         if is_due { self.waiting.pop_front().map(|(_, client)| client) } else { None }
     }
 
-    /// When the next one has.
+    /// When the next delay is over.
     pub(super) fn next_ms(&self) -> Option<u64> {
         self.waiting.front().map(|(due_ms, _)| *due_ms)
     }
 }
 
-/// Tells the log of so many wrong passwords, the last from there.
+/// Logs so many wrong passwords, the last of them from `peer`.
 pub(super) fn tell(times: u64, peer: Option<SocketAddr>) {
     let peer = peer.map_or_else(|| "an address that is gone".to_owned(), |peer| peer.to_string());
     warn!(

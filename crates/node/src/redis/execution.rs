@@ -17,20 +17,20 @@ use zerohop_wire::messages::Expiry;
 pub(super) struct Execution<'e> {
     pub(super) unit: &'e zerohop_resp::Unit<'e>,
     pub(super) scratch: &'e mut Scratch,
-    /// What it waits for, if it has ended so: nothing has changed then, and nothing was answered.
+    /// The wait that it has ended with, if any; then nothing has changed and nothing was answered.
     pub(super) waits: Option<RecordWait>,
     /// The snapshot that it opens if its reply is long.
     pub(super) snapshot: SnapshotId,
-    /// Which reply that is, if it has ended so: nothing was answered.
+    /// The long reply that it has ended with, if any; then nothing was answered.
     pub(super) paged: Option<PagedReply>,
 }
 
-/// What a unit waits for: this record to be another than of this version.
+/// A wait of a unit: until this record no longer has this version.
 #[derive(Clone, Debug)]
 pub(super) struct RecordWait {
     pub(super) key: Vec<u8>,
     pub(super) version: Timestamp,
-    /// When the wait is over, in milliseconds since 1970.
+    /// When the wait times out, in milliseconds since 1970.
     pub(super) until_ms: u64,
 }
 
@@ -70,7 +70,7 @@ impl Program for Execution<'_> {
     ) -> Result<bool, Failure<'static>> {
         match execute(self.unit, &mut Adapter(unit), self.scratch, reply) {
             ExecutionOutcome::Done => Ok(true),
-            // Its reply stands, and its changes are taken back.
+            // Its reply stands, and its changes are undone.
             ExecutionOutcome::Refused => Ok(false),
             ExecutionOutcome::Aborted(failure) => Err(failure),
             ExecutionOutcome::Paged(paged) => {
@@ -86,15 +86,16 @@ impl Program for Execution<'_> {
     }
 }
 
-/// The records of a partition in the words of the Redis crate.
+/// The records of a partition as `zerohop-resp` sees them.
 struct Adapter<'a, 'u, D>(&'a mut Unit<'u, D>);
 
-/// What `WATCH` compares: the version with the deadline mixed in, since a new deadline alone does not raise the version.
+/// What `WATCH` compares: the version mixed with the deadline. A new deadline alone does not raise
+/// the version.
 fn watched_version(version: Timestamp, deadline_ms: Option<u64>) -> Timestamp {
     match deadline_ms {
         None => version,
-        // Odd, and far from any version: two states of a record that differ in either have different numbers, unless a
-        // version differs from another by just this multiple.
+        // Odd and far from any version. Two states of a record that differ in either have different
+        // numbers, unless their versions differ by exactly this multiple.
         Some(deadline_ms) => {
             Timestamp(version.0 ^ deadline_ms.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) | 1)
         }
@@ -185,7 +186,7 @@ impl<D: Disk> Records for Adapter<'_, '_, D> {
     }
 }
 
-/// The records of a snapshot in the words of the Redis crate.
+/// The records of a snapshot as `zerohop-resp` sees them.
 struct PastAdapter<'a, 'v, D>(&'a mut PastView<'v, D>);
 
 impl<D: Disk> PastRecords for PastAdapter<'_, '_, D> {

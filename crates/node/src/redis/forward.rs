@@ -1,6 +1,7 @@
-//! Units that another instance of this node has to run, and their replies: one notice each way for all of a batch.
+//! Units that another instance of this node must run, and their replies: one notice each way per
+//! batch.
 //!
-//! Every unit that is sent has a number, under which what became of it comes back ([`super::client_queues`]).
+//! Every sent unit has a number, under which its outcome comes back ([`super::client_queues`]).
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::reactor::{NoticeError, ReactorMailbox};
 /// Units for one instance, back to back.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
-    /// Who asks: its place among the node's instances.
+    /// The sender: its index among the node's instances.
     pub(super) from: usize,
     pub(super) items: Vec<ForwardItem>,
     pub(super) bytes: Vec<u8>,
@@ -24,7 +25,8 @@ pub(crate) struct Units {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ForwardItem {
     pub(super) number: u64,
-    /// It is not run if this one was not; 0: it stands alone.
+    /// The number of the unit before it: this unit is not run if that one was not. 0: it depends on
+    /// none.
     pub(super) behind: u64,
     pub(super) to: PartitionPlace,
     /// Where its bytes end.
@@ -41,7 +43,7 @@ pub(crate) struct ReplyBatch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnsweredUnit {
     pub(super) number: u64,
-    /// What became of it: only a reply has bytes.
+    /// The outcome; only a reply has bytes.
     pub(super) verdict: UnitVerdict,
     pub(super) end: usize,
 }
@@ -50,7 +52,7 @@ pub(super) struct AnsweredUnit {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Siblings(pub(crate) Arc<[(InstanceId, ReactorMailbox<InstanceNotice>)]>);
 
-/// What is to be told to the other instances at the end of this turn.
+/// What the other instances receive at the end of this turn.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     siblings: Siblings,
@@ -73,22 +75,22 @@ impl Outgoing {
         self.siblings = siblings;
     }
 
-    /// The way to the instance itself.
+    /// The mailbox of the instance itself.
     pub(super) fn own(&self) -> Option<&ReactorMailbox<InstanceNotice>> {
         self.siblings.0.get(self.me).map(|(_, mailbox)| mailbox)
     }
 
-    /// Where an instance is among those of this node.
+    /// The index of an instance among those of this node.
     pub(super) fn place_of(&self, instance: InstanceId) -> Option<usize> {
         self.siblings.0.iter().position(|(id, _)| *id == instance)
     }
 
-    /// Whether the instance at a place may be sent more units in this batch.
+    /// Whether the instance with this index may be sent more units in this batch.
     pub(super) fn has_room(&self, place: usize) -> bool {
         self.units.get(place).is_some_and(|units| units.bytes.len() <= OUTGOING_BYTES_MAX)
     }
 
-    /// Takes a unit for the instance at a place.
+    /// Adds a unit for the instance with this index.
     pub(super) fn unit(
         &mut self,
         place: usize,
@@ -101,15 +103,15 @@ impl Outgoing {
         units.items.push(ForwardItem { number, behind, to, end: units.bytes.len() });
     }
 
-    /// Takes what is told to the instance at a place of a unit of its clients.
+    /// Adds the outcome of a unit for the instance with this index, whose client sent the unit.
     pub(super) fn tell(&mut self, place: usize, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
         let Some(replies) = self.replies.get_mut(place) else { return };
         replies.bytes.extend_from_slice(bytes);
         replies.items.push(AnsweredUnit { number, verdict, end: replies.bytes.len() });
     }
 
-    /// Sends all of it. What finds no room stays here if it is replies, which the asker waits for, and is handed to
-    /// `refused` if it is units. Whether something stays.
+    /// Sends everything. Where a mailbox is full, replies stay here, because the sender waits for
+    /// them; units go to `refused`. Whether something stays.
     pub(super) fn send(&mut self, mut refused: impl FnMut(u64)) -> bool {
         let mut stays = false;
         for (place, (_, mailbox)) in self.siblings.0.iter().enumerate() {

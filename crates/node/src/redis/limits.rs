@@ -2,84 +2,88 @@
 
 use std::time::Duration;
 
-/// Units of the clients of one instance that are under way: held until they are durable, or waiting; and as many that are to be
-/// run by others. A client has at most 1024 of them; beyond this its commands are refused.
+/// Units of one instance's clients that are under way: waiting for durability or for a record; and
+/// as many that others run. A client has at most 1024 of them; beyond this its commands are
+/// refused.
 pub(crate) const UNDER_WAY_MAX: usize = 1 << 16;
 
-/// For how long a unit waits for its partition to be served, all attempts together, unless the node is told otherwise. Twice the two
-/// seconds of a failover, and longer than the three for which a node that stops in order hands over; what does not answer for so long is cut
-/// off, or stuck with its disk, and programs want to know.
+/// How long a unit waits for its partition to be served, over all attempts; a setting of the node
+/// overrides it. Twice the two seconds of a failover, and longer than the three of an orderly
+/// hand-over of a stopping node. An instance that is silent for longer is cut off, or blocked by
+/// its disk.
 pub const TIME_OUT_DEFAULT: Duration = Duration::from_secs(4);
 
-/// The shortest such time: below it every restart would be an error.
+/// The shortest such time: with less, every restart would cause errors.
 pub const TIME_OUT_MIN: Duration = Duration::from_millis(500);
 
-/// The longest: for what waits longer a program needs no answer.
+/// The longest: no program needs an answer after it.
 pub const TIME_OUT_MAX: Duration = Duration::from_secs(600);
 
-/// For how long what became of a write is waited for at an instance that is not the primary any more. It knows at once, if it
-/// hears of the question at all.
+/// How long to wait for the outcome of a write at an instance that is no longer primary. It knows
+/// the outcome at once, if the question reaches it.
 pub(crate) const DEPOSED_MS: u64 = 1_000;
 
-/// The same of an instance that the map says is down: one that ends in order turns back what reaches it, and one that has failed
-/// says nothing.
+/// The same for an instance that the map says is down. One that stops in order turns units back;
+/// one that has failed is silent.
 pub(crate) const LEFT_MS: u64 = 500;
 
-/// For how long an instance that is about to stop has new writes wait for other primaries. Beyond that nobody takes over, and it
-/// serves on until it stops.
+/// How long a stopping instance delays new writes for other primaries. After that no instance takes
+/// over, and it serves on until it stops.
 pub(crate) const YIELD_MS: u64 = 2_000;
 
-/// Longest unit that writes of which a copy is kept until it is committed: it is run again if its primary is deposed and its entry is
-/// not in the log that goes on.
+/// Longest writing unit of which a copy is kept until commit. It runs again if its primary is
+/// deposed and its entry is not in the surviving log.
 pub(crate) const KEPT_BYTES_MAX: usize = 4 << 10;
 
-/// When a unit that could not be run is tried again: nothing is lost by it, and a primary that has just been promoted is
-/// ready within milliseconds.
+/// Pause before a unit is retried that could not run. A primary is ready within milliseconds of its
+/// promotion.
 pub(crate) const RETRY_MS: u64 = 10;
 
-/// Bytes of units that are kept until they are replied to: two seconds of a fast network are waited for in a failover, and who
-/// has more under way is refused.
+/// Bytes of units that are kept until they are replied to: what a fast network brings in the two
+/// seconds of a failover. Further units are refused.
 pub(crate) const RELAYED_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of units for one other instance of the node that are gathered in a batch: beyond it they wait for the next.
+/// Bytes of units for one other instance of the node in one batch; further units wait for the next.
 pub(crate) const OUTGOING_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that wait to be sent on one connection between instances: beyond it units wait, and other instances' units are turned
-/// back.
+/// Bytes that wait to be sent on one connection between instances. Beyond it units wait, and units
+/// of other instances are turned back.
 pub(crate) const WIRE_BYTES_MAX: usize = 64 << 20;
 
-/// Longest piece of a unit or reply: half a millisecond of a slow network, for which a lease behind it waits.
+/// Longest piece of a unit or reply: half a millisecond of a slow network, which delays a lease.
 pub(crate) const PIECE_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes on their way on a connection from which no more pieces are added: so few that the other end is read on, whatever it
-/// says, and that leases and entries find room.
+/// Unsent bytes of a connection above which no more pieces are added. The reactor then still reads
+/// from the other end, and leases and entries have room.
 pub(crate) const WIRE_UNSENT_BYTES_MAX: usize = 512 << 10;
 
-/// The longest unit or reply: a transaction of the most bytes behind the most and longest watched keys.
+/// The longest unit or reply: a transaction of the most bytes with the most and longest watched
+/// keys.
 pub(crate) const WHOLE_BYTES_MAX: usize = 128 << 20;
 
-/// Units of one sender that are remembered as turned back. Those behind earlier ones are turned back too, which costs them a
-/// retry.
+/// Turned-back units that are remembered per sender. Units that follow a forgotten one are turned
+/// back too, which costs a retry.
 pub(crate) const TURNED_MAX: usize = 1 << 14;
 
-/// Steps of commands that ask all partitions in one turn of the loop: each looks at a thousand keys, which takes about a
-/// millisecond.
+/// Steps of commands over all partitions in one turn of the loop: each reads a thousand keys, in
+/// about a millisecond.
 pub(crate) const STEPS_PER_TURN_MAX: usize = 4;
 
 /// Such steps that wait. Each command under way has at most 32 of them.
 pub(crate) const STEPS_WAITING_MAX: usize = 1 << 14;
 
-/// How long a unit that waits for a key waits at a time: less than a day, which is the most that a partition takes.
+/// The longest single wait of a unit for a key: below a day, which is the most that a partition
+/// accepts.
 pub(crate) const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 
-/// For how long nothing is taken up from a client that has shown a wrong password: a person does not notice, and who tries many
-/// gets nowhere.
+/// How long nothing is read from a client that has sent a wrong password. A person does not notice;
+/// guessing of passwords becomes too slow.
 pub(crate) const WRONG_PASSWORD_DELAY_MS: u64 = 500;
 
-/// Wrong passwords are told in the log this often at most.
+/// The least time between two log lines about wrong passwords.
 pub(crate) const WRONG_PASSWORD_TOLD_EVERY_MS: u64 = 10_000;
 
-/// When to ask again what was refused for want of room.
+/// When to repeat what was refused for lack of room.
 pub(crate) const BUSY_RETRY_MS: u32 = 10;
 
 const _: () = assert!(WIRE_UNSENT_BYTES_MAX + PIECE_BYTES_MAX < crate::reactor::UNSENT_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! The map as clients of Redis Cluster know it: slots, and the instances that serve them.
+//! The map as clients of Redis Cluster see it: slots, and the instances that serve them.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) fn has_slots(keyspace: &Keyspace) -> bool {
     config.hash == HashKind::Crc16 && config.partitions.get() <= u32::from(SLOTS)
 }
 
-/// The slots of a partition, both ends.
+/// The first and last slot of a partition.
 fn slots_of(partition: PartitionId, partitions: u32) -> (u16, u16) {
     let width = u32::from(SLOTS) / partitions.max(1);
     ((partition.0 * width) as u16, ((partition.0 + 1) * width - 1) as u16)
@@ -31,7 +31,8 @@ pub(super) fn partition_of_slot(slot: u16, partitions: u32) -> PartitionId {
     PartitionId(u32::from(slot) * partitions / u32::from(SLOTS))
 }
 
-/// All instances, and who holds the slots of a keyspace; the one that is asked has all of them if the keyspace has no slots.
+/// All instances, and which of them have the slots of a keyspace. In a keyspace without slots, the
+/// instance that is asked has all of them.
 pub(super) fn layout(
     map: &ClusterMap,
     keyspace: Option<&Keyspace>,

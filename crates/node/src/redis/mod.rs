@@ -1,17 +1,20 @@
-//! Clients of Redis, served by an instance beside its own.
+//! Redis clients, served by an instance beside its own protocol's clients.
 //!
 //! ```text
-//!   reactor ── bytes ──> Clients ──> resp::Connection ──> World::run ──> UnitScheduler ──┬─> here: Instance::run(Execution) ──> reply
-//!                           │                                                  │   ^ what cannot be run yet
-//!                           │                                                  └─> Lanes ─┬─> Outgoing ──> another thread
-//!                           │                                                             └─> Wires ─────> another node
-//!                           └──<── resp::Connection::complete <──── replied, not run, waits <── its Clients ─┘
+//!   bytes ──> Clients ──> resp::Connection ──> ConnectionWorld::run ──> UnitScheduler ─┬─> [here]
+//!                ^                                                                     └─> [later]
+//!                └── resp::Connection::complete <── reply or failure
+//!
+//!   [here]   Instance::run(Execution); what cannot run yet goes to [later]
+//!   [later]  ClientQueues ─┬─> Outgoing ────> another thread
+//!                          └─> RemoteLinks ─> another node
 //! ```
 //!
-//! `zerohop-resp` knows the commands, `zerohop-partition` how to run several reads and changes as one unit. What is done
-//! here is to bring a unit to where its keys live, in the order of its client's commands, and its reply back, within a time:
-//! [`client_queues`] has the rules, [`forward`] the way to other instances of the node and [`remote`] that to other nodes. What has keys in
-//! several partitions goes to the task that runs it as a transaction ([`cross_partition`]).
+//! `zerohop-resp` knows the commands; `zerohop-partition` runs several reads and changes as one
+//! unit. This module brings a unit to the primary of its keys, in the order of its client's
+//! commands, and returns the reply within a time limit. [`client_queues`] has the rules.
+//! [`forward`] reaches other instances of the node and [`remote`] other nodes. Units with keys in
+//! several partitions go to the task that runs them as transactions ([`cross_partition`]).
 
 mod client_queues;
 mod clients;

@@ -1,5 +1,5 @@
-//! Until when clients wait for the answer of this instance to what it has run: an instance that is cut off from the members of its
-//! groups holds it for as long as that lasts.
+//! Time limits for the answers of units that run here: without one, an instance that is cut off
+//! from its groups' members would keep clients waiting as long as that lasts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use zerohop_wire::ids::Timestamp;
 use super::client_queues::ClientLane;
 use super::scheduler::{InstanceContext, RunningUnit, UnitOrigin, UnitScheduler, unavailable};
 
-/// The ends of all waits, which come in the order in which these began: each lasts as long as any.
+/// The ends of all waits. All waits last equally long, so the ends are in the order of the
+/// beginnings.
 #[derive(Debug)]
 pub(super) struct Overdue {
     time_out_ms: u64,
-    /// When, and the number of the unit.
+    /// (end, number of the unit).
     ends: VecDeque<(u64, u64)>,
 }
 
@@ -33,7 +34,7 @@ impl Overdue {
         self.ends.push_back((now_ms.saturating_add(self.time_out_ms), number));
     }
 
-    /// The next unit whose time is over. Units that have been answered are passed over, whatever their time.
+    /// The next unit whose time is over. Answered units are skipped, whatever their time.
     pub(super) fn take(&mut self, now_ms: u64, waits: impl Fn(u64) -> bool) -> Option<u64> {
         while let Some(&(end_ms, number)) = self.ends.front() {
             let waits = waits(number);
@@ -48,18 +49,18 @@ impl Overdue {
         None
     }
 
-    /// When the next one may be over.
+    /// When the next wait may end.
     pub(super) fn next_ms(&self) -> Option<u64> {
         self.ends.front().map(|(end_ms, _)| *end_ms)
     }
 }
 
 impl UnitScheduler {
-    /// Answers clients whose units have waited for too long: a read was not done, and of a write nobody knows. What becomes of it
-    /// later is not told any more.
+    /// Answers clients whose units have waited too long: a read was not done, a write is in doubt.
+    /// A later outcome is not reported any more.
     pub(super) fn end_overdue<D: Disk>(&mut self, at: &InstanceContext<'_, '_, D>) {
         let now_ms = at.now.elapsed_ms;
-        // One that waits for a record says itself for how long.
+        // A unit that waits for a record has its own time limit.
         let waits = |one: &RunningUnit| one.parked.as_ref().is_none_or(|parked| !parked.is_waiting);
         while let Some(number) =
             self.overdue.take(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!((overdue.take(709, |_| true), overdue.next_ms()), (None, Some(710)));
         assert_eq!(overdue.take(710, |number| number != 1), Some(2));
         assert_eq!((overdue.take(719, |_| true), overdue.next_ms()), (None, Some(720)));
-        // What was answered makes room before its time.
+        // An answered unit makes room before its time.
         assert_eq!((overdue.take(719, |number| number == 4), overdue.next_ms()), (None, Some(1500)));
         assert_eq!((overdue.take(1500, |_| true), overdue.next_ms()), (Some(4), None));
     }

@@ -1,5 +1,5 @@
-//! Units and replies on connections between instances of different nodes: in pieces, one whole behind the other, so that
-//! what is long does not keep leases and entries from their way.
+//! Units and replies on connections between instances of different nodes. Long messages go in
+//! pieces, so that they do not delay leases and entries.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,12 +11,12 @@ use zerohop_wire::{Envelope, Message};
 use super::limits::{PIECE_BYTES_MAX, WHOLE_BYTES_MAX, WIRE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
 use crate::reactor::{ConnectionId, Replies};
 
-/// What a whole is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// A unit to be run, behind another.
+    /// A unit to run, after unit `behind`.
     Ask { number: u64, behind: u64, to: PartitionPlace },
-    /// What became of one.
+    /// The outcome of a unit.
     Told { number: u64, verdict: UnitVerdict },
 }
 
@@ -28,23 +28,23 @@ pub(super) struct RemoteLinks {
 
 #[derive(Debug, Default)]
 struct RemoteLink {
-    /// Who is at the other end.
+    /// The member at the other end.
     peer: Member,
     out: VecDeque<(Head, Vec<u8>)>,
     out_bytes: usize,
-    /// Bytes of the first that are sent.
+    /// Bytes of the first message that are sent.
     sent: usize,
-    /// What has come of the whole that is coming.
+    /// What has arrived of the current message.
     coming: Option<(Head, Vec<u8>)>,
 }
 
 impl RemoteLinks {
-    /// Whether there is room for more to be said on a connection.
+    /// Whether there is room for more messages on a connection.
     pub(super) fn has_room(&self, connection: ConnectionId) -> bool {
         self.by.get(&connection).is_none_or(|wire| wire.out_bytes <= WIRE_BYTES_MAX)
     }
 
-    /// Takes up something to be sent to whoever is at the other end of a connection.
+    /// Queues a message for the other end of a connection.
     pub(super) fn push(&mut self, connection: ConnectionId, peer: Member, head: Head, bytes: Vec<u8>) {
         let wire = self.by.entry(connection).or_default();
         wire.peer = peer;
@@ -52,7 +52,7 @@ impl RemoteLinks {
         wire.out.push_back((head, bytes));
     }
 
-    /// Answers on a connection on which something has come; one that is gone hears nothing.
+    /// Queues an answer on a connection from which a message has come, unless that has closed.
     pub(super) fn tell(&mut self, connection: ConnectionId, head: Head, bytes: &[u8]) {
         if let Some(wire) = self.by.get_mut(&connection) {
             wire.out_bytes += bytes.len();
@@ -94,8 +94,8 @@ impl RemoteLinks {
         stays
     }
 
-    /// Takes a piece that has come. The whole, once all of it is there; pieces that do not go on with what came before are
-    /// let lie, as is what is too long.
+    /// Receives a piece. Returns the message once it is complete. A piece that does not continue
+    /// the current message is ignored, and so is a message that is too long.
     pub(super) fn take<'b>(
         &mut self,
         connection: ConnectionId,
@@ -155,7 +155,7 @@ mod tests {
             (take(2, 6, 0, b"on"), take(2, 6, 2, b"et"), take(2, 6, 4, b"wo")).2,
             Some(b"onetwo".to_vec())
         );
-        // Of another unit, with a gap, or of none that has begun.
+        // A piece of another unit, one with a gap, one without a beginning.
         assert_eq!((take(3, 4, 0, b"on"), take(4, 4, 2, b"et")), (None, None));
         assert_eq!((take(5, 6, 0, b"on"), take(5, 6, 3, b"two"), take(5, 6, 2, b"etwo")), (None, None, None));
         assert_eq!(take(6, u32::MAX, 0, b"too long"), None);

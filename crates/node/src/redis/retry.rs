@@ -1,10 +1,10 @@
-//! Units that were told not to have been run, so that none that was sent behind one is run before it.
+//! Units that were reported as not run, so that no unit that was sent after one runs before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::limits::TURNED_MAX;
 
-/// By whom they were sent.
+/// By their sender.
 #[derive(Debug)]
 pub(super) struct RetryTable<S> {
     by: BTreeMap<S, Numbers>,
@@ -13,7 +13,7 @@ pub(super) struct RetryTable<S> {
 #[derive(Debug, Default)]
 struct Numbers {
     turned: BTreeSet<u64>,
-    /// Nothing is known of these and those below.
+    /// Numbers up to this one are forgotten.
     forgotten: u64,
 }
 
@@ -22,13 +22,13 @@ impl<S: Ord + Copy> RetryTable<S> {
         RetryTable { by: BTreeMap::new() }
     }
 
-    /// Whether a unit must not be run, as the one before it was not or may not have been.
+    /// Whether a unit must not run because the unit before it was not run, or may not have been.
     pub(super) fn follows_one(&self, of: S, behind: u64) -> bool {
         let is_turned = |numbers: &Numbers| behind <= numbers.forgotten || numbers.turned.contains(&behind);
         behind != 0 && self.by.get(&of).is_some_and(is_turned)
     }
 
-    /// A unit is not run.
+    /// A unit was not run.
     pub(super) fn add(&mut self, of: S, number: u64) {
         let numbers = self.by.entry(of).or_default();
         numbers.turned.insert(number);
@@ -37,7 +37,7 @@ impl<S: Ord + Copy> RetryTable<S> {
         }
     }
 
-    /// Nothing more comes from there.
+    /// The sender is gone.
     pub(super) fn closed(&mut self, of: S) {
         self.by.remove(&of);
     }

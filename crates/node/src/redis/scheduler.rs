@@ -1,4 +1,5 @@
-//! The units that are under way at an instance, whoever asked for them, and where each goes next.
+//! The units under way at an instance, for its own clients and for other instances, and their
+//! routing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,41 +27,41 @@ use super::shutdown::ShutdownProgress;
 use crate::instance::{Outlet, OutletEffects};
 use crate::reactor::{ConnectionId, Now, Replies};
 
-/// What sets tokens of units apart from those of requests: no connection has so high a number.
+/// Sets tokens of units apart from those of requests: no connection has so high a number.
 pub(crate) const TOKEN_MARK: u64 = 1 << 31;
 
-/// The connection of tokens of units that another instance asked for.
+/// The connection in tokens of units that another instance has sent.
 const OF_OTHERS: u64 = u64::MAX;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct UnitScheduler {
-    /// Units that are run here and not replied to yet: held, or waiting.
+    /// Units that run here and are not replied to yet: waiting for commit, or for a record.
     pub(super) under_way: BTreeMap<u64, RunningUnit>,
     next_number: u64,
     /// Until when clients of this instance wait for those.
     pub(super) overdue: Overdue,
-    /// Units of the clients of this instance that are to be run elsewhere, or later.
+    /// Units of this instance's clients that run elsewhere, or later.
     pub(super) lanes: ClientQueues,
-    /// Units of others that were not run here.
+    /// Units of other instances that were not run here.
     pub(super) turned: RetryTable<UnitTarget>,
     pub(super) outgoing: Outgoing,
     pub(super) wires: RemoteLinks,
-    /// Who executes what has keys in several partitions.
+    /// Executes units with keys in several partitions.
     pub(super) spanning: Option<Arc<dyn Spanning>>,
     /// Units that it has and has not answered.
     pub(super) spanning_count: usize,
-    /// Somebody will, and the node is starting.
+    /// `spanning` will be set: the node is starting.
     pub(super) awaits_spanning: bool,
     scratch: Scratch,
     /// Where the effects of the instance go.
     pub(super) outlet: Outlet,
     pub(super) steps: VecDeque<ScheduledStep>,
-    /// Replies to clients that nobody has handed on yet.
+    /// Replies to this instance's clients that are not delivered yet.
     pub(super) ready: VecDeque<(ConnectionId, Ticket, Vec<u8>)>,
-    /// Something found no room on its way to other instances.
+    /// A message to another instance found no room.
     pub(super) is_stuck: bool,
-    /// How far the end of it is.
+    /// The progress of the shutdown.
     pub(super) farewell: ShutdownProgress,
     pub(super) commands: u64,
     pub(super) clients: u64,
@@ -76,10 +77,10 @@ pub(super) enum UnitOrigin {
 pub(super) struct RunningUnit {
     pub(super) asker: UnitOrigin,
     pub(super) to: PartitionPlace,
-    /// How its keyspace was cut when it was run: [`ClientLane::bits`].
+    /// The partition count of its keyspace when it ran: [`ClientLane::bits`].
     pub(super) bits: u32,
     pub(super) may_write: bool,
-    /// A client's unit: to run it again if it comes to nothing here. One that writes and is long is not kept.
+    /// A copy of a client's unit, to run it again if it fails here. A long writing unit has none.
     pub(super) kept: Option<Vec<u8>>,
     pub(super) parked: Option<Box<ParkedUnit>>,
 }
@@ -90,11 +91,11 @@ pub(super) struct ParkedUnit {
     pub(super) to: PartitionPlace,
     pub(super) unit: Vec<u8>,
     pub(super) waits: RecordWait,
-    /// What it has seen is committed, and the wait was handed to the partition.
+    /// Its reads are committed, and the wait was passed to the partition.
     pub(super) is_waiting: bool,
 }
 
-/// A step of a command that asks all partitions: it has time.
+/// A step of a command over all partitions; it is not urgent.
 #[derive(Debug)]
 pub(super) struct ScheduledStep {
     pub(super) to: PartitionPlace,
@@ -125,7 +126,7 @@ impl UnitOrigin {
     }
 }
 
-/// Whether a unit that is refused so was not run, and may be later or elsewhere.
+/// Whether a unit with this failure was not run, and may run later or elsewhere.
 pub(super) fn may_come_again(failure: &Failure<'_>) -> bool {
     matches!(failure, Failure::WrongOwner { .. } | Failure::Unavailable { .. } | Failure::Busy { .. })
 }
@@ -154,15 +155,14 @@ impl UnitScheduler {
         }
     }
 
-    /// Whether one more unit may be under way.
+    /// Whether no more units may be under way.
     pub(super) fn is_full(&self) -> bool {
         self.under_way.len() >= UNDER_WAY_MAX
     }
 
-    /// Runs a unit here. `true`: its reply has been appended; else it comes.
+    /// Runs a unit here. `true`: its reply has been appended; `false`: the reply comes later.
     ///
-    /// # Errors
-    /// Why it was not run.
+    /// # Errors Why it was not run.
     #[inline]
     pub(super) fn run<D: Disk>(
         &mut self,
@@ -201,7 +201,7 @@ impl UnitScheduler {
                 let parked = waits.map(|waits| ParkedUnit::new(to, unit, waits));
                 let bits = bits_of(at.instance.map(), to.keyspace);
                 self.under_way.insert(number, RunningUnit { asker, to, bits, may_write, kept, parked });
-                // Another instance that asks has a time of its own.
+                // A unit of another instance has its own time limit there.
                 if matches!(asker, UnitOrigin::Client { .. }) {
                     self.overdue.begin(number, at.now.elapsed_ms);
                 }
@@ -241,7 +241,8 @@ impl UnitScheduler {
         at.instance.request(time(at.now), token, &envelope, &message, &mut effects);
     }
 
-    /// Puts off a step of a command that asks all partitions, or of a long reply. `false`: there is no room.
+    /// Queues a step of a command over all partitions, or of a long reply. `false`: there is no
+    /// room.
     pub(super) fn put_off(&mut self, to: PartitionPlace, asker: UnitOrigin, unit: &Unit<'_>) -> bool {
         if self.steps.len() >= STEPS_WAITING_MAX {
             return false;
@@ -250,7 +251,7 @@ impl UnitScheduler {
         true
     }
 
-    /// A client is gone: what is open for replies to it ends.
+    /// A client is gone: the snapshots of its long replies are closed.
     pub(super) fn end_pages(
         &mut self,
         map: &ClusterMap,
@@ -259,12 +260,12 @@ impl UnitScheduler {
     ) {
         for ((to, unit), number) in ends.into_iter().zip(0..) {
             let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
-            // Without room it ends by its lease.
+            // Without room the snapshot ends by its lease.
             self.lanes.push(lane, Ticket { number, part: 1 }, (unit, false), now_ms);
         }
     }
 
-    /// A unit was refused here, and nothing of it has happened: it is run later or elsewhere if that may help.
+    /// A unit was refused here and has had no effect: it runs later or elsewhere, if that may help.
     pub(super) fn refused<D: Disk>(
         &mut self,
         at: &InstanceContext<'_, '_, D>,
@@ -276,7 +277,7 @@ impl UnitScheduler {
         match asker {
             UnitOrigin::Other { source, number } if may_come_again(failure) => self.turn_back(source, number),
             UnitOrigin::Client { connection, ticket } if may_come_again(failure) => {
-                // By the map as it is now, and behind what others of its keys are behind.
+                // By the current map, and in order with the other units of its keys.
                 let map = at.instance.map();
                 let Some(to) = route(map, to, &unit) else { return self.fail(asker, &unavailable()) };
                 let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
@@ -289,7 +290,7 @@ impl UnitScheduler {
         }
     }
 
-    /// What became of a unit that was run here is not to be known here any more, or it waited in vain.
+    /// The outcome of a unit that ran here cannot be learned here any more, or its wait has failed.
     pub(super) fn failed<D: Disk>(
         &mut self,
         at: &InstanceContext<'_, '_, D>,
@@ -301,10 +302,11 @@ impl UnitScheduler {
         if !is_over {
             return self.fail(asker, failure);
         }
-        // A unit that waits has changed nothing.
+        // A waiting unit has changed nothing.
         let unit = parked.map(|parked| with_wait(&parked.unit, parked.waits.until_ms));
         let only_reads = unit.is_some() || !may_write;
-        // Of a unit that may be in a log a partition says nothing else before it knows that the entry is gone.
+        // For a unit that may be in a log, a partition says this only once it knows that the entry
+        // is gone.
         let is_undone = matches!(failure, Failure::Unavailable { .. });
         match unit.or(kept.filter(|_| only_reads || is_undone)) {
             Some(unit) => self.refused(at, to, asker, (unit, !only_reads), &unavailable()),
@@ -323,7 +325,7 @@ impl UnitScheduler {
         }
     }
 
-    /// A unit of a lane has perhaps written: what came before it must not be run again behind it.
+    /// A unit of a lane may have written: earlier units must not run again after it.
     pub(super) fn written(&mut self, now_ms: u64, lane: ClientLane, ticket: Ticket) {
         let mut over = Vec::new();
         self.lanes.written(lane, ticket, now_ms, &mut over);
@@ -336,7 +338,7 @@ impl UnitScheduler {
         self.reply(asker, reply);
     }
 
-    /// Hands a reply on to whoever asked; a client of this instance has it once the caller looks at `ready`.
+    /// Passes on a reply; a client of this instance has it once the caller reads `ready`.
     pub(super) fn reply(&mut self, asker: UnitOrigin, reply: Vec<u8>) {
         match asker {
             UnitOrigin::Client { connection, ticket } => self.ready.push_back((connection, ticket, reply)),
@@ -344,7 +346,7 @@ impl UnitScheduler {
         }
     }
 
-    /// Tells another instance that its unit was not run.
+    /// Reports to another instance that its unit was not run.
     pub(super) fn turn_back(&mut self, source: UnitTarget, number: u64) {
         self.turned.add(source, number);
         self.tell(source, number, UnitVerdict::NotRun, &[]);
@@ -359,7 +361,7 @@ impl UnitScheduler {
         }
     }
 
-    /// Tells clients of units that ended without a reply.
+    /// Answers clients whose units ended without a reply.
     pub(super) fn over(&mut self, over: Vec<FailedUnit>) {
         for (ClientLane { connection, .. }, ticket, ended) in over {
             let failure = match ended {
@@ -370,7 +372,7 @@ impl UnitScheduler {
         }
     }
 
-    /// Sends on, or runs, what of the lanes may go now.
+    /// Sends or runs the units of lanes that are due.
     pub(super) fn pump<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
         while let Some(lane) = self.lanes.take_due(at.now.elapsed_ms) {
             while let Some(again_ms) = self.pump_one(at, lane) {
@@ -382,7 +384,8 @@ impl UnitScheduler {
         }
     }
 
-    /// The next unit of a lane. `None`: there is nothing to be done for it now; else when to go on.
+    /// Processes the next unit of a lane. `None`: there is nothing to do now; else when to
+    /// continue.
     fn pump_one<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, lane: ClientLane) -> Option<u64> {
         let (now_ms, me) = (at.now.elapsed_ms, at.me().instance);
         let number = self.lanes.first(lane)?;
@@ -399,7 +402,7 @@ impl UnitScheduler {
             _ => Some(lane.to()),
         };
         let Some(to) = to else {
-            // What was of one partition is of several now. Nothing of it was done.
+            // The keys of one partition are in several now. Nothing of the unit was executed.
             let flight = self.lanes.take(number, now_ms)?;
             let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
             self.fail(asker, &unavailable());
@@ -407,7 +410,7 @@ impl UnitScheduler {
         };
         let later = Some(now_ms + RETRY_MS);
         let Some(primary) = found.group(to.partition).map(|group| group.primary) else {
-            // Whoever named it has heard of a split that has not come here yet.
+            // A split that this map does not have yet.
             return later;
         };
         if primary == me {
@@ -442,7 +445,7 @@ impl UnitScheduler {
         Some(now_ms)
     }
 
-    /// Runs a client's unit here that could not be run before. When to go on with its lane.
+    /// Runs a client's unit here that had to wait. Returns when to continue with its lane.
     fn run_flight<D: Disk>(
         &mut self,
         at: &mut InstanceContext<'_, '_, D>,
@@ -472,7 +475,7 @@ impl UnitScheduler {
         now_ms
     }
 
-    /// Where a partition's units are sent just now.
+    /// Where a partition's units are sent at the moment.
     pub(super) fn target(&self, primary: InstanceId) -> Option<UnitTarget> {
         let sibling = self.outgoing.place_of(primary).map(UnitTarget::Sibling);
         sibling.or_else(|| self.outlet.links.connection_to(primary).map(UnitTarget::Wire))
@@ -480,7 +483,7 @@ impl UnitScheduler {
 }
 
 impl RunningUnit {
-    /// Whether it has perhaps written, which nobody was told yet.
+    /// Whether it may have written without a report of its outcome so far.
     pub(super) fn is_write(&self) -> bool {
         self.may_write && self.parked.is_none()
     }
@@ -492,13 +495,14 @@ impl ParkedUnit {
     }
 }
 
-/// In how many partitions a keyspace is cut: two to the power of this.
+/// The partition count of a keyspace is `1 << bits`.
 pub(super) fn bits_of(map: &ClusterMap, keyspace: KeyspaceId) -> u32 {
     map.keyspace(keyspace).map_or(0, |found| found.config().partitions.bits())
 }
 
-/// Where a unit is to be run by this map that was once to be run at `to`. `None`: its keys are in several partitions now. A page names
-/// no keys, and is of a number: whoever asked for it is told if that has become another partition's.
+/// The partition that runs a unit by this map, for a unit first sent to `to`. `None`: its keys are
+/// in several partitions now. A page has no keys but a partition number; its sender is notified if
+/// that number means another partition now.
 fn route(map: &ClusterMap, to: PartitionPlace, unit: &[u8]) -> Option<PartitionPlace> {
     let Ok(unit) = Unit::decode(unit) else { return Some(to) };
     let Some(found) = map.keyspace(to.keyspace).filter(|_| !unit.is_page()) else { return Some(to) };
@@ -514,7 +518,7 @@ pub(super) fn encoded(unit: &Unit<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A unit that goes on waiting, wherever it is run next.
+/// The unit with its wait continued, wherever it runs next.
 pub(super) fn with_wait(unit: &[u8], until_ms: u64) -> Vec<u8> {
     match Unit::decode(unit) {
         Ok(mut unit) => {

@@ -1,8 +1,8 @@
-//! The order in which the Redis side of a node ends, so that no client is left in doubt about a write.
+//! The order of the shutdown of a node's Redis side, so that no client has a write in doubt.
 //!
 //! ```text
-//!   serves ── yield ──> new writes wait, those under way end ──> others are primary ──> its clients' units are relayed to them
-//!          ── end ────> no command is taken up, relayed units are answered, each connection closes behind its last answer
+//!   serves ── yield ──> new writes wait, earlier ones end ──> others are primary: units go there
+//!          ── end ────> no command is accepted, relayed units are answered; then connections close
 //! ```
 
 use tokio::sync::oneshot;
@@ -15,19 +15,21 @@ use super::limits::YIELD_MS;
 use super::scheduler::UnitScheduler;
 use crate::reactor::Replies;
 
-/// How far that is.
+/// The progress of the shutdown.
 #[derive(Debug, Default)]
 pub(super) struct ShutdownProgress {
-    /// Writes of partitions that others can take over wait until then, in milliseconds of the reactor's clock.
+    /// Writes of partitions that others can take over wait until then, in milliseconds of the
+    /// reactor's clock.
     yields_until_ms: Option<u64>,
     yielded: Option<oneshot::Sender<()>>,
-    /// No command of a client is taken up any more.
+    /// No command of a client is accepted any more.
     pub(super) ends: bool,
     ended: Option<oneshot::Sender<()>>,
 }
 
 impl ShutdownProgress {
-    /// Whether a unit is not run here, as another instance is about to be the primary of its partition.
+    /// Whether a unit is not run here because another instance is about to be primary of its
+    /// partition.
     pub(super) fn keeps_back(
         &self,
         (map, me): (&ClusterMap, InstanceId),
@@ -43,37 +45,38 @@ impl ShutdownProgress {
 }
 
 impl Clients {
-    /// New writes wait for other instances to take over, and `done` is told once those under way have ended.
+    /// New writes wait for other instances to take over; `done` is notified once those under way
+    /// have ended.
     pub(crate) fn yield_writes(&mut self, done: oneshot::Sender<()>, now_ms: u64) {
         let farewell = &mut self.scheduler.farewell;
         (farewell.yields_until_ms, farewell.yielded) = (Some(now_ms + YIELD_MS), Some(done));
     }
 
-    /// No command is taken up any more, and `done` is told once what was taken up is answered.
+    /// No command is accepted any more; `done` is notified once all accepted ones are answered.
     pub(crate) fn end(&mut self, done: oneshot::Sender<()>, replies: &mut Replies<'_>) {
         (self.scheduler.farewell.ends, self.scheduler.farewell.ended) = (true, Some(done));
         self.close(replies, false);
     }
 
-    /// Looks whether what the end waits for has come; at the end of each turn.
+    /// Continues the shutdown; called at the end of each turn.
     pub(super) fn end_on(&mut self, now_ms: u64, replies: &mut Replies<'_>) {
         let farewell = &mut self.scheduler.farewell;
         if farewell.yields_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
-            // Nobody takes over.
+            // No instance has taken over.
             farewell.yields_until_ms = None;
         }
         if farewell.yielded.is_some() && !self.scheduler.is_writing() {
-            // Whoever has stopped waiting goes on without it.
+            // A receiver that is gone does not matter.
             self.scheduler.farewell.yielded.take().map(|done| done.send(()));
         }
         if self.scheduler.farewell.ended.is_some() && !self.scheduler.owes() {
-            // What is left waits for records: nothing of it was done.
+            // The rest waits for records: nothing of it was executed.
             self.close(replies, true);
             self.scheduler.farewell.ended.take().map(|done| done.send(()));
         }
     }
 
-    /// When that has something to do though nothing comes.
+    /// When the shutdown must continue even if no event comes.
     pub(super) fn next_end_ms(&self) -> Option<u64> {
         self.scheduler.farewell.yields_until_ms
     }
@@ -87,7 +90,7 @@ impl Clients {
 }
 
 impl UnitScheduler {
-    /// Whether the fate of a write that is run here is still open.
+    /// Whether the outcome of a write that runs here is still open.
     fn is_writing(&self) -> bool {
         self.under_way.values().any(|one| one.is_write())
     }

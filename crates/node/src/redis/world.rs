@@ -23,12 +23,12 @@ use crate::reactor::{CONNECTIONS_MAX, ConnectionId};
 pub(super) struct ClientWorld<'h, 'r, D: Disk> {
     pub(super) at: InstanceContext<'h, 'r, D>,
     pub(super) scheduler: &'h mut UnitScheduler,
-    /// All clients but the one that is served.
+    /// All clients except the one being served.
     pub(super) others: &'h [Option<RedisClient>],
     pub(super) connection: ConnectionId,
 }
 
-/// Whether the client may do what a unit does.
+/// Whether the client has the permissions for a unit.
 fn may_run<D: Disk>(
     at: &InstanceContext<'_, '_, D>,
     connection: ConnectionId,
@@ -42,7 +42,7 @@ fn may_run<D: Disk>(
     }
 }
 
-/// What a command needs: many that change something answer with what was there before.
+/// The permissions of a command: many writing commands return the earlier value.
 fn needed(may_write: bool) -> &'static [Permission] {
     if may_write { &[Permission::Write, Permission::Read] } else { &[Permission::Read] }
 }
@@ -73,7 +73,8 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
         let lane = ClientLane::of(*connection, to, found.config().partitions.bits());
         let lane = scheduler.lanes.lane_of(lane);
-        // One that is not in the map is of a split of which somebody else has heard. What it has asked of this partition before and what waits still goes first.
+        // A partition that the map lacks comes from a split that this map does not have yet.
+        // Earlier units of this client for this partition go first.
         let is_here = found.group(to.partition).is_some_and(|group| group.primary == me)
             && scheduler.lanes.is_free(lane);
         let refused = if is_here && scheduler.is_full() {
@@ -216,7 +217,7 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         let access = self.at.replies.access(self.connection);
         let sees_all = permits(self.at.instance.map(), access, KeyspaceId::NONE, Permission::Admin).is_ok();
         for client in self.others.iter().flatten() {
-            // Addresses, names and last commands of others are for administrators.
+            // Addresses, names and last commands of other clients are for administrators.
             if !sees_all && self.at.replies.access(client.id) != access {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! An append that the operating system carries out in part and then refuses. The test runs itself a second time under
-//! a limit on the size of files, with the signal ignored that would otherwise end it.
+//! An append that the operating system executes partly and then refuses. The test runs itself a
+//! second time under a limit on file sizes, and ignores the signal that would otherwise end it.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn a_refused_append_leaves_nothing_behind() {
         return append_past_the_limit(Path::new(&root));
     }
     let root = tempfile::tempdir().unwrap();
-    // Its output is taken through a pipe: the limit would hold for a file that the tests write their report to.
+    // Its output goes through a pipe: the limit would apply to a file with the test's report.
     let child = Command::new("sh")
         .args([
             "-c",

@@ -1,5 +1,5 @@
-//! What a killed process leaves behind, on each kind of disk. Each test runs itself a second time as a child, lets the
-//! child work until it says it is ready, and kills it with SIGKILL.
+//! What a killed process leaves on each kind of disk. Each test runs itself a second time as a
+//! child, waits until it is ready, and kills it with SIGKILL.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn state(disk: &mut impl Disk) -> String {
     text
 }
 
-/// In the child: works, says so, and waits to be killed. Ends by itself when its parent is gone.
+/// In the child: does the work, reports, and waits to be killed. Ends if its parent is gone.
 fn be_the_child(root: &Path) {
     let mut disk = NodeDisk::open(root).unwrap();
     work(&mut disk);
@@ -78,8 +78,8 @@ fn be_the_child(root: &Path) {
     std::process::exit(1);
 }
 
-/// In the parent: runs the test of this name as a child on a disk of this kind, kills it when it is ready, and
-/// returns what it left.
+/// In the parent: runs the test of this name as a child on a disk of this kind, kills it when it is
+/// ready, and returns what is on the disk.
 fn killed_child_leaves(test: &str, kind: &str) -> String {
     let root = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())

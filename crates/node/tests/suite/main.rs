@@ -1,7 +1,7 @@
-//! Whole nodes in this process, over real sockets and files, their parts, and processes that are killed.
+//! Whole nodes in this process over real sockets and files, parts of nodes, and killed processes.
 //!
-//! Nothing here asserts how long something takes, as a slow machine takes longer: tests wait for a state (`support::waiting`), and give
-//! up after minutes.
+//! No test asserts how long something takes, because machines may be slow. Tests wait for a state
+//! (`support::waiting`), and give up after minutes.
 
 #![expect(
     clippy::unwrap_used,

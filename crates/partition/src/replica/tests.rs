@@ -312,7 +312,7 @@ fn older_epochs_are_refused_and_newer_ones_wait_for_the_map() {
     b.entries(3, 3, (name(0, 0), 0), &[entry(3, 1)]);
     assert_eq!((b.replica.log_end().last, b.out.maps), (name(0, 0), 1));
     b.tell(ReplicaEvent::Group(view(3, 3, &[2], &[])));
-    assert_eq!(b.replica.log_end().last, name(3, 1), "what was held is taken up");
+    assert_eq!(b.replica.log_end().last, name(3, 1), "pending entries are appended");
 }
 
 #[test]
@@ -434,7 +434,7 @@ fn a_primary_alone_commits_nothing_alone_once_it_has_asked_to_admit_another() {
     a.tell(ReplicaEvent::Tick);
     a.write(1, b"key", b"value");
     a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.answered, [(1, true)], "nobody else must hold it");
+    assert_eq!(a.out.answered, [(1, true)], "no other member must have it");
     // A move: the follower has caught up, and may be in sync and primary before the answer arrives.
     a.tell(ReplicaEvent::Asked(member(2)));
     a.granted_by(2);

@@ -21,7 +21,7 @@ struct KeyHistory {
     seen_at: Vec<u64>,
     /// For counters: outcomes by the time of the answer, and their requests.
     counted: Vec<(u64, u64, i64)>,
-    /// For locks: the client that was first told that it has the lock, and when a client first learned of the lock.
+    /// For locks: the client that acquired it first, and when a client first learned of it.
     holder: Option<u64>,
     there_since: Option<u64>,
     versions: BTreeMap<Timestamp, Vec<u64>>,
@@ -181,7 +181,7 @@ impl Checker {
         key.there_since.get_or_insert(now);
         let Some(by) = by else { return };
         if let Some(other) = key.holder.replace(by).filter(|other| *other != by) {
-            self.violation(format!("I3: lock {name} of {partition} was taken by {other} and by {by}"));
+            self.violation(format!("I3: lock {name} of {partition} was acquired by {other} and by {by}"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Every planted bug is found within so many seeds. Without a bug the same seeds are clean.
+//! Every mutant is found within a stated number of seeds. Without a mutant the same seeds are clean.
 
 use zerohop_partition::planted::{Bug, plant};
 

@@ -1,4 +1,4 @@
-//! `COMMAND`: what there is to know of the commands.
+//! `COMMAND`: information about the commands.
 
 use super::{ADMIN, BLOCKING, CommandRow, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
 use crate::connection::{unknown_subcommand, wrong_number};
@@ -6,7 +6,7 @@ use crate::execute::SYNTAX;
 use crate::glob::Glob;
 use crate::{Args, ReplyWriter};
 
-/// Replies to `COMMAND` and those beneath it.
+/// Replies to `COMMAND` and its subcommands.
 pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
     match () {
         () if args.len() == 1 => {
@@ -139,7 +139,7 @@ fn describe(command: &CommandRow, reply: &mut ReplyWriter<'_>) {
     reply.set(0);
 }
 
-/// Where the keys are, in the words of Redis 7.
+/// The key specification, in the terms of Redis 7.
 fn key_specification(command: &CommandRow, reply: &mut ReplyWriter<'_>) {
     let keys = command.keys;
     reply.map(3);
@@ -162,7 +162,7 @@ fn key_specification(command: &CommandRow, reply: &mut ReplyWriter<'_>) {
     reply.bulk(b"spec");
     reply.map(3);
     reply.bulk(b"lastkey");
-    // Counted from the first key, unless from the end.
+    // Relative to the first key, unless it counts from the end.
     reply.integer(if keys.last < 0 { keys.last.into() } else { i64::from(keys.last - keys.first) });
     reply.bulk(b"keystep");
     reply.integer(keys.step.into());

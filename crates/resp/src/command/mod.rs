@@ -17,7 +17,7 @@ pub(crate) use table::TABLE;
 pub(crate) struct CommandRow {
     /// In lower case.
     pub(crate) name: &'static str,
-    /// How many arguments it takes, with its name; if negative, at least so many.
+    /// The number of arguments with the name; if negative, at least its absolute value.
     pub(crate) arity: i8,
     pub(crate) flags: u16,
     pub(crate) keys: KeyPositions,
@@ -32,7 +32,7 @@ pub(crate) struct CommandRow {
 pub(crate) const WRITE: u16 = 1;
 /// Reads records.
 pub(crate) const READONLY: u16 = 1 << 1;
-/// Takes the same short time whatever the data.
+/// Takes the same short time whatever the size of the data.
 pub(crate) const FAST: u16 = 1 << 2;
 /// May add to what is stored.
 pub(crate) const DENYOOM: u16 = 1 << 3;
@@ -45,7 +45,8 @@ pub(crate) const NO_AUTH: u16 = 1 << 6;
 /// May make its client wait.
 pub(crate) const BLOCKING: u16 = 1 << 7;
 
-/// Where the keys are among the arguments: the first, the last (negative from the end), and the step. No keys if all are 0.
+/// Positions of the keys among the arguments: first, last (negative: from the end), step. All 0: no
+/// keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPositions {
     pub(crate) first: i8,
@@ -60,7 +61,7 @@ pub(crate) enum Executor {
     Keyed(fn(&mut Execution<'_>, Args<'_>) -> Result<(), StopReason>),
     /// The connection, without records.
     Local(Local),
-    /// The connection, by changing what it is about.
+    /// The connection, by changing its own state.
     Special(ConnectionCommand),
     /// All partitions.
     Gather(GatherCommand),
@@ -78,7 +79,7 @@ impl std::fmt::Debug for Executor {
 }
 
 impl CommandRow {
-    /// The command of a name, in upper or lower case.
+    /// The command with this name, in upper or lower case.
     #[inline]
     pub(crate) fn find(name: &[u8]) -> Option<&'static CommandRow> {
         let mut at = spread(name);
@@ -92,7 +93,7 @@ impl CommandRow {
         }
     }
 
-    /// Whether it takes so many arguments, its name included.
+    /// Whether it accepts so many arguments, its name included.
     #[inline]
     pub(crate) fn takes(&self, arguments: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
@@ -107,7 +108,7 @@ impl CommandRow {
         self.has(WRITE)
     }
 
-    /// The places of its keys among so many arguments, and the step between them.
+    /// The positions of its keys among so many arguments, and the step between them.
     #[inline]
     pub(crate) fn key_places(&self, arguments: usize) -> (Range<usize>, usize) {
         let KeyPositions { first, last, step } = self.keys;
@@ -123,7 +124,7 @@ impl CommandRow {
     }
 }
 
-/// Places in [`TABLE`] by name: open addressing, a place beyond the table's end where there is nothing.
+/// Indexes into [`TABLE`] by name, in open addressing. An index beyond the table's end means empty.
 static NAMES: [u8; 512] = names();
 
 const fn names() -> [u8; 512] {
@@ -141,7 +142,7 @@ const fn names() -> [u8; 512] {
     names
 }
 
-/// Where to look for a name first: FNV-1a of its lower case.
+/// The first slot to probe for a name: FNV-1a of its lower case.
 const fn spread(name: &[u8]) -> usize {
     let mut hash: u32 = 0x811c_9dc5;
     let mut at = 0;

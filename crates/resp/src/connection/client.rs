@@ -118,7 +118,7 @@ impl Connection {
         Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())
     }
 
-    /// Its line in `CLIENT LIST`, without a line end. So many bytes are kept for the client, as whoever holds it knows.
+    /// Its line in `CLIENT LIST`, without a line end. `kept`: bytes in memory for this client.
     #[must_use]
     pub fn describe(&self, now_us: u64, kept: usize) -> String {
         let seconds = |since: u64| now_us.saturating_sub(since) / 1_000_000;

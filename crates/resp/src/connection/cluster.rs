@@ -1,4 +1,4 @@
-//! `CLUSTER`: the layout of the cluster as clients of Redis cluster know it.
+//! `CLUSTER`: the layout of the cluster as clients of Redis Cluster see it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ impl Connection {
         Ok(())
     }
 
-    /// `CLUSTER COUNTKEYSINSLOT`: the keys of one partition are asked for, and those of the slot counted.
+    /// `CLUSTER COUNTKEYSINSLOT`: asks one partition for its keys and counts those of the slot.
     pub(super) fn count_keys_in_slot(
         &mut self,
         args: Args<'_>,
@@ -132,7 +132,8 @@ fn slots(layout: &Layout, reply: &mut ReplyWriter<'_>) {
 /// A primary and its replicas.
 type Holders<'a> = (usize, &'a [usize]);
 
-/// Slots that the same instances hold, wherever they lie, are a shard; so is an instance that holds none.
+/// A shard is the set of slots with the same primary and replicas, contiguous or not. An instance
+/// without slots is a shard too.
 fn shards(layout: &Layout, reply: &mut ReplyWriter<'_>) {
     let mut shards: BTreeMap<Holders<'_>, Vec<(u16, u16)>> = BTreeMap::new();
     for Slots { first, last, primary, replicas } in &layout.slots {
@@ -180,8 +181,8 @@ fn shard_node(member: &RedisMember, role: &str, reply: &mut ReplyWriter<'_>) {
     reply.integer(0);
 }
 
-/// Here an instance is one or the other: who serves any slot is a master, and who only holds copies a replica of the one of
-/// whom it holds the most.
+/// An instance is either master or replica here: master if it is primary of any slot, else replica
+/// of the primary with which it shares the most slots.
 fn nodes(layout: &Layout, epoch: u64) -> String {
     let line = |(place, member): (usize, &RedisMember)| {
         let mut own: Vec<(u16, u16)> = Vec::new();
@@ -205,7 +206,7 @@ fn nodes(layout: &Layout, epoch: u64) -> String {
     layout.members.iter().enumerate().map(line).collect()
 }
 
-/// The primary of the most slots of which a member holds a copy.
+/// The primary of most of the slots that a member has a copy of.
 fn copies_most(layout: &Layout, member: usize) -> Option<usize> {
     let mut copies: BTreeMap<usize, u32> = BTreeMap::new();
     for Slots { first, last, primary, replicas } in &layout.slots {

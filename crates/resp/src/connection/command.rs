@@ -1,6 +1,6 @@
 //! The commands that a connection executes itself.
 
-/// Commands that change what a connection is about.
+/// Commands that change the state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionCommand {
     Asking,

@@ -1,4 +1,4 @@
-//! What a connection is told in words.
+//! Error texts of a connection.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use crate::Args;
 use crate::command::Executor;
 use crate::execute::INTERNAL;
 
-/// A node that is joining its cluster serves already.
+/// A node that is joining its cluster already serves clients.
 pub(super) const NOT_YET: &str =
     "TRYAGAIN the node is starting: it takes no commands with keys in several partitions yet";
 
-/// What waits for all connections of an instance, or for those of one token, has a bound.
+/// The memory that waiting commands and replies use is limited per instance and per token.
 pub(super) const NO_ROOM: &str = "OOM commands and replies that wait take as much memory as they may on this instance, or for this token: read \
                        replies, end transactions, and try again";
 
@@ -21,12 +21,12 @@ pub(crate) fn wrong_number(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")
 }
 
-/// Whether a browser was made to send what it takes for a page. As Redis does, nothing that follows is looked at.
+/// Whether a browser was made to send an HTTP request. As in Redis, nothing after it is read.
 pub(super) fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// Characters of what a client sent that an error repeats.
+/// Most characters of the client's input that an error repeats.
 const REPEATED_MAX: usize = 128;
 
 pub(super) fn repeated(bytes: &[u8], room: usize) -> Cow<'_, str> {
@@ -58,7 +58,7 @@ pub(super) fn ends_or_stops_transactions(how: Executor) -> bool {
     matches!(how, Executor::Special(Discard | Exec | Multi | Quit | Watch))
 }
 
-/// The part behind the mark of a reply that is for the connection.
+/// The content of a reply for the connection, after its marker byte.
 pub(super) fn internal(reply: &[u8]) -> Option<&[u8]> {
     reply.strip_prefix(&[INTERNAL])
 }

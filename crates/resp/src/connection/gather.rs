@@ -1,4 +1,4 @@
-//! Commands that ask all partitions.
+//! Commands over all partitions.
 
 use super::{BlockReason, Connection};
 use crate::execute::{NOT_AN_INTEGER, Page, SYNTAX};
@@ -12,7 +12,7 @@ use crate::unit::UnitKind;
 use crate::{Args, ConnectionWorld, PartitionPlace, ReplyWriter, Ticket, UnitResult};
 use zerohop_wire::ids::PartitionId;
 
-/// Which of them.
+/// The kind of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GatherCommand {
     /// `CLUSTER COUNTKEYSINSLOT`.
@@ -32,7 +32,7 @@ impl Gather {
 }
 
 impl GatherCommand {
-    /// What a partition is asked.
+    /// The name of the question to a partition.
     fn name(self) -> &'static [u8] {
         match self {
             GatherCommand::DbSize => b"dbsize",
@@ -53,50 +53,50 @@ impl GatherCommand {
     }
 }
 
-/// What is asked next of a partition.
+/// The next page to ask for.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     partition: u32,
     cursor: u32,
-    /// As they were counted when the keyspace had so many.
+    /// The partition count by which `partition` is numbered.
     of: u32,
 }
 
-/// One such command under way.
+/// A command under way.
 #[derive(Debug)]
 pub(super) struct Gather {
     gathering: GatherCommand,
     place: PartitionPlace,
     partitions: u32,
-    /// The partition that is asked next, and how many are still to be asked; from the last it goes on with the first.
+    /// The next partition to ask, and how many are left; the first follows the last.
     next: u32,
     left: u32,
-    /// Pages to be asked for next: partitions that have more.
+    /// Further pages of partitions that have more.
     again: Vec<Turn>,
-    /// Those that were asked, with their units.
+    /// Pages under way, with their units.
     asked: Vec<(u32, Turn)>,
-    /// Some partition has become several meanwhile.
+    /// A partition was split meanwhile.
     is_split: bool,
     units: u32,
     limit: usize,
     pattern: Vec<u8>,
     wanted_type: Vec<u8>,
-    /// What has come.
+    /// Results so far.
     count: u64,
     looked_at: usize,
     keys: Vec<u8>,
     found: usize,
-    /// Where `SCAN` goes on: see [`cursor_of`].
+    /// Where `SCAN` continues: see [`cursor_of`].
     cursor: u64,
-    /// How many calls of this `SCAN` before this one have come no further.
+    /// How many earlier calls of this `SCAN` have made no progress.
     stalls: u64,
-    /// Some page has come.
+    /// A page has arrived.
     has_gone_on: bool,
-    /// Some number, for `RANDOMKEY`.
+    /// A random number for `RANDOMKEY`.
     chance: u64,
     /// The reply, if it is an error.
     error: Option<Vec<u8>>,
-    /// Its reply has a place among the pending ones.
+    /// Its reply has a slot among the pending ones.
     is_pending: bool,
 }
 
@@ -128,7 +128,7 @@ impl Gather {
         }
     }
 
-    /// A partition, of so many, that is asked alone.
+    /// A command over one partition of `partitions`.
     pub(super) fn of_one(gathering: GatherCommand, place: PartitionPlace, partitions: u32) -> Gather {
         Gather { next: place.partition.0, left: 1, ..Gather::new(gathering, place, partitions) }
     }
@@ -154,7 +154,7 @@ impl Gather {
         self.asked.is_empty() && (self.error.is_some() || (self.left == 0 && self.again.is_empty()))
     }
 
-    /// Takes the answer of the unit of this ticket.
+    /// Adds the answer of the unit with this ticket.
     pub(super) fn fold(&mut self, part: u32, bytes: &[u8], world: &dyn ConnectionWorld) {
         let Some(at) = self.asked.iter().position(|&(unit, _)| unit == part) else { return };
         let (_, turn) = self.asked.swap_remove(at);
@@ -163,7 +163,7 @@ impl Gather {
             if self.gathering == GatherCommand::Scan && bytes.starts_with(b"-TRYAGAIN") && self.stall(turn) {
                 return;
             }
-            // An error, which is the reply of the whole.
+            // An error, which is the reply to the whole command.
             self.error.get_or_insert_with(|| bytes.to_vec());
             return;
         };
@@ -202,7 +202,7 @@ impl Gather {
         }
     }
 
-    /// A partition has become several, each of which goes through its keys in the order that it had: they are asked in its stead.
+    /// A partition was split. Its children keep the order of its keys and are asked in its place.
     fn split(&mut self, Turn { partition, cursor, of }: Turn, partitions: u32, known: u32) {
         let further = partitions.checked_div(of).filter(|further| *further > 1);
         let Some((further, first)) =
@@ -213,24 +213,26 @@ impl Gather {
         self.is_split = true;
         let turn = |partition| Turn { partition, cursor, of: partitions };
         if self.gathering == GatherCommand::Scan && known < partitions {
-            // The next page is asked for by a map that may not know of the split: it ends here, where that map knows the way.
+            // The next page may be routed by a map without the split. So the scan ends here, with
+            // a cursor of that map.
             if !self.stall(Turn { partition, cursor, of }) {
                 self.fail("TRYAGAIN the keyspace is being split: nothing was done");
             }
             return;
         }
         if self.gathering == GatherCommand::Scan {
-            // One after the other; where it ends is told by the new numbers.
+            // `SCAN` reads the children one after the other; its cursor uses the new numbers.
             self.partitions = partitions;
             self.next = (first + 1) % partitions;
             self.left = partitions.saturating_sub(first + 1);
-            // The others begin at their first key, as whatever is behind it was not told.
+            // The other children start at their first key: nothing of this page was returned.
             return self.again.push(turn(first));
         }
         self.again.extend((first..first + further).map(turn));
     }
 
-    /// A page may repeat keys of the page before, and around a split this is the page of another partition.
+    /// A page may repeat keys of the page before; after a split it may be a page of another
+    /// partition.
     fn each_once(&mut self) {
         let mut bulks = Vec::with_capacity(self.found);
         let mut rest = &self.keys[..];
@@ -243,7 +245,7 @@ impl Gather {
         (self.found, self.keys) = (bulks.len(), bulks.concat());
     }
 
-    /// `SCAN` has come this far: is that enough?
+    /// `SCAN` has come this far: ends it if that is enough.
     fn stop_scan_at(&mut self, partition: u32, cursor: u32) {
         if partition >= self.partitions {
             self.cursor = 0;
@@ -254,10 +256,10 @@ impl Gather {
         }
     }
 
-    /// A partition cannot answer `SCAN` now: it ends with what it has found, and goes on there with the next call. `false`: it has
-    /// come no further for too many calls.
+    /// A partition cannot answer `SCAN` now: the call ends with what it has found, and the next
+    /// call continues there. `false`: too many calls have made no progress.
     fn stall(&mut self, Turn { partition, cursor, .. }: Turn) -> bool {
-        // A cursor of 0 would say that it is at its end.
+        // A cursor of 0 would mean the end of the scan.
         let is_at_begin = (partition, cursor) == (0, 0);
         let stalls = if self.has_gone_on { u64::from(is_at_begin) } else { self.stalls + 1 };
         if stalls > SCAN_STALLS_MAX {
@@ -269,7 +271,7 @@ impl Gather {
         true
     }
 
-    /// One of a page's keys; then no more need be asked.
+    /// Picks one of a page's keys; then the command is complete.
     fn choose(&mut self, page: &Page<'_>) {
         let count = page.keys.count() as u64;
         let mut keys = page.keys;
@@ -326,7 +328,7 @@ impl Connection {
         self.go_on(number, Box::new(gather), world, out);
     }
 
-    /// Asks for all pages that may be asked for now, and replies if there are none left.
+    /// Asks for all pages that may be asked for now, and replies if none is left.
     pub(super) fn go_on(
         &mut self,
         number: u64,
@@ -368,7 +370,7 @@ impl Connection {
 }
 
 impl Gather {
-    /// What the command's arguments ask for.
+    /// Parses the command's arguments.
     fn read(&mut self, args: Args<'_>, world: &dyn ConnectionWorld) -> Result<(), String> {
         match self.gathering {
             GatherCommand::DbSize | GatherCommand::CountSlot(_) => {}
@@ -379,7 +381,7 @@ impl Gather {
             }
             GatherCommand::Keys => self.pattern = pattern(args.at(1))?,
             GatherCommand::RandomKey => {
-                // Mixed, as the lowest bits of a clock say little.
+                // Mixed, because the lowest bits of a clock are hardly random.
                 self.chance = world.now_us().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
                 self.next = self.chance.checked_rem(u64::from(self.partitions)).unwrap_or(0) as u32;
             }
@@ -412,7 +414,7 @@ impl Gather {
             at += 2;
         }
         let (stalls, partition, cursor) = (cursor >> 48, (cursor >> 32) as u32 & 0xFFFF, cursor as u32);
-        // No page has given a larger one: it is behind all.
+        // Larger than any cursor that was given out: past the end.
         let partition = if stalls > SCAN_STALLS_MAX { u32::MAX } else { partition };
         self.stalls = stalls;
         self.left = self.partitions.saturating_sub(partition);
@@ -425,7 +427,7 @@ impl Gather {
         Ok(())
     }
 
-    /// What a partition is asked.
+    /// The question to a partition.
     fn question(&self, Turn { cursor, of, .. }: Turn) -> Vec<u8> {
         let mut bytes = Vec::new();
         let (cursor, limit) = (Digits::of(cursor.into()), Digits::of(self.page_limit() as i64));
@@ -442,13 +444,13 @@ impl Gather {
     }
 }
 
-/// A cursor of `SCAN`: from the lowest bit on the place in the partition (32), the partition (16), and how many calls have come no
-/// further there.
+/// A cursor of `SCAN`, from the lowest bit: position in the partition (32 bits), partition (16),
+/// number of calls without progress.
 fn cursor_of(partition: u32, cursor: u32, stalls: u64) -> u64 {
     stalls << 48 | u64::from(partition) << 32 | u64::from(cursor)
 }
 
-/// The first of bulks, as they are written, and the others.
+/// Splits encoded bulks into the first and the rest.
 fn bulk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = bytes.iter().position(|byte| *byte == b'\n')? + 1;
     let digits = bytes.get(1..line.checked_sub(2)?)?;
@@ -461,7 +463,7 @@ fn pattern(text: &[u8]) -> Result<Vec<u8>, String> {
         length if length > PATTERN_BYTES_MAX => Err(format!(
             "ERR the pattern has {length} bytes, {PATTERN_BYTES_MAX} are allowed: use a shorter one"
         )),
-        // An empty question means any key; an empty pattern matches the empty key only.
+        // An empty field means any key; an empty pattern matches the empty key only.
         0 => Ok(b"[]".to_vec()),
         _ => Ok(text.to_vec()),
     }

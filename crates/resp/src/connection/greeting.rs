@@ -13,13 +13,13 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 pub(super) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
 impl Connection {
-    /// Whether it has failed to authenticate, and waits to be let try again.
+    /// Whether it has failed to authenticate and its delay is not over.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
         self.is_delayed
     }
 
-    /// It has waited long enough for that: [`Connection::receive`] is to be called again.
+    /// The delay is over: [`Connection::receive`] must be called again.
     pub fn end_delay(&mut self) {
         self.is_delayed = false;
     }
@@ -126,7 +126,7 @@ impl Connection {
         Ok(())
     }
 
-    /// An error if a subcommand has not this many arguments, with its own and the command's name.
+    /// An error unless a subcommand has this many arguments, with its own and the command's name.
     pub(super) fn check_count(args: Args<'_>, count: usize, name: &str) -> Result<(), String> {
         if args.len() == count { Ok(()) } else { Err(wrong_number(name)) }
     }

@@ -6,13 +6,13 @@ use zerohop_wire::ids::KeyspaceId;
 
 use crate::{Args, ConnectionWorld, ServerInfo};
 
-/// The version of Redis whose commands these are. Clients look at it to know what they may send.
+/// The version of Redis whose commands these are. Clients derive from it what they may send.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 const SECTIONS: [&str; 9] =
     ["server", "clients", "memory", "persistence", "stats", "replication", "cpu", "cluster", "keyspace"];
 
-/// The sections asked for, all if none is named.
+/// The requested sections; all if none is named.
 pub(super) fn text(keyspace: KeyspaceId, args: Args<'_>, world: &dyn ConnectionWorld) -> String {
     let server = world.server();
     let all = ["default", "all", "everything"];

@@ -1,11 +1,11 @@
-//! `ZH.KEYSPACE`: which keyspace a connection's commands are about.
+//! `ZH.KEYSPACE`: the keyspace of a connection's commands.
 
 use super::transaction::Watch;
 use super::{Connection, wrong_number};
 use crate::{Args, ConnectionWorld, ReplyWriter};
 
 impl Connection {
-    /// `ZH.KEYSPACE`: tells the keyspace, or changes it.
+    /// `ZH.KEYSPACE`: returns the keyspace, or changes it.
     pub(super) fn switch(
         &mut self,
         args: Args<'_>,

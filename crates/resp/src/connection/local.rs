@@ -1,4 +1,5 @@
-//! Commands that neither records nor the connection's state are needed for. They may stand in a transaction.
+//! Commands that need neither records nor the connection's state. They are allowed in a
+//! transaction.
 
 use zerohop_wire::ids::KeyspaceId;
 
@@ -8,7 +9,7 @@ use crate::limits::SLEEP_MS_MAX;
 use crate::number::integer;
 use crate::{Args, ConnectionWorld, Protocol, ReplyWriter};
 
-/// Which of them.
+/// The kind of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Local {
     Command,
@@ -21,7 +22,7 @@ pub(crate) enum Local {
     Time,
 }
 
-/// Writes the reply, or says which error it is.
+/// Writes the reply, or returns the error.
 pub(super) fn reply(
     local: Local,
     keyspace: KeyspaceId,
@@ -71,12 +72,12 @@ fn debug(args: Args<'_>, world: &mut dyn ConnectionWorld, reply: &mut ReplyWrite
     Ok(())
 }
 
-/// Whether a word is one that clients may give as a name: visible ASCII, without spaces.
+/// Whether a client may use a word as a name: visible ASCII, without spaces.
 pub(super) fn is_name(word: &[u8]) -> bool {
     word.iter().all(u8::is_ascii_graphic)
 }
 
-/// The version that a number names.
+/// The protocol with this version number.
 pub(super) fn protocol(number: i64) -> Option<Protocol> {
     match number {
         2 => Some(Protocol::Resp2),

@@ -1,14 +1,15 @@
 //! Long replies of `LRANGE` and `MGET`, which are read page by page.
 //!
 //! ```text
-//!   unit ──> long reply: a snapshot of the partition, opened in the step in which the unit ran, and which values there are
-//!            page ──> its values go to the client ──> has the client room? and is it this command's turn? ──> next page
+//!   unit ──> long reply: a snapshot of the partition, opened when the unit ran; the values to read
+//!            page ──> values go to the client ──> client has room, command's turn? ──> next page
 //!            all read, or the client is gone ──> the snapshot ends
 //! ```
 //!
-//! So the reply is of one moment, and of that at which its unit ran, whatever is changed meanwhile: also by commands of the same client
-//! that were under way already. None is taken up behind it before it is sent. It is never kept here: one page is under way at a time.
-//! A page that cannot be read ends the connection, as the head of the array is sent.
+//! So the reply shows the moment at which its unit ran, even if later commands of the same client
+//! were already under way. No later command is accepted before the reply is sent. The reply is
+//! never buffered here: one page is under way at a time. If a page cannot be read, the connection
+//! ends, because the head of the array is already sent.
 
 use super::Connection;
 use crate::execute::{LongReply, PastPage};
@@ -17,22 +18,22 @@ use crate::parse::{ParseResult, Parser, push_command};
 use crate::unit::UnitKind;
 use crate::{Args, ConnectionWorld, PartitionPlace, Protocol, ReplyWriter, Ticket, Unit, UnitResult};
 
-/// One such reply that is not sent yet.
+/// A long reply that is not completely sent.
 #[derive(Debug)]
 pub(super) struct PagedCommand {
     place: PartitionPlace,
     protocol: Protocol,
     /// The command, as an array of bulks.
     command: Vec<u8>,
-    /// As the layout of a unit has it.
+    /// The snapshot, in the layout of a unit.
     id: [u8; 16],
     at: u64,
-    /// The places of the values that are still to be read.
+    /// The values that are not read yet.
     next: u64,
     end: u64,
-    /// Of the unit that is asked for next.
+    /// The part number of the next unit.
     part: u32,
-    /// A page is on its way.
+    /// A page is under way.
     is_asked: bool,
     /// The head of the array is sent.
     is_begun: bool,
@@ -44,7 +45,8 @@ impl PagedCommand {
         self.command.len() + size_of::<PagedCommand>()
     }
 
-    /// Where its next page is read, and the unit; that which ends its snapshot if nothing is left.
+    /// The unit for the next page, and its partition; the unit that ends the snapshot if all is
+    /// read.
     fn next_unit(&self, into: &mut Vec<u8>) {
         let (mut commands, mut spans) = (Vec::new(), Vec::new());
         let mut parser = Parser::default();
@@ -71,7 +73,7 @@ impl PagedCommand {
 }
 
 impl Connection {
-    /// The reply to a command is to be read in pages. `false`: it is no such reply.
+    /// Starts to read the reply to a command in pages. `false`: it is no such reply.
     pub(super) fn begin_pages(&mut self, number: u64, reply: &[u8], world: &dyn ConnectionWorld) -> bool {
         let Some(long) = LongReply::decode(reply) else { return false };
         let mut parser = Parser::default();
@@ -96,7 +98,8 @@ impl Connection {
         true
     }
 
-    /// Whether [`Connection::receive`] is to be called, without more bytes too, once what was sent to the client is taken by it.
+    /// Whether [`Connection::receive`], perhaps without more bytes, must be called once all output
+    /// is sent.
     #[must_use]
     pub fn wants_room(&self) -> bool {
         let Some(front) = self.pending.front() else { return false };
@@ -106,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// The units that end what is open for replies that will not be sent: the client is gone.
+    /// For a client that is gone: the units that close the snapshots of its unsent replies.
     #[must_use]
     pub fn ends(&self) -> Vec<(PartitionPlace, Vec<u8>)> {
         let end = |paged: &PagedCommand| {
@@ -120,7 +123,7 @@ impl Connection {
         self.paged.values().map(|paged| end(paged)).collect()
     }
 
-    /// Asks for the next page of the reply whose turn it is, if the client has room.
+    /// Asks for the next page of the first pending reply, if the client has room.
     pub(super) fn page_on(&mut self, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
         while out.len() < OUTPUT_BYTES_MAX
             && let Some(number) = self.pending.front()
@@ -136,7 +139,7 @@ impl Connection {
             paged.next_unit(&mut bytes);
             let (place, ticket) = (paged.place, Ticket { number, part: paged.part });
             (paged.part, paged.is_asked) = (paged.part + 1, true);
-            // It was encoded here.
+            // It was encoded by this crate.
             let Ok(unit) = Unit::decode(&bytes) else { return self.break_reply() };
             let mut page = Vec::new();
             if world.run(place, ticket, &unit, &mut page) == UnitResult::Done {
@@ -145,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// A page has come.
+    /// A page has arrived.
     pub(super) fn take_page(
         &mut self,
         number: u64,
@@ -176,19 +179,20 @@ impl Connection {
         }
     }
 
-    /// Nothing more is read for a reply: ends its snapshot, and hands on what is behind it.
+    /// Ends the snapshot of a reply that is read no further, and passes on the replies after it.
     fn end_pages(&mut self, number: u64, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
         let Some(paged) = self.paged.remove(&number) else { return };
         let mut bytes = Vec::new();
         paged.next_unit(&mut bytes);
         if let Ok(unit) = Unit::decode(&bytes) {
-            // Nobody waits for what comes of it: a lease ends it too.
+            // The reply is ignored: the snapshot's lease ends it too.
             world.run(paged.place, Ticket { number, part: paged.part }, &unit, &mut Vec::new());
         }
         self.pending.fulfil(number, |_| {}, out);
     }
 
-    /// The rest of an array of which a part is sent cannot be read: the connection ends, with all that it waits for.
+    /// The rest of a partly sent array cannot be read: the connection ends, with everything
+    /// pending.
     pub(super) fn break_reply(&mut self) {
         self.pending = super::PendingReplies::default();
         self.blocked = None;

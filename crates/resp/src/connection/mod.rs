@@ -1,4 +1,4 @@
-//! One client: what it has said so far, and the replies that it waits for.
+//! One client: its received bytes, and the replies that it waits for.
 
 mod client;
 mod cluster;
@@ -41,10 +41,10 @@ pub(crate) use errors::{CROSS_SLOT, unknown_subcommand, wrong_number};
 pub(crate) use gather::GatherCommand;
 pub(crate) use local::Local;
 
-/// What became of received bytes.
+/// The result of [`Connection::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveResult {
-    /// So many were taken. The others are to be given again, together with those that follow them.
+    /// Consumed bytes. The others must be passed again, together with the bytes that follow.
     pub used: usize,
     /// What to do next.
     pub then: NextStep,
@@ -55,8 +55,8 @@ pub struct ReceiveResult {
 pub enum NextStep {
     /// Call [`Connection::receive`] again when more bytes have come.
     More,
-    /// Read no more. Call [`Connection::receive`] again with what is left once [`Connection::complete`] has returned true,
-    /// or, if nothing is pending, once the replies in `out` are on their way.
+    /// Read no more. Call [`Connection::receive`] again with the rest once [`Connection::complete`]
+    /// has returned true, or, if nothing is pending, once the replies in `out` are sent.
     Hold,
     /// Send what is in `out`, and close.
     Close,
@@ -67,20 +67,20 @@ pub enum NextStep {
 enum Replies {
     On,
     Off,
-    /// But not that of the next command.
+    /// All, except the reply to the next command.
     SkipNext,
 }
 
-/// What keeps a connection from taking up more commands.
+/// Why a connection accepts no more commands.
 #[derive(Debug)]
 enum BlockReason {
     Gather(Box<Gather>),
     Steps(Box<Steps>),
-    /// The keys and the place of a `WATCH` whose versions are asked for.
+    /// A `WATCH` whose versions are not known yet: its keys and their partition.
     Watch {
         keys: Vec<u8>,
         spread: Spread,
-        /// The keyspace had so many then.
+        /// The partition count of the keyspace at that time.
         partitions: u32,
     },
     /// A command that makes its client wait.
@@ -95,7 +95,7 @@ pub struct Connection {
     local_address: String,
     since_us: u64,
     last_us: u64,
-    /// The name of the command that was taken up last.
+    /// The name of the last accepted command.
     last_command: &'static str,
     name: String,
     library: String,
@@ -103,14 +103,14 @@ pub struct Connection {
     keyspace: KeyspaceId,
     protocol: Protocol,
     is_authenticated: bool,
-    /// Commands taken up while it had to authenticate and had not.
+    /// Commands accepted before the required authentication.
     unproved: u32,
-    /// It has just failed to authenticate: nothing is taken up before [`Connection::end_delay`].
+    /// It has just failed to authenticate: nothing is accepted before [`Connection::end_delay`].
     is_delayed: bool,
-    /// It has asked for the layout of the cluster, and is corrected when it errs.
+    /// It has asked for the layout of the cluster, so it gets redirections.
     is_cluster_aware: bool,
     replies: Replies,
-    /// The reply of the command being taken up is not wanted.
+    /// The reply to the current command is not wanted.
     silent: bool,
     no_evict: bool,
     closing: bool,
@@ -121,13 +121,14 @@ pub struct Connection {
     blocked: Option<(u64, BlockReason)>,
     /// Long replies that are not sent yet, by the number of their command.
     paged: BTreeMap<u64, Box<PagedCommand>>,
-    /// The next command is taken up once all before it are replied to: it asks several partitions.
+    /// The next command waits for all earlier replies: it asks several partitions, or switches the
+    /// keyspace.
     lets_pass: bool,
 }
 
 impl Connection {
-    /// A client that has just connected: its number, unique in this process and never 0, the keyspace that it begins
-    /// with, both ends' addresses, and the time in microseconds since 1970.
+    /// A client that has just connected: a number that is unique in this process and never 0, the
+    /// first keyspace, both ends' addresses, and the time in microseconds since 1970.
     #[must_use]
     pub fn new(id: u64, keyspace: KeyspaceId, address: &str, local_address: &str, now_us: u64) -> Connection {
         Connection {
@@ -178,13 +179,13 @@ impl Connection {
         !self.pending.is_empty()
     }
 
-    /// Whether no command has come behind this unit's.
+    /// Whether no command has come after this unit's.
     #[must_use]
     pub fn is_newest(&self, ticket: Ticket) -> bool {
         self.pending.is_newest(ticket.number)
     }
 
-    /// Bytes that are kept of its commands and of replies to them, beside what is still to be received and to be sent.
+    /// Bytes kept of its commands and replies, except input and output buffers.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let blocked = match &self.blocked {
@@ -201,8 +202,8 @@ impl Connection {
             + blocked
     }
 
-    /// Takes up what came: all complete commands, until something makes it stop. `bytes` begins with what the last call
-    /// left. Replies are appended to `out`.
+    /// Accepts all complete commands in `bytes`, until one makes it stop. `bytes` begins with what
+    /// the last call left. Replies are appended to `out`.
     pub fn receive(
         &mut self,
         bytes: &[u8],
@@ -242,7 +243,8 @@ impl Connection {
                     used += taken;
                 }
                 ParseResult::Nothing { used: taken } => used += taken,
-                // What a stranger sends is not even passed over at such a length.
+                // An unauthenticated client may not even send so long a command for it to be
+                // skipped.
                 ParseResult::Skipped { .. } | ParseResult::Oversized { .. }
                     if !self.is_authenticated && world.needs_authentication() =>
                 {
@@ -259,7 +261,7 @@ impl Connection {
                 ParseResult::More => break NextStep::More,
                 ParseResult::Broken(what) => {
                     self.break_off(what, out);
-                    // What follows cannot be understood.
+                    // The rest cannot be parsed.
                     used = bytes.len();
                 }
             }
@@ -271,8 +273,9 @@ impl Connection {
         ReceiveResult { used, then }
     }
 
-    /// Takes the reply of a unit that was answered [`crate::UnitResult::Later`], and appends to `out` what can be sent because of it.
-    /// True if [`Connection::receive`], whose last word was [`NextStep::Hold`], is to be called again.
+    /// Receives the reply of a unit that was answered [`crate::UnitResult::Later`], and appends to
+    /// `out` what can be sent now. True if [`Connection::receive`], which returned
+    /// [`NextStep::Hold`], must be called again.
     pub fn complete(
         &mut self,
         ticket: Ticket,
@@ -293,7 +296,7 @@ impl Connection {
         let is_kept = self.pending.held_bytes() > 0 || gathers;
         let has_room = !is_kept || world.hold(self.held_bytes());
         if self.pending.held_bytes() > HELD_BYTES_END || !has_room {
-            // Whoever asks for so much at once is let go, with what it waits for.
+            // A client that has so much pending at once is disconnected.
             self.break_reply();
         }
         if self.closing && self.pending.is_empty() {
@@ -334,8 +337,8 @@ impl Connection {
         }
     }
 
-    /// One command: its bytes as an array of bulks, and its arguments. `false`: it is not taken up before all others are
-    /// replied to.
+    /// One command: its bytes as an array of bulks, and its arguments. `false`: it is not accepted
+    /// before all others are replied to.
     fn command(
         &mut self,
         raw: &[u8],
@@ -346,7 +349,7 @@ impl Connection {
         if self.transaction.is_some() {
             self.follow_splits(world);
         }
-        // The keyspace of commands under way is that of the connection.
+        // A switch would change the keyspace of commands under way.
         let is_switch = args.is(0, "ZH.KEYSPACE");
         if !self.pending.is_empty() && (is_switch || world.spans() && self.is_spread(args, world)) {
             self.lets_pass = true;
@@ -361,7 +364,7 @@ impl Connection {
         true
     }
 
-    /// Whether a command asks several partitions at once.
+    /// Whether the keys of a command are in several partitions.
     fn is_spread(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> bool {
         let Some(command) = CommandRow::find(args.at(0)).filter(|command| command.takes(args.len())) else {
             return false;
@@ -420,7 +423,7 @@ impl Connection {
         }
     }
 
-    /// A command begins: whether its reply is wanted.
+    /// Starts a command: notes whether its reply is wanted.
     #[inline]
     fn begin_reply(&mut self) {
         self.silent = self.replies != Replies::On;
@@ -429,7 +432,7 @@ impl Connection {
         }
     }
 
-    /// What came is no command: the connection ends.
+    /// The input is no command: the connection ends.
     fn break_off(&mut self, what: ProtocolError, out: &mut Vec<u8>) {
         self.silent = false;
         self.reply(out, |reply| reply.error(&what.text()));
@@ -449,7 +452,7 @@ impl Connection {
         Ok(command)
     }
 
-    /// Where a command's keys live.
+    /// The partitions of a command's keys.
     #[inline]
     fn place_of(
         &self,
@@ -463,7 +466,7 @@ impl Connection {
         let place = PartitionPlace { keyspace, partition: world.partition_of(keyspace, first) };
         for other in places.step_by(step).skip(1) {
             if world.partition_of(keyspace, args.at(other)) != place.partition {
-                // A client that routes by itself expects of us what it expects of Redis Cluster.
+                // A client that routes by itself expects the behaviour of Redis Cluster.
                 let spans = world.spans() && !self.is_cluster_aware;
                 return if spans { Ok(Spread::Several) } else { Err(self.cross_slot(world).into()) };
             }
@@ -495,7 +498,7 @@ impl Connection {
         });
     }
 
-    /// An error that a transaction does not survive.
+    /// Replies with an error that breaks an open transaction.
     fn refuse(&mut self, text: &str, out: &mut Vec<u8>) {
         if let Some(transaction) = &mut self.transaction {
             transaction.breaks();
@@ -503,7 +506,7 @@ impl Connection {
         self.reply(out, |reply| reply.error(text));
     }
 
-    /// An `EXEC` that is refused for itself ends the transaction.
+    /// Refuses an `EXEC`, which ends the transaction.
     fn refuse_exec(&mut self, text: &str, out: &mut Vec<u8>) {
         self.transaction = None;
         self.watch = Watch::default();
@@ -560,7 +563,8 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         write: impl FnOnce(&mut Connection, &mut dyn ConnectionWorld, &mut ReplyWriter<'_>) -> Result<(), String>,
     ) {
-        // A reply of its own, as the version of the protocol and whether it is wanted may change.
+        // In its own buffer, because the method may change the protocol version or the wish for
+        // replies.
         let mut bytes = Vec::new();
         let mut reply = ReplyWriter::new(&mut bytes, self.protocol);
         let result = write(self, world, &mut reply);

@@ -1,25 +1,25 @@
-//! Replies in the order of their commands, though they come in any order.
+//! Pending replies, which are sent in the order of their commands.
 
 use std::collections::VecDeque;
 
-/// A reply that is missing, or held back because an earlier one is.
+/// A reply that is missing, or waits for an earlier one.
 #[derive(Debug)]
 struct ReplySlot {
     number: u64,
     is_ready: bool,
     is_silent: bool,
     bytes: Vec<u8>,
-    /// Bytes of the command, for as long as it is not replied to.
+    /// Bytes of the command, until it is replied to.
     asked: usize,
 }
 
 /// Capacity up to which a buffer is kept for the next reply.
 const KEPT_BYTES: usize = 4 << 10;
 
-/// Buffers that are kept.
+/// Most buffers that are kept.
 const KEPT_MAX: usize = 32;
 
-/// See the module. The first slot is never ready.
+/// See the module. The first slot never has its reply yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingReplies {
     slots: VecDeque<ReplySlot>,
@@ -39,12 +39,12 @@ impl PendingReplies {
         self.slots.front().map(|slot| slot.number)
     }
 
-    /// Whether the reply to the first such command is wanted.
+    /// Whether the first missing reply is wanted.
     pub(super) fn is_front_wanted(&self) -> bool {
         self.slots.front().is_some_and(|slot| !slot.is_silent)
     }
 
-    /// Whether no number was given after this one.
+    /// Whether this is the last number given out.
     pub(super) fn is_newest(&self, number: u64) -> bool {
         self.next == number
     }
@@ -53,7 +53,7 @@ impl PendingReplies {
         self.slots.len()
     }
 
-    /// Bytes that are held back.
+    /// Bytes of replies that wait for an earlier one.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -63,15 +63,15 @@ impl PendingReplies {
         self.asked_bytes
     }
 
-    /// A number for the next command: higher than all before.
+    /// A number for the next command, higher than all before.
     #[inline]
     pub(super) fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// Has a reply written that may be there at once: straight into `out` if none before it is missing. `write` says
-    /// whether it has written one.
+    /// Writes a reply that may be ready at once, straight into `out` if none before it is missing.
+    /// `write` returns whether it has written one.
     #[inline]
     pub(super) fn write<R>(
         &mut self,
@@ -108,7 +108,7 @@ impl PendingReplies {
         result
     }
 
-    /// A reply that will be there later, to a command of so many bytes.
+    /// Adds a slot for a later reply to a command of so many bytes.
     #[inline]
     pub(super) fn push(&mut self, number: u64, is_silent: bool, asked: usize) {
         let bytes = self.spare.pop().unwrap_or_default();
@@ -116,7 +116,8 @@ impl PendingReplies {
         self.slots.push_back(ReplySlot { number, is_ready: false, is_silent, bytes, asked });
     }
 
-    /// It is there. What has become free is appended to `out`. A number that is not waited for changes nothing.
+    /// Sets a reply, and appends to `out` all that can now be sent. A number that is not pending
+    /// changes nothing.
     pub(super) fn fulfil(&mut self, number: u64, write: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         let Ok(place) = self.slots.binary_search_by_key(&number, |slot| slot.number) else { return };
         let slot = &mut self.slots[place];

@@ -1,4 +1,4 @@
-//! Having a unit executed.
+//! Execution of a unit.
 
 use super::{BlockReason, Connection, NO_ROOM, Spread};
 use crate::execute::INTERNAL;
@@ -6,7 +6,7 @@ use crate::limits::ASKS_FOR_ROOM_BYTES;
 use crate::{ConnectionWorld, Ticket, Unit, UnitResult};
 
 impl Connection {
-    /// Has a unit executed whose reply is the command's.
+    /// Executes a unit whose reply is the command's.
     #[inline]
     pub(super) fn run(
         &mut self,
@@ -31,7 +31,7 @@ impl Connection {
                 Spread::Several => world.run_over(keyspace, ticket, unit, slot),
             };
             if slot.get(begin) == Some(&INTERNAL) {
-                // It is there at once where it is to be read.
+                // The unit ran here, so its long reply is ready at once.
                 (long, ran) = (Some(slot.split_off(begin)), UnitResult::Later);
             }
             (ran == UnitResult::Done, ran)
@@ -43,7 +43,7 @@ impl Connection {
             {
                 self.pending.fulfil(number, |slot| slot.extend_from_slice(&long), out);
             }
-            // What comes behind it would not be executed behind it.
+            // Later commands would not be executed after it.
             if blocks || spread == Spread::Several {
                 self.blocked = Some((number, BlockReason::Wait));
             }

@@ -1,4 +1,4 @@
-//! `CONFIG`: settings that clients of Redis ask for, as they are here. None can be changed over this protocol.
+//! `CONFIG`: the settings that Redis clients ask for. None can be changed over this protocol.
 
 use super::{unknown_subcommand, wrong_number};
 use crate::glob::Glob;

@@ -1,8 +1,8 @@
-//! Whether the keys of a command, or of several, live in one partition.
+//! Whether the keys of one or more commands are in one partition.
 
 use crate::PartitionPlace;
 
-/// Where keys live.
+/// The partitions of some keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// All in one partition.
@@ -12,7 +12,7 @@ pub(super) enum Spread {
 }
 
 impl Spread {
-    /// Those of one and those of the other.
+    /// The partitions of both sets of keys together.
     pub(super) fn join(one: Option<Spread>, other: Option<Spread>) -> Option<Spread> {
         match (one, other) {
             (Some(one), Some(other)) if one != other => Some(Spread::Several),

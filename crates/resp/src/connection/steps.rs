@@ -1,7 +1,9 @@
-//! A command of many keys in one partition, done in parts one after the other: the instance serves others between two of them.
+//! A command of many keys in one partition, executed in parts. The instance serves others in
+//! between.
 //!
-//! The next part is asked for once the reply to the one before has come, so that a part is a step wherever it is run. What comes behind
-//! the command waits until all are done. An array is handed on in pieces: the next part is asked for once its client has room then.
+//! The next part is sent once the reply to the part before it has come, so that a part is one step
+//! on any instance. Later commands wait until all parts are done. An array is sent in pieces: then
+//! the next part also waits until the client has room.
 
 use super::{BlockReason, Connection, NO_ROOM};
 use crate::limits::{OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX};
@@ -10,20 +12,20 @@ use crate::parts::{JoinedReplies, Shares};
 use crate::unit::MAY_STOP;
 use crate::{Args, ConnectionWorld, PartitionPlace, Ticket, Unit, UnitResult};
 
-/// One such command under way.
+/// A command under way.
 #[derive(Debug)]
 pub(super) struct Steps {
     place: PartitionPlace,
-    /// The part that is asked for, or is next, and those behind it.
+    /// The current or next part, and those after it.
     unit: Vec<u8>,
     units: std::vec::IntoIter<Vec<u8>>,
     bytes: usize,
-    /// Of the unit that is asked for.
+    /// The part number of the current unit.
     part: u32,
     joined: JoinedReplies,
-    /// A unit is on its way.
+    /// A unit is under way.
     is_asked: bool,
-    /// A piece of its array is sent: it cannot become an error any more.
+    /// A piece of its array is sent, so it cannot become an error any more.
     is_begun: bool,
 }
 
@@ -33,14 +35,14 @@ impl Steps {
         self.bytes + self.joined.bytes()
     }
 
-    /// Whether it goes on once its client has room.
+    /// Whether it continues once its client has room.
     pub(super) fn wants_room(&self) -> bool {
         !self.is_asked
     }
 }
 
 impl Connection {
-    /// Has a unit with keys in one partition done in parts, or refuses it. `false`: it is one step.
+    /// Executes a unit with keys in one partition in parts, or refuses it. `false`: it is one step.
     pub(super) fn in_steps(
         &mut self,
         place: PartitionPlace,
@@ -90,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with a command that waits for its client to have room.
+    /// Continues a command that waits until its client has room.
     pub(super) fn step_on(&mut self, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
         let waits = |(number, blocked): &mut (u64, BlockReason)| {
             let is_first = self.pending.front() == Some(*number);
@@ -104,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Sends what there is of an array.
+    /// Sends the collected piece of an array.
     fn put_piece(&mut self, steps: &mut Steps, out: &mut Vec<u8>) {
         let begin = out.len();
         steps.joined.piece(!steps.is_begun, self.protocol, out);
@@ -114,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Takes the reply to a part. `false`: the command has ended with it.
+    /// Adds the reply to a part. `false`: it ends the command.
     fn take_step(&mut self, number: u64, steps: &mut Steps, reply: &[u8], out: &mut Vec<u8>) -> bool {
         steps.is_asked = false;
         if let Err(text) = steps.joined.take(reply) {
@@ -126,7 +128,7 @@ impl Connection {
             return false;
         }
         let left = match Unit::decode(&steps.unit) {
-            // It may be the reply to the first of its keys only.
+            // The reply may cover only the first of the keys.
             Ok(unit) if steps.joined.is_list() => {
                 let line = reply.iter().position(|byte| *byte == b'\r').unwrap_or(0);
                 let done = reply.get(1..line).and_then(integer).unwrap_or(0);
@@ -139,7 +141,7 @@ impl Connection {
         true
     }
 
-    /// Asks for the next part, or replies.
+    /// Sends the next part, or replies.
     fn next_step(
         &mut self,
         number: u64,
@@ -152,7 +154,7 @@ impl Connection {
                 self.blocked = Some((number, BlockReason::Steps(steps)));
                 return;
             }
-            // It was encoded here.
+            // It was encoded by this crate.
             let bytes = std::mem::take(&mut steps.unit);
             let Ok(unit) = Unit::decode(&bytes) else { continue };
             let ticket = Ticket { number, part: steps.part };
@@ -170,7 +172,7 @@ impl Connection {
             }
         }
         if steps.is_begun {
-            // Nothing before it is missing.
+            // It is the first pending reply.
             self.put_piece(&mut steps, out);
             return self.pending.fulfil(number, |_| {}, out);
         }

@@ -1,4 +1,4 @@
-//! `MULTI`, `EXEC`, `WATCH` and what belongs to them.
+//! `MULTI`, `EXEC`, `WATCH` and related commands.
 
 use super::{
     BlockReason, CROSS_SLOT, Connection, ConnectionCommand, NO_ROOM, NOT_YET, Spread, internal, local,
@@ -17,9 +17,9 @@ pub(super) struct Transaction {
     /// As arrays of bulks.
     commands: Vec<u8>,
     count: usize,
-    /// Some of them are the connection's own.
+    /// Some of them are executed by the connection.
     has_local: bool,
-    /// Where their keys live, of a keyspace of so many partitions.
+    /// The partitions of their keys, at the partition count `partitions`.
     spread: Option<Spread>,
     partitions: u32,
     /// A command was refused: `EXEC` will refuse all, and nothing more is kept.
@@ -42,7 +42,7 @@ impl Transaction {
     }
 }
 
-/// The keys watched, with the versions that were seen.
+/// The watched keys, with the versions that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     bytes: Vec<u8>,
@@ -75,7 +75,7 @@ impl Connection {
         self.reply(out, |reply| reply.ok());
     }
 
-    /// If the keyspace has been split, keys that were in one partition may be in several, or in another.
+    /// After a split, keys of one partition may be in several, or in another one.
     pub(super) fn follow_splits(&mut self, world: &dyn ConnectionWorld) {
         let (watch, transaction) = (&self.watch, self.transaction.as_ref());
         let has_any = watch.spread.is_some() || transaction.is_some_and(|one| one.spread.is_some());
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Where the keys of a unit live.
+    /// The partitions of a unit's keys.
     fn spread_of(&self, unit: &Unit<'_>, world: &dyn ConnectionWorld) -> Option<Spread> {
         let keyspace = self.keyspace;
         let place = |key| PartitionPlace { keyspace, partition: world.partition_of(keyspace, key) };
@@ -135,7 +135,7 @@ impl Connection {
         if spread.is_some()
             && let Err(failure) = world.permits(self.keyspace, command.is_write())
         {
-            // It would be refused by `EXEC`, and is not kept until then.
+            // `EXEC` would refuse it, so it is refused now.
             let protocol = self.protocol;
             let mut error = Vec::new();
             ReplyWriter::new(&mut error, protocol).failure(&failure);
@@ -180,7 +180,7 @@ impl Connection {
         self.reply(out, |reply| reply.simple("QUEUED"));
     }
 
-    /// Where the keys live of what `EXEC` would execute, and of what it would look at.
+    /// The partitions of the queued commands' keys and of the watched keys.
     pub(super) fn exec_spread(&self) -> Option<Spread> {
         let queued = self.transaction.as_ref().and_then(|transaction| transaction.spread);
         Spread::join(queued, self.watch.spread)
@@ -191,7 +191,7 @@ impl Connection {
         world.spans() && !self.is_cluster_aware
     }
 
-    /// What is told of keys in several partitions where a unit may not have such.
+    /// The error for keys in several partitions where these are not allowed.
     pub(super) fn cross_slot(&self, world: &dyn ConnectionWorld) -> &'static str {
         if world.spans_later() && !self.is_cluster_aware { NOT_YET } else { CROSS_SLOT }
     }
@@ -239,7 +239,7 @@ impl Connection {
         self.reply(out, |reply| reply.body().extend_from_slice(&bytes));
     }
 
-    /// The commands, but finished replies in place of the connection's own.
+    /// The commands, with finished replies in place of the connection's own commands.
     fn with_replies(&mut self, commands: &[u8], world: &mut dyn ConnectionWorld) -> Vec<u8> {
         let mut all = Vec::with_capacity(commands.len());
         self.each_queued(commands, |this, raw, args| {
@@ -327,7 +327,7 @@ impl Connection {
         }
     }
 
-    /// The versions of watched keys have come, or an error. What the client is told.
+    /// The versions of watched keys have arrived, or an error. Returns the client's reply.
     pub(super) fn watched(
         &mut self,
         keys: &[u8],
@@ -340,11 +340,11 @@ impl Connection {
         for key in Args::within(keys, &parser.spans).iter().skip(1) {
             let Some((version, rest)) = versions.split_first_chunk::<8>() else { break };
             versions = rest;
-            // A key watched twice is compared with what was seen first too.
+            // A key that is watched twice is also compared with the version seen first.
             unit::push_watched(&mut self.watch.bytes, key, Timestamp(u64::from_le_bytes(*version)));
             self.watch.count += 1;
         }
-        // Nothing else came meanwhile; that the keyspace was split is seen when the watch is used.
+        // No command came meanwhile; a split of the keyspace is noticed when the watch is used.
         let is_of_one_map = self.watch.spread.is_none() || self.watch.partitions == partitions;
         self.watch.spread = Spread::join(self.watch.spread, Some(spread));
         self.watch.partitions = if is_of_one_map { partitions } else { 0 };
@@ -352,8 +352,8 @@ impl Connection {
     }
 }
 
-/// Whether a command beneath `CLIENT` or `CLUSTER` only tells something, without asking a partition: it may be put off to
-/// `EXEC`, which may come to nothing.
+/// Whether a subcommand of `CLIENT` or `CLUSTER` only returns information, without asking a
+/// partition. It may then wait until `EXEC`, which may fail.
 fn only_tells(args: Args<'_>) -> bool {
     let names = ["ID", "GETNAME", "INFO", "LIST", "MYID", "KEYSLOT", "SLOTS", "SHARDS", "NODES"];
     names.iter().any(|name| args.is(1, name))

@@ -1,4 +1,4 @@
-//! Bits of records of bytes; bit 0 is the highest of the first byte.
+//! Bits of byte records; bit 0 is the highest of the first byte.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(crate) fn setbit(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
     let (byte, mask) = ((offset / 8) as usize, mask(offset));
     let was_set = run.bit(args.at(1), length, offset)?;
-    // What would stay as it is, is not written: nobody who watches it is disturbed.
+    // An unchanged byte is not written, so that no watcher is disturbed.
     if was_set != is_set || byte as u64 >= length {
         run.change(args.at(1), length, |bytes| {
             bytes.resize(bytes.len().max(byte + 1), 0);
@@ -48,7 +48,7 @@ pub(crate) fn getbit(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     Ok(())
 }
 
-/// Whether a range is counted in bits.
+/// Whether a range counts bits.
 fn in_bits(args: Args<'_>, place: usize) -> Result<bool, StopReason> {
     match () {
         () if args.get(place).is_none() || args.is(place, "BYTE") => Ok(false),
@@ -67,7 +67,7 @@ pub(crate) fn bitcount(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult
         4 | 5 => {
             let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
             let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
-            // Redis says 0 of these before it looks at what follows.
+            // Redis answers 0 here before it reads the following arguments.
             if start < 0 && end < 0 && start > end {
                 0..0
             } else if in_bits(args, 4)? {
@@ -81,7 +81,7 @@ pub(crate) fn bitcount(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult
     };
     run.read_bits(args.at(1), &bits)?;
     let count: u64 = run.scratch.iter().map(|byte| u64::from(byte.count_ones())).sum();
-    // Ends within a byte: what is outside does not count.
+    // Bits of the first and last byte that are outside the range do not count.
     let before = match run.scratch.first() {
         Some(first) => first & !(0xff >> (bits.start % 8)),
         None => 0,
@@ -130,7 +130,7 @@ pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
         });
     run.reply.integer(match found {
         Some(bit) => bit as i64,
-        // Behind the end of the record there are zeros, unless an end was given.
+        // After the end of the record there are zeros, unless an end was given.
         None if !wanted && !ends && !bits.is_empty() => bits.end as i64,
         None => -1,
     });
@@ -138,7 +138,7 @@ pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
 }
 
 impl Execution<'_> {
-    /// One bit of a record of this length; those behind its end are 0.
+    /// One bit of a record of this length; bits after its end are 0.
     fn bit(&mut self, key: &[u8], length: u64, offset: u64) -> Result<bool, StopReason> {
         let byte = offset / 8;
         self.scratch.clear();
@@ -148,7 +148,7 @@ impl Execution<'_> {
         Ok(self.scratch.first().is_some_and(|found| found & mask(offset) != 0))
     }
 
-    /// Reads the bytes that hold these bits into `scratch`.
+    /// Reads the bytes that contain these bits into `scratch`.
     fn read_bits(&mut self, key: &[u8], bits: &Range<u64>) -> ExecuteResult {
         self.scratch.clear();
         if !bits.is_empty() {

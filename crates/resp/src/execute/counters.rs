@@ -1,4 +1,4 @@
-//! Numbers kept as decimal text.
+//! Numbers stored as decimal text.
 
 use super::{ExecuteResult, Execution, NOT_AN_INTEGER, StopReason, WRONG_TYPE};
 use crate::number::{self, Digits, integer};

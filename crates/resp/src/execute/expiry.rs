@@ -1,4 +1,4 @@
-//! When records cease to be.
+//! Deadlines of records.
 
 use zerohop_wire::ids::Timestamp;
 
@@ -6,14 +6,14 @@ use super::{ExecuteResult, Execution, NOT_AN_INTEGER, StopReason};
 use crate::Args;
 use crate::number::integer;
 
-/// What a time is counted in.
+/// The unit of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeUnit {
     Seconds,
     Millis,
 }
 
-/// A point in time in milliseconds since 1970, which may have been before.
+/// A point in time in milliseconds since 1970; it may be negative.
 pub(super) fn instant(
     number: i64,
     unit: TimeUnit,
@@ -103,7 +103,7 @@ impl Conditions {
         Ok(all)
     }
 
-    /// No deadline is later than every deadline.
+    /// A record without a deadline counts as later than every deadline.
     fn hold(&self, deadline_ms: Option<u64>, at: i64) -> bool {
         let now_has = deadline_ms.map(|deadline| deadline as i64);
         !(self.if_none && now_has.is_some()

@@ -31,7 +31,7 @@ pub(crate) fn typed(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     Ok(())
 }
 
-/// What Redis calls it.
+/// The name of the type in Redis.
 pub(super) fn type_name(record: Option<RecordType>) -> &'static str {
     match record {
         None => "none",
@@ -57,7 +57,7 @@ pub(crate) fn rename(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
 pub(crate) fn renamenx(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (from, to) = (args.at(1), args.at(2));
     let info = run.records.inspect(from)?.ok_or(StopReason::from(NO_SUCH_KEY))?;
-    // A key and itself: it is there.
+    // A key copied to itself: the target exists.
     let free = run.records.inspect(to)?.is_none();
     if free {
         run.copy(from, info, to)?;
@@ -100,7 +100,7 @@ pub(crate) fn copy(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
 }
 
 impl Execution<'_> {
-    /// Makes another key what this one is, its deadline included.
+    /// Copies a record to another key, its deadline included.
     fn copy(&mut self, from: &[u8], info: Info, to: &[u8]) -> ExecuteResult {
         let deadline = info.deadline_ms.map_or(Deadline::Never, Deadline::AtMs);
         if info.record == RecordType::Bytes {

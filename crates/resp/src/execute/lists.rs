@@ -13,7 +13,7 @@ use crate::{Args, Info, RecordType};
 pub(super) const LIST_COPY_VALUES: u64 = LIST_PAGE_VALUES_MAX as u64;
 
 impl Execution<'_> {
-    /// What the record of a key is, which must be a list.
+    /// The record of a key, which must be a list.
     #[inline]
     fn list_info(&mut self, key: &[u8]) -> Result<Option<Info>, StopReason> {
         match self.records.inspect(key)? {
@@ -76,7 +76,7 @@ pub(crate) fn lrange(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
         let page_end = range.end.min(begin + u64::from(LIST_PAGE_VALUES_MAX));
         let (reply, mut read) = (&mut run.reply, begin);
         run.records.values(args.at(1), begin..page_end, &mut |value| {
-            // Beyond the limit nothing more is read; it is told below.
+            // Over the limit nothing more is read; the error follows below.
             reply.bulk(value);
             read += 1;
             reply.len() <= room

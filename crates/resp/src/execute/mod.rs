@@ -30,7 +30,7 @@ pub use past::{PagedReply, PastRecords, execute_past};
 use work::CountedRecords;
 
 pub(crate) mod handlers {
-    //! What the command table names.
+    //! What the command table refers to.
     pub(crate) use super::bits::{bitcount, bitpos, getbit, setbit};
     pub(crate) use super::counters::{decr, decrby, incr, incrby, incrbyfloat};
     pub(crate) use super::expiry::{
@@ -49,26 +49,28 @@ pub(crate) mod handlers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ExecutionOutcome {
-    /// The reply has been appended. It may be handed on once the changes, if there are any, are committed.
+    /// The reply has been appended. It may be sent once the changes, if there are any, are
+    /// committed.
     Done,
-    /// Nothing has been appended and nothing changed. To be executed again, with
-    /// [`Unit::wait_until_ms`] set to `until_ms`, when this key has changed, and at the latest at that time.
+    /// Nothing has been appended and nothing changed. The unit must be executed again, with
+    /// [`Unit::wait_until_ms`] set to `until_ms`, when this key has changed or at that time.
     Wait {
         /// The key waited for.
         key: Vec<u8>,
         /// When the wait is over, in milliseconds since 1970.
         until_ms: u64,
     },
-    /// Nothing has been appended and nothing changed: the reply is long, and to be read page by page from a snapshot that shows the records
-    /// as they are now. Only of a unit of [`ConnectionWorld::run`](crate::ConnectionWorld::run).
+    /// Nothing has been appended and nothing changed. The reply is long: it is read page by page
+    /// from a snapshot of the current records. Only for a unit of
+    /// [`ConnectionWorld::run`](crate::ConnectionWorld::run).
     Paged(PagedReply),
-    /// It passes a bound: none of the changes may happen. The reply, which has been appended, says which, and is handed on.
+    /// A limit is exceeded: no change may happen. The reply, which has been appended, says which.
     Refused,
-    /// None of the changes may happen. The reply says why ([`failure_reply`]); this says it to programs.
+    /// No change may happen. The reply says why ([`failure_reply`]), and so does this failure.
     Aborted(Failure<'static>),
 }
 
-/// Room that executions use again and again, so that they allocate nothing.
+/// Buffers that executions reuse, so that they do not allocate.
 #[derive(Debug, Default)]
 pub struct Scratch {
     bytes: Vec<u8>,
@@ -83,12 +85,13 @@ pub fn failure_reply(failure: &Failure<'_>, reply: &mut Vec<u8>) {
     ReplyWriter::new(reply, Protocol::Resp2).failure(failure);
 }
 
-/// The reply to a unit that was not executed, in words: the first is the kind of error, in capitals.
+/// The reply to a unit that was not executed. The first word of `text` is the kind of error, in
+/// capitals.
 pub fn error_reply(text: &str, reply: &mut Vec<u8>) {
     ReplyWriter::new(reply, Protocol::Resp2).error(text);
 }
 
-/// Executes a unit over the records of the partition that all its keys live in, and appends its reply.
+/// Executes a unit over the records of the one partition of all its keys, and appends its reply.
 pub fn execute(
     unit: &Unit<'_>,
     records: &mut dyn Records,
@@ -165,15 +168,15 @@ fn run(
 /// Why a command ends before its reply is written.
 #[derive(Debug)]
 pub(crate) enum StopReason {
-    /// It is answered with this error, and has changed nothing.
+    /// It is answered with this error and has changed nothing.
     Say(Cow<'static, str>),
     /// The whole unit is undone.
     Failed(Failure<'static>),
-    /// The whole unit is undone, and answered with this error: it passes a bound.
+    /// The whole unit is undone and answered with this error: a limit is exceeded.
     Refused(String),
     /// Its reply is read in pages.
     Paged(PagedReply),
-    /// It waits.
+    /// It waits for this key.
     Wait { key: Vec<u8>, until_ms: u64 },
 }
 
@@ -206,7 +209,7 @@ pub(crate) struct Execution<'e> {
     pub(crate) records: &'e mut dyn Records,
     pub(crate) reply: ReplyWriter<'e>,
     pub(crate) begin: usize,
-    /// Whoever uses it clears it first.
+    /// Must be cleared before each use.
     pub(crate) scratch: &'e mut Vec<u8>,
     pub(crate) wait_until_ms: Option<u64>,
     pub(crate) in_transaction: bool,
@@ -221,7 +224,7 @@ impl Execution<'_> {
         run(self, args)
     }
 
-    /// A unit whose commands have not been taken apart.
+    /// A unit whose commands have not been parsed.
     fn unit(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> ExecuteResult {
         match unit.kind {
             UnitKind::One => {
@@ -301,17 +304,18 @@ impl Execution<'_> {
     }
 }
 
-/// The first byte of a reply that is for the connection, not for its client. No reply to a client begins so.
+/// The first byte of a reply that is for the connection. No reply to a client begins with it.
 pub(crate) const INTERNAL: u8 = b'\0';
 
-/// The name, which no client can send as it is not in the table, of a command that carries a finished reply.
+/// The command that carries a finished reply. It is not in the table, so that no client can send
+/// it.
 pub(crate) const LITERAL: &[u8] = b"\0reply";
 
 fn literal<'a>(args: Args<'a>) -> Option<&'a [u8]> {
     (args.at(0) == LITERAL).then(|| args.at(1))
 }
 
-/// Where the arguments of the first command lie, and how many bytes it takes up.
+/// The argument spans of the first command, and the bytes that it occupies.
 fn next<'p>(
     parser: &'p mut Parser,
     commands: &[u8],
@@ -336,7 +340,8 @@ fn count(parser: &mut Parser, mut commands: &[u8]) -> Result<usize, Failure<'sta
     Ok(count)
 }
 
-/// The command of these arguments. The connection has looked at it before; bytes from elsewhere may be anything.
+/// The command of these arguments. The connection has checked it; bytes from elsewhere may be
+/// invalid.
 fn found(args: Args<'_>) -> Result<&'static CommandRow, StopReason> {
     let command = CommandRow::find(args.at(0)).filter(|command| command.takes(args.len()));
     command.ok_or_else(|| StopReason::Failed(zerohop_wire::What::Unexpected.into()))

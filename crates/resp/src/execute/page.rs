@@ -1,15 +1,16 @@
-//! One partition's part of the commands that ask all partitions.
+//! One partition's part of a command over all partitions.
 //!
-//! Asked with an array of bulks: the name of the command (`dbsize`, `keys`, `scan`, `flush`, `random`), the cursor, how
-//! many keys to look at, a pattern and a type, each of the last two empty for any, and how many partitions the keyspace had when it
-//! was asked. If it has more now, the number that was asked is another partition's: nothing is looked at. Answered with a [`Page`].
+//! The request is an array of bulks: the name of the command (`dbsize`, `keys`, `scan`, `flush`,
+//! `random`), the cursor, how many keys to look at, a pattern and a type (each empty for any), and
+//! the partition count at the sender. If the keyspace has more partitions now, the number means
+//! another partition, and nothing is looked at. The answer is a [`Page`].
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | 0: this is no reply to a client |
 //! | 1 | 1 | 1 if there are more keys; 2 if the keyspace has been split |
-//! | 2 | 4 | the cursor that goes on there |
-//! | 6 | 8 | records counted, or removed; of a keyspace that has been split, how many partitions it has |
+//! | 2 | 4 | the cursor of the next page |
+//! | 6 | 8 | records counted or removed; after a split the partition count |
 //! | 14 | 4 | how many keys were looked at |
 //! | 18 | rest | keys: the length of each (4), its bytes |
 
@@ -22,14 +23,14 @@ use crate::glob::Glob;
 use crate::limits::{GATHER_PAGE_KEYS, GATHER_STEP_PAGES_MAX, GATHER_STEP_WORK_MAX, SPLIT_RETRY_MS};
 use crate::number::integer;
 
-/// What one partition answered.
+/// The answer of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Page<'a> {
-    /// Where it goes on; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub(crate) next: Option<u32>,
-    /// The keyspace has so many partitions, more than whoever asked knew of.
+    /// The keyspace has so many partitions, more than the sender knew of.
     pub(crate) split: Option<u32>,
-    /// Records counted, or removed.
+    /// Records counted or removed.
     pub(crate) count: u64,
     /// Keys that were looked at.
     pub(crate) looked_at: u32,
@@ -53,11 +54,11 @@ impl<'a> Iterator for PageKeys<'a> {
 
 const HEAD_BYTES: usize = 18;
 
-/// What it costs to look at a key, and to look up what its record is, in steps of about a nanosecond.
+/// The cost of looking at a key, and of looking up its record, in units of about a nanosecond.
 const KEY_COST: usize = 100;
 const INSPECT_COST: usize = 500;
 
-/// Instead of whether there are more keys.
+/// In place of the flag for more keys.
 const SPLIT: u8 = 2;
 
 impl<'a> Page<'a> {
@@ -84,11 +85,11 @@ impl Execution<'_> {
         };
         let begin = self.reply.len();
         self.reply.body().extend_from_slice(&[0; HEAD_BYTES]);
-        // Nodes of before that was compared do not say.
+        // Older nodes do not send this field.
         let (asked, known) = (number(5).unwrap_or(0), self.records.partitions());
         if asked != 0 && known != 0 && asked != known {
             if asked > known {
-                // The split has not come here yet.
+                // This partition has not learned of the split yet.
                 let retry_after_ms = SPLIT_RETRY_MS;
                 return Err(StopReason::Failed(Failure::Unavailable { retry_after_ms }));
             }
@@ -113,7 +114,8 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Collects keys until so many have been looked at, or the step has worked enough: it ends then, also without a key.
+    /// Collects keys until so many have been looked at, or the step has used its work limit; then
+    /// it may return no key.
     fn keys(
         &mut self,
         mut cursor: u32,
@@ -153,7 +155,7 @@ impl Execution<'_> {
         Ok((0, looked_at, None))
     }
 
-    /// Drops those of the keys behind `begin` whose records are not of a type. How many it looked at.
+    /// Drops keys after `begin` whose records have another type. Returns how many it looked at.
     fn keep_type(&mut self, begin: usize, wanted: &[u8]) -> Result<usize, StopReason> {
         let found = self.reply.body().split_off(begin);
         let mut looked_at = 0;
@@ -169,7 +171,7 @@ impl Execution<'_> {
         Ok(looked_at)
     }
 
-    /// Removes records until so many are gone.
+    /// Removes up to so many records.
     fn flush(&mut self, mut cursor: u32, limit: u32) -> Result<(u64, u32, Option<u32>), StopReason> {
         let mut removed = 0;
         let limit = u64::from(limit).min(GATHER_PAGE_KEYS as u64);

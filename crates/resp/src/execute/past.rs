@@ -1,16 +1,16 @@
 //! Long replies, read page by page from a snapshot of their partition.
 //!
-//! The unit of a command whose reply is long is answered with a [`LongReply`]; the units that follow with a [`PastPage`] each. Numbers
-//! are little-endian.
+//! The unit of a command whose reply is long is answered with a [`LongReply`], each of the
+//! following units with a [`PastPage`]. Numbers are little-endian.
 //!
 //! | offset | bytes | of a long reply |
 //! | --- | --- | --- |
 //! | 0 | 1 | 0: this is no reply to a client |
 //! | 1 | 16 | id of the snapshot |
-//! | 17 | 8 | the time at which it is read |
-//! | 25 | 8 | the first of the values of the list that are asked for; 0 of `MGET` |
+//! | 17 | 8 | the timestamp at which it is read |
+//! | 25 | 8 | the first requested value of the list; 0 for `MGET` |
 //! | 33 | 8 | how many values it has |
-//! | 41 | rest | the unit that was answered so |
+//! | 41 | rest | the unit that was answered in this way |
 //!
 //! | offset | bytes | of a page |
 //! | --- | --- | --- |
@@ -18,7 +18,8 @@
 //! | 1 | 4 | how many values it has |
 //! | 5 | rest | these, as a client gets them |
 //!
-//! A page of `LRANGE` is asked for by the key, the place of its first value and one past that of its last; one of `MGET` by its keys.
+//! A page of `LRANGE` is requested by the key, its first value and its end (exclusive); one of
+//! `MGET` by its keys.
 
 use std::ops::Range;
 
@@ -36,16 +37,17 @@ const HEAD_BYTES: usize = 41;
 /// Bytes of a page before its values.
 const PAGE_HEAD_BYTES: usize = 5;
 
-/// What a partition's records were when a snapshot was opened. Methods are those of [`Records`](crate::Records).
+/// A partition's records as of a snapshot. The methods are those of [`Records`](crate::Records).
 pub trait PastRecords {
-    /// Hands the whole of a bytes record to `take`, once, and says what the record was.
+    /// Passes a whole bytes record to `take`, once, and returns its metadata.
     fn lookup(
         &mut self,
         key: &[u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<RecordType>, Failure<'static>>;
 
-    /// Hands a range of the values of a list, which it is known to have had, to `each`, in their order, for as long as that says true.
+    /// Passes a range of a list's values to `each`, in order, until it returns false. The range is
+    /// known to exist.
     fn values(
         &mut self,
         key: &[u8],
@@ -54,7 +56,7 @@ pub trait PastRecords {
     ) -> Result<(), Failure<'static>>;
 }
 
-/// Which values a long reply has.
+/// The values of a long reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagedReply {
     first: u64,
@@ -66,7 +68,7 @@ impl PagedReply {
         PagedReply { first: range.start, count: range.end - range.start }
     }
 
-    /// Appends the reply to the unit: where the pages are read.
+    /// Appends the reply to the unit, with the snapshot from which the pages are read.
     pub fn opened(self, unit: &Unit<'_>, id: SnapshotId, at: Timestamp, reply: &mut Vec<u8>) {
         reply.push(INTERNAL);
         reply.extend_from_slice(&id.0.to_le_bytes());
@@ -77,7 +79,7 @@ impl PagedReply {
     }
 }
 
-/// The reply of a unit whose pages are to be read.
+/// The reply of a unit whose long reply is read in pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongReply<'a> {
     pub(crate) id: SnapshotId,
@@ -119,11 +121,10 @@ impl<'a> PastPage<'a> {
     }
 }
 
-/// Executes a page of a long reply over the records of the snapshot that it names, and appends its reply. `true`: the snapshot is
-/// not read any more.
+/// Executes a page of a long reply over the records of its snapshot, and appends its reply. `true`:
+/// the snapshot is not needed any more.
 ///
-/// # Errors
-/// What the records say, or that the unit is none.
+/// # Errors Those of the records, and that the unit is invalid.
 pub fn execute_past(
     unit: &Unit<'_>,
     records: &mut dyn PastRecords,

@@ -1,22 +1,23 @@
-//! Ranges whose ends may count from the end, as Redis clips them.
+//! Ranges whose ends may count from the end, clipped as in Redis.
 
 use std::ops::Range;
 
-/// Both ends included, within so many bytes; empty if there is nothing between them.
+/// Both ends included, within so many bytes; empty if nothing is in between.
 pub(super) fn clip_bytes(start: i64, end: i64, length: u64) -> Range<u64> {
-    // Redis: two negative ends in the wrong order are nothing, even if both are clipped to the first byte.
+    // Redis: two negative ends in the wrong order are an empty range, even if both clip to the
+    // first byte.
     if start < 0 && end < 0 && start > end {
         return 0..0;
     }
     clip_bits(start, end, length)
 }
 
-/// The same without that: an end before the first is the first.
+/// The same without that rule: an end before the first bit becomes the first.
 pub(super) fn clip_bits(start: i64, end: i64, length: u64) -> Range<u64> {
     clip(start, end.max(-(length as i64)), length)
 }
 
-/// Both ends included, within so many values: an end before the first is nothing.
+/// Both ends included, within so many values: an end before the first makes the range empty.
 pub(super) fn clip(start: i64, end: i64, length: u64) -> Range<u64> {
     let length = length as i64;
     let start = if start < 0 { (start + length).max(0) } else { start };

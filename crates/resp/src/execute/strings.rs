@@ -1,4 +1,4 @@
-//! Commands on records of bytes.
+//! Commands on byte records.
 
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 
@@ -12,7 +12,7 @@ use crate::{Args, Deadline, Info, RecordType, ReplyWriter};
 pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
 impl Execution<'_> {
-    /// Replies with the bytes of a key, or with nothing; says whether there was a record.
+    /// Replies with the bytes of a key, or null; returns whether there was a record.
     #[inline]
     fn reply_bytes(&mut self, key: &[u8]) -> Result<bool, StopReason> {
         let reply = &mut self.reply;
@@ -26,7 +26,7 @@ impl Execution<'_> {
         }
     }
 
-    /// What the record of a key is, which must be bytes.
+    /// The record of a key, which must be bytes.
     pub(super) fn bytes_info(&mut self, key: &[u8]) -> Result<Option<Info>, StopReason> {
         match self.records.inspect(key)? {
             Some(info) if info.record != RecordType::Bytes => Err(WRONG_TYPE.into()),
@@ -36,7 +36,7 @@ impl Execution<'_> {
 
     pub(super) fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> ExecuteResult {
         match deadline {
-            // Its time is over: it is gone at once.
+            // The deadline is already over: the record is removed at once.
             Deadline::AtMs(at) if at <= self.records.now_ms() => {
                 self.records.remove(key)?;
             }
@@ -51,7 +51,7 @@ pub(crate) fn get(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     Ok(())
 }
 
-/// What follows the value of `SET`, or the key of `GETEX`.
+/// The options of `SET` and `GETEX`.
 #[derive(Default)]
 struct SetOptions<'a> {
     if_absent: bool,
@@ -59,7 +59,7 @@ struct SetOptions<'a> {
     get: bool,
     keep: bool,
     persist: bool,
-    /// The unit, whether from now on, and the number.
+    /// The unit, whether it is relative to now, and the number.
     expiry: Option<(TimeUnit, bool, &'a [u8])>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> SetOptions<'a> {
     }
 }
 
-/// A deadline that must lie after 1970 and, if it counts from now on, after now.
+/// A deadline that must be after 1970 and, if relative, after now.
 fn positive(
     number: &[u8],
     unit: TimeUnit,
@@ -264,7 +264,7 @@ pub(crate) fn setrange(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult
 }
 
 impl Execution<'_> {
-    /// Changes the bytes of a record of this length, 0 if there is none; its deadline stays.
+    /// Changes the bytes of a record of this length (0: absent); its deadline stays.
     pub(super) fn change(
         &mut self,
         key: &[u8],
@@ -298,7 +298,7 @@ pub(crate) fn mget(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
             continue;
         }
         if room == STEP_REPLY_BYTES_MAX {
-            // What is under way on any of them must be over before the moment of the snapshot.
+            // Operations under way on any of the keys must end before the time of the snapshot.
             args.iter().skip(1 + done).try_for_each(|key| run.records.check(key))?;
             return Err(PagedReply::of(0..keys as u64).into());
         }

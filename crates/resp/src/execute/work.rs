@@ -1,4 +1,5 @@
-//! The work of a transaction in one partition: bytes of records that all its commands together read, copy and write.
+//! The work of a transaction in one partition: bytes of records that its commands read, copy and
+//! write.
 
 use std::ops::Range;
 
@@ -7,11 +8,11 @@ use zerohop_wire::{Failure, What};
 use crate::limits::TRANSACTION_WORK_BYTES_MAX;
 use crate::{Args, Deadline, Info, RecordType, Records};
 
-/// Records that count what is done with them.
+/// Records that count the bytes of all operations.
 pub(super) struct CountedRecords<'r> {
     records: &'r mut dyn Records,
     left: u64,
-    /// It was more than is allowed: whatever has failed, this is why.
+    /// The limit was exceeded; this is the cause of any failure.
     pub(super) is_over: bool,
 }
 
@@ -20,7 +21,7 @@ impl<'r> CountedRecords<'r> {
         CountedRecords { records, left: TRANSACTION_WORK_BYTES_MAX as u64, is_over: false }
     }
 
-    /// What is told of a transaction that is over.
+    /// The error of a transaction over the limit.
     pub(super) fn text() -> String {
         format!(
             "ERR the transaction goes through more than {TRANSACTION_WORK_BYTES_MAX} bytes of records, which is the limit: use several; \

@@ -1,4 +1,4 @@
-//! What zerohop has beside the commands of Redis.
+//! Commands that Redis does not have.
 
 use zerohop_wire::limits::TIME_OUT_MS_MAX;
 
@@ -6,8 +6,8 @@ use super::{ExecuteResult, Execution, StopReason};
 use crate::number::integer;
 use crate::{Args, Deadline};
 
-/// `ZH.CAS key expected new`: two replies, 1 and the value if it was the expected one and is now the new, or 0 and what
-/// it is. The deadline stays.
+/// `ZH.CAS key expected new`: an array of 1 and the replaced value if that was `expected`, else of
+/// 0 and the current value. The deadline stays.
 pub(crate) fn cas(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, expected, new) = (args.at(1), args.at(2), args.at(3));
     run.bytes_info(key)?;
@@ -28,8 +28,8 @@ pub(crate) fn cas(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     Ok(())
 }
 
-/// `ZH.WAIT key value timeout-ms`: 1 as soon as the key has this value, 0 if it has not when the time is over. In a
-/// transaction it does not wait.
+/// `ZH.WAIT key value timeout-ms`: 1 as soon as the key has this value, 0 if it has not at the
+/// time-out. In a transaction it does not wait.
 pub(crate) fn wait(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (key, value) = (args.at(1), args.at(2));
     let time_out = integer(args.at(3)).ok_or("ERR timeout is not an integer or out of range")?;

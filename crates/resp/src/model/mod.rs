@@ -1,4 +1,4 @@
-//! Records and a cluster in memory, straightforward rather than fast: what tests and fuzzers run commands against.
+//! Records and a cluster in memory, simple rather than fast, for tests and fuzzers.
 
 mod world;
 
@@ -17,23 +17,23 @@ pub use world::ModelWorld;
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelRecord {
-    /// What it holds.
+    /// Its contents.
     pub contents: GatheredContents,
-    /// When it was changed last, as a number that grows.
+    /// The number of its last change; it only rises.
     pub version: Timestamp,
-    /// When it ceases to be.
+    /// Its deadline.
     pub deadline_ms: Option<u64>,
 }
 
-/// The records of one partition. What the owner of an execution does, that is to undo an aborted one, is up to
+/// The records of one partition. The caller undoes an aborted execution with
 /// [`ModelRecords::snapshot`] and [`ModelRecords::restore`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelRecords {
-    /// What time it is.
+    /// The current time.
     pub now_ms: u64,
-    /// A disk that takes nothing more.
+    /// The disk is full: writes fail.
     pub is_full: bool,
-    /// How many partitions the keyspace has; 0 if nobody has said.
+    /// The partition count of the keyspace; 0: unknown.
     pub partitions: u32,
     changes: u64,
     records: BTreeMap<Vec<u8>, ModelRecord>,
@@ -43,37 +43,37 @@ pub struct ModelRecords {
 const PAGE_KEYS: usize = 3;
 
 impl ModelRecords {
-    /// Those of some keys.
+    /// The records with some keys.
     pub(crate) fn only(&self, is_wanted: impl Fn(&[u8]) -> bool) -> ModelRecords {
         let mut some = self.clone();
         some.records.retain(|key, _| is_wanted(key));
         some
     }
 
-    /// None, at this time.
+    /// No records, at this time.
     #[must_use]
     pub fn new(now_ms: u64) -> ModelRecords {
         ModelRecords { now_ms, ..ModelRecords::default() }
     }
 
-    /// Everything as it is.
+    /// A copy of the whole state.
     #[must_use]
     pub fn snapshot(&self) -> ModelRecords {
         self.clone()
     }
 
-    /// Everything as it was; only the count of changes goes on.
+    /// Restores a copy; only the count of changes continues.
     pub fn restore(&mut self, before: ModelRecords) {
         *self = ModelRecords { changes: self.changes, ..before };
     }
 
-    /// A record that is there.
+    /// A record, unless it is absent or expired.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&ModelRecord> {
         self.records.get(key).filter(|record| record.deadline_ms.is_none_or(|at| at > self.now_ms))
     }
 
-    /// Keys of the records that are there.
+    /// Keys of the records that exist.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.records.keys().map(Vec::as_slice).filter(|key| self.get(key).is_some())
     }
@@ -169,7 +169,7 @@ impl Records for ModelRecords {
     }
 
     fn read(&mut self, key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>> {
-        // Out of range, or turned round, panics: a command must not ask so.
+        // A range out of bounds panics: a command must not ask for it.
         into.extend_from_slice(&self.bytes(key)?[range.start as usize..range.end as usize]);
         Ok(())
     }
@@ -234,7 +234,7 @@ impl Records for ModelRecords {
     }
 
     fn scan(&mut self, cursor: u32, each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>> {
-        // Whoever removes keys between two pages moves the others up: going from the last to the first, none is missed.
+        // Keys removed between two pages shift the later ones. From last to first, none is missed.
         let keys: Vec<&[u8]> = self.keys().collect();
         let end = if cursor == 0 { keys.len() } else { keys.len().min(cursor as usize) };
         let begin = end.saturating_sub(PAGE_KEYS);

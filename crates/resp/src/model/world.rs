@@ -1,4 +1,4 @@
-//! A cluster in memory: keyspaces of partitions, all here, or elsewhere.
+//! A cluster in memory: keyspaces whose partitions are local or remote.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::{
     WrongPassword, execute, execute_past,
 };
 
-/// A unit that was promised, as the bytes that would travel.
+/// A unit with a later reply, as encoded bytes.
 #[derive(Clone, Debug)]
 struct PromisedUnit {
     place: PartitionPlace,
@@ -23,17 +23,17 @@ struct PromisedUnit {
 /// The keyspaces `default` (1) and `other` (2), each with the same number of partitions.
 #[derive(Debug)]
 pub struct ModelWorld {
-    /// What time it is.
+    /// The current time.
     pub now_ms: u64,
-    /// Partitions that are not executed at once: they are elsewhere.
+    /// Remote partitions, which do not execute at once.
     pub away: BTreeSet<u32>,
-    /// Whether a client that knows the layout is sent to those.
+    /// Whether a client that knows the layout is redirected to these.
     pub moves: bool,
-    /// The password that connections must give, if they must.
+    /// The password of connections, if they need one.
     pub password: Option<Vec<u8>>,
     /// Whether units may have keys in several partitions.
     pub spans: bool,
-    /// Whether that is so because the node is starting.
+    /// Whether that will be so soon: the node is starting.
     pub spans_later: bool,
     /// Whether the connection may only read.
     pub is_read_only: bool,
@@ -41,7 +41,7 @@ pub struct ModelWorld {
     pub room_bytes: usize,
     /// Whether changes are refused.
     pub is_full: bool,
-    /// Whether what is asked of partitions is answered as by one that is busy for long.
+    /// Whether partitions are busy for a long time.
     pub is_busy: bool,
     /// How long `DEBUG SLEEP` has slept.
     pub slept_ms: u64,
@@ -49,10 +49,10 @@ pub struct ModelWorld {
     slot_of: fn(&[u8]) -> u16,
     records: BTreeMap<PartitionPlace, ModelRecords>,
     promised: VecDeque<PromisedUnit>,
-    /// The snapshots that are open: what the records of a partition were. What is taken out of it has expired.
+    /// The open snapshots: the records of a partition. A removed one has expired.
     pub snapshots: BTreeMap<SnapshotId, ModelRecords>,
     snapshots_opened: u128,
-    /// Units that wait for a change or for the end of their time.
+    /// Units that wait for a change or a time-out.
     waiting: Vec<PromisedUnit>,
     scratch: Scratch,
 }
@@ -60,15 +60,15 @@ pub struct ModelWorld {
 /// Slots of a Redis cluster.
 const SLOTS: u32 = 16_384;
 
-/// The time of all snapshots.
+/// The timestamp of all snapshots.
 const AT: Timestamp = Timestamp(77);
 
 /// Stands for several partitions.
 const SEVERAL: PartitionId = PartitionId(u32::MAX);
 
 impl ModelWorld {
-    /// So many partitions, at most 16384, which serve the slots that `slot_of` tells. It is given from outside as the
-    /// hash lives in another crate.
+    /// So many partitions, at most 16384. `slot_of` returns the slot of a key; it is a parameter
+    /// because the hash is in another crate.
     #[must_use]
     pub fn new(partitions: u32, slot_of: fn(&[u8]) -> u16) -> ModelWorld {
         ModelWorld {
@@ -102,7 +102,7 @@ impl ModelWorld {
         records
     }
 
-    /// Each partition becomes two.
+    /// Splits each partition into two.
     pub fn split(&mut self) {
         self.partitions = (self.partitions * 2).min(SLOTS);
         let (before, partitions, slot_of) =
@@ -116,7 +116,7 @@ impl ModelWorld {
         }
     }
 
-    /// Units that were promised and can be executed.
+    /// Units with a later reply that can be executed.
     #[must_use]
     pub fn promised(&self) -> usize {
         self.promised.len()
@@ -128,8 +128,8 @@ impl ModelWorld {
         self.waiting.len()
     }
 
-    /// Executes the first of the promised units that are for the same partition as the one at this place, and hands its
-    /// reply over. True if the connection wants to receive again.
+    /// Executes the first of the units with a later reply that are for the same partition as unit
+    /// `at`, and delivers its reply. True if the connection wants to receive again.
     pub fn deliver(&mut self, at: usize, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
         let place = self.promised.get(at).map(|promised| promised.place);
         let first = self.promised.iter().position(|promised| Some(promised.place) == place);
@@ -137,7 +137,7 @@ impl ModelWorld {
         self.hand_over(promised, connection, out)
     }
 
-    /// Looks at what waits for a change or for the end of its time.
+    /// Executes waiting units whose key has changed or whose time is over.
     pub fn wake(&mut self, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
         let mut again = false;
         for promised in std::mem::take(&mut self.waiting) {
@@ -152,7 +152,8 @@ impl ModelWorld {
         self.run_promised(promised, &mut reply) && connection.complete(ticket, &reply, self, out)
     }
 
-    /// Delivers everything, and gives the connection again what it left. What is left at the end.
+    /// Delivers everything, and passes the rest of the input to the connection again. Returns what
+    /// is left.
     pub fn settle(&mut self, connection: &mut Connection, mut rest: Vec<u8>, out: &mut Vec<u8>) -> Vec<u8> {
         while self.promised() > 0 {
             self.deliver(0, connection, out);
@@ -180,7 +181,8 @@ impl ModelWorld {
         }
     }
 
-    /// Executes a unit over records of several partitions: all at once, as nobody else is there.
+    /// Executes a unit over records of several partitions, in one step: there is no concurrency
+    /// here.
     fn execute_over(
         &mut self,
         keyspace: KeyspaceId,
@@ -323,7 +325,7 @@ impl ConnectionWorld for ModelWorld {
         let mut bytes = Vec::new();
         unit.encode(&mut bytes);
         let promised = PromisedUnit { place: to, ticket, unit: bytes };
-        // Behind others of the same partition it must queue too.
+        // It must also queue after other units of the same partition.
         if self.away.contains(&to.partition.0) || self.promised.iter().any(|other| other.place == to) {
             self.promised.push_back(promised);
             return UnitResult::Later;
@@ -354,7 +356,7 @@ impl ConnectionWorld for ModelWorld {
     ) -> UnitResult {
         assert!(self.promised.is_empty(), "nothing else of the connection is under way");
         if self.away.is_empty() {
-            // Its failures are replies too.
+            // A failure is a reply too.
             let _ = self.execute_over(keyspace, unit, reply);
             return UnitResult::Done;
         }

@@ -1,4 +1,5 @@
-//! Bounds of commands, replies and transactions: each is named, nothing is done, and the connection goes on.
+//! Limits of commands, replies and transactions: the error names them, nothing is executed, and the
+//! connection continues.
 
 use zerohop_resp::NextStep;
 use zerohop_resp::limits::*;
@@ -17,20 +18,20 @@ fn an_argument_that_is_too_long_is_told_and_the_connection_goes_on() {
     let replies = client.replies();
     assert!(replies.starts_with(&format!("+PONG\r\n{text}")), "{replies}");
     assert!(replies.ends_with("nothing was done\r\n+PONG\r\n:0\r\n"), "{replies}");
-    // As it comes over a socket nothing of it is kept.
+    // Nothing of it is kept while it arrives in pieces.
     for piece in set(BULK_BYTES_MAX + 1).chunks(100_001) {
         client.bytes(piece);
         assert!(client.rest.len() < 100, "{}", client.rest.len());
     }
     assert!(client.replies().starts_with(text));
-    // In a transaction, which is refused then.
+    // A transaction with it is refused.
     client.bytes(
         &[&b"MULTI\r\nSET a 1\r\n"[..], &set(BULK_BYTES_MAX + 1), b"SET b 1\r\nEXEC\r\nEXISTS a b\r\n"]
             .concat(),
     );
     let replies = client.replies();
     assert!(replies.contains(text) && replies.contains("-EXECABORT"), "{replies}");
-    // Whose reply is not wanted.
+    // The reply is not wanted.
     client.send("CLIENT REPLY SKIP");
     client.bytes(&[&set(BULK_BYTES_MAX + 1)[..], b"PING\r\n"].concat());
     assert_eq!(client.replies(), "+PONG\r\n");
@@ -139,7 +140,7 @@ fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
         client.bytes(format!("KEYS {pattern}\r\n").as_bytes());
         let (steps, replies) = steps(&mut client);
         assert!(replies.starts_with(&format!("*{found}\r\n")), "{}", &replies[..20]);
-        // Two keys, or three: a page of the model has as many keys as it likes.
+        // Two or three keys: the page size of the model decides.
         assert!(pattern != slow || steps >= 8, "{steps}");
         let (mut cursor, mut seen) = ("0".to_owned(), 0);
         loop {
@@ -181,7 +182,7 @@ fn a_scan_of_which_a_partition_cannot_answer_goes_on_later() {
     }
     seen.sort();
     assert_eq!(seen, ["{a}1", "{b}1"]);
-    // One that nobody serves for long is told.
+    // A partition that is unavailable for long is reported.
     client.world.is_busy = true;
     let mut told = String::new();
     for _ in 0..4 {

@@ -1,4 +1,5 @@
-//! What a connection says that no recording of Redis shows: partitions, moves, limits, waits, failures.
+//! Behaviour that recordings of Redis do not show: partitions, redirections, limits, waits,
+//! failures.
 
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::limits::*;
@@ -22,7 +23,7 @@ impl ModelClient {
         ModelClient { world, connection, rest: Vec::new(), out: Vec::new(), then: NextStep::More }
     }
 
-    /// Sends bytes, and what is left of those before.
+    /// Sends bytes after those left over from before.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let ReceiveResult { used, then } =
@@ -31,12 +32,12 @@ impl ModelClient {
         self.then = then;
     }
 
-    /// What has been replied since it was asked last.
+    /// The replies since the last call.
     pub(crate) fn replies(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.out)).into_owned()
     }
 
-    /// Sends inline commands, one a line, and returns the replies that are there.
+    /// Sends inline commands, one per line, and returns the replies so far.
     pub(crate) fn send(&mut self, lines: &str) -> String {
         for line in lines.lines() {
             self.bytes(format!("{}\r\n", line.trim()).as_bytes());
@@ -44,7 +45,7 @@ impl ModelClient {
         self.replies()
     }
 
-    /// Executes the first promised unit.
+    /// Executes a unit with a later reply.
     pub(crate) fn deliver(&mut self, at: usize) -> String {
         self.world.deliver(at, &mut self.connection, &mut self.out);
         self.replies()
@@ -67,7 +68,7 @@ fn keys_of_several_partitions_are_refused_together() {
     {
         assert_eq!(client.send(command), CROSS_SLOT, "{command}");
     }
-    // What one partition holds may have different slots.
+    // Keys of one partition may have different slots.
     assert_ne!(key_slot(b"a"), key_slot(b"z"));
     assert_eq!(client.send("MSET {a}1 x {a}2 y\nMGET {a}1 {a}2"), "+OK\r\n*2\r\n$1\r\nx\r\n$1\r\ny\r\n");
 }
@@ -78,7 +79,7 @@ fn a_transaction_is_within_one_partition() {
     let replies = client.send("MULTI\nSET {a}1 1\nSET {b}1 1\nEXEC\nGET {a}1");
     let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n$-1\r\n";
     assert_eq!(replies, format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}{aborted}"));
-    // A key that is watched counts too.
+    // A watched key counts too.
     let replies = client.send("WATCH {a}1\nMULTI\nSET {b}1 1\nEXEC");
     assert!(replies.starts_with(&format!("+OK\r\n+OK\r\n{CROSS_SLOT}-EXECABORT")), "{replies}");
     let replies = client.send("WATCH {a}1\nWATCH {b}1\nUNWATCH\nWATCH {b}1");
@@ -118,7 +119,7 @@ fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
     let mut client = ModelClient::new();
     client.world.away.insert(3);
     client.world.moves = true;
-    // Until it has asked, it is served by forwarding.
+    // Before it asks for the layout, its commands are forwarded.
     assert_eq!(client.send("SET {a}1 x"), "");
     assert_eq!(client.settle(), "+OK\r\n");
     let slots = client.send("CLUSTER SLOTS");
@@ -151,7 +152,7 @@ fn the_cluster_is_told_as_redis_tells_it() {
     let nodes = client.send("CLUSTER NODES");
     assert!(nodes.contains(" 127.0.0.1:7001@0 myself,master - 0 0 1 connected 0-12287\n"), "{nodes}");
     assert!(nodes.contains(" 127.0.0.1:7002@0 master - 0 0 1 connected 12288-16383\n"), "{nodes}");
-    // It is down, and holds copies of the slots of both, more of the first's.
+    // This one is down and has copies of slots of both, more of the first one's.
     let copies = format!(" 127.0.0.1:7003@0 slave,fail {} 0 0 1 disconnected\n", "a".repeat(40));
     assert!(nodes.contains(&copies), "{nodes}");
     let shards = client.send("HELLO 3\nCLUSTER SHARDS");
@@ -247,7 +248,7 @@ fn a_command_over_all_partitions_goes_on_when_the_keyspace_is_split_in_the_midst
 #[test]
 fn a_transaction_goes_where_its_keys_are_after_a_split() {
     let mut client = ModelClient::new();
-    // In the first of four partitions, and in the first two of eight.
+    // Keys in the first of four partitions, and in the first two of eight.
     let eighth = |key: &String| key_slot(key.as_bytes()) / 2048;
     let keys = || (0..).map(|number| format!("key{number}"));
     let one = keys().find(|key| eighth(key) == 0).unwrap();
@@ -307,14 +308,14 @@ fn watched_keys_that_change_undo_the_transaction() {
             replies + &client.settle()
         };
         ask("SET {a}1 x");
-        // What is pipelined behind WATCH waits until it knows the versions.
+        // Commands pipelined after WATCH wait until the versions are known.
         assert_eq!(ask("WATCH {a}1\nMULTI\nSET {a}1 y\nEXEC"), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
         assert_eq!(
             ask("WATCH {a}1\nSET {a}1 z\nMULTI\nSET {a}1 y\nEXEC"),
             "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n"
         );
         assert_eq!(ask("GET {a}1"), "$1\r\nz\r\n");
-        // An expiry is a change too, and so is becoming absent.
+        // A new deadline is a change too, and so is removal.
         let refused = "+OK\r\n:1\r\n+OK\r\n+QUEUED\r\n*-1\r\n";
         assert_eq!(ask("WATCH {a}1\nEXPIRE {a}1 100\nMULTI\nPING\nEXEC"), refused);
         assert_eq!(ask("WATCH {a}1\nDEL {a}1\nMULTI\nPING\nEXEC"), refused);
@@ -472,7 +473,7 @@ fn bytes_that_are_no_command_close_after_an_error() {
             (NextStep::Close, format!("+PONG\r\n{text}").as_str())
         );
     }
-    // What a browser can be made to send closes without a word.
+    // An HTTP request, which a browser can be made to send, closes the connection without a reply.
     let mut client = ModelClient::new();
     client.bytes(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n");
     assert_eq!((client.then, client.replies().as_str()), (NextStep::Close, ""));
@@ -515,7 +516,7 @@ fn a_client_that_makes_too_much_be_held_back_is_let_go() {
     assert!(client.world.deliver(1, &mut client.connection, &mut client.out));
     client.bytes(b"PING\r\n");
     assert_eq!((client.then, client.connection.is_waiting()), (NextStep::Close, false));
-    // What still comes finds nobody.
+    // A later reply is ignored.
     client.world.deliver(0, &mut client.connection, &mut client.out);
     assert!(client.out.is_empty(), "nothing is sent out of its order");
 }

@@ -1,4 +1,4 @@
-//! Replies of any length: read page by page, of one moment, and as fast as the client takes them.
+//! Replies of any length: read page by page, consistent, and as fast as the client reads.
 
 use zerohop_resp::NextStep;
 use zerohop_resp::limits::{
@@ -30,7 +30,8 @@ fn with_list(count: usize, bytes: usize) -> (ModelClient, Vec<String>) {
     (client, values)
 }
 
-/// Takes what is sent and lets the connection go on, until it asks for nothing more. Also the most that was sent at once.
+/// Reads the output and lets the connection continue until it is done. Also returns the largest
+/// output of one call.
 fn read_on(client: &mut ModelClient) -> (String, usize) {
     let (mut all, mut most) = (client.replies(), 0);
     loop {
@@ -102,7 +103,7 @@ fn a_long_reply_is_of_the_moment_of_its_command_whatever_is_changed() {
         let (mut client, values) = with_list(100, 64 << 10);
         client.world.away.insert(PARTITION);
         let expected = array(&values.iter().map(String::as_str).collect::<Vec<_>>());
-        // Pipelined: the change is under way behind it before anything was read.
+        // Pipelined: the change is under way before anything was read.
         client.send(&format!("LRANGE {{a}}list 0 -1\n{change}"));
         assert_eq!(client.world.promised(), 2);
         let (all, _) = read_on(&mut client);

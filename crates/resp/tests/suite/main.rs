@@ -1,4 +1,4 @@
-//! Connections as clients of Redis see them: recorded exchanges, random pipelines, partitions that move or answer late.
+//! Connections as Redis clients see them: recorded exchanges, random pipelines, remote partitions.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod bounds;

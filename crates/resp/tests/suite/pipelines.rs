@@ -1,4 +1,5 @@
-//! Whatever a client sends, and however it is cut and delayed: the replies are those of one command after the other.
+//! However a client's input is cut and delayed, the replies are those of one command after the
+//! other.
 
 use proptest::prelude::*;
 use zerohop_placement::hash::key_slot;
@@ -8,7 +9,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 const PARTITIONS: u32 = 4;
 
-/// `k` is a key, `v` a value, `n` a number; everything else stands for itself.
+/// `k` is a key, `v` a value, `n` a number; everything else is literal.
 const TEMPLATES: &[&str] = &[
     "GET k",
     "SET k v",
@@ -125,7 +126,7 @@ fn word(kind: char) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// A command as it is sent.
+/// An encoded command.
 #[derive(Clone)]
 struct SentCommand(Vec<u8>);
 
@@ -162,7 +163,7 @@ fn connection(world: &ModelWorld) -> Connection {
     Connection::new(1, KeyspaceId(1), "1.2.3.4:5", "5.4.3.2:1", world.now_us())
 }
 
-/// One command after the other, all partitions at hand.
+/// One command after the other, all partitions local.
 fn one_by_one(commands: &[SentCommand]) -> (ModelWorld, Vec<u8>) {
     let mut world = ModelWorld::new(PARTITIONS, key_slot);
     let mut connection = connection(&world);
@@ -174,7 +175,7 @@ fn one_by_one(commands: &[SentCommand]) -> (ModelWorld, Vec<u8>) {
     (world, out)
 }
 
-/// The same with partitions away, in pieces, and with units that are executed in another order.
+/// The same with remote partitions, in pieces, and with units in another order.
 fn cut_and_delayed(
     commands: &[SentCommand],
     away: &[u32],
@@ -204,7 +205,7 @@ fn cut_and_delayed(
     }
 }
 
-/// Commands over several partitions, with some of these away, in pieces; and the same where there is but one partition.
+/// Commands over several partitions, some remote, in pieces; and the same with one partition.
 fn spread_and_not(commands: &[SentCommand], away: &[u32], cut: usize) -> [(ModelWorld, Vec<u8>); 2] {
     [(PARTITIONS, away), (1, &[][..])].map(|(partitions, away)| {
         let mut world = ModelWorld::new(partitions, key_slot);
@@ -223,7 +224,7 @@ fn spread_and_not(commands: &[SentCommand], away: &[u32], cut: usize) -> [(Model
     })
 }
 
-/// What does not tell how many partitions there are.
+/// Whether the reply does not depend on the partition count.
 fn tells_nothing_of_partitions(command: &SentCommand) -> bool {
     let telling = ["SCAN", "KEYS", "RANDOMKEY", "CLUSTER", "COUNTKEYS", "FLUSH"];
     let text = String::from_utf8_lossy(&command.0).into_owned();
@@ -262,7 +263,7 @@ proptest! {
     ) {
         let (mut straight, expected) = one_by_one(&commands);
         let (mut delayed, replies) = cut_and_delayed(&commands, &away, &cuts, &order);
-        // What differs with the place of partitions: the layout that `CLUSTER SLOTS` tells.
+        // The reply of `CLUSTER SLOTS` depends on where partitions are.
         if !commands.iter().any(|one| one.0.windows(5).any(|word| word == b"SLOTS")) {
             prop_assert_eq!(String::from_utf8_lossy(&replies), String::from_utf8_lossy(&expected));
         }

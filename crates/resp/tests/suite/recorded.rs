@@ -1,15 +1,15 @@
-//! Replies of a Redis server 7.0.15, recorded, and now expected of us, in both versions of the protocol.
+//! Recorded replies of a Redis server 7.0.15, in both versions of the protocol.
 //!
-//! In `recorded/*.txt`, `> ` is an inline command, `2 ` its reply in RESP2, and `3 ` that in RESP3 if it is another. Most
-//! commands are the examples of Redis' documentation; those of `random.txt` were drawn. Every file begins with an empty
-//! keyspace.
+//! In `recorded/*.txt`, `> ` is an inline command, `2 ` its reply in RESP2, and `3 ` that in RESP3
+//! if it differs. Most commands are the examples of Redis' documentation; those of `random.txt` are
+//! random. Every file starts with an empty keyspace.
 
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::model::ModelWorld;
 use zerohop_resp::{Connection, ConnectionWorld};
 use zerohop_wire::ids::KeyspaceId;
 
-/// What is recorded.
+/// The recordings.
 const FILES: [(&str, &str); 9] = [
     ("bits", include_str!("../recorded/bits.txt")),
     ("connection", include_str!("../recorded/connection.txt")),
@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 9] = [
     ("transactions", include_str!("../recorded/transactions.txt")),
 ];
 
-/// One command, and its replies as they are written in the file.
+/// One command, and its replies as written in the file.
 struct Case<'a> {
     command: &'a str,
     resp2: &'a str,
@@ -55,7 +55,7 @@ fn escaped(bytes: &[u8]) -> String {
     })
 }
 
-/// Runs all files; in a world whose only partition is away, every reply comes later.
+/// Runs all files; in a world whose only partition is remote, every reply comes later.
 fn check(protocol: &str, is_away: bool) {
     let mut wrong = String::new();
     for (file, text) in FILES {

@@ -1,4 +1,4 @@
-//! What a client may do and keep: before it has shown its password, by what its token permits, and with the room there is.
+//! Limits of a client: before authentication, by its token's permissions, and by available memory.
 
 use zerohop_resp::NextStep;
 use zerohop_resp::limits::UNPROVED_COMMANDS_MAX;
@@ -22,7 +22,7 @@ fn a_password_comes_first() {
         assert_eq!(client.replies(), "-NOAUTH Authentication required.\r\n");
     }
     assert_eq!(client.send("AUTH secret\nGET k"), "+OK\r\n$-1\r\n");
-    // The world may have words of its own.
+    // The world may give its own reason.
     let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     assert_eq!(client.send("AUTH old"), "-WRONGPASS it has expired\r\n");

@@ -1,4 +1,4 @@
-//! Commands of many keys in one partition: done in parts, between which others are served.
+//! Commands of many keys in one partition: executed in parts, with others served in between.
 
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::limits::{PART_KEYS_MAX, SET_KEYS_MAX};
@@ -25,7 +25,7 @@ fn ask(client: &mut ModelClient, name: &str, keys: usize) -> String {
     client.replies()
 }
 
-/// Has this many keys be there, in several commands.
+/// A client with this many keys, written by several commands.
 fn filled(keys: usize) -> ModelClient {
     let mut client = ModelClient::new();
     assert_eq!(client.world.partition_of(KeyspaceId(1), b"{a}1").0, PARTITION);

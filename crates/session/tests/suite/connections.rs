@@ -1,4 +1,4 @@
-//! What goes over which connection, in how many writes and frames, and when.
+//! Connections: which frames they carry, in how many writes, and when.
 
 use zerohop_session::{Coalescing, Collect, Reply, SessionError};
 use zerohop_wire::{Failure, Features, Kind};
@@ -136,7 +136,7 @@ fn the_connection_used_least_recently_makes_room() {
             assert!(world.result(token).is_ok());
         }
     }
-    // All at once: each waits for a place, and all get one.
+    // All at once: each waits for a connection, and all are sent.
     let keys: Vec<String> = (0..PARTITIONS).map(|at| keys_of(&world, at, 1)[0].clone()).collect();
     let tokens: Vec<usize> = keys.iter().map(|key| world.submit(append(key, "all"))).collect();
     world.settle();

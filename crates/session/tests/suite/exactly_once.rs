@@ -1,5 +1,5 @@
-//! Under every fault, by seed: what is acknowledged was done exactly once, what is in doubt at most once, and what was
-//! refused not at all.
+//! Under every fault, by seed: an acknowledged operation took effect exactly once, one with an
+//! unknown outcome at most once, and a refused one not at all.
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
@@ -16,7 +16,7 @@ use crate::support::{NetworkFaultRates, SessionWorld, append_within, lookup, wri
 
 const INSTANCES: u32 = 3;
 const KEYS: u64 = 12;
-/// Splits end there.
+/// The number of partitions at which splits end.
 const PARTITIONS_MAX: usize = 64;
 
 enum WriteQuestion {
@@ -32,7 +32,7 @@ struct OutcomeCounts {
     failed: usize,
 }
 
-/// Plays one world to its end and checks every operation of it.
+/// Runs one world to its end and checks every operation.
 fn play(
     seed: u64,
     operations: u64,
@@ -86,7 +86,7 @@ fn play(
         }
     }
     world.settle();
-    // Whatever is still under way arrives.
+    // Delivers all messages that are still in flight.
     world.run_ms(60_000);
     check(&world, &asked, seed)
 }
@@ -104,7 +104,8 @@ fn check(world: &SessionWorld, asked: &[WriteQuestion], seed: u64) -> OutcomeCou
         let range = match result {
             Ok(_) => 1..=1,
             Err(SessionError::Unknown { .. }) => 0..=1,
-            // Who refuses one copy of a frame says nothing of the other; connections do not repeat.
+            // The refusal of one copy of a frame says nothing about another copy; real connections
+            // do not repeat frames.
             Err(_) => 0..=usize::from(world.faults.repeat > 0),
         };
         match what {
@@ -159,7 +160,8 @@ proptest! {
         (busy, time_out, without_delta) in (prop_oneof![Just(0), 0..100u64], 0..50u64, 0..1000u64),
     ) {
         if busy > 0 {
-            // "Busy" says that the frame it answers was not taken up; a copy of that frame would be.
+            // `Busy` says that the frame was not processed; with repeated frames another copy could
+            // be.
             faults.repeat = 0;
         }
         play(seed, 150, faults, |cluster| {
@@ -167,8 +169,9 @@ proptest! {
         });
     }
 
-    /// A network that repeats frames can make a partition take a write up and then forget its session before the copy
-    /// arrives; connections do not repeat, so these two do not meet.
+    /// A network that repeats frames can let a partition process a write and then forget its
+    /// session before the copy arrives. Real connections do not repeat frames, so this test
+    /// excludes repeats.
     #[test]
     fn forgotten_sessions_repeat_nothing(seed: u64, faults in faults(), expire in 0..60u64, idle_ms in 0..100u32) {
         play(seed, 150, NetworkFaultRates { repeat: 0, ..faults }, |cluster| {
@@ -181,7 +184,8 @@ proptest! {
 fn without_faults_everything_is_done() {
     for seed in 0..20 {
         let tally = play(seed, 300, NetworkFaultRates::default(), |_| {});
-        // Resets and moves are a part of every world; the few that have 20 ms may miss them.
+        // Resets and moves are a part of every world; operations with a limit of 20 ms may fail
+        // because of them.
         assert!(tally.done >= 285 && tally.failed + tally.unknown <= 15, "seed {seed}: {tally:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Requests that share frames: which do, and that each is answered, redirected and sent again by itself.
+//! Coalesced frames: which requests share a frame, and that each is answered, redirected and
+//! retried separately.
 
 use zerohop_session::{Coalescing, Collect, Reply, SessionRequest};
 use zerohop_wire::ids::{InstanceId, PartitionId};
@@ -10,7 +11,7 @@ use crate::support::*;
 
 const TOGETHER: Coalescing = Coalescing::Within(Collect { delay_us: 0, bytes: 1 << 20 });
 
-/// A world whose session has a connection to every instance, and a session there.
+/// A world whose session is open and has a connection to every instance.
 fn ready(instances: u32) -> SessionWorld {
     let mut world = world(instances);
     world.cluster.features = FEATURES;
@@ -159,7 +160,7 @@ fn a_server_that_takes_no_such_frames_gets_none() {
 #[test]
 fn one_that_is_redirected_goes_on_alone_and_the_others_are_done() {
     let mut world = ready(2);
-    // Of the first instance's partitions, one is the second's by now; the session has not heard of it.
+    // One of the first instance's partitions has moved to the second; the session has an older map.
     world.cluster.move_to(PartitionId(2), InstanceId(2));
     let tokens = append_each(&mut world, "moved", TOGETHER);
     world.settle();
@@ -174,7 +175,7 @@ fn one_that_is_redirected_goes_on_alone_and_the_others_are_done() {
 fn one_that_fails_leaves_the_others_and_is_sent_again_under_its_number() {
     let mut world = ready(1);
     world.cluster.script.push_back((false, Failure::Busy { retry_after_ms: 1 }));
-    // The second is done though the server does not know.
+    // The second request takes effect, though its answer is a time-out.
     world.cluster.script.push_back((true, Failure::TimedOut { version: Default::default() }));
     let tokens = append_each(&mut world, "again", TOGETHER);
     world.settle();
@@ -211,7 +212,7 @@ fn a_damaged_frame_of_answers_ends_the_connection_and_nothing_is_done_twice() {
     let tokens = append_each(&mut world, "answers", TOGETHER);
     world.turn();
     world.faults.damage = 1000;
-    // The frame arrives, and its answers are damaged on their way.
+    // The frame arrives, and its answers are corrupted in the network.
     world.run_until(world.now.after_us(60));
     world.faults.damage = 0;
     world.settle();

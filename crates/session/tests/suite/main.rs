@@ -1,6 +1,6 @@
-//! The session against servers that are played, some of them badly.
+//! The session against simulated servers, some of them faulty.
 //!
-//! One program: to link each file by itself took the larger part of a minute.
+//! One test binary: linking each file separately took most of a minute.
 
 mod connections;
 mod exactly_once;

@@ -1,4 +1,4 @@
-//! How operations end: numbers, sessions, deadlines, bounds.
+//! The results of operations: sequence numbers, sessions, deadlines, limits.
 
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
 use zerohop_wire::ids::{SessionId, Timestamp};
@@ -243,7 +243,7 @@ fn shutting_down_ends_everything_at_once() {
     let late = world.submit(lookup("k"));
     world.turn();
     assert_eq!(world.result(read), &Err(SessionError::Closed));
-    // It waited for a session, so it was never sent.
+    // It waited for a session, so that it was never sent.
     assert_eq!(world.result(write), &Err(SessionError::Closed));
     assert_eq!(world.result(late), &Err(SessionError::Closed));
     assert_eq!(world.session.outstanding(), 0);

@@ -1,4 +1,4 @@
-//! Whom the session asks, and how it learns where things are.
+//! The targets of requests, and how the session learns about moved partitions.
 
 use bytes::Bytes;
 use zerohop_placement::PartitionCount;
@@ -12,7 +12,7 @@ use crate::support::{
     KEYSPACE, LIMIT_US, append, count, insert, keys_of, kinds, lookup, stamps, world, world_with,
 };
 
-/// A partition among all that there are at first.
+/// A partition, with the initial number of partitions.
 fn slice(partition: u32) -> (PartitionId, PartitionCount) {
     (PartitionId(partition), PartitionCount::new(PARTITIONS).expect("is a power of two"))
 }
@@ -120,7 +120,7 @@ fn the_next_endpoint_is_asked_soon_when_the_first_says_nothing() {
     assert!(world.result(token).is_ok());
     let took_us = world.now.since_us(start);
     assert!(took_us < 250_000 + 5_000, "{took_us}");
-    // Control requests go where somebody answers, though another is first in the map.
+    // Control requests go to a manager that answers, though another is first in the map.
     let token = world.submit(SessionRequest::admin(Bytes::from_static(b"status"), LIMIT_US));
     world.run_ms(2);
     assert!(world.result(token).is_ok());
@@ -143,11 +143,11 @@ fn a_dead_owner_prompts_a_look_at_the_map() {
     assert!(world.now.since_us(start) < 100_000, "{}", world.now.since_us(start));
 }
 
-/// Whoever was sent the operation is alive, and cut off from those who have put another in its place: it does not answer, or that it
-/// cannot.
+/// The former primary is alive, and cut off from the control group, which has promoted another: it
+/// does not answer, or answers that it cannot serve.
 #[test]
 fn an_owner_that_says_nothing_prompts_looks_at_the_map_until_there_is_another() {
-    // Longer than anybody waits for a second attempt.
+    // Longer than the time in which the test expects the answer, so that only a new map helps.
     let mut world = world_with(3, |settings| settings.attempt_us = 5_000_000);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(append(key, "first"));
@@ -170,7 +170,7 @@ fn an_owner_that_cannot_answer_prompts_a_look_at_the_map() {
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(append(key, "first"));
     world.settle();
-    // Questions are not asked one upon the other.
+    // Map requests are not sent in quick succession.
     world.run_ms(100);
     world.cluster.script.push_back((false, Failure::Unavailable { retry_after_ms: 20 }));
     let token = world.submit(append(key, "v"));
@@ -189,7 +189,7 @@ fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
     assert_eq!((found.id, found.config.name.as_str()), (KEYSPACE, "default"));
     let absent = Err(SessionError::NoKeyspace { name: "absent".into(), epoch: MapEpoch(1) });
     assert_eq!(world.result(missing), &absent);
-    // A keyspace that is made later is found without being told of.
+    // A keyspace that is created later is found without a notification.
     let mut config = world.cluster.map.keyspace(KEYSPACE).unwrap().config().clone();
     config.name = "absent".parse().unwrap();
     let groups =
@@ -198,14 +198,14 @@ fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
     let found = world.submit(SessionRequest::keyspace("absent", MapEpoch(0), LIMIT_US));
     world.settle();
     assert!(world.result(found).is_ok());
-    // One that is gone by now is found in the map that the session has, unless its caller knows of a newer one.
+    // A dropped keyspace is found in the session's map, unless its caller knows of a newer map.
     world.cluster.change(vec![zerohop_placement::MapChange::DropKeyspace(7.into())]);
     for (least, is_found) in [(MapEpoch(2), true), (MapEpoch(3), false)] {
         let found = world.submit(SessionRequest::keyspace("absent", least, LIMIT_US));
         world.settle();
         assert_eq!(world.result(found).is_ok(), is_found);
     }
-    // Of a map that nobody has yet it is told what is awaited.
+    // A request for a future map waits for it until the deadline.
     let early = world.submit(SessionRequest::keyspace("default", MapEpoch(4), LIMIT_US));
     world.run_ms(LIMIT_US / 1000 + 1);
     assert!(matches!(world.result(early), Err(SessionError::Deadline { .. })), "{:?}", world.result(early));

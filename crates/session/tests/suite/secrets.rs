@@ -1,4 +1,4 @@
-//! Clusters with a secret, and clients that know it, another, or none.
+//! Clusters with a secret, and clients with the right one, another, or none.
 
 use zerohop_session::{AttemptFailure, Reply, SessionError};
 use zerohop_wire::auth::{Credential, Guard, Nonces, Secret};
@@ -14,7 +14,7 @@ fn secret(text: &str) -> Secret {
     Secret::from_text(text.as_bytes()).expect("long enough")
 }
 
-/// A cluster with one secret or none, and a client with one or none.
+/// A cluster with a secret or none, and a client with a secret or none.
 fn world(servers: Option<&str>, clients: Option<&str>) -> SessionWorld {
     let mut cluster = FakeCluster::new(2, 1);
     cluster.guard = servers.map(|text| Guard::new(&secret(text), Nonces::new([1; 32])));

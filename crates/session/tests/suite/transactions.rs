@@ -1,4 +1,5 @@
-//! Transactions and reads of several records, as their client sees them: what is asked of whom, and what comes of it.
+//! Transactions and reads of several records, as a client sees them: the requests, and their
+//! results.
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
@@ -78,11 +79,11 @@ fn one_frame_to_the_last_partition_does_all_and_brings_answers_in_the_callers_or
     let expected: [&[u8]; 4] = [b"done", b"was", b"done", b"six"];
     assert_eq!(answers, expected.map(|value| Some(value.to_vec())));
     let Ok(Reply::Transacted { version, answers }) = world.result(token) else { panic!() };
-    // What it has changed is of its version.
+    // The records that it changed have its version.
     assert_eq!(answers[0].as_ref().unwrap().version(), *version);
     assert!(answers[1].as_ref().unwrap().version() < *version);
     let transacts: Vec<_> = kinds(&world).into_iter().filter(|(kind, _)| *kind == Kind::Transact).collect();
-    // Partition 6 of 8 lies on the first of three instances.
+    // Partition 6 of 8 is on the first of three instances.
     assert_eq!(transacts, [(Kind::Transact, "i0:7401".to_owned())]);
     assert_eq!(world.cluster.transacted_parts, [3]);
 }
@@ -185,7 +186,8 @@ fn a_map_older_than_a_split_is_renewed_and_the_transaction_planned_again() {
     let keys = keys_of(&world, 1, 40);
     version(&mut world, &keys[0], b"v");
     world.cluster.split();
-    // Whoever asks for it is told what it has missed; the number of the partition means another slice by now.
+    // The client receives the missing map changes; the partition number means another hash range
+    // now.
     let token = world.submit(transaction(keys.iter().map(|key| put(key, b"w")).collect()));
     world.settle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
@@ -218,7 +220,8 @@ fn what_may_have_been_done_is_not_planned_again() {
     let mut world = world(3);
     let (reason, none) = (AbortReason::Misplaced, AbortReason::NONE);
     let misplaced = Failure::Aborted { reason, part: none, item: none };
-    // The first frame does it, and nobody says so; the second is told that its map is old.
+    // The first frame takes effect, and its answer is a time-out; the second frame is refused
+    // because of its old map.
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     world.cluster.script.push_back((false, misplaced));
     let values: [&[u8]; 1] = [b"once"];
@@ -270,10 +273,10 @@ fn several_reads_take_two_rounds_and_one_takes_one() {
     assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (1, 0));
 }
 
-/// A world whose servers hold what they are asked to, with records in three partitions on three instances.
+/// A world whose servers grant read locks, with records in three partitions on three instances.
 fn holding() -> (SessionWorld, Vec<String>) {
     let mut world = world(3);
-    // Not gathered, so that frames tell what they are.
+    // Without coalesced frames, so that each frame shows its request.
     world.cluster.features = zerohop_wire::Features::HOLD;
     world.cluster.hold = 1000;
     let keys = spread(&world, &[6, 1, 5]);
@@ -284,7 +287,7 @@ fn holding() -> (SessionWorld, Vec<String>) {
     (world, keys)
 }
 
-/// How many rounds reads of all of these take, and what they bring.
+/// The number of rounds that reads of all keys take, and their values.
 fn rounds(world: &mut SessionWorld, keys: &[String]) -> (usize, Vec<Option<Vec<u8>>>) {
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     world.sent = Some(Vec::new());
@@ -301,7 +304,7 @@ fn several_reads_that_are_held_take_one_round() {
     let expected: Vec<_> = keys.iter().map(|key| Some(key.as_bytes().to_vec())).collect();
     assert_eq!(rounds(&mut world, &keys), (1, expected.clone()));
     assert_eq!(world.session.reads().held, 1);
-    // One of them is not held.
+    // Some read locks are not granted.
     world.cluster.hold = 700;
     let mut both = [0, 0];
     for _ in 0..20 {
@@ -310,7 +313,7 @@ fn several_reads_that_are_held_take_one_round() {
         assert_eq!(found, expected);
     }
     assert!(both[0] > 0 && both[1] > 0, "{both:?}");
-    // Several of one partition travel and are held together.
+    // Several records of one partition are requested and locked together.
     world.cluster.hold = 1000;
     let near = keys_of(&world, 2, 3);
     for key in &near {
@@ -318,7 +321,7 @@ fn several_reads_that_are_held_take_one_round() {
     }
     assert_eq!(rounds(&mut world, &near).0, 1);
     assert_eq!((count(&world, Kind::Batch), count(&world, Kind::Lookup)), (1, 0));
-    // An absence is not held.
+    // The absence of a record cannot be locked.
     let held = world.session.reads().held;
     let token = world.submit(read_many(&[&keys[0], "absent"]));
     world.settle();
@@ -349,7 +352,7 @@ fn eight_reads_at_three_instances_take_a_frame_and_a_write_for_each_and_round() 
 #[test]
 fn what_was_held_for_a_shorter_time_than_the_answers_took_is_confirmed() {
     let (mut world, keys) = holding();
-    // There and back takes 100 us, of which the clocks' rates may take a ninth.
+    // The round trip takes 100 us, and clock drift may take a ninth of the lock's time.
     for (held_us, expected) in [(112, 2), (113, 2), (114, 1), (200, 1), (0, 2)] {
         world.cluster.held_us = held_us;
         assert_eq!(rounds(&mut world, &keys).0, expected, "{held_us}");
@@ -363,7 +366,7 @@ fn who_has_not_agreed_to_hold_anything_is_not_asked_and_not_believed() {
     for key in &keys {
         version(&mut world, key, key.as_bytes());
     }
-    // It says so all the same.
+    // The server claims read locks without the feature.
     world.cluster.says_held = true;
     assert_eq!(rounds(&mut world, &keys).0, 2);
 }
@@ -381,7 +384,7 @@ fn a_look_takes_one_round_and_tells_whether_it_is_of_one_moment() {
         assert_eq!((answers.len(), *is_one_moment), (3, expected));
         assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 0));
     }
-    // One is of one moment anyway, and an absence is told.
+    // A single read is always of one moment, and absence is an answer too.
     let token = world.submit(SessionRequest::look_at(vec![look("absent")], LIMIT_US).unwrap());
     world.settle();
     let answers = vec![Err(Failure::NotFound)];
@@ -397,7 +400,7 @@ fn what_is_absent_is_read_by_a_transaction() {
     world.settle();
     assert_eq!(values(world.result(token)), [Some(b"six".to_vec()), None]);
     assert_eq!((count(&world, Kind::Confirm), count(&world, Kind::Transact)), (0, 1));
-    // Long values are not brought by it: it checks that they are as they were read.
+    // Long values are not part of a transaction: it only validates that they are unchanged.
     let large = vec![1; 600_000];
     version(&mut world, &keys[0], &large);
     world.sent = Some(Vec::new());
@@ -416,7 +419,7 @@ fn what_is_changed_in_between_is_read_again_and_then_by_a_transaction() {
     }
     world.sent = Some(Vec::new());
     let token = world.submit(read_many(&[&keys[0], &keys[1]]));
-    // A write of another for every round: each lookup has been answered when it comes.
+    // A concurrent write in every round, after each lookup.
     let mut writes = 0;
     while world.results[token].is_none() && writes < 200 {
         world.run_until(zerohop_base::time::Time(world.now.0 + 40));

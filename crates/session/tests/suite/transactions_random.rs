@@ -1,5 +1,5 @@
-//! Under every fault, by seed: a transaction is done whole and once, or not at all, and what is read together was true at
-//! one moment.
+//! Under every fault, by seed: a transaction takes effect once, as a whole, or not at all, and
+//! values that are read together were true at one moment.
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
@@ -19,7 +19,7 @@ const ACCOUNTS: u64 = 6;
 const PARTITIONS_MAX: usize = 32;
 
 enum TransferQuestion {
-    /// Moves money between two accounts and notes its number in two lists.
+    /// Moves money between two accounts and appends its number to two lists.
     Transfer { number: String, lists: [String; 2] },
     /// Reads all accounts.
     Sum,
@@ -65,7 +65,8 @@ fn transfer(draw: &mut Random, number: u64) -> (TransferQuestion, Vec<CompositeI
     (TransferQuestion::Transfer { number, lists }, items)
 }
 
-/// Plays one world to its end. What is wrong with it, and how many ended well.
+/// Runs one world to its end. Returns the errors found, and the number of operations that
+/// succeeded.
 fn play(
     seed: u64,
     operations: u64,
@@ -75,7 +76,7 @@ fn play(
     let mut cluster = FakeCluster::new(INSTANCES, seed);
     adjust(&mut cluster);
     let mut world = SessionWorld::new(seed, cluster, |settings| settings.window_frames = 16);
-    // The accounts are there before anything fails: absent ones would be read by transactions only.
+    // The accounts exist before any fault: reads of absent records always become transactions.
     let opened: Vec<CompositeItem> = (0..ACCOUNTS).map(|at| add(&account(at), 0)).collect();
     world.submit(SessionRequest::transaction(opened, 4_000_000).unwrap());
     world.settle();
@@ -121,7 +122,8 @@ fn check(world: &SessionWorld, asked: &[TransferQuestion]) -> Result<usize, Stri
             TransferQuestion::Transfer { number, lists } => {
                 let times = lists.each_ref().map(|list| world.cluster.count(list, number));
                 let least = usize::from(result.is_ok());
-                // Who refuses one copy of a frame says nothing of the other; connections do not repeat.
+                // The refusal of one copy of a frame says nothing about another copy; real
+                // connections do not repeat frames.
                 let in_doubt = matches!(result, Err(SessionError::Unknown { .. })) || world.faults.repeat > 0;
                 let most = usize::from(result.is_ok() || in_doubt);
                 if times[0] != times[1] || !(least..=most).contains(&times[0]) {
@@ -185,7 +187,7 @@ proptest! {
         (busy, time_out, without_delta) in (prop_oneof![Just(0), 0..100u64], 0..50u64, 0..1000u64),
         hold in prop_oneof![Just(0), 0..1000u64, Just(1000)],
     ) {
-        // What is held is answered as if it was busy.
+        // Writes to locked records are answered as busy.
         if busy > 0 || hold > 0 {
             faults.repeat = 0;
         }
@@ -218,7 +220,7 @@ fn most_are_done_for_all_the_faults() {
     assert!(done > 850, "{done} of 1000");
 }
 
-/// Half of what is read is held, and answers come when it is not any more, now and then.
+/// A slow network: some answers arrive after their read lock has expired.
 const SLOW: NetworkFaultRates = NetworkFaultRates { delay_us: 3_000, ..CALM };
 
 fn hold(cluster: &mut FakeCluster) {

@@ -1,20 +1,23 @@
-//! Strict serializability of histories of transactions on lists and registers, by looking for cycles, in the manner of Elle
-//! (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", 2020).
+//! Strict serializability of histories of transactions on lists and registers, by search for cycles
+//! in the manner of Elle (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from
+//! Experimental Observations", 2020).
 //!
-//! Every value is written once, so a list that was read tells in which order its values were written; of registers the
-//! versions tell it. From that follow edges: *ww* from who wrote a value to who wrote the next, *wr* from who wrote what was
-//! read to who read it, *rw* from who read to who wrote what came next; and *real time* from who had ended to who began
-//! after. If they lead in a circle there is no order in which the transactions could have happened one after another. A
-//! history without a circle may still be wrong where nobody read; so it ends with a read of everything.
+//! Every value is written once, so a list that was read gives the order in which its values were
+//! written. For registers the versions give it. These orders give edges between transactions: *ww*
+//! from a writer to the writer of the next value, *wr* from a writer to a reader of its value, and
+//! *rw* from a reader to the writer of the value that followed. *Real time* leads from a
+//! transaction that had ended to one that began later. If the edges form a cycle, no serial order
+//! of the transactions exists. A history without a cycle may still be wrong where no transaction
+//! read; so it ends with a read of everything.
 //!
 //! ```text
 //!   actions ──> lists, registers ──> edges ──┐
-//!   begin, end ──> search: real time ────────┴──> search: the simplest cycle there is (G0, G1c, G-single, G2)
-//!        └──> what needs no cycle to be wrong: values of nobody, of who was aborted (G1a), of the midst of one (G1b)
+//!   begin, end ──> search: real time ────────┴──> search: the simplest cycle (G0 to G2)
+//!       └──> wrong without a cycle: unwritten values, aborted (G1a), intermediate (G1b) reads
 //! ```
 //!
-//! This file and those in its folder need nothing but the standard library: the tests of `crates/transaction` take them in as
-//! they stand.
+//! This file and those in its folder need only the standard library: the tests of
+//! `crates/transaction` include them unchanged.
 
 #[path = "cycles/lists.rs"]
 mod lists;
@@ -28,50 +31,50 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a transaction ended, as its client knows.
+/// The outcome of a transaction, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionFate {
-    /// It is done.
+    /// It is committed.
     Committed,
-    /// It is not done, and never will be.
+    /// It had no effect and never will.
     Aborted,
-    /// The client was never told.
+    /// The client does not know.
     Unknown,
 }
 
-/// What a transaction does to a list or to a register.
+/// An action of a transaction on a list or a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckedAction {
-    /// Appends a value that nobody else appends.
+    /// Appends a value that no other action appends.
     Append {
-        /// To which list.
+        /// The list.
         key: u64,
         /// The value.
         value: u64,
     },
-    /// Reads a list, as the actions before it have left it.
+    /// Reads a list, including the effects of earlier actions of the same transaction.
     Read {
-        /// Which list.
+        /// The list.
         key: u64,
         /// Its values.
         values: Vec<u64>,
     },
-    /// Writes a value that nobody else writes.
+    /// Writes a value that no other action writes.
     Write {
-        /// To which register.
+        /// The register.
         key: u64,
         /// The value.
         value: u64,
-        /// The version that it made, if its client knows.
+        /// The version of the write, if the client knows it.
         version: Option<u64>,
     },
-    /// Reads a register, as the actions before it have left it.
+    /// Reads a register, including the effects of earlier actions of the same transaction.
     Look {
-        /// Which register.
+        /// The register.
         key: u64,
-        /// What is in it.
+        /// Its value.
         value: u64,
-        /// Of which version.
+        /// Its version.
         version: u64,
     },
 }
@@ -79,107 +82,107 @@ pub enum CheckedAction {
 /// One transaction of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// When it was asked for.
+    /// The time of its submission.
     pub begin: u64,
-    /// When its client knew of its end.
+    /// The time at which its client learned of its end.
     pub end: Option<u64>,
-    /// How it ended.
+    /// Its outcome.
     pub fate: TransactionFate,
-    /// What it did, in order. Reads of one that is not known to be committed are not looked at.
+    /// Its actions, in order. Reads of a transaction that is not known to be committed are ignored.
     pub actions: Vec<CheckedAction>,
 }
 
-/// Why one transaction must come before another.
+/// The reason why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeReason {
     /// It wrote the value before the other's.
     WriteWrite,
-    /// The other has read what it wrote.
+    /// The other read what it wrote.
     WriteRead,
-    /// It has not read what the other wrote.
+    /// It did not read what the other wrote.
     ReadWrite,
     /// It had ended when the other began.
     RealTime,
 }
 
-/// That one comes before the other, by their numbers in the history.
+/// The first transaction comes before the second, by their numbers in the history.
 pub type Edge = (usize, usize, EdgeReason);
 
-/// What no order explains.
+/// An observation that no serial order explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// A value was read that an aborted transaction has written (G1a).
+    /// A value was read that an aborted transaction wrote (G1a).
     AbortedRead {
-        /// By whom.
+        /// The reader.
         reader: usize,
-        /// Which value.
+        /// The value.
         value: u64,
     },
-    /// What was read is from the midst of a transaction: the same has written there again (G1b).
+    /// A value was read that the same transaction overwrote (G1b).
     Intermediate {
-        /// By whom.
+        /// The reader.
         reader: usize,
-        /// Which value.
+        /// The value.
         value: u64,
     },
-    /// A value was read that nobody has written there.
+    /// A value was read that no transaction wrote there.
     Phantom {
-        /// By whom.
+        /// The reader.
         reader: usize,
-        /// Which value.
+        /// The value.
         value: u64,
     },
-    /// A value stands twice in a list.
+    /// A value occurs twice in a list.
     Duplicate {
-        /// Who has read it.
+        /// The reader.
         reader: usize,
-        /// Which value.
+        /// The value.
         value: u64,
     },
-    /// Neither of two lists that were read is the beginning of the other.
+    /// Two reads of a list returned values of which neither is a prefix of the other.
     Incompatible {
-        /// Who has read one.
+        /// The reader of one.
         one: usize,
-        /// Who has read the other.
+        /// The reader of the other.
         other: usize,
-        /// Which list.
+        /// The list.
         key: u64,
     },
-    /// A transaction does not read what it has written itself.
+    /// A transaction does not read its own write.
     Internal {
-        /// Which.
+        /// The transaction.
         reader: usize,
-        /// Of which list or register.
+        /// The list or register.
         key: u64,
     },
-    /// One version of a register is of two values, or one value of two versions.
+    /// One version of a register has two values, or one value has two versions.
     Versions {
-        /// Who has read or written one of them.
+        /// A transaction that has read or written one of them.
         one: usize,
-        /// Who has the other.
+        /// A transaction with the other.
         other: usize,
-        /// Which register.
+        /// The register.
         key: u64,
     },
-    /// Each must come before the next, and the last before the first.
+    /// Each transaction must come before the next, and the last before the first.
     Cycle(Vec<Edge>),
 }
 
-/// The kind of a cycle, by Adya's names; each may have edges of real time in it.
+/// The class of a cycle, by Adya's names; each may have edges of real time in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CycleClass {
     /// Writes only.
     G0,
-    /// Writes, and reads of them.
+    /// Writes, and reads of their values.
     G1c,
-    /// One read of what was written over.
+    /// One read of a value that was overwritten.
     GSingle,
-    /// Several of them.
+    /// Several such reads.
     G2,
 }
 
 impl CycleClass {
-    /// That of a cycle.
+    /// The class of a cycle.
     #[must_use]
     pub fn of(cycle: &[Edge]) -> CycleClass {
         let count = |what| cycle.iter().filter(|(_, _, why)| *why == what).count();
@@ -192,12 +195,13 @@ impl CycleClass {
     }
 }
 
-/// What is known of a history before its edges are.
+/// What is known of a history before its edges are computed.
 struct KnownHistory<'h> {
     history: &'h [Transaction],
-    /// Who has written a value where, and whether it has written there again after that.
+    /// The writer of each value of each key, and whether the same transaction overwrote it.
     writers: BTreeMap<(u64, u64), (usize, bool)>,
-    /// Those of whom something was read, and those whose client knows.
+    /// Transactions that took effect: their client knows, or another transaction has read their
+    /// values.
     happened: BTreeSet<usize>,
 }
 
@@ -224,7 +228,8 @@ impl<'h> KnownHistory<'h> {
         KnownHistory { history, writers, happened }
     }
 
-    /// Who has written what somebody else has read; `ends`: nothing is above it there.
+    /// The writer of a value that a transaction has read; `ends` says that the value is the last
+    /// one there.
     fn writer(&mut self, reader: usize, (key, value): (u64, u64), ends: bool) -> Result<usize, Anomaly> {
         let Some((writer, is_written_over)) = self.writers.get(&(key, value)).copied() else {
             return Err(Anomaly::Phantom { reader, value });
@@ -244,10 +249,10 @@ impl<'h> KnownHistory<'h> {
     }
 }
 
-/// The edges that follow from what was read, without those of real time.
+/// The edges that follow from reads, without those of real time.
 ///
 /// # Errors
-/// What needs no cycle to be wrong.
+/// An anomaly without a cycle.
 pub fn dependencies(history: &[Transaction]) -> Result<Vec<Edge>, Anomaly> {
     let mut known = KnownHistory::of(history);
     let mut edges = BTreeSet::new();
@@ -262,10 +267,10 @@ pub fn dependencies(history: &[Transaction]) -> Result<Vec<Edge>, Anomaly> {
     Ok(edges.into_iter().collect())
 }
 
-/// Checks that some order of the transactions explains what all have read, and respects real time.
+/// Checks that a serial order of the transactions explains all reads and respects real time.
 ///
 /// # Errors
-/// What cannot be explained; of cycles one of the simplest kind that there is, and of those a short one.
+/// An anomaly; of several cycles a short one of the simplest class.
 pub fn check(history: &[Transaction]) -> Result<(), Anomaly> {
     let mut edges = dependencies(history)?;
     edges.extend(search::real_time(history));

@@ -1,13 +1,15 @@
-//! Whether one record's history is linearizable: whether there is an order of its calls, each between its submission and
-//! its end, in which the specification answers all of them as they were answered (Herlihy and Wing, 1990).
+//! Linearizability of one record's history: whether its calls have an order, with each between its
+//! submission and its end, in which the specification gives the same answers (Herlihy and Wing,
+//! 1990).
 //!
-//! The search is that of Wing and Gong (1993) with Lowe's memory of the places it has been to (2017): a place is the set
-//! of calls already in the order and the state they lead to. Calls of unknown outcome may stand anywhere after their
-//! submission, or nowhere; they are tried only where the others lead nowhere, few in a row before many.
+//! The search is that of Wing and Gong (1993) with Lowe's cache of visited positions (2017). A
+//! position is the set of calls already ordered, and the resulting state. Calls of unknown outcome
+//! may stand anywhere after their submission, or nowhere. They are tried only where the others lead
+//! to no order, few in a row before many.
 //!
-//! A section may end with a loss: a crash of a node that held it in memory. Then the order's state must at some point
-//! have been what was found after the restart, with all that had to survive before it; or, where nobody looked, what the
-//! next section begins with.
+//! A section may end with a loss: a crash of a node that had it in memory. Then some state of the
+//! order must equal what was found after the restart, after all calls that had to survive. If the
+//! state after the restart was not observed, the next section begins with that state.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -21,22 +23,23 @@ use super::model::{ClientResult, ModelledRecord, agree, steps};
 use crate::history::{Call, OperationEnd};
 use crate::limits::SEARCH_PLACES_MAX;
 
-/// One call, as the search sees it.
+/// A call, as the search uses it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckedCall<'h> {
     pub(crate) call: &'h Call,
-    /// It took effect no later than that, if it did.
+    /// It took effect no later than that, if at all.
     pub(crate) until: Time,
-    /// It stands in the order, and brought what it says; else it may stand there, and its outcome is not known.
+    /// Its outcome is known and must be in the order. Otherwise it may be in the order, with any
+    /// outcome.
     pub(crate) required: bool,
-    /// What the end of the section must still show.
+    /// The end of the section must still show it.
     pub(crate) survives: bool,
 }
 
 /// One record's calls between two losses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section<'h> {
-    /// By submission.
+    /// In the order of their submission.
     pub(crate) items: Vec<CheckedCall<'h>>,
     pub(crate) end: SectionEnd,
 }
@@ -47,33 +50,35 @@ pub(crate) enum SectionEnd {
     /// It is the end of the history.
     #[default]
     OfAll,
-    /// After the loss it was found so.
+    /// The state of the record after the loss.
     Found(ModelledRecord),
-    /// The loss left some state that it had, with all before it that had to survive: the next section begins there.
+    /// The loss left some state that the record had, after all calls that had to survive: the next
+    /// section begins with it.
     Unknown,
-    /// The same, and nothing had to survive, nor what earlier losses had left: it may be what any section before began with.
+    /// The same, but nothing had to survive, and nothing of what earlier losses had left: the state
+    /// may be that at the start of any earlier section.
     Anything,
 }
 
 #[derive(Debug)]
 pub(crate) enum SearchVerdict {
     Linearizable,
-    /// There is no order; the longest that was found, and what could not follow it.
+    /// No order exists; the longest that was found, and the calls that could not follow it.
     Not(DeadEnd),
-    /// The search was given up: nothing is said.
+    /// The search was abandoned without a result.
     GaveUp,
 }
 
-/// Where the search got stuck, deepest in.
+/// The deepest position at which the search got stuck.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeadEnd {
-    /// In which section.
+    /// The section.
     pub(crate) at: usize,
     pub(crate) order: Vec<usize>,
     pub(crate) state: ModelledRecord,
 }
 
-/// Looks for an order of the calls of all sections, one after the other, that begins with this state.
+/// Searches an order of the calls of all sections in sequence, from this state on.
 pub(crate) fn check(start: &ModelledRecord, sections: &[Section<'_>]) -> SearchVerdict {
     let mut verdict = SearchVerdict::GaveUp;
     let mut budget = SEARCH_PLACES_MAX;
@@ -92,41 +97,42 @@ pub(crate) fn check(start: &ModelledRecord, sections: &[Section<'_>]) -> SearchV
 
 struct Search<'s, 'h> {
     parts: Vec<CheckedSection<'s, 'h>>,
-    /// Unknown outcomes that may stand between two known ones.
+    /// The highest number of calls of unknown outcome between two known ones.
     in_a_row: usize,
-    /// Places that may still be visited.
+    /// Number of positions that may still be visited.
     budget: usize,
     visited: BTreeSet<u128>,
     dead: DeadEnd,
 }
 
-/// A section, with what is asked of it again and again.
+/// A section, with values that the search uses repeatedly.
 struct CheckedSection<'s, 'h> {
     section: &'s Section<'h>,
-    /// Versions that required writes were told, by item.
+    /// The version that each required write returned, by item.
     versions: Vec<Option<Timestamp>>,
     required: usize,
     survivors: usize,
 }
 
-/// A place of the search.
+/// A position of the search.
 #[derive(Clone)]
 struct SearchPosition {
-    /// Which section.
+    /// The section.
     at: usize,
     done: Vec<u64>,
     state: ModelledRecord,
     order: Vec<usize>,
-    /// Required calls in the order, and those among them that survive.
+    /// Number of required calls in the order, and of those among them that survive.
     required: usize,
     survivors: usize,
     /// The latest submission in the order.
     frontier: Time,
-    /// Unknown outcomes since the last known one.
+    /// Number of calls of unknown outcome since the last known one.
     row: usize,
-    /// What the loss at the end of the section leaves: a state with all before it that had to survive.
+    /// The state that the loss at the end of the section leaves, after all calls that had to
+    /// survive.
     left: Option<ModelledRecord>,
-    /// What the sections before began with.
+    /// The states at the start of the earlier sections.
     past: Vec<ModelledRecord>,
 }
 
@@ -190,7 +196,7 @@ impl<'s, 'h> Search<'s, 'h> {
                 self.dead = DeadEnd { at: *at, order: order.clone(), state: state.clone() };
             }
             candidates_of(part, &place, self.in_a_row, &mut candidates);
-            // The last pushed is tried first: the likeliest comes last.
+            // The last one pushed is tried first, so the likeliest comes last.
             for &at in &candidates {
                 let item = &section.items[at];
                 after.clear();
@@ -204,7 +210,7 @@ impl<'s, 'h> Search<'s, 'h> {
         SearchVerdict::Not(std::mem::take(&mut self.dead))
     }
 
-    /// The next section begins with this state; past the last one all is found.
+    /// Begins the next section with this state; after the last section the order is complete.
     fn begin(
         &mut self,
         at: usize,
@@ -227,7 +233,8 @@ impl<'s, 'h> Search<'s, 'h> {
         self.push(first, stack);
     }
 
-    /// Goes on from a place, and from the same with its state as what the loss leaves, where that can be.
+    /// Continues from a position, and from the same one with its state as what the loss leaves,
+    /// where that is possible.
     fn push(&mut self, place: SearchPosition, stack: &mut Vec<SearchPosition>) {
         let Some(part) = self.parts.get(place.at) else { return stack.push(place) };
         let is_whole = place.required == part.required;
@@ -238,7 +245,7 @@ impl<'s, 'h> Search<'s, 'h> {
             _ => None,
         };
         let with = left.map(|left| SearchPosition { left: Some(left), ..place.clone() });
-        // What was found is what it was; what was not found was probably the last.
+        // An observed state is certain; an unobserved one was probably the last.
         let both = match (&part.section.end, with) {
             (SectionEnd::Found(_), Some(with)) => [None, Some(with)],
             (_, with) if is_whole => [Some(place), with],
@@ -265,7 +272,7 @@ impl<'s, 'h> Search<'s, 'h> {
     }
 }
 
-/// What may come next, the likeliest last.
+/// The calls that may come next, the likeliest last.
 fn candidates_of(
     part: &CheckedSection<'_, '_>,
     place: &SearchPosition,
@@ -278,7 +285,8 @@ fn candidates_of(
     let mut soonest = Time::NEVER;
     let mut lowest: Option<Timestamp> = None;
     for (at, item) in items.iter().enumerate() {
-        // By submission: whatever was submitted after the soonest end comes after that.
+        // In the order of submission: a call that was submitted after the earliest end comes after
+        // that call.
         if item.call.invoked > soonest {
             break;
         }
@@ -302,7 +310,7 @@ fn candidates_of(
             into.push(at);
         }
     }
-    // Known before unknown outcomes; what ended sooner first.
+    // Known outcomes before unknown ones; earlier ends first.
     into.sort_by_key(|at| (items[*at].required, std::cmp::Reverse(items[*at].until)));
 }
 
@@ -326,7 +334,7 @@ fn told<'i>(item: &CheckedCall<'i>) -> ClientResult<'i> {
     }
 }
 
-/// The version that a write was told to have made.
+/// The version that a write returned.
 pub(crate) fn write_version(item: &CheckedCall<'_>) -> Option<Timestamp> {
     if !item.required || !item.call.operation.is_write() {
         return None;
@@ -334,7 +342,7 @@ pub(crate) fn write_version(item: &CheckedCall<'_>) -> Option<Timestamp> {
     made_version(item.call)
 }
 
-/// The version that a call says to have made: none if it left the record's as it was, or took the record away.
+/// The version that a call has made: none if it left the record unchanged, or removed it.
 pub(crate) fn made_version(call: &Call) -> Option<Timestamp> {
     use crate::workload::operation::Act;
     let leaves = matches!(

@@ -1,4 +1,5 @@
-//! Blobs that come and go under one name: nobody finds none while there is one, nor one that has gone, and later ones have later ids.
+//! Blobs that are created and removed under one name: no operation finds a blob absent while it
+//! exists, nor finds a removed one, and later blobs have higher ids.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +7,16 @@ use super::Violation;
 use crate::check::cycles::TransactionFate;
 use crate::transacted::{BlobLife, TransactionRecord};
 
-/// What was seen of one name.
+/// The observations of one name.
 #[derive(Default)]
 struct Name<'h> {
     seen: Vec<(u64, &'h TransactionRecord)>,
     absent: Vec<&'h TransactionRecord>,
-    /// Removals that may have been done.
+    /// Removals that may have taken effect.
     ended: Vec<(u64, &'h TransactionRecord)>,
 }
 
-/// Looks at those of which `is_known` tells that their clients knew of their end.
+/// Checks the transactions. `is_known` says whether a client knew of the end of its transaction.
 pub(super) fn check(
     known: &[&TransactionRecord],
     is_known: impl Fn(&TransactionRecord) -> bool,
@@ -69,7 +70,8 @@ fn ends_before(one: &TransactionRecord, other: &TransactionRecord) -> bool {
     one.transaction.end.is_some_and(|end| end < other.transaction.begin)
 }
 
-/// The latest blob that was known to be there before this began, and by whom.
+/// The latest blob that was known to exist before a transaction began, and the transaction that
+/// shows it.
 fn latest_before<'h>(
     seen: &[(u64, &'h TransactionRecord)],
     one: &TransactionRecord,

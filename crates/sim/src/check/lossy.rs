@@ -1,8 +1,9 @@
-//! Cuts the calls on a record of a cluster where its partition may have lost the end of its log.
+//! Splits the calls on a record of a cluster where its partition may have lost the end of its log.
 //!
-//! A group that has a member in sync left loses nothing, whatever befalls the others, so most records have one section.
-//! Where all are gone, the group goes on with the log of one of them ([`Loss`]): some beginning of what there was. What it
-//! must have, at least, is what was acknowledged early enough, and whatever stands before something that is seen later.
+//! A group with a remaining in-sync member loses nothing, so most records have one section. If all
+//! such members are gone, the group goes on with the log of one of them ([`Loss`]), which is a
+//! prefix of the log. It must have at least what was acknowledged early enough, and everything
+//! before an entry that is observed later.
 
 use zerohop_base::time::Time;
 use zerohop_session::Reply;
@@ -31,7 +32,8 @@ pub(super) fn named<'h>(
         let newest = loss.and_then(|loss| newest_after(history, loss));
         let cutter = LossCutter { losses: &losses, before, loss, newest };
         let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
-        // A log of which nothing had to survive may be shorter than what an earlier loss had left of it.
+        // A log of which nothing had to survive may be shorter than what an earlier loss had left
+        // of it.
         let keeps_nothing = |loss: &Loss| {
             newest.is_none() && before.is_some_and(|before: &Loss| loss.survives_until <= before.down)
         };
@@ -48,15 +50,15 @@ pub(super) fn named<'h>(
 
 struct LossCutter<'c> {
     losses: &'c [&'c Loss],
-    /// The losses at the beginning and at the end of the section.
+    /// The losses at the start and at the end of the section.
     before: Option<&'c Loss>,
     loss: Option<&'c Loss>,
-    /// The newest version of before the loss at its end that is seen after it.
+    /// The newest version from before the loss at its end that is observed after it.
     newest: Option<Timestamp>,
 }
 
 impl LossCutter<'_> {
-    /// The call as an item of this section, if it belongs there.
+    /// The call as an item of this section, if it belongs to it.
     fn item<'h>(&self, call: &'h Call) -> Option<CheckedCall<'h>> {
         let matters = match &call.end {
             OperationEnd::Done(_) | OperationEnd::Failed(_) => true,
@@ -64,7 +66,7 @@ impl LossCutter<'_> {
             OperationEnd::NotDone(_) => false,
         };
         let told = call.returned.unwrap_or(Time::NEVER);
-        // Requests name epochs, and a group that has lost something goes on in another.
+        // Requests name epochs, and a group that has lost something goes on in another epoch.
         let until = match call.end.is_definite() {
             true => told,
             false => {
@@ -89,8 +91,8 @@ impl LossCutter<'_> {
     }
 }
 
-/// The newest version that was made before a loss and is seen after it, in whatever record of the partition: a log loses
-/// its end, never something from its middle.
+/// The newest version that was made before a loss and is observed after it, in any record of the
+/// partition: a log loses its end, never entries in its middle.
 fn newest_after(history: &RunHistory, loss: &Loss) -> Option<Timestamp> {
     let of_it = |call: &&Call| (call.keyspace, call.partition) == (loss.keyspace, loss.partition);
     let made: std::collections::BTreeSet<Timestamp> = history
@@ -105,7 +107,7 @@ fn newest_after(history: &RunHistory, loss: &Loss) -> Option<Timestamp> {
     seen.filter(|version| made.contains(version)).max()
 }
 
-/// The version of the record that an answer tells.
+/// The version of the record that an answer shows.
 fn version_seen(call: &Call) -> Option<Timestamp> {
     match &call.end {
         OperationEnd::Done(

@@ -1,18 +1,20 @@
-//! What must hold of every history. A checker looks at nothing but what clients asked for and were told, and at what
-//! the world did to the node; it knows nothing of how the node works.
+//! The invariants of every history. A checker uses only the requests and answers of clients, and
+//! the faults that the world injected; it does not know how the node works.
 //!
 //! ```text
-//!   sections ──> linear    each record's calls have an order in which the specification (model) answers them so;
-//!                          after a loss, what is found is a beginning of it that has all that had to survive
-//!                          (lossy: how a cluster's records are cut)
-//!   once                   a token stands in a record at most once; one whose write was denied, never
-//!   written                nothing is returned that nobody wrote
+//!   sections ──> linear    each record's calls have an order with these answers by the
+//!                          specification (model); after a loss, the state is that after some
+//!                          prefix of the order with all calls that had to survive (lossy: of a
+//!                          cluster)
+//!   once                   a token occurs in a record at most once; that of a refused write, never
+//!   written                only written values are returned
 //!   order                  versions rise from one write to the next
-//!   serial ──> cycles      transactions have an order that explains every read and respects real time; accounts add up
-//!   snapshot               what a snapshot shows never changes, and nothing in it is later than its time
-//!   lives                  blobs are there from when they are made until they are removed
-//!   scan                   a key that is there all the while comes exactly once, one that is not there does not
-//!   progress               every call ends by its deadline, and once faults have ended, well
+//!   serial ──> cycles      an order of transactions explains every read and respects real time;
+//!                          the sum of all accounts stays the same
+//!   snapshot               a snapshot never changes and has nothing later than its timestamp
+//!   lives                  a blob exists from its creation to its removal
+//!   scan, progress         a scan returns each lasting key once; calls end by their deadline, and
+//!                          succeed once faults have ended
 //! ```
 
 pub mod cycles;
@@ -38,12 +40,12 @@ use std::fmt;
 use crate::history::RunHistory;
 use linear::SearchVerdict;
 
-/// One thing that does not hold.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which checker found it.
+    /// The checker that found it.
     pub checker: &'static str,
-    /// What it found, with the calls that show it.
+    /// The finding, with the calls that show it.
     pub what: String,
 }
 
@@ -53,20 +55,20 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the checkers say of a history.
+/// The results of the checkers for a history.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// What does not hold.
+    /// Violated invariants.
     pub violations: Vec<Violation>,
-    /// Sections whose search was given up: nothing is said of them.
+    /// Sections whose search was abandoned without a result.
     pub undecided: usize,
     /// Sections searched.
     pub sections: usize,
-    /// Transactions looked at, with single operations on their records.
+    /// Transactions that were checked, with single operations on their records.
     pub transactions: usize,
 }
 
-/// Looks at everything.
+/// Runs all checkers.
 #[must_use]
 pub fn check(history: &RunHistory) -> Findings {
     let mut findings = Findings::default();

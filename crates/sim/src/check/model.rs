@@ -1,6 +1,6 @@
-//! What a record is and what operations do to it, in the plainest words: the specification that histories are compared
-//! with. It knows what no client was told only as far as it can: versions and deadlines stay open until an answer
-//! settles them.
+//! The specification: a record, and the effects of operations on it, in the simplest form. It knows
+//! what no client has observed only in part: versions and deadlines stay open until an answer fixes
+//! them.
 
 use std::fmt;
 use std::rc::Rc;
@@ -14,15 +14,15 @@ use zerohop_wire::messages::{Brings, Condition, Expiry, Operator, Range, RecordT
 use crate::workload::operation::{Act, RecordCall, WaitGoal};
 use crate::workload::tokens::shown;
 
-/// A record, or none.
+/// A record, or its absence.
 pub(crate) type ModelledRecord = Option<Rc<OracleRecord>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OracleRecord {
     pub(crate) contents: OracleContents,
-    /// Nothing: no answer has told it yet.
+    /// `None`: no answer has shown it yet.
     pub(crate) version: Option<Timestamp>,
-    /// Bounds of when it ceases to be, by the owner's clock in milliseconds since 1970.
+    /// Bounds of its expiry, by the owner's clock in milliseconds since 1970.
     pub(crate) deadline: Option<(u64, u64)>,
 }
 
@@ -41,16 +41,16 @@ impl fmt::Debug for OracleContents {
     }
 }
 
-/// What a client was told.
+/// The result that a client received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ClientResult<'t> {
     Done(&'t Reply),
     Failed(&'t Failure<'static>),
-    /// Nothing: any outcome will do.
+    /// No result: any outcome fits.
     Nothing,
 }
 
-/// What the specification would answer.
+/// The answer by the specification.
 #[derive(Debug)]
 enum OracleAnswer<'a> {
     Done {
@@ -60,7 +60,7 @@ enum OracleAnswer<'a> {
     Counter {
         value: i64,
     },
-    /// This part of the record.
+    /// This range of the record.
     Contents {
         of: &'a OracleRecord,
         range: Range,
@@ -84,15 +84,16 @@ enum OracleRefusal<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Version {
-    /// There is no record.
+    /// The record is absent.
     Zero,
-    /// The write's own.
+    /// The version of the write itself.
     New,
-    /// That of the record as it was.
+    /// The version of the record before the write.
     Old,
 }
 
-/// Adds to `after` every state in which a record may be after an operation that ended so, having been in `before`.
+/// Adds to `after` every state of a record after an operation with this end, from the state
+/// `before`.
 pub(crate) fn steps(
     before: &ModelledRecord,
     operation: &RecordCall,
@@ -115,7 +116,7 @@ pub(crate) fn steps(
         if let (Some(version), Some(record)) = (asked, &seen)
             && record.version.is_none()
         {
-            // Either it is the version that the operation names, or it is another.
+            // Either this is the version that the operation names, or another one.
             let bound = OracleRecord { version: Some(version), ..OracleRecord::clone(record) };
             evaluate(&Some(Rc::new(bound)), operation, clock_ms, told, after);
         }
@@ -123,7 +124,8 @@ pub(crate) fn steps(
     }
 }
 
-/// Whether a record may be in one state, where an answer has told that it is in another. The version told binds.
+/// Whether a record may be in the state `known` when an answer shows the state `told`. The version
+/// in the answer binds.
 pub(crate) fn agree(known: &ModelledRecord, told: &ModelledRecord) -> bool {
     match (known, told) {
         (None, None) => true,
@@ -133,7 +135,7 @@ pub(crate) fn agree(known: &ModelledRecord, told: &ModelledRecord) -> bool {
             };
             known.contents == told.contents && open(known.version, told.version)
         }
-        // It may have expired before anybody looked.
+        // It may have expired before the observation.
         (Some(known), None) => known.deadline.is_some(),
         _ => false,
     }
@@ -180,7 +182,7 @@ fn condition_holds(condition: Condition, record: Option<&OracleRecord>) -> bool 
     }
 }
 
-/// Takes the step if the answer is what was told, and learns from it.
+/// Takes the step if the answer equals the client's result, and learns from it.
 fn conclude(
     before: &ModelledRecord,
     answer: OracleAnswer<'_>,
@@ -200,14 +202,14 @@ fn conclude(
     after.push(next);
 }
 
-/// What an answer tells of the record as it is afterwards.
+/// What an answer shows about the record after the operation.
 #[derive(Clone, Copy, Debug, Default)]
 struct LearntVersion {
     version: Option<Timestamp>,
     deadline: Option<u64>,
 }
 
-/// What is learnt; `None` if the answer is not what was told.
+/// What the result shows; `None` if the answer does not match it.
 fn compare(
     before: &ModelledRecord,
     answer: &OracleAnswer<'_>,
@@ -268,7 +270,8 @@ fn compare(
             (OracleRefusal::NotFound, Failure::NotFound)
             | (OracleRefusal::NotANumber, Failure::NotANumber)
             | (OracleRefusal::Overflow, Failure::Overflow) => Some(LearntVersion::default()),
-            // It tells what the record was when the time was up, which is not what was waited for.
+            // The answer has the record at the time-out, which is not the state that the wait was
+            // for.
             (OracleRefusal::TimedOut(record), Failure::TimedOut { version }) => is_old(*record, *version),
 
             (OracleRefusal::WrongType(is), Failure::WrongType { found }) => {
@@ -278,7 +281,7 @@ fn compare(
                 let same = record.map(OracleRecord::record_type) == *found;
                 if same { is_old(*record, *version) } else { None }
             }
-            // A retry of a comparison that saw a long value is not told the value again.
+            // A retry of a comparison that saw a long value does not return the value again.
             (OracleRefusal::Compare(Some(record)), Failure::ConditionFailed { version, found })
                 if record.length() > SEEN_KEPT_BYTES_MAX as u64 =>
             {
@@ -295,7 +298,7 @@ fn compare(
     }
 }
 
-/// Transforms a number without a sign, the lowest byte first, where it is: what it was, and what it is.
+/// Transforms an unsigned little-endian number in place: its old and its new value.
 fn transformed(transform: &Transform, place: &mut [u8]) -> (u64, u64) {
     let read = |place: &[u8]| place.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
     let (old, operand) = (read(place), transform.operand);
@@ -313,7 +316,7 @@ fn transformed(transform: &Transform, place: &mut [u8]) -> (u64, u64) {
     (old, read(place))
 }
 
-/// The version that a lookup told, if it told this part of this record.
+/// The version in a lookup's reply, if the reply is this range of this record.
 fn contents_told(of: &OracleRecord, range: Range, reply: &Reply) -> Option<Timestamp> {
     let part = range.clip(of.length());
     let within = part.start as usize..part.end as usize;
@@ -334,7 +337,7 @@ impl OracleRecord {
         Some(Rc::new(OracleRecord { contents: OracleContents::Bytes(bytes), version: None, deadline }))
     }
 
-    /// As a lookup of all of it has told it.
+    /// The record in the reply of a lookup of all of it.
     pub(crate) fn told(reply: &Reply) -> Option<OracleRecord> {
         let (contents, version) = match reply {
             Reply::Value { version, bytes, .. } => (OracleContents::Bytes(bytes.to_vec()), *version),
@@ -407,7 +410,7 @@ fn read<'a>(record: Option<&'a OracleRecord>, act: &Act, told: ClientResult<'_>)
                     Some(record) => record.version != Some(*version),
                 },
             };
-            // A wait that ended without an answer may have met anything.
+            // A wait that ended without an answer may have met any state.
             match holds || matches!(told, ClientResult::Nothing) {
                 true => contents(Range::ALL),
                 false => OracleAnswer::Failed(OracleRefusal::TimedOut(record)),
@@ -524,7 +527,7 @@ fn write<'a>(
             }
             _ => refused(OracleRefusal::NotFound),
         },
-        // Reads do not come here.
+        // Reads are handled elsewhere.
         _ => same(0),
     }
 }

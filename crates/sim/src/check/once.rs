@@ -1,6 +1,7 @@
-//! Exactly once, by tokens: every append and extend of the workload carries a token that no other write has. However
-//! often a request travelled, its token stands in a record at most once; that of a write that its client was told had
-//! not been done stands nowhere. That what was acknowledged is there is what [`super::linear`] looks at.
+//! Exactly once, by tokens: every append and extend of the workload carries a token that no other
+//! write has. A token occurs in a record at most once, however often its request was sent. The
+//! token of a write that its client knows not to have happened occurs nowhere. That acknowledged
+//! writes are there is checked by [`super::linear`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use crate::workload::tokens::{shown, tokens_of};
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     let mut denied: BTreeMap<Vec<u8>, &Call> = BTreeMap::new();
     for call in &history.calls {
-        // What was done before a loss may be refused when it is asked for again.
+        // A write that took effect before a loss may be refused when it is retried.
         let is_denied = matches!(call.end, OperationEnd::NotDone(_) | OperationEnd::Failed(_));
         if is_denied && !loss_between(history, (call.keyspace, call.partition), (call.invoked, call.returned))
         {
@@ -50,7 +51,7 @@ pub(super) fn tokens_written(call: &Call) -> Vec<Vec<u8>> {
     }
 }
 
-/// The tokens that an answer shows.
+/// The tokens in an answer.
 pub(super) fn tokens_seen(call: &Call) -> Vec<Vec<u8>> {
     match &call.end {
         OperationEnd::Done(Reply::Value { bytes, .. }) => tokens_of(bytes),

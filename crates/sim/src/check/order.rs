@@ -1,6 +1,6 @@
-//! Versions rise: of two writes to one partition, the second submitted after the first was answered, the second has the
-//! higher version, unless a crash lay between them that may have taken the first away, and, of a cluster, with it the ceiling above
-//! which whoever goes on begins.
+//! Versions rise: if a write to a partition is submitted after another one was answered, it has the
+//! higher version. Exceptions are a crash between them that may have lost the first write, and in a
+//! cluster a loss together with the timestamp bound above which the next primary begins.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::Violation;
 use super::linear::made_version;
 use crate::history::{Call, Loss, RunHistory};
 
-/// A call, the version that it made, and when it was answered.
+/// A call, the version that it made, and the time of its answer.
 type VersionedCall<'h> = (&'h Call, Timestamp, Time);
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
@@ -29,7 +29,8 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
         let mut by_return = writes.clone();
         by_return.sort_by_key(|(_, _, returned)| *returned);
         writes.sort_by_key(|(call, _, _)| call.invoked);
-        // The highest version answered before the write at hand was submitted, of those that no loss may have taken.
+        // The highest version answered before the present write was submitted, among those that no
+        // loss may have removed.
         let mut answered = by_return.into_iter().peekable();
         let mut highest: Option<VersionedCall<'_>> = None;
         for (call, version, _) in writes {
@@ -51,7 +52,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Whether an outage between two moments may have taken something away.
+/// Whether an outage between two times may have lost writes.
 pub(super) fn loss_between(
     history: &RunHistory,
     place: (KeyspaceId, PartitionId),
@@ -60,7 +61,7 @@ pub(super) fn loss_between(
     loss_within(history, place, times, |_| true)
 }
 
-/// The same; of a cluster, only if it is one that counts.
+/// The same; in a cluster, only losses that count.
 fn loss_within(
     history: &RunHistory,
     (keyspace, partition): (KeyspaceId, PartitionId),

@@ -1,4 +1,4 @@
-//! Every call ends by its deadline, whatever happens; and once faults have ended, every call is done.
+//! Every call ends by its deadline; once faults have ended, every call succeeds.
 
 use zerohop_placement::Durability;
 use zerohop_session::SessionError;
@@ -26,18 +26,19 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
         {
             let keyspace = history.keyspace(call.keyspace);
             let gone = keyspace.is_none_or(|keyspace| keyspace.dropped.is_some());
-            // What lives in memory alone may fill it: that is what a budget is for.
+            // A keyspace in memory may fill it: the memory budget exists for that.
             let full = matches!(
                 &call.end,
                 OperationEnd::NotDone(SessionError::Answer { failure: Failure::MemoryFull })
             ) && keyspace
                 .is_some_and(|keyspace| keyspace.durability_at(call.invoked) == Durability::Memory);
-            // Whoever has seen the time of a clock that ran ahead is not served until it comes.
+            // A client that has seen the time of a fast clock is refused until that time.
             let ahead = matches!(
                 &call.end,
                 OperationEnd::NotDone(SessionError::Answer { failure: Failure::ClockAhead { .. } })
             ) && history.clocks_were_set;
-            // A server whose clock is slow says after the client's time that the wait is over; its margin is of fixed length.
+            // A server with a slow clock reports the end of a wait after the client's deadline, as
+            // its margin has a fixed length.
             let slow = matches!(call.end, OperationEnd::NotDone(_))
                 && call.operation.is_wait()
                 && history.clocks_were_set

@@ -1,8 +1,10 @@
-//! Scans: a key that is there all the while comes exactly once, whoever serves which page; and a page is a read of all its keys: none
-//! is on it that was not there at any time between its question and its answer.
+//! Scans: a key that exists during the whole scan is returned exactly once, from whichever
+//! instances the pages come. A page is a read of all its keys: it has no key that was absent during
+//! the whole time between request and answer.
 //!
-//! What is not certain excuses: a write of unknown outcome may be done at any later time, what expires may be gone, and where a
-//! partition goes on without all that was acknowledged, only what had to survive counts ([`Loss`]).
+//! Uncertain cases are accepted: a write of unknown outcome may take effect at any later time, and
+//! records with an expiry may be gone. If a partition goes on without all acknowledged writes, only
+//! those count that had to survive ([`Loss`]).
 
 use std::collections::BTreeMap;
 
@@ -57,7 +59,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
                 }
             }
         }
-        // What becomes of the keys of a keyspace that is dropped meanwhile is promised by nobody.
+        // Nothing is guaranteed about keys of a keyspace that is dropped meanwhile.
         let dropped = history.keyspace(scan.keyspace).and_then(|known| known.dropped);
         let Some(end) = scan.end.filter(|end| dropped.is_none_or(|dropped| dropped > *end)) else { continue };
         for (key, known) in keys {
@@ -68,16 +70,16 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     }
 }
 
-/// What was written to a key, and what its partition may have lost.
+/// The writes to a key, and the losses of its partition.
 struct KeyWrites<'h> {
-    /// That may have been done.
+    /// Writes that may have taken effect.
     writes: Vec<&'h Call>,
     losses: Vec<&'h Loss>,
 }
 
 impl KeyWrites<'_> {
-    /// Whether it was there from before one time until after another: somebody was told before that it was written, and whatever may
-    /// take it away has come before that or comes after all.
+    /// Whether the key existed from one time to another: its write was acknowledged before, and
+    /// everything that may remove it came before that write or comes afterwards.
     fn is_there(&self, from: Time, to: Time) -> bool {
         let takes_away = self.writes.iter().filter(|call| call.invoked <= to && may_take_away(call));
         let until = takes_away.map(|call| done_by(call)).max().unwrap_or(Time(0));
@@ -90,7 +92,7 @@ impl KeyWrites<'_> {
         })
     }
 
-    /// Whether it was there all the while if it was at some time between these two.
+    /// Whether the key exists during the whole interval if it exists at some time in it.
     fn stays(&self, from: Time, to: Time) -> bool {
         let takes_away = |call: &&Call| {
             call.invoked <= to && (expires(call) || may_take_away(call) && done_by(call) >= from)
@@ -99,8 +101,8 @@ impl KeyWrites<'_> {
         !self.writes.iter().any(takes_away) && !self.losses.iter().any(is_lost)
     }
 
-    /// Whether it was not there from one time until another: somebody was told before that it was removed, and whatever may bring it
-    /// has come before that or comes after all.
+    /// Whether the key was absent from one time to another: its removal was acknowledged before,
+    /// and everything that may create it came before that removal or comes afterwards.
     fn is_absent(&self, from: Time, to: Time) -> bool {
         let brings = self.writes.iter().filter(|call| call.invoked <= to && may_bring(call));
         let until = brings.map(|call| done_by(call)).max().unwrap_or(Time(0));
@@ -113,7 +115,7 @@ impl KeyWrites<'_> {
     }
 }
 
-/// By when a write is done, if it is.
+/// The latest time at which a write takes effect, if it does.
 fn done_by(call: &Call) -> Time {
     call.returned.filter(|_| call.end.is_definite()).unwrap_or(Time::NEVER)
 }
@@ -122,12 +124,12 @@ fn may_be_done(call: &Call) -> bool {
     matches!(call.end, OperationEnd::Done(_) | OperationEnd::Open | OperationEnd::Unknown)
 }
 
-/// Whether a write is still there after a loss.
+/// Whether a write survives a loss.
 fn survives(call: &Call, loss: &Loss) -> bool {
     call.invoked > loss.down || done_by(call) <= loss.survives_until
 }
 
-/// Whether its record may be gone some time after.
+/// Whether the record may be absent some time after the call.
 fn may_take_away(call: &Call) -> bool {
     removes_if_done(call) || expires(call) || matches!(call.operation.act, Act::Trim { .. })
 }
@@ -147,7 +149,8 @@ fn expires(call: &Call) -> bool {
     }
 }
 
-/// Whether its record is there after it for sure. Only an insert ends what somebody may have said of its expiry.
+/// Whether the record exists after the call with certainty. Only an insert resets an earlier
+/// expiry.
 fn brings(call: &Call, ever_expires: bool) -> bool {
     let does = match &call.operation.act {
         Act::Insert { expiry, .. } => *expiry == Expiry::Never,
@@ -162,10 +165,10 @@ fn may_bring(call: &Call) -> bool {
     !removes_if_done(call) && !matches!(call.operation.act, Act::Expire { .. } | Act::Trim { .. })
 }
 
-/// So many writes of the key are shown, the last ones.
+/// Number of writes of the key that are shown, the last ones.
 const SHOWN: usize = 12;
 
-/// A scan and what was written to one key, for people.
+/// A scan and the writes to one key, for display.
 struct ScanReport<'h>(&'h Scan, &'h [u8], Option<&'h KeyWrites<'h>>);
 
 impl std::fmt::Display for ScanReport<'_> {
@@ -234,7 +237,7 @@ mod tests {
             self.call(key, from, Some(to), Act::Remove, done())
         }
 
-        /// A scan of pages each as long as ten, the first asked for at 100.
+        /// A scan with pages of equal length in time, the first requested at 100.
         fn scan(mut self, pages: &[&[&str]]) -> ScanHistory {
             let page = |(at, keys): (u64, &&[&str])| ScanPage {
                 asked: Time(100 + at * 10),
@@ -296,14 +299,14 @@ mod tests {
         there().call("a", 50, None, Act::Remove, OperationEnd::Unknown).scan(&[&[], &[]]).shows(&[]);
         there().remove("a", 111, 112).insert("a", 113, 114).scan(&[&["a"], &["a"]]).shows(&[]);
         there().call("a", 50, None, Act::Remove, OperationEnd::Unknown).scan(&[&["a"], &["a"]]).shows(&[]);
-        // One that was there before has been written again since, and one that comes after all.
+        // A key that was written again during the scan, and one that is created after it.
         ScanHistory::default()
             .remove("a", 1, 3)
             .insert("a", 4, 6)
             .remove("a", 121, 122)
             .scan(&[&[], &[]])
             .shows(&[GONE]);
-        // That was in the way of nothing.
+        // A write without effect.
         let refused = OperationEnd::NotDone(zerohop_session::SessionError::NoOwner { redirects: 1 });
         there().call("a", 50, Some(60), Act::Remove, refused).scan(&[&[], &[]]).shows(&[GONE]);
     }
@@ -340,7 +343,7 @@ mod tests {
         removed().insert("a", 109, 112).scan(&[&["a"]]).shows(&[]);
         removed().call("a", 2, None, insert(), OperationEnd::Unknown).scan(&[&["a"]]).shows(&[]);
         ScanHistory::default().insert("a", 1, 2).remove("a", 3, 101).scan(&[&["a"]]).shows(&[]);
-        // Of the second page it is no longer true.
+        // The key was gone when the second page was requested.
         ScanHistory::default()
             .insert("a", 1, 2)
             .remove("a", 3, 101)
@@ -355,7 +358,7 @@ mod tests {
         there().loses(50, 20).scan(&[&[]]).shows(&[GONE]);
         there().loses(5, 1).scan(&[&[]]).shows(&[GONE]);
         there().loses(200, 1).scan(&[&[]]).shows(&[GONE]);
-        // A removal that was lost, and a key that was there again.
+        // A removal that was lost, so that the key exists again.
         there().remove("a", 30, 40).loses(50, 25).scan(&[&["a"]]).shows(&[]);
         there().remove("a", 30, 40).loses(50, 40).scan(&[&["a"]]).shows(&["removed before"]);
     }

@@ -1,9 +1,10 @@
-//! Cuts a history into what is checked by itself: one record each, between two losses.
+//! Splits a history into parts that are checked separately: one record each, between two losses.
 //!
-//! A keyspace loses nothing while it is `sync`, so its records have one section each and a restart is but a pause. Under
-//! `interval` and `memory` a crash may take away the end of a partition's log: what is found after the restart must be
-//! the state after some beginning of it, and that one beginning for all records of the partition. Versions tell where
-//! it ends: every write with a version up to the highest that was found must still be there.
+//! A keyspace loses nothing while it is `sync`, so its records have one section each and a restart
+//! is only a pause. Under `interval` and `memory` a crash may remove the end of a partition's log.
+//! The state after the restart must be that after some prefix of the log, and the same prefix for
+//! all records of the partition. Versions show its end: every write with a version up to the
+//! highest that was found must still be there.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use crate::history::{Call, KeyspaceHistory, OperationEnd, Outage, RunHistory};
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
 use crate::workload::operation::Act;
 
-/// A section and whose it is.
+/// A section, with its record.
 #[derive(Debug)]
 pub(crate) struct NamedSection<'h> {
     pub(crate) keyspace: KeyspaceId,
@@ -28,7 +29,7 @@ pub(crate) struct NamedSection<'h> {
     /// The outage at its end, if it ends with one.
     pub(crate) outage: Option<Outage>,
     pub(crate) start: ModelledRecord,
-    /// In a cluster, all of the record, cut where something was lost; else one.
+    /// In a cluster, all sections of the record, separated by losses; otherwise one.
     pub(crate) sections: Vec<Section<'h>>,
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn sections(history: &RunHistory) -> Vec<NamedSection<'_>> {
     all
 }
 
-/// Whether an outage may take away the end of a keyspace's logs.
+/// Whether an outage may remove the end of a keyspace's logs.
 fn loses(keyspace: &KeyspaceHistory, outage: &Outage) -> bool {
     let created = keyspace.durability.first().is_none_or(|(since, _)| *since <= outage.down);
     let there = created && keyspace.dropped.is_none_or(|dropped| dropped > outage.up);
@@ -86,17 +87,17 @@ struct SectionCutter<'c> {
     history: &'c RunHistory,
     known: &'c KeyspaceHistory,
     newest: &'c BTreeMap<(KeyspaceId, PartitionId, Time), Timestamp>,
-    /// When the section begins.
+    /// The start of the section.
     from: Option<Time>,
     /// The loss at its end.
     outage: Option<&'c Outage>,
 }
 
 impl SectionCutter<'_> {
-    /// The call as an item of this section, if it belongs there.
+    /// The call as an item of this section, if it belongs to it.
     fn item<'h>(&self, call: &'h Call) -> Option<CheckedCall<'h>> {
         if call.client.is_none() && self.is_a_bound(call.invoked) {
-            // What was found there is the start of one section and the end of another.
+            // The state found there is the start of one section and the end of another.
             return None;
         }
         let matters = match &call.end {
@@ -104,7 +105,8 @@ impl SectionCutter<'_> {
             OperationEnd::Open | OperationEnd::Unknown => call.operation.is_write(),
             OperationEnd::NotDone(_) => false,
         };
-        // The effect of a request ends with the process that took it up: later ones know its epoch to be past.
+        // A request takes no effect after the process that received it has ended: later processes
+        // refuse its epoch.
         let told = call.returned.unwrap_or(Time::NEVER);
         let until = match call.end.is_definite() {
             true => told,
@@ -130,7 +132,7 @@ impl SectionCutter<'_> {
         self.history.outages.iter().any(|outage| outage.up == at && loses(self.known, outage))
     }
 
-    /// Whether what is found after the loss must show this.
+    /// Whether the state after the loss must show this call.
     fn survives(&self, call: &Call, told: Time) -> bool {
         let Some(outage) = self.outage else { return false };
         let place = (call.keyspace, call.partition, outage.up);
@@ -150,7 +152,7 @@ impl SectionCutter<'_> {
     }
 }
 
-/// The highest version found in a partition after an outage, by when that was.
+/// The highest version found in a partition after each outage, by the time of the restart.
 fn newest_found(history: &RunHistory) -> BTreeMap<(KeyspaceId, PartitionId, Time), Timestamp> {
     let mut newest = BTreeMap::new();
     for call in history.calls.iter().filter(|call| call.client.is_none()) {
@@ -164,8 +166,9 @@ fn newest_found(history: &RunHistory) -> BTreeMap<(KeyspaceId, PartitionId, Time
     newest
 }
 
-/// Whether what is found after the loss at a section's end stood in the log when it began, and was not found there by the clock
-/// alone, which was past its deadline. Where that is set back and the entry that removed the record is lost, it is there again.
+/// Whether the record found after the loss was in the log already when the section began, and had
+/// been absent only because its deadline had passed by the clock. If the clock is set back and the
+/// entry of its removal is lost, the record is there again.
 fn had_expired(calls: &[&Call], from: Time, found: &ModelledRecord) -> bool {
     let Some(record) = found else { return false };
     let Some((deadline, _)) = record.deadline else { return false };
@@ -174,7 +177,7 @@ fn had_expired(calls: &[&Call], from: Time, found: &ModelledRecord) -> bool {
         && calls.iter().any(|call| call.invoked < from && made_version(call) == record.version)
 }
 
-/// What a record was found to be after a restart.
+/// The state of a record that was found after a restart.
 fn found_at(calls: &[&Call], up: Time) -> ModelledRecord {
     let audits = || calls.iter().filter(|call| call.client.is_none() && call.invoked == up);
     let told = |call: &&Call| match (&call.operation.act, &call.end) {

@@ -1,8 +1,9 @@
-//! Transactions: they have an order that explains every read and respects real time, their versions are in that order, accounts
-//! add up whenever all are read, and every one ends.
+//! Transactions: an order of them explains every read and respects real time, their versions are in
+//! that order, the sum of all accounts stays the same, and every one ends.
 //!
-//! Where a partition goes on without all that was acknowledged, what came after is not looked at but for its end: of a
-//! transaction over several keyspaces each keeps what its own durability promises.
+//! After a partition goes on without all acknowledged writes, later transactions are checked only
+//! for their end: in a transaction over several keyspaces each keeps what its own durability
+//! promises.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::history::RunHistory;
 use crate::limits::{CLUSTER_HEALING_US, DEADLINE_SLACK_US};
 use crate::transacted::{TransactionRecord, TransactionTrouble};
 
-/// Looks at all of them; how many there are.
+/// Checks all transactions, and returns their number.
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> usize {
     let all = &history.transactions;
     if all.is_empty() {
@@ -53,7 +54,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> us
     if let Err(anomaly) = snapshots::check_order(&history.snapshots, &serial, until) {
         wrong("snapshot", format!("no order explains all that snapshots show: {anomaly:?}"));
     }
-    // Versions are in an order that explains it too. What a read of several has seen has none.
+    // The versions are in a valid order too. A read of several records has no version.
     let version = |number: usize| known[number].version.filter(|_| is_known(known[number], until));
     for (from, to, why) in cycles::dependencies(&serial).unwrap_or_default() {
         if let (Some(one), Some(other)) = (version(from), version(to))
@@ -71,7 +72,7 @@ fn is_known(one: &TransactionRecord, until: Time) -> bool {
     one.end().is_some_and(|end| end <= until)
 }
 
-/// What had begun by a time, as it was known then.
+/// The transactions that had begun by a time, as they were known then.
 fn before<'h>(
     all: impl Iterator<Item = &'h TransactionRecord>,
     until: Time,
@@ -83,7 +84,7 @@ fn before<'h>(
             (transaction.fate, transaction.end) = (TransactionFate::Unknown, None);
         }
         if transaction.fate == TransactionFate::Unknown {
-            // Versions that nobody was told of in time.
+            // Versions that no client had learned of by then.
             for action in &mut transaction.actions {
                 if let CheckedAction::Write { version, .. } = action {
                     *version = None;
@@ -96,7 +97,8 @@ fn before<'h>(
     (known, serial)
 }
 
-/// Every operation ends by its deadline, and once faults have ended, well, or because others were in its way.
+/// Every operation ends by its deadline; once faults have ended it succeeds, or conflicts with
+/// others.
 fn ends(history: &RunHistory, one: &TransactionRecord) -> Option<&'static str> {
     let late = one.deadline.after_us(DEADLINE_SLACK_US);
     match one.end() {
@@ -115,8 +117,9 @@ fn ends(history: &RunHistory, one: &TransactionRecord) -> Option<&'static str> {
         {
             None
         }
-        // Whoever has seen the time of a clock that ran ahead is not served until it comes.
+        // A partition with only a corrupt copy serves no client.
         Some(TransactionTrouble::Other(_)) if !history.corrupt.is_empty() => None,
+        // A client that has seen the time of a fast clock is refused until that time.
         Some(TransactionTrouble::Other(why))
             if is_healthy && !(history.clocks_were_set && why.contains("clock")) =>
         {
@@ -126,7 +129,8 @@ fn ends(history: &RunHistory, one: &TransactionRecord) -> Option<&'static str> {
     }
 }
 
-/// A list that ends with the same value has the same version, whoever reads it; that of whoever has appended it.
+/// A list that ends with a given value has one version, for all readers and for the transaction
+/// that appended the value.
 fn lists_of_two_versions(known: &[&TransactionRecord], until: Time) -> Vec<String> {
     let mut versions = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -152,7 +156,7 @@ fn lists_of_two_versions(known: &[&TransactionRecord], until: Time) -> Vec<Strin
     wrong
 }
 
-/// What does not hold, with those who show it.
+/// The description of an anomaly, with the transactions that show it.
 fn told(anomaly: &Anomaly, known: &[&TransactionRecord]) -> String {
     let (what, who) = match anomaly {
         Anomaly::Cycle(edges) => {

@@ -1,9 +1,11 @@
-//! Snapshots: what one shows never changes, and is all that has its time or an earlier one, and nothing later: what was acknowledged
-//! before it was asked for is in it, what began after it was open is not, and all accounts in it add up. That each transaction is in
-//! it whole or not at all is looked at once more by an order of all, without real time: of two transactions while it is opened the
-//! one that began after the other had ended may have the earlier time, as another clock gave it.
+//! Snapshots: a snapshot never changes, and has exactly what is not later than its timestamp. It
+//! contains what was acknowledged before it was requested, and nothing that began after it was
+//! open. All accounts in it add up. That each transaction is in it as a whole or not at all is also
+//! checked by an order of all transactions, without real time. Of two transactions during its
+//! opening, the one that began after the other had ended may have the lower timestamp, from another
+//! clock.
 //!
-//! Where a partition goes on without all that was acknowledged, what was read after that is not looked at.
+//! What is read after a partition goes on without all acknowledged writes is not checked.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,7 @@ use crate::check::cycles::{self, Anomaly, CheckedAction, Transaction, Transactio
 use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
 use crate::transacted::TransactionRecord;
 
-/// Looks at what was read by a time.
+/// Checks what was read by a time.
 pub(super) fn check(snapshots: &[SnapshotHistory], until: Time, violations: &mut Vec<Violation>) {
     for seen in snapshots {
         let mut wrong = |what: String| {
@@ -52,7 +54,8 @@ pub(super) fn check(snapshots: &[SnapshotHistory], until: Time, violations: &mut
     }
 }
 
-/// What one shows beside what was written, of which the clients of `is_known` knew the end.
+/// Compares a snapshot with the writes. `is_known` says whether a client knew of the end of its
+/// transaction.
 pub(super) fn check_writes(
     snapshots: &[SnapshotHistory],
     (written, is_known): (&[&TransactionRecord], impl Fn(&TransactionRecord) -> bool),
@@ -80,7 +83,7 @@ pub(super) fn check_writes(
             let must = ended.is_some_and(|end| end < seen.begin.0) || version.is_some_and(|at| at <= seen.at);
             let must_not = one.transaction.begin > seen.end.0 || version.is_some_and(|at| at > seen.at);
             for action in &one.transaction.actions {
-                // Whether it is in what was read, if that was read.
+                // Whether the write is in what was read, if it was read.
                 let (is_in, shows) = match action {
                     CheckedAction::Append { key, value } => match lists.get(key) {
                         Some(values) => (values.contains(value), values.contains(value)),
@@ -108,8 +111,8 @@ pub(super) fn check_writes(
     }
 }
 
-/// That an order of all transactions and snapshots explains what these show, whatever real time is; which of the snapshots is at
-/// fault is told by its number behind the transactions.
+/// Checks that an order of all transactions and snapshots explains the reads of these, without real
+/// time. An anomaly names the snapshot by its number, counted after the transactions.
 pub(super) fn check_order(
     snapshots: &[SnapshotHistory],
     serial: &[Transaction],

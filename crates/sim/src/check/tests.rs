@@ -1,4 +1,4 @@
-//! The checkers, on histories made by hand: good ones pass, bad ones do not.
+//! The checkers on hand-written histories: correct ones pass, wrong ones do not.
 
 use bytes::Bytes;
 use zerohop_base::time::Time;
@@ -13,7 +13,7 @@ use crate::history::{Call, KeyspaceHistory, Loss, OperationEnd, Outage, RunHisto
 use crate::workload::operation::{Act, RecordCall, WaitGoal};
 use crate::workload::tokens::token;
 
-/// A history in the making; times are in milliseconds.
+/// A history under construction; times are in milliseconds.
 struct HistoryBuilder {
     history: RunHistory,
 }
@@ -83,7 +83,7 @@ impl HistoryBuilder {
         self
     }
 
-    /// A cluster's partition goes on with a log of which everything up to `survives` is there.
+    /// A cluster's partition goes on with a log that has everything up to `survives`.
     fn loss(mut self, up: u64, survives: u64) -> Self {
         let (up, survives_until) = (Time(up * MS), Time(survives * MS));
         let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
@@ -211,7 +211,7 @@ fn interval_loses_what_is_younger_than_the_interval_and_nothing_older() {
     interval().outage(2_050, 2_060).audit(2_060, "key", Some(1)).reads(2_070, 2_071, 1).good();
     interval().outage(2_050, 2_060).audit(2_060, "key", None).bad("linear");
     interval().outage(5_000, 5_010).audit(5_010, "key", Some(1)).bad("linear");
-    // What is found is where it goes on from.
+    // The state that was found is where the record goes on from.
     interval().outage(2_050, 2_060).audit(2_060, "key", Some(1)).reads(2_070, 2_071, 2).bad("linear");
 }
 
@@ -390,7 +390,7 @@ const INTERVAL: Durability = Durability::Interval { ms: 100 };
 
 #[test]
 fn a_cluster_loses_only_the_end_of_a_log_in_doubt() {
-    // What was young may be gone, or be there; then it stays so.
+    // A recent write may be lost or present; then it stays so.
     told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).loss(1000, 500).reads(1100, 1101, 1).good();
     told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).loss(1000, 500).reads(1100, 1101, 2).good();
     told(INTERVAL)
@@ -400,14 +400,14 @@ fn a_cluster_loses_only_the_end_of_a_log_in_doubt() {
         .reads(1100, 1101, 1)
         .reads(1200, 1201, 2)
         .bad("linear");
-    // What was old is not.
+    // An old write is not lost.
     told(INTERVAL).insert(0, 1, 1).insert(400, 401, 2).loss(1000, 500).reads(1100, 1101, 1).bad("linear");
     told(INTERVAL)
         .insert(0, 1, 1)
         .loss(1000, 500)
         .call(1100, Some(1101), Act::Lookup, not_found())
         .bad("linear");
-    // And nothing is lost without a log in doubt.
+    // Nothing is lost without a log in doubt.
     let mut lossless = told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).reads(1100, 1101, 1);
     lossless.history.is_cluster = true;
     lossless.bad("linear");
@@ -428,7 +428,7 @@ fn losses_follow_each_other_and_calls_may_straddle_them() {
     twice().reads(300, 301, 20).good();
     twice().reads(300, 301, 1).good();
     twice().reads(300, 301, 7).bad("written");
-    // A retry may have been done before the loss, and again after it.
+    // A retry may have taken effect before the loss, and again after it.
     told(INTERVAL)
         .call(90, Some(130), append(1), list_done(5))
         .loss(100, 0)
@@ -442,7 +442,8 @@ fn list_done(version: u64) -> OperationEnd {
 
 #[test]
 fn a_later_loss_may_leave_less_than_an_earlier_one_had_left() {
-    // What was seen between the losses was in the log of one who has started again empty since.
+    // What was observed between the losses was in the log of a member that has restarted with an
+    // empty disk since.
     let twice = |survives| {
         let between = told(Durability::Memory).insert(0, 1, 1).loss(100, 0).reads(110, 111, 1);
         between.loss(200, survives).call(210, Some(211), Act::Lookup, not_found())

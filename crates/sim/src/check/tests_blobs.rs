@@ -1,4 +1,4 @@
-//! The checkers of snapshots and blobs, on histories made by hand.
+//! The checkers of snapshots and blobs on hand-written histories.
 
 use zerohop_base::time::Time;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
@@ -10,7 +10,7 @@ use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
 use crate::transacted::{BlobLife, TransactionRecord};
 use crate::workload::blobs::chunk_id;
 
-/// A history in the making.
+/// A history under construction.
 #[derive(Default)]
 struct BlobHistory(RunHistory);
 
@@ -31,13 +31,13 @@ impl BlobHistory {
         self.done(from, to, Vec::new(), &[life])
     }
 
-    /// The one before has come to nothing, or perhaps not.
+    /// Changes the fate of the last transaction.
     fn ends_as(mut self, fate: TransactionFate) -> BlobHistory {
         self.0.transactions.last_mut().unwrap().transaction.fate = fate;
         self
     }
 
-    /// A snapshot that was asked for and open at these times, and what was read in it from 100 on.
+    /// A snapshot that was requested and open at these times, and its reads from 100 on.
     fn snapshot(mut self, begin: u64, end: u64, at: u64, reads: Vec<(u64, SnapshotRecord)>) -> BlobHistory {
         let read = |(when, (of, found))| SnapshotRead { when: Time(when), of, found };
         let reads = (100..).zip(reads).map(read).collect();
@@ -61,7 +61,7 @@ impl BlobHistory {
     }
 
     fn found(mut self) -> Vec<&'static str> {
-        // Nobody reads a snapshot where there are no transactions.
+        // Snapshots are read only where there are transactions.
         self = self.done(0, 0, Vec::new(), &[]);
         self.0.ended = Time(1_000);
         check(&self.0).violations.iter().map(|violation| violation.checker).collect()
@@ -107,7 +107,7 @@ fn what_a_snapshot_shows_never_changes() {
     };
     two().snapshot(10, 12, 20, vec![shows(7, 71, 10), shows(7, 71, 10)]).good();
     two().snapshot(10, 12, 20, vec![shows(7, 71, 10), shows(7, 72, 30)]).bad("snapshot");
-    // It was there, and is not any more.
+    // It was there, and is gone later.
     two().snapshot(10, 12, 20, vec![shows(7, 71, 10), (7, SnapshotRecord::nothing())]).bad("snapshot");
 }
 
@@ -132,19 +132,19 @@ fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
     };
     let before = |key| shows(key, key * 10, 1);
     let after = |key| shows(key, key * 10 + 1, 10);
-    // A transaction while it is opened is in it by its version, whole or not at all.
+    // A transaction during its opening is in it by its version, as a whole or not at all.
     both(11, 13).snapshot(10, 14, 20, vec![after(7), after(8)]).good();
     both(11, 13).snapshot(10, 14, 9, vec![before(7), before(8)]).good();
     both(11, 13).snapshot(10, 14, 20, vec![after(7), before(8)]).bad("snapshot");
     both(11, 13).snapshot(10, 14, 20, vec![before(7), before(8)]).bad("snapshot");
-    // Also if nobody knows its version.
+    // Also if no client knows its version.
     let unknown = || both(11, 13).ends_as(TransactionFate::Unknown);
     unknown().snapshot(10, 14, 20, vec![after(7), after(8)]).good();
     unknown().snapshot(10, 14, 20, vec![before(7), before(8)]).good();
-    // Another read has told its version.
+    // Another read has shown its version.
     let seen = || unknown().done(40, 41, vec![look(8, 81, 10)], &[]);
     seen().snapshot(10, 14, 20, vec![after(7), before(8)]).bad("snapshot");
-    // One that had ended is in it; one that began later is not, whatever its version is.
+    // A transaction that had ended is in it; one that began later is not, whatever its version.
     both(1, 2).snapshot(10, 14, 9, vec![before(7)]).bad("snapshot");
     both(20, 30).snapshot(10, 14, 20, vec![after(7)]).bad("snapshot");
 }
@@ -164,7 +164,7 @@ fn of_two_transactions_while_a_snapshot_is_opened_the_later_may_be_in_it_alone()
 fn all_accounts_in_a_snapshot_add_up() {
     BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 4)]).good();
     BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 5)]).bad("snapshot");
-    // Of one nothing is known.
+    // One account is unknown.
     BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4)]).good();
 }
 
@@ -188,7 +188,7 @@ fn a_blob_is_there_from_when_it_is_made_until_it_is_removed() {
     removed().lives(15, 16, BlobLife::Seen(50)).good();
     removed().lives(21, 22, BlobLife::Seen(50)).bad("lives");
     removed().lives(21, 22, BlobLife::Seen(60)).good();
-    // Another is there by then.
+    // Another blob is there by then.
     removed().lives(21, 22, BlobLife::Seen(60)).lives(23, 24, BlobLife::Absent).bad("lives");
     removed().lives(21, 22, BlobLife::Seen(60)).lives(23, 24, BlobLife::Seen(50)).bad("lives");
 }
@@ -217,6 +217,6 @@ fn a_write_of_an_edition_before_and_a_mixed_read_of_a_blob_are_found() {
     written().done(4, 8, vec![look(first, 31, 20), look(second, 31, 20)], &[]).good();
     written().done(4, 8, vec![look(first, 31, 20), look(second, 30, 10)], &[]).bad("serial");
     written().done(10, 11, vec![look(first, 30, 10), look(second, 30, 10)], &[]).bad("serial");
-    // What was written to another edition shows in this one.
+    // A value that was written to another edition shows in this one.
     written().done(4, 8, vec![look(chunk_id(4, 0), 31, 20)], &[]).bad("serial");
 }

@@ -1,4 +1,4 @@
-//! Nothing is returned that nobody wrote: every token that an answer shows was sent, to that very record, before.
+//! Only written values are returned: every token in an answer was sent before, to the same record.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::once::{tokens_seen, tokens_written};
 use crate::history::{Call, OperationEnd, RunHistory};
 use crate::workload::tokens::{is_known_form, shown};
 
-/// When a token was first sent to which record.
+/// When a token was first sent to each record.
 type FirstSent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
@@ -41,10 +41,10 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Bytes in an answer that are neither tokens nor a number nor what bits make.
+/// Bytes in an answer that are not tokens, a number or the result of bit operations.
 fn strange_bytes(call: &Call) -> Option<Vec<u8>> {
     let whole: Vec<&[u8]> = match &call.end {
-        // A part of the bytes may begin and end within a token.
+        // A range of the bytes may begin and end within a token.
         OperationEnd::Done(Reply::Value { bytes, length, .. }) if bytes.len() as u64 == *length => {
             vec![bytes]
         }

@@ -1,4 +1,4 @@
-//! The agents of nodes: what comes for them, and what they want done.
+//! The node agents: their inputs, and the effects that they ask for.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::stalls::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 
-/// A manager that comes again has a number so much higher.
+/// Added to the id of a manager that rejoins under a new id after it has lost its log.
 const MANAGERS_AGAIN: u64 = 100;
 
 /// See [`SimulatedCluster::tell_later`].
@@ -30,7 +30,7 @@ pub(super) enum DelayedEvent {
 }
 
 impl SimulatedCluster {
-    /// An agent is told something, and what it wants is done.
+    /// Hands an event to an agent and carries out the agent's effects.
     pub(super) fn tell_agent(&mut self, at: usize, told: Told<'_>) {
         let now = self.now();
         let host = &mut self.hosts[at];
@@ -140,7 +140,7 @@ impl SimulatedCluster {
                 self.see_map(&map);
                 self.watch_map(at, &map);
                 self.hosts[at].folder.map = map;
-                // One that has no number yet has nothing to open either.
+                // A node without a number has nothing to open either.
                 let (intact, closed) = self.open_slots(at);
                 self.tell_later(at, DelayedEvent::Opened { intact, closed });
             }
@@ -156,7 +156,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// Effects of one event are carried out before the next is told.
+    /// Queues an event for an agent until all effects of the current event are carried out.
     pub(super) fn tell_later(&mut self, at: usize, what: DelayedEvent) {
         self.pending.push_back((at, self.hosts[at].life, what));
     }
@@ -202,13 +202,13 @@ impl SimulatedCluster {
         }
     }
 
-    /// The map has changed, says an agent.
+    /// An agent reports a change of the map.
     fn follow(&mut self, at: usize, delta: &Arc<MapDelta>) {
         self.see_delta(delta);
         let host = &mut self.hosts[at];
         match host.folder.map.apply(delta) {
             Ok(map) => host.folder.map = Arc::new(map),
-            // Instances may have been opened with a newer one.
+            // The instances may have been opened with a newer map.
             Err(_) if host.folder.map.epoch() >= delta.to => {}
             Err(error) => {
                 return self.trouble("world", format!("n{at} cannot apply a change of the map: {error}"));
@@ -254,7 +254,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// Where logs end. Only an instance that knows that its group recovers may tell: its log does not change any more.
+    /// Reports where logs end. Only an instance that knows that its group is recovering may report:
+    /// its log does not change any more.
     fn tell_log_ends(&mut self, at: usize, wanted: &[LogWanted]) {
         let mut logs = Vec::new();
         for want in wanted {
@@ -270,7 +271,7 @@ impl SimulatedCluster {
                 true => LogEnd { epoch: end.last.epoch.into(), index: end.last.index },
                 false => LogEnd::default(),
             };
-            // An empty disk is not an intact one: whoever was in sync has at least a mark.
+            // An empty disk is not intact: every in-sync replica has at least an epoch marker.
             let intact = end.is_intact && end.is_whole && told != LogEnd::default();
             let (epoch, instance) = (want.epoch, want.instance);
             logs.push(HeldLog { keyspace, partition, epoch, instance, end: told, intact });
@@ -294,7 +295,8 @@ impl SimulatedCluster {
         self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
     }
 
-    /// A manager that has lost its log comes as another one, as its operator has read.
+    /// A manager that has lost its log rejoins under a new id, as the error message asks the
+    /// operator.
     pub(super) fn replace_manager(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         let Some(old) = host.manager else { return };
@@ -308,18 +310,18 @@ impl SimulatedCluster {
         self.operator.replace_managers(managers);
     }
 
-    /// Whether disks of a node are failing or full, or have been.
+    /// Whether a disk of a node has failed in this process.
     pub(super) fn is_troubled(&self, at: usize) -> bool {
         self.hosts[at].has_failed
     }
 
-    /// Somebody who runs, drawn.
+    /// A random node whose process runs.
     pub(super) fn any_up(&mut self) -> Option<usize> {
         let up: Vec<usize> = (0..self.hosts.len()).filter(|at| self.hosts[*at].is_up).collect();
         (!up.is_empty()).then(|| *self.streams.node.pick(&up))
     }
 
-    /// Who leads the control group, by the word of most.
+    /// The first node whose manager acts as leader of the control group.
     pub(super) fn leader(&self) -> Option<usize> {
         self.hosts.iter().position(|host| {
             host.agent

@@ -1,18 +1,21 @@
-//! What members of a group have applied is the same entry at each index, whoever applied it and when; what a primary applies
-//! is held by all who are in sync with it; and they are as many as there must be for a write to be acknowledged. No client need ever
-//! see that it is not so: it takes one more fault for that.
+//! Checks committed entries, beyond what clients can observe. All members of a group apply the same
+//! entry at each index. What a primary applies is stored by all in-sync replicas. There are at
+//! least as many of these as an acknowledged write requires. A violation becomes visible to a
+//! client only after one more fault.
 //!
-//! Entries are compared by name, the epoch at an index: logs that have the same name somewhere are the same up to there. Only where
-//! a group went on with a log in doubt may another entry stand at an index: from that epoch on, comparing begins again.
+//! Entries are compared by the epoch at an index: logs that match there are the same up to there.
+//! Another entry may stand at an index only after a group went on with a log in doubt: from that
+//! epoch on, the comparison starts again.
 
 use std::collections::BTreeMap;
 
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
-/// Of the entries that a member applies in one turn, the last so many are looked at: a state that was sent brings thousands.
+/// Of the entries that a member applies in one turn, only the last so many are compared: a snapshot
+/// install brings thousands.
 pub(super) const LOOKED_AT_MAX: u64 = 64;
 
-/// A partition of a keyspace that has so many of them.
+/// A partition, with its keyspace's number of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartitionOf {
     pub(super) keyspace: KeyspaceId,
@@ -20,23 +23,24 @@ pub(super) struct PartitionOf {
     pub(super) partition: PartitionId,
 }
 
-/// What a member has applied in a turn.
+/// The entries that a member has applied in a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AppliedEntries {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) partition: PartitionId,
-    /// In which epoch.
+    /// The member's epoch.
     pub(crate) epoch: PartitionEpoch,
     pub(crate) is_primary: bool,
-    /// Or in this one, which it led when the turn began: it ends what it has begun before it follows a map.
+    /// Also this epoch, which the member led when the turn began: it finishes what it has begun
+    /// before it follows a new map.
     pub(crate) led_in: Option<PartitionEpoch>,
-    /// Up to this index.
+    /// The highest index applied.
     pub(crate) upto: u64,
-    /// The index and the epoch of entries, as far as they were looked at.
+    /// Index and epoch of the entries that are compared.
     pub(crate) entries: Vec<(u64, u32)>,
 }
 
-/// What one in sync holds of a partition.
+/// What an in-sync replica has of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemberLog {
     pub(crate) epoch: PartitionEpoch,
@@ -49,19 +53,20 @@ pub(crate) struct MemberLog {
 pub(super) struct AgreedEntries {
     /// The epochs in which partitions went on with a log in doubt.
     again: BTreeMap<PartitionOf, Vec<PartitionEpoch>>,
-    /// Of each partition, and each time between two such epochs: the epoch of the entry at each index, and who applied it first.
+    /// Per partition, and per period between two such epochs: the epoch of the entry at each index,
+    /// and the first instance that applied it.
     entries: BTreeMap<(PartitionOf, usize), BTreeMap<u64, (u32, InstanceId)>>,
-    /// Who is in sync in each epoch that was seen, the primary first.
+    /// The in-sync replicas of each observed epoch, the primary first.
     groups: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), Vec<(InstanceId, Incarnation)>>,
 }
 
 impl AgreedEntries {
-    /// From this epoch on, a partition has a log whose end may be missing.
+    /// From this epoch on, a partition's log may lack its end.
     pub(super) fn begins_again(&mut self, whose: PartitionOf, epoch: PartitionEpoch) {
         self.again.entry(whose).or_default().push(epoch);
     }
 
-    /// Who is in sync in an epoch.
+    /// Records the in-sync replicas of an epoch.
     pub(super) fn see(
         &mut self,
         (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
@@ -70,7 +75,8 @@ impl AgreedEntries {
         self.groups.insert((keyspace, partition, epoch), in_sync);
     }
 
-    /// Those who must hold what is applied in an epoch; nobody, if it was not seen.
+    /// The replicas that must have what is applied in an epoch; empty if the epoch was not
+    /// observed.
     pub(super) fn in_sync(
         &self,
         keyspace: KeyspaceId,
@@ -80,7 +86,7 @@ impl AgreedEntries {
         self.groups.get(&(keyspace, partition, epoch)).map_or(&[], Vec::as_slice)
     }
 
-    /// How many hold what is acknowledged in an epoch, if they are fewer than must.
+    /// The number of copies of what is acknowledged in an epoch, if it is lower than `wanted`.
     pub(super) fn too_few(
         &self,
         (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
@@ -93,7 +99,7 @@ impl AgreedEntries {
     /// A member has applied entries.
     ///
     /// # Errors
-    /// Another entry stands at one of the indexes elsewhere.
+    /// Another member has applied a different entry at one of the indexes.
     pub(super) fn applies(
         &mut self,
         whose: PartitionOf,
@@ -115,8 +121,8 @@ impl AgreedEntries {
     }
 }
 
-/// Whether one in sync holds what its primary has applied in an epoch: durably, if that is asked for. Who has gone on to a later
-/// epoch may have let go of it since.
+/// Whether an in-sync replica has what its primary has applied in an epoch, durably if `is_sync`. A
+/// replica of a later epoch may have released it since.
 pub(super) fn is_held(applied: &AppliedEntries, by: MemberLog, is_sync: bool) -> bool {
     by.epoch > applied.epoch
         || by.epoch == applied.epoch && by.last >= applied.upto && (!is_sync || by.durable >= applied.upto)

@@ -1,4 +1,4 @@
-//! What the answer to a transaction says, written into the history.
+//! Writes the answer of a transaction into the history.
 
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
@@ -12,7 +12,7 @@ use crate::workload::transactional::{ClassedKey, TransactionStep};
 /// Writes an answer into the history.
 pub(super) struct AnswerRecorder<'e> {
     pub(super) entry: &'e mut TransactionRecord,
-    /// Accounts that were read, and what they hold.
+    /// Number of accounts that were read, and the sum of their balances.
     pub(super) bank: (usize, i64),
 }
 
@@ -27,7 +27,7 @@ impl AnswerRecorder<'_> {
         self.entry.trouble = Some(TransactionTrouble::Strange(text));
     }
 
-    /// What it has written has this version.
+    /// Sets the version of the transaction's writes.
     pub(super) fn version(&mut self, made: Timestamp) {
         self.entry.version = Some(made);
         for action in &mut self.entry.transaction.actions {
@@ -60,7 +60,7 @@ impl AnswerRecorder<'_> {
         self.version(version);
     }
 
-    /// It has rested on these.
+    /// Records the reads that the transaction depends on.
     pub(super) fn rested(&mut self, got: &[(ClassedKey, ReadResult)]) {
         let reads: Vec<CheckedAction> = got.iter().filter_map(|(key, got)| read_of(*key, got)).collect();
         self.entry.transaction.actions.splice(0..0, reads);

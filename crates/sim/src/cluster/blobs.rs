@@ -1,14 +1,15 @@
-//! The clients' part in blobs: the same items and transactions as `zerohop-client` makes of them, each tried once.
+//! The clients' blob operations: the same items and transactions as `zerohop-client` sends, each
+//! tried once.
 //!
 //! ```text
-//!   header, unless it is recalled ──> write, replacement, append, cut, removal, all of it made, or removed and made again:
+//!  header, unless it is cached ──> write, replacement, append, truncation, removal, creation:
 //!        │                       │    one transaction of header and chunks
 //!        │                       ├──> one chunk alone, under the generation that was seen
-//!        │                       ├──> filling: header ──> chunks behind the end ──> header: published
-//!        │                       └──> chunks ──> confirmed ──> header again: a read of one moment
+//!        │                       ├──> staged append: header ──> chunks behind the end ──> header
+//!        │                       └──> chunks ──> confirmed ──> header again: a consistent read
 //!        │                                          ├─ else by one transaction
-//!        │                                          └──> one transaction that rests on all that was read
-//!        └── who is to write and finds a filling, or a cut that is not finished, cuts it off first
+//!        │                                          └──> transaction that depends on it all
+//!        └── a writer first removes another client's staged append or unfinished truncation
 //! ```
 //!
 //! For the checker of transactions a blob's header and each of its chunks are registers, and its tail is a list
@@ -41,18 +42,18 @@ mod filling;
 #[path = "blobs/items.rs"]
 pub(super) mod items;
 
-/// Tokens of a session's operations from here on are those of blobs, each with so many of its own.
+/// Operations of a session with tokens from here on are blob operations, each with `PARTS` tokens.
 pub(super) const BLOBS_FROM: usize = 1 << 41;
 const PARTS: usize = 16;
 
-/// What all clients have under way.
+/// The blob operations of all clients that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
     open: BTreeMap<usize, OpenBlobOperation>,
     next: usize,
-    /// Headers as clients have seen them last.
+    /// The header of each blob as each client has last read it.
     known: BTreeMap<(usize, u64), ReadHeader>,
-    /// How many marks of a chunk were given away, by edition.
+    /// Number of marks that were assigned, per edition and chunk.
     marks: BTreeMap<(u64, u64), u32>,
 }
 
@@ -63,36 +64,36 @@ struct OpenBlobOperation {
     keyspace: KeyspaceId,
     limit_us: u64,
     stage: BlobStage,
-    /// Its place in the history.
+    /// Index of its entry in the history.
     at: usize,
     header: Option<ReadHeader>,
-    /// Answers that are to come.
+    /// Number of outstanding answers.
     waiting: usize,
     looked: Vec<Option<ChunkRead>>,
-    /// Something was not as it was before: it is read by a transaction.
+    /// A chunk has changed since the header was read, so a transaction reads the blob.
     has_changed: bool,
-    /// How often it has cut off for others what is behind the end.
+    /// How often it has removed bytes behind the end for other clients.
     settled: u32,
     is_haunted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlobStage {
-    /// Its header is asked for.
+    /// Reads the header.
     Header,
-    /// The one request that changes something.
+    /// Sends the one request that changes something.
     Change(HeaderChange),
-    /// Chunks behind the end are written: so many records.
+    /// Writes chunks behind the end: so many records.
     Fills(u64),
-    /// Chunks behind the end are cut.
+    /// Truncates chunks behind the end.
     Cuts,
-    /// All chunks are read,
+    /// Reads all chunks.
     Looks,
-    /// and confirmed,
+    /// Confirms the chunks that were read.
     Confirms,
-    /// and the header is looked at once more.
+    /// Reads the header once more.
     Again,
-    /// Header and chunks by one transaction.
+    /// Reads header and chunks in one transaction.
     Together,
 }
 
@@ -109,14 +110,15 @@ impl Blobs {
         self.open.is_empty()
     }
 
-    /// Whatever this client is told of what it has under way, a copy may be taken up later.
+    /// A copy of a frame of this client may take effect later, whatever the client receives as
+    /// answer.
     pub(super) fn haunt(&mut self, client: usize) {
         self.open.values_mut().filter(|open| open.client == client).for_each(|open| open.is_haunted = true);
     }
 }
 
 impl SimulatedCluster {
-    /// A client begins something with a blob.
+    /// A client starts a blob operation.
     pub(super) fn begin_blob(&mut self, client: usize, deed: BlobOperationPlan, limit_us: u64) {
         let Some((keyspace, _)) = self.watch.map.keyspace_named(KEYSPACES[0]) else { return };
         let blobs = &mut self.blobs;
@@ -145,7 +147,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// Sends the requests of a stage, as an entry of the history of their own or as part of the one before.
+    /// Sends the requests of a stage, with a new entry in the history or as part of the previous
+    /// one.
     fn ask_of_blob(&mut self, number: usize, stage: BlobStage, actions: Vec<CheckedAction>) {
         let now = self.now();
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
@@ -166,7 +169,7 @@ impl SimulatedCluster {
                 items::fills(blob, header, &filled(open.deed.records(records)), open.limit_us)
             }
             (BlobStage::Cuts, Some(header)) => items::cuts(blob, header, open.limit_us),
-            // As whoever reads what is short, or as whoever streams what is long.
+            // As a client reads a short blob in one request, or streams a long one.
             (BlobStage::Looks, Some(header)) if !number.is_multiple_of(3) => {
                 vec![items::look_at(blob, header, open.limit_us)]
             }
@@ -201,7 +204,7 @@ impl SimulatedCluster {
         self.wake_client(client, now.after_us(soon));
     }
 
-    /// The header is known, or what it was is.
+    /// Goes on with a header that was read, or with a cached one.
     fn blob_goes_on(&mut self, number: usize, header: ReadHeader) {
         let Blobs { open, marks, .. } = &mut self.blobs;
         let Some(open) = open.get_mut(&number) else { return };
@@ -266,7 +269,7 @@ impl SimulatedCluster {
         self.ask_of_blob(number, BlobStage::Change(made), actions);
     }
 
-    /// One answer of something done with a blob.
+    /// Handles one answer of a blob operation.
     pub(super) fn blob_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let (number, part) = ((token - BLOBS_FROM) / PARTS, (token - BLOBS_FROM) % PARTS);
@@ -278,7 +281,7 @@ impl SimulatedCluster {
         if open.waiting == 0 || result.is_err() {
             entry.transaction.end = Some(now.0);
         }
-        // What is to be done next.
+        // The next step.
         let mut then = AfterAnswer::End;
         match (stage, result) {
             (BlobStage::Header | BlobStage::Again, Ok(reply)) => match header_of(&reply) {
@@ -388,7 +391,7 @@ impl SimulatedCluster {
                     _ => AfterAnswer::Forget,
                 };
             }
-            // Somebody else has cut off what is behind the end.
+            // Another client has removed what is behind the end.
             (
                 BlobStage::Change(HeaderChange::FillingCut | HeaderChange::Settling),
                 Err(SessionError::Answer { failure }),
@@ -479,7 +482,8 @@ impl SimulatedCluster {
                 self.blobs.known.remove(&(client, blob));
                 return self.ask_of_blob(number, BlobStage::Header, Vec::new());
             }
-            // A writer that has been told nothing better keeps what it knew, now and then.
+            // Now and then a writer keeps its cached header when no answer has given it a newer
+            // one.
             AfterAnswer::Forget
                 if !matches!(stage, BlobStage::Change(_)) || self.streams.workload.chance(1, 2) =>
             {
@@ -494,14 +498,14 @@ impl SimulatedCluster {
 
     fn blob_reads_together(&mut self, number: usize, header: ReadHeader) {
         if let Some(open) = self.blobs.open.get_mut(&number) {
-            // What was begun as a read of another kind shows nothing.
+            // A read that was begun by other means observes nothing.
             self.history.transactions[open.at].transaction.fate = TransactionFate::Aborted;
             open.header = Some(header);
         }
         self.ask_of_blob(number, BlobStage::Together, Vec::new());
     }
 
-    /// A client dies, and what it has done may be done or not.
+    /// A client dies; its operations may or may not have taken effect.
     pub(super) fn forget_blobs(&mut self, client: usize) {
         let Blobs { open, known, .. } = &mut self.blobs;
         known.retain(|(owner, _), _| *owner != client);
@@ -514,7 +518,7 @@ impl SimulatedCluster {
         });
     }
 
-    /// A client does nothing until then, and notices no deadline.
+    /// A client is paused until then and handles no deadline.
     pub(super) fn pause_blobs(&mut self, client: usize, until: Time) {
         for open in self.blobs.open.values().filter(|open| open.client == client) {
             let entry = &mut self.history.transactions[open.at];
@@ -530,47 +534,48 @@ impl SimulatedCluster {
     }
 }
 
-/// What comes after an answer.
+/// The next step after an answer.
 enum AfterAnswer {
     Wait,
     End,
-    /// The same, and what was known of the header may be old.
+    /// The same, and the cached header may be stale.
     Forget,
     GoOn(ReadHeader),
-    /// By itself, or with all that is in it.
+    /// Creates the blob, empty or with contents.
     Create(HeaderChange),
     Confirm,
     LookAgain,
-    /// By a transaction.
+    /// Reads the blob again in a transaction.
     ReadAgain,
     ReadTogether(ReadHeader),
     Read(ReadHeader),
-    /// So many records behind the end.
+    /// Writes so many records behind the end.
     Fill(u64),
     Publish(u64),
     Settle,
-    /// From the header on.
+    /// Starts again with the header.
     Again,
 }
 
 impl OpenBlobOperation {
-    /// What was read.
+    /// The contents that were read.
     fn contents(&self, header: &ReadHeader) -> BlobContents<'_> {
         contents(self.deed.blob, header, &self.looked)
     }
 
-    /// The versions of the chunks that were read; zero: there was none.
+    /// The versions of the chunks that were read; zero for an absent chunk.
     fn versions(&self) -> Vec<Timestamp> {
         self.looked.iter().map(|one| one.as_ref().map_or(Timestamp::ZERO, |one| one.version)).collect()
     }
 }
 
-/// Whether a refusal says that the header is another by now.
+/// Whether a failure says that the header has changed.
 fn is_of_other(failure: &Failure<'_>) -> bool {
     matches!(failure, Failure::StaleBlob { .. } | Failure::ConditionFailed { .. } | Failure::NotFound)
 }
 
-/// A blob as its header and its chunks tell. What is left of an earlier blob of the name is none of this one's.
+/// The contents of a blob by its header and chunks. Bytes of an earlier blob of the same name do
+/// not count.
 pub(super) fn contents<'l>(
     blob: u64,
     header: &ReadHeader,

@@ -1,5 +1,6 @@
-//! Bursts: within a second or two, several short faults strike those who hold one partition, and mostly whoever is its primary.
-//! A promotion that follows another, a death in the midst of a recovery, a pause in which all has changed twice.
+//! Bursts: within a second or two, several short faults strike the members of one partition, most
+//! often the primary. They produce a second promotion soon after the first, a crash during
+//! recovery, or a pause that spans two changes.
 
 use zerohop_base::time::Time;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
@@ -12,7 +13,7 @@ use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
-/// What a burst is made of, as far as the run has it.
+/// The kinds of fault in a burst, as far as the run has them.
 const BLOWS: [FaultKind; 6] = [
     FaultKind::Kills,
     FaultKind::PowerLosses,
@@ -71,7 +72,7 @@ impl SimulatedCluster {
                 self.watch.paused(host, now, until);
             }
             FaultKind::AgentPauses => {
-                // Long enough to be taken for dead.
+                // Long enough for the failure detector to declare the node dead.
                 let until = until.after_us(1_500 * MS);
                 self.trace.say(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
                 self.hosts[host].agent_paused_until = self.hosts[host].agent_paused_until.max(until);

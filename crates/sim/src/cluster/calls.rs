@@ -1,4 +1,4 @@
-//! The clients' part: their turns, the calls they make, what comes of them.
+//! The clients: their turns, their calls, and the results.
 
 use std::sync::Arc;
 
@@ -28,20 +28,20 @@ use crate::workload::operation::{Act, RecordCall};
 
 const MS: u64 = 1_000;
 
-/// While all look at one keyspace, clients rest that much less.
+/// While all clients use one keyspace, they rest so many times shorter.
 const BUSIER: u64 = 3;
 
-/// When readers come after a change of a primary: while its grants may be in use, and after.
+/// When extra readers start after a change of primary: while its leases may be valid, and later.
 const READ_AFTER_US: [u64; 6] = [MS, 50 * MS, 120 * MS, 200 * MS, 300 * MS, 450 * MS];
 
-/// For how long one of them waits for its answer.
+/// For how long such a reader waits for its answer.
 const READER_US: u64 = 1_000 * MS;
 
-/// Out of a storm, clients rest that much longer.
+/// Outside of fault windows clients rest so many times longer.
 const CALM: u64 = 300;
 
 impl SimulatedCluster {
-    /// A client begins, in the place of one that died or as the first there.
+    /// A client starts, as the first in its place or in place of a dead one.
     pub(super) fn begin_client(&mut self, client: usize, life: u32) {
         let now = self.now();
         let any = self.streams.client.below(self.hosts.len() as u64) as usize;
@@ -68,7 +68,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// A client dies: what it had under way may be done or not, and nobody will ask again.
+    /// A client dies: its open calls may or may not have taken effect, and are not retried.
     pub(super) fn kill_client(&mut self, client: usize) {
         let now = self.now();
         let life = self.clients[client].life;
@@ -115,7 +115,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// Who listens at an address, by place among all instances.
+    /// The instance that listens at an address, by its place among all instances.
     fn listener(&self, address: &str) -> Option<usize> {
         let (host, port) = host_and_port(address)?;
         let (host, slot) = (self.hosts.get(host)?, port.checked_sub(7401)?);
@@ -168,14 +168,14 @@ impl SimulatedCluster {
         }
     }
 
-    /// The keyspace that most calls are about just now.
+    /// The keyspace that most calls use at this time.
     pub(super) fn focus(&self, now: Time) -> Option<KeyspaceId> {
         self.focus
             .filter(|(_, until)| self.phase == ClusterPhase::Faults && now < *until)
             .map(|(keyspace, _)| keyspace)
     }
 
-    /// The next call of a client comes after a rest, or with the next storm.
+    /// The next call of a client comes after a rest, or with the next fault window.
     pub(super) fn call_again(&mut self, client: usize, life: u32) {
         let now = self.now();
         let rest_us = self.streams.workload.wait(self.scenario.think_us);
@@ -189,7 +189,7 @@ impl SimulatedCluster {
         self.agenda.at(at, ClusterEvent::Call { client, life });
     }
 
-    /// Copies of some frames that change something will come over connections of their own.
+    /// Schedules copies of some write frames, over connections of their own.
     fn draw_repeats(&mut self, client: usize, place: usize, bytes: &[u8]) {
         if self.phase != ClusterPhase::Faults || self.scenario.network.repeats == 0 {
             return;
@@ -205,7 +205,7 @@ impl SimulatedCluster {
                     0 => self.streams.network.below(4_000 * MS),
                     _ => self.streams.network.below(self.scenario.network.repeat_us + 1),
                 };
-                // Its session is forgotten by then.
+                // Its session has expired by then.
                 if let Some((from, until)) = self.scenario.sleep
                     && self.now() < from
                     && self.streams.network.chance(1, 3)
@@ -215,7 +215,7 @@ impl SimulatedCluster {
                 let at = self.now().after_us(late_us);
                 self.agenda
                     .at(at, ClusterEvent::Repeat { place, frame: rest[..used].to_vec(), waits: false });
-                // Whatever its client is told of the first copy, the second may be taken up.
+                // The second copy may take effect, whatever the client receives for the first.
                 for call in &self.clients[client].calls {
                     self.haunted.insert(*call);
                 }
@@ -258,7 +258,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// A partition has another primary: others than the clients, who hear of it late, read at both again and again.
+    /// A partition has a new primary: extra readers read from the old and the new one many times,
+    /// as clients learn of the change late.
     pub(super) fn read_around(
         &mut self,
         (keyspace, partition): (KeyspaceId, PartitionId),
@@ -321,7 +322,8 @@ impl SimulatedCluster {
         let keyspace = focus.unwrap_or(keyspace);
         let mut operation = self.draws.operation(keyspace);
         if focus.is_some() && self.streams.workload.chance(1, 3) {
-            // What the others write is read all the time, from wherever one thinks that it is.
+            // Reads the keys that other clients write, from whichever instance this client believes
+            // to be primary.
             operation = RecordCall::new(&operation.key, Act::Lookup);
         }
         let limit_us = match (operation.is_wait(), self.phase) {
@@ -338,7 +340,7 @@ impl SimulatedCluster {
         self.submit(client, keyspace, operation, (limit_us, collecting));
     }
 
-    /// Every record is read once more, now that nothing is in the way.
+    /// Every record is read once more, after all faults have ended.
     pub(super) fn read_everything(&mut self) {
         let now = self.now();
         let live: Vec<KeyspaceId> = self.watch.live(now).collect();
@@ -355,7 +357,7 @@ impl SimulatedCluster {
         self.submit_as(0, client, keyspace, operation, how);
     }
 
-    /// The same, with a token so much higher than the call's number.
+    /// Submits a call under its number plus an offset as token.
     pub(super) fn submit_as(
         &mut self,
         tokens_from: usize,
@@ -424,7 +426,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// An operation of a deed, of something done with a blob, of a snapshot, of a comparison or of a scan has ended.
+    /// Passes the result to its operation: transaction, blob, snapshot, comparison or scan.
     fn of_several_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         if let Err(SessionError::Aborted { reason: AbortReason::Unknown, .. }) = &result {
             self.coverage.commit("unknown transactions that come after all");
@@ -438,13 +440,13 @@ impl SimulatedCluster {
         }
     }
 
-    /// A client does nothing until then.
+    /// A client is paused until then.
     pub(super) fn pause_client(&mut self, client: usize, until: Time) {
         let now = self.now();
         self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
         self.clients[client].paused_until = until;
         for call in &self.clients[client].calls {
-            // Whoever does not run notices no deadline.
+            // A paused client handles no deadline.
             let call = &mut self.history.calls[*call];
             call.deadline = call.deadline.max(until);
         }

@@ -1,7 +1,8 @@
-//! What instances say to each other about transactions, counted: what has stopped happening is not tried any more.
+//! Counts the messages of transactions between instances, so that a case that no longer occurs is
+//! noticed.
 //!
-//! It sees what travels between instances: what partitions of one instance say to each other is not counted, and of a group
-//! that has no other member nobody sees what it logs.
+//! It observes traffic between instances only. Messages between partitions of one instance are not
+//! counted, nor is the log of a group that has one member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,23 +19,25 @@ use super::SimulatedCluster;
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     running: BTreeMap<TransactionId, ObservedCommit>,
-    /// Prepares that were sent: again, if they are sent once more.
+    /// Every `Prepare` that was sent, to count repeated ones.
     asked_to_prepare: BTreeSet<(TransactionId, (u64, u64), RoutingKey)>,
-    /// Who has asked about what, and was not answered.
+    /// Outcome queries without an answer: transaction, and the participant that asks.
     questions: BTreeSet<(TransactionId, RoutingKey)>,
-    /// Those that a log says to be aborted as somebody has asked about them and nobody knew them.
+    /// Transactions that a log aborts because a participant asked about them and the coordinator
+    /// did not know them.
     unknown: BTreeSet<TransactionId>,
-    /// Those that were not decided, as far as travelled, when the process of their coordinator ended.
+    /// Transactions without an observed decision when the process of their coordinator ended.
     orphans: BTreeSet<TransactionId>,
 }
 
-/// One that is being decided, as far as what travels tells.
+/// A transaction that is being decided, as far as messages show.
 #[derive(Debug)]
 struct ObservedCommit {
     /// The node of its coordinator.
     host: usize,
     stage: ObservedStage,
-    /// Those who have been asked, of the present attempt, and those of them who have prepared.
+    /// Participants that were asked to prepare in the present attempt, and those that have
+    /// prepared.
     asked: BTreeSet<RoutingKey>,
     prepared: BTreeSet<RoutingKey>,
 }
@@ -46,11 +49,11 @@ enum ObservedStage {
     Telling,
 }
 
-/// What some frames say of transactions: of all of them, whatever is rarest.
+/// The kind of transaction message in some frames; the rarest kind, if there are several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FrameContent {
     Nothing,
-    /// By a participant, or of little consequence.
+    /// From a participant, or of little consequence.
     Something,
     Prepare,
     Commit,
@@ -68,7 +71,7 @@ impl FrameContent {
     }
 }
 
-/// Which transaction an entry says to be aborted because nobody knew it.
+/// The transaction that a log entry aborts because its coordinator did not know it.
 fn unknown(entry: TransactionEntry) -> Option<TransactionId> {
     match entry {
         TransactionEntry::Abort { id, refusal, .. } if refusal.reason == Reason::Unknown => Some(id),
@@ -76,11 +79,12 @@ fn unknown(entry: TransactionEntry) -> Option<TransactionId> {
     }
 }
 
-/// More are not followed at a time: an old one, of which the end was not seen, makes room.
+/// At most so many transactions are followed; beyond that, the one with the lowest id is dropped.
 const FOLLOWED_MAX: usize = 4_096;
 
 impl SimulatedCluster {
-    /// Frames that one instance sends to another. What they say of transactions, with the frame that says it.
+    /// Observes frames between two instances. Returns the rarest kind of transaction message, with
+    /// its frame.
     pub(super) fn watch_commits<'f>(&mut self, host: usize, frames: &'f [u8]) -> (FrameContent, &'f [u8]) {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
         let (mut rest, mut said) = (frames, (FrameContent::Nothing, &frames[..0]));
@@ -174,7 +178,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// Whether this tells somebody who has asked that a transaction is over whose coordinator had died amidst it.
+    /// Whether this message tells a participant that asked that a transaction is over whose
+    /// coordinator had died while it ran.
     pub(super) fn buries_orphan(&self, told: &Told) -> bool {
         let Commits { questions, orphans, .. } = &self.commits;
         matches!(told.what, TransactionMessage::Drop { .. })
@@ -182,7 +187,7 @@ impl SimulatedCluster {
             && questions.contains(&(told.id, told.to))
     }
 
-    /// A process ends, or its node serves something no more: what it was deciding is where it is.
+    /// A process ends, or its node stops serving: its undecided transactions become orphans.
     pub(super) fn watch_coordinators(&mut self, host: usize) {
         let commits = &mut self.commits;
         for (id, running) in commits.running.iter().filter(|(_, running)| running.host == host) {

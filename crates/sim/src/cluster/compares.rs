@@ -1,6 +1,6 @@
-//! The clients' part in comparing copies: now and then one has the members of a partition compare all that they hold, slice by
-//! slice, whatever befalls them meanwhile. They hold the same, whoever leads them and however often that changes: nobody may ever be
-//! told otherwise.
+//! The clients' comparisons of copies: now and then a client has the members of a partition compare
+//! all contents, hash range by hash range, while faults occur. The members have the same contents
+//! whatever the primary and its changes, so no comparison may report a difference.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
-/// Tokens of a session's operations from here on are those of comparisons.
+/// Operations of a session with tokens from here on are comparisons.
 pub(super) const COMPARES_FROM: usize = 1 << 44;
 
-/// One of so many calls begins one.
+/// One of so many calls starts one.
 const OF_CALLS: u64 = 150;
 
-/// How long a slice may take.
+/// The time limit of one hash range.
 const LIMIT_US: u64 = 8_000 * MS;
 
-/// What all clients have under way.
+/// The comparisons of all clients that have not ended.
 #[derive(Debug)]
 pub(super) struct Compares {
     random: Random,
@@ -36,9 +36,9 @@ struct Comparison {
     client: usize,
     keyspace: KeyspaceId,
     slice: (PartitionId, PartitionCount),
-    /// Where the slice begins that is asked for.
+    /// Start of the hash range that is compared.
     from: u32,
-    /// The fewest copies of any slice.
+    /// The lowest number of copies in any hash range.
     copies: u32,
 }
 
@@ -54,7 +54,7 @@ impl Compares {
 }
 
 impl SimulatedCluster {
-    /// A client may have a partition compared, beside what else it does.
+    /// A client may start a comparison of a partition, beside its other work.
     pub(super) fn begins_compare(&mut self, client: usize) {
         let now = self.now();
         let random = &mut self.compares.random;
@@ -90,7 +90,7 @@ impl SimulatedCluster {
         self.wake_client(client, now.after_us(soon));
     }
 
-    /// A slice has been compared, or could not be.
+    /// A hash range has been compared, or the comparison has failed.
     pub(super) fn compare_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let number = token - COMPARES_FROM;
         let Some(one) = self.compares.open.get_mut(&number) else { return };

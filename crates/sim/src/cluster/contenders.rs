@@ -1,4 +1,4 @@
-//! Others who get in the way of a transaction under way.
+//! Clients that use the keys of a transaction that is in progress.
 
 use super::transacting::AccountsState;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
@@ -7,15 +7,17 @@ use crate::workload::transactional::ClientOperationPlan;
 
 const MS: u64 = 1_000;
 
-/// Of so many transactions that rest on nothing, so many have rivals, and so many at most; half of them begin within what a
-/// message takes, the others within what a transaction may take.
+/// The share of transactions without read dependencies that get contenders, and the highest number
+/// of contenders. Half of them start within a message delay, the others within the length of a
+/// transaction.
 const RIVALRY: (u64, u64) = (1, 3);
 const RIVALS_MAX: u64 = 2;
 const RIVAL_AFTER_US: u64 = 3 * MS;
 const RIVAL_LATER_US: u64 = 40 * MS;
 
 impl SimulatedCluster {
-    /// Others do something with the same keys while a transaction is under way: at this rate they would hardly ever meet.
+    /// Schedules operations of other clients on the keys of a transaction in progress; without this
+    /// they would rarely conflict.
     pub(super) fn draw_rivals(&mut self, client: usize, deed: &ClientOperationPlan) {
         let (ClientOperationPlan::Commit(steps), ClusterPhase::Faults) = (deed, self.phase) else { return };
         if self.transacting.draws.random().chance(RIVALRY.0, RIVALRY.1) {
@@ -33,7 +35,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// A client begins what gets in another's way.
+    /// A client starts a conflicting operation.
     pub(super) fn rival(&mut self, client: usize, deed: ClientOperationPlan) {
         if self.phase == ClusterPhase::Faults
             && self.now() >= self.clients[client].paused_until

@@ -1,8 +1,8 @@
-//! The file in which a manager keeps its log: what was issued is not what is durable, until it is.
+//! The file with a manager's log: a write that was issued is durable only after its sync.
 
 use zerohop_base::random::Random;
 
-/// A write under way.
+/// A write in progress.
 #[derive(Clone, Debug)]
 struct ControlWrite {
     number: u64,
@@ -30,7 +30,8 @@ impl ControlDisk {
         }
     }
 
-    /// The power goes: some first writes have reached the disk, and of an append that was under way a piece.
+    /// Power loss: a prefix of the pending writes has reached the disk, and possibly a part of the
+    /// append after it.
     pub(crate) fn lose_power(&mut self, random: &mut Random) {
         let issued = std::mem::take(&mut self.issued);
         let whole = random.below(issued.len() as u64 + 1) as usize;
@@ -44,7 +45,7 @@ impl ControlDisk {
         }
     }
 
-    /// The process ends, and what it had handed to the system is written.
+    /// The process ends; its issued writes reach the disk.
     pub(crate) fn settle(&mut self) {
         for write in std::mem::take(&mut self.issued) {
             self.carry_out(&write);

@@ -1,5 +1,6 @@
-//! Fights over the control group: its leader is gone, and for some seconds those who are left are killed and come back at once,
-//! hear each other late, twice, or stand still for a moment: candidates of one term, voters that die just after they have voted.
+//! Election faults: the leader of the control group is gone. For some seconds the remaining
+//! managers are killed and restarted, paused for a moment, or get messages late or twice. This
+//! produces several candidates in one term, and voters that die just after they have voted.
 
 use zerohop_base::time::Time;
 
@@ -11,7 +12,7 @@ use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
-/// A process that is killed in a fight is down so long at most.
+/// The longest downtime of a process that is killed in this period, in microseconds.
 const BLINK_US: u64 = 15 * MS;
 
 impl SimulatedCluster {
@@ -46,7 +47,7 @@ impl SimulatedCluster {
         let (one, other) = (*self.streams.node.pick(&managers), *self.streams.node.pick(&managers));
         let for_us = self.streams.node.between(5 * MS, 150 * MS);
         match self.streams.node.below(10) {
-            // Whoever has won loses it again.
+            // The new leader is lost again.
             0 => {
                 if let Some(leader) = self.leader() {
                     self.blink(leader, 5 * BLINK_US);
@@ -65,12 +66,12 @@ impl SimulatedCluster {
         self.fight_again();
     }
 
-    /// Whether a fight goes on.
+    /// Whether election faults are in progress.
     pub(super) fn is_fight(&self) -> bool {
         self.fight_until > self.now() && self.phase == ClusterPhase::Faults
     }
 
-    /// In a fight some messages of managers come once more, a little later.
+    /// During election faults some messages of managers are repeated, a little later.
     pub(super) fn repeat_in_fight(
         &mut self,
         at: Time,
@@ -84,7 +85,8 @@ impl SimulatedCluster {
         Some(at.after_us(self.streams.network.below(60 * MS)))
     }
 
-    /// A manager has written something, and what rests on it has left: in a fight some die just then, and are there again at once.
+    /// A manager has written to its log, and messages that depend on the write are sent: some
+    /// managers die at this moment and restart at once.
     pub(super) fn draw_end_of_voter(&mut self, at: usize) {
         let manager = self.hosts[at].agent.as_ref().and_then(|agent| agent.manager());
         let is_voter = manager.is_some_and(|manager| manager.leader().is_none());

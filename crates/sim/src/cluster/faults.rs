@@ -1,4 +1,4 @@
-//! What befalls nodes, clients and the network, and when it ends.
+//! The faults of nodes, clients and the network, and their end.
 
 use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
@@ -12,34 +12,36 @@ use crate::streams::Draw;
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
-/// Disks corruption so long after a storm, if so much of the calm is left then: logs are read from end to end within it.
+/// Corruption starts so long after a fault window, if the quiet period then still lasts
+/// `REPAIRED_US`: logs are read from end to end within it.
 const CORRUPTION_AFTER_US: u64 = 2 * SECOND;
 const REPAIRED_US: u64 = 4 * SECOND;
 
-/// Something that happens again and again.
+/// A fault event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClusterFault {
-    /// One of those that this run has.
+    /// One of the kinds of this run.
     Any,
-    /// The disks of a node are well again.
+    /// The disks of a node work again.
     DiskWell { host: usize, life: u32 },
     /// A process that was just promoted is killed.
     Restart { host: usize, life: u32 },
-    /// Clients do nothing for longer than their sessions are remembered.
+    /// Clients are paused for longer than sessions are remembered.
     Sleep,
-    /// Bytes corruption on the disks of a node, at a time at which all is well.
+    /// Bytes become corrupt on the disk of a node, while nothing else is wrong.
     Corruption,
-    /// A process whose words wait is killed.
+    /// A process is killed, for example while its messages are delayed.
     Kill { host: usize, life: u32 },
-    /// A connection between two nodes that stood still goes on.
+    /// A stalled connection between two nodes goes on.
     GoesOn { number: u64 },
-    /// Those who may lead the control group are disturbed.
+    /// The managers are disturbed during elections.
     Fight,
-    /// One of those who hold a partition is struck.
+    /// A member of a partition is struck.
     Blow { keyspace: KeyspaceId, partition: PartitionId },
 }
 
-/// Kinds that strike at drawn moments of a storm. The others are always there, or the operator's.
+/// Kinds that strike at random moments of a fault window. The others apply all the time, or are the
+/// operator's.
 const STRIKES: [FaultKind; 24] = [
     FaultKind::Cuts,
     FaultKind::OneWayCuts,
@@ -101,7 +103,8 @@ impl SimulatedCluster {
             ClusterFault::Any => {
                 self.schedule_next();
                 if self.is_stormy(now) {
-                    // Drawn whether it may strike or not, so that taking one away shifts no other.
+                    // Drawn whether it may strike or not, so that removing one fault shifts no
+                    // other.
                     let drawn = self.scenario.drawn;
                     let kinds: Vec<FaultKind> = STRIKES.into_iter().filter(|kind| drawn.has(*kind)).collect();
                     if kinds.is_empty() {
@@ -159,7 +162,7 @@ impl SimulatedCluster {
                 self.network.cut_off_from(client, self.hosts[host].places.clone(), until);
             }
             FaultKind::PowerLosses => {
-                // In the midst of what one of its instances does next, or just now.
+                // In the middle of an instance's next disk operations, or at once.
                 if self.streams.node.chance(1, 2) {
                     let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
                     let operations = self.streams.node.below(40);
@@ -228,13 +231,13 @@ impl SimulatedCluster {
                 let Some(new) = new else { return };
                 self.agenda.at(now, ClusterEvent::Start(new));
             }
-            // Told by `watch` when somebody is promoted.
+            // `watch` draws restarts after a promotion.
             _ => return,
         }
         self.coverage.fault(kind);
     }
 
-    /// Some nodes hear nothing of the others, or are not heard, or both.
+    /// Some nodes receive nothing from the others, or cannot send to them, or both.
     fn cut(&mut self, alone: usize, one_way: bool) {
         let now = self.now();
         let until = now.after_us(self.streams.node.between(self.scenario.cut_us / 4, self.scenario.cut_us));
@@ -255,7 +258,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// Some pairs of nodes cannot talk: who is cut off from most may still be heard by one that is heard by all.
+    /// Some pairs of nodes cannot communicate: a node that most others cannot reach may still reach
+    /// a node that all can.
     fn cut_pairs(&mut self, until: Time, one_way: bool) {
         let now = self.now();
         let out_of = *self.streams.node.pick(&[2, 3]);
@@ -275,7 +279,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// Whom the next fault strikes: any node, or one that serves what clients will ask for.
+    /// The target of the next fault: any node, or one with a primary that clients will use.
     fn aim(&mut self) -> Option<usize> {
         let map = std::sync::Arc::clone(&self.watch.map);
         let primaries: Vec<_> = map
@@ -291,7 +295,8 @@ impl SimulatedCluster {
         Some(host)
     }
 
-    /// A manager loses its log, if it is one of several who all are there: with another gone for ever nothing could be decided.
+    /// A manager loses its log, if all managers of a group of several run: with another one
+    /// permanently gone, the group could decide nothing.
     fn lose_log(&mut self) {
         let managers: Vec<usize> =
             (0..self.hosts.len()).filter(|at| self.hosts[*at].manager.is_some()).collect();
@@ -313,8 +318,9 @@ impl SimulatedCluster {
         self.hosts[at].has_lost_log = true;
     }
 
-    /// Bytes corruption on the disks of a node, if all that they hold is in sync elsewhere too, and nothing else is wrong: in the calm that
-    /// follows it is found and repaired.
+    /// Corrupts bytes on a disk of a node, if all its contents are in sync elsewhere too and
+    /// nothing else is wrong. In the quiet period that follows the corruption is found and
+    /// repaired.
     fn corruption(&mut self) {
         let is_well = |host: &super::host::ClusterHost| {
             host.life == 0 || host.is_gone || host.is_up && !host.is_doomed && !host.stays_down
@@ -334,18 +340,20 @@ impl SimulatedCluster {
         let count = self.streams.node.between(1, 3) as usize;
         let disk = &self.hosts[host].slots[slot].disk;
         let mut corrupt = disk.corrupt_random(count);
-        // A folder whose own few bytes are corrupt is refused, and its operator empties it: that is a disk lost.
+        // A folder whose own metadata is corrupt is refused, and an operator would empty it: that
+        // case is covered by lost disks.
         corrupt.retain(|corruption| {
             let is_log = corruption.path.ends_with(".seg");
-            // The same bits turned once more are as they were.
+            // Inverting the same bits again restores them.
             is_log || disk.corrupt_at(&corruption.path, corruption.offset, corruption.mask).is_err()
         });
         if corrupt.is_empty() {
             return;
         }
         self.trace.say(now, format_args!("DISK of n{host}/{slot} becomes corrupt: {corrupt:?}"));
-        // Whose log cannot be read may have been the only one to hold the last of what was acknowledged. What is repaired is right
-        // in memory, and on the disk only once its segment is rewritten: a start may find it corrupt, and nothing says when not.
+        // The replica with an unreadable log may have been the only one with the last acknowledged
+        // writes. A repair is in memory at first and on disk only after its segment is rewritten. A
+        // restart may therefore find the corruption at any later time.
         self.watch.troubled(host, now);
         self.lost_disks.insert(host, Time::NEVER);
         self.watch.has_lost_disks = true;
@@ -353,8 +361,8 @@ impl SimulatedCluster {
         self.coverage.fault(FaultKind::DisksRot);
     }
 
-    /// A node's disks are gone, if all that they hold is in sync elsewhere too: what was only there would be lost for good,
-    /// and nobody promises otherwise.
+    /// A node loses its disks, if all their contents are in sync elsewhere too: data that was only
+    /// there would be lost permanently, as documented.
     fn lose_disks(&mut self, host: usize) {
         if self.watch.has_lost_disks || !self.is_safe_without(host) {
             return;
@@ -364,7 +372,8 @@ impl SimulatedCluster {
         self.end_process(host, NodeEnd::DisksLost);
     }
 
-    /// Whether every partition that this node has in sync is in sync on another node, too, that runs and is thought to.
+    /// Whether every partition that this node has in sync is in sync on another running node too,
+    /// in its current incarnation.
     pub(super) fn is_safe_without(&self, host: usize) -> bool {
         let map = &self.watch.map;
         let Some(first) = self.hosts[host].folder.first_instance else { return true };
@@ -409,7 +418,7 @@ impl SimulatedCluster {
         self.agenda.at(until, ClusterEvent::Fault(ClusterFault::DiskWell { host, life }));
     }
 
-    /// Somebody has been promoted: some such are killed just when they begin.
+    /// A primary was promoted: some such processes are killed soon after.
     pub(super) fn draw_restart(&mut self, host: usize) {
         let (chance, after_us) = (self.streams.node.chance(1, 6), self.streams.node.below(600 * MS));
         if chance && self.scenario.has(FaultKind::Restarts) && self.phase == ClusterPhase::Faults {
@@ -419,8 +428,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// A keyspace has been split: sometimes the power goes in the midst of what somebody does next, which is to split what it
-    /// holds of it.
+    /// A keyspace was split: sometimes a node loses power during its next disk operations, in which
+    /// it splits its partitions.
     pub(super) fn draw_doom_of_split(&mut self) {
         let chance = self.streams.node.chance(1, 2) && self.scenario.has(FaultKind::PowerLosses);
         if !chance || self.phase != ClusterPhase::Faults {
@@ -435,7 +444,7 @@ impl SimulatedCluster {
         self.hosts[host].slots[slot].disk.cut_power_after(operations);
     }
 
-    /// All faults end, and their traces are removed as an operator would.
+    /// All faults end, and an operator's cleanup removes their traces.
     pub(super) fn heal(&mut self) {
         let now = self.now();
         self.trace.say(now, format_args!("HEAL"));
@@ -458,7 +467,7 @@ impl SimulatedCluster {
             if self.hosts[at].is_doomed {
                 self.end_process(at, NodeEnd::Power);
             } else if self.hosts[at].has_failed {
-                // A partition whose disk has failed takes no more writes until it is opened again.
+                // A partition whose disk has failed accepts no writes until it is opened again.
                 self.end_process(at, NodeEnd::Killed);
             }
             for slot in 0..self.hosts[at].slots.len() {

@@ -1,4 +1,4 @@
-//! After all faults: every group is whole, and its members hold the same (I6).
+//! After all faults: every group is complete, and its members have the same contents (I6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,45 +13,47 @@ use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US, SNAPSHOTS_OVER_US, TRA
 
 const EVERY_US: u64 = 500_000;
 
-/// How a member of a group was found.
+/// The state of a member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MemberContents {
-    /// Its process does not run, or does not have the partition: why.
+    /// Its process does not run, or does not have the partition; with the reason.
     Not(&'static str),
-    /// It is in this epoch; `None`: it has been removed. What it holds, or why that is not known.
+    /// Its epoch, or `None` if it has been removed; and its contents, or why they are not known.
     In(Option<PartitionEpoch>, Result<Digest, String>),
 }
 
-/// What is to be said of a group.
+/// The verdict on a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum GroupVerdict {
     Well,
-    /// Not well yet, and why.
+    /// Not complete yet, with the reason.
     Not(String),
-    /// Members have applied different entries, and every member has applied all that any had at the look before: entries are
-    /// being committed just now, and those that have them first are a message ahead.
+    /// Members have applied different entries, and every member has applied all that any had at the
+    /// last look. Entries are being committed, and their followers are one message behind.
     Follows(String),
-    /// All have applied the same entries, and hold different things.
+    /// All have applied the same entries and have different contents.
     Differs(String),
 }
 
-/// The highest index that any member of a group had applied at the look before.
+/// The highest index that any member of a group had applied at the last look.
 pub(super) type AppliedBefore = BTreeMap<(KeyspaceId, PartitionId), u64>;
 
-/// What one look at all groups came to.
+/// The result of one look at all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct GroupsLook {
-    /// A group is not well, or something that should be gone is there: older versions, a keyspace that is dropped.
+    /// A group is not complete, or something remains that should be gone: older versions, a dropped
+    /// keyspace.
     is_missing: bool,
-    /// Members of a group follow what is being committed.
+    /// Members of a group lag behind entries that are being committed.
     is_following: bool,
-    /// Something of transactions is left.
+    /// State of transactions remains.
     is_left: bool,
 }
 
 impl GroupsLook {
-    /// Whether another look comes before the verdict. Everything must be well by `due`. Transactions have longer to end, and each
-    /// end is an entry of its group: as long as they have time, a member may be a message behind.
+    /// Whether to look again before the verdict. Everything must be complete by `due`. Transactions
+    /// have longer to end, and each end is an entry of its group, so a member may lag as long as
+    /// they have time.
     fn looks_again(self, now: Time, due: Time) -> bool {
         match self.is_missing {
             true => now < due,
@@ -60,7 +62,7 @@ impl GroupsLook {
     }
 }
 
-/// The highest index that a member has applied.
+/// The highest index that any member has applied.
 fn farthest(found: &[(InstanceId, MemberContents)]) -> Option<u64> {
     let indices = found.iter().filter_map(|(_, found)| match found {
         MemberContents::In(_, Ok(digest)) => Some(digest.index),
@@ -69,8 +71,8 @@ fn farthest(found: &[(InstanceId, MemberContents)]) -> Option<u64> {
     indices.max()
 }
 
-/// Judges a group by what the map and its members say, with so many instances up. `before` is what the farthest member had
-/// applied at the look before, if there was one.
+/// Judges a group by the map and its members, with so many instances up. `before` is the highest
+/// applied index at the last look, if there was one.
 fn judge(
     config: &KeyspaceConfig,
     instances_up: usize,
@@ -87,7 +89,7 @@ fn judge(
         return GroupVerdict::Not(format!("has too few in sync: {group:?}"));
     }
     if members == 1 {
-        // There is nobody to compare it with.
+        // There is no other member to compare with.
         return GroupVerdict::Well;
     }
     let mut digests = Vec::new();
@@ -121,14 +123,15 @@ fn judge(
 }
 
 impl SimulatedCluster {
-    /// By when all must be well, told as the last calls have ended: these may have opened snapshots until just now.
+    /// The deadline for complete groups, computed when the last calls have ended: these may have
+    /// opened snapshots until then.
     pub(super) fn whole_by(&self) -> Time {
         let now = self.now();
         let groups = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
         groups.max(now.after_us(SNAPSHOTS_OVER_US))
     }
 
-    /// Whether all is well by now; looked at again and again until it should be.
+    /// Checks whether all groups are complete, and repeats that until the deadline.
     pub(super) fn look(&mut self) {
         let ClusterPhase::Whole { due } = self.phase else { return };
         let now = self.now();
@@ -169,7 +172,7 @@ impl SimulatedCluster {
                 GroupVerdict::Differs(how) => self.trouble("I6", format!("{keyspace}/{partition}: {how}")),
             }
         }
-        // What is under way with a partition that cannot serve does not end.
+        // Operations on a partition that cannot serve do not end.
         for left in left.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
             self.trouble("I5", left);
         }
@@ -180,7 +183,7 @@ impl SimulatedCluster {
         self.phase = ClusterPhase::Over;
     }
 
-    /// Who keeps anything for snapshots, all of which have ended by their leases.
+    /// Instances that still keep state for snapshots, though all leases of snapshots have expired.
     fn kept_for_snapshots(&mut self) -> Vec<String> {
         let slots = self.hosts.iter_mut().flat_map(|host| &mut host.slots);
         let mut kept = Vec::new();
@@ -194,7 +197,8 @@ impl SimulatedCluster {
         kept
     }
 
-    /// Which primaries hold anything of transactions, all of which have ended, or whose clients have.
+    /// Primaries that still have state of transactions, though all transactions have ended or their
+    /// clients have.
     fn left_of_transactions(&mut self) -> Vec<String> {
         let (map, mut left) = (Arc::clone(&self.watch.map), Vec::new());
         for (keyspace, known) in map.keyspaces() {
@@ -228,8 +232,8 @@ impl SimulatedCluster {
         judge(known.config(), self.instances_up(), group, &found, before)
     }
 
-    /// Whether a partition's only copy that counts is on a disk that is corrupt, and its process has found that: as it started, or as
-    /// it was to give another what it has.
+    /// Whether a partition's only copy that counts is on a corrupt disk, and its process has found
+    /// that, at its start or during a snapshot install to another member.
     fn is_corrupt_alone(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         let map = Arc::clone(&self.watch.map);
         let group = map.keyspace(keyspace).and_then(|known| known.group(partition));

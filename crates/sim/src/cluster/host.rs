@@ -1,4 +1,4 @@
-//! A node: its process with an agent and instances, its clock, its disks, and what its folder remembers.
+//! A node: its process with an agent and instances, its clock, its disks, and its persisted state.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,39 +20,40 @@ pub(crate) struct ClusterHost {
     pub(crate) at: usize,
     pub(crate) agent: Option<Agent>,
     pub(crate) slots: Vec<ClusterSlot>,
-    /// Places of its instances among those of all nodes.
+    /// Range of its instances among those of all nodes.
     pub(crate) places: Range<usize>,
     pub(crate) clock: NodeClock,
     pub(crate) folder: HostFolder,
     pub(crate) control: ControlDisk,
-    /// Its number among the founders, if it is one.
+    /// Its manager id, if it is a manager.
     pub(crate) manager: Option<ManagerId>,
     pub(crate) domain: u32,
-    /// Its log was lost: it is a manager under this number for the first time, and is to be taken in.
+    /// Its log was lost: it is a manager with a new id for the first time, and waits to be
+    /// admitted.
     pub(crate) is_new_manager: bool,
     pub(crate) has_lost_log: bool,
-    /// Counts its processes, so that nothing meant for one reaches the next.
+    /// Counts its processes, so that an event for one does not reach the next.
     pub(crate) life: u32,
     pub(crate) incarnation: Incarnation,
     pub(crate) is_up: bool,
-    /// It comes back at no time of its own.
+    /// It never restarts by itself.
     pub(crate) stays_down: bool,
-    /// It has been removed from the cluster, for ever.
+    /// It has been removed from the cluster permanently.
     pub(crate) is_gone: bool,
     pub(crate) paused_until: Time,
-    /// Its agent stands still until then, while its instances go on.
+    /// Its agent is paused until then, while its instances go on.
     pub(crate) agent_paused_until: Time,
     pub(crate) agent_turn_at: Option<Time>,
-    /// Messages that have come while it was paused, and what its own instances have said meanwhile.
+    /// Messages that arrived while it was paused, and events of its own instances.
     pub(crate) agent_inbox: Vec<Vec<u8>>,
     pub(crate) agent_owes: Vec<super::agents::DelayedEvent>,
-    /// A disk has failed in this process: a partition may take no writes until the next start.
+    /// A disk has failed in this process: a partition may accept no writes until the next start.
     pub(crate) has_failed: bool,
-    /// The power goes in the middle of one of its next operations.
+    /// Power is lost in the middle of one of its next disk operations.
     pub(crate) is_doomed: bool,
 }
 
-/// What the node's folder remembers.
+/// The persisted state of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostFolder {
     pub(crate) node: Option<NodeId>,
@@ -94,7 +95,7 @@ impl ClusterHost {
         }
     }
 
-    /// How its agent is to be at this start.
+    /// The settings of its agent for this start.
     pub(crate) fn settings(
         &self,
         seed: u64,
@@ -116,7 +117,7 @@ impl ClusterHost {
         settings
     }
 
-    /// Until when its agent does nothing.
+    /// The time until which its agent is paused.
     pub(crate) fn agent_rests_until(&self) -> Time {
         self.paused_until.max(self.agent_paused_until)
     }
@@ -126,7 +127,7 @@ impl ClusterHost {
         zerohop_base::time::Time(self.clock.elapsed_us(now))
     }
 
-    /// The instance at a place among its own.
+    /// The id of the instance in this slot.
     pub(crate) fn instance_id(&self, slot: usize) -> Option<InstanceId> {
         self.folder.first_instance.map(|first| InstanceId(first.0 + slot as u32))
     }
@@ -151,17 +152,17 @@ impl fmt::Debug for ClusterHost {
     }
 }
 
-/// Where the manager of a node listens.
+/// The address of a node's manager.
 pub(crate) fn manager_address(host: usize) -> Address {
     parsed(&format!("n{host}:7400"))
 }
 
-/// Where an instance of a node listens.
+/// The address of a node's instance.
 pub(crate) fn instance_address(host: usize, slot: usize) -> Address {
     parsed(&format!("n{host}:{}", 7401 + slot))
 }
 
-/// The node and the port of an address of the above.
+/// The node and the port of such an address.
 pub(crate) fn host_and_port(address: &str) -> Option<(usize, usize)> {
     let (host, port) = address.strip_prefix('n')?.split_once(':')?;
     Some((host.parse().ok()?, port.parse().ok()?))

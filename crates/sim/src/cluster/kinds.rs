@@ -1,8 +1,9 @@
-//! What may go wrong in a run, by name: each seed has a random subset, a scenario allows some, and a shrink takes away.
+//! The kinds of fault and disturbance, by name. Each seed has a random subset, a scenario allows
+//! some, and shrinking removes some.
 
 use std::fmt;
 
-/// A kind of fault, or of something else that disturbs.
+/// A kind of fault, or another disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "each has its words in `Kind::name`")]
@@ -48,7 +49,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// All of them, in the order of their declaration.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [FaultKind; 38] = [
         FaultKind::Loss,
         FaultKind::Repeats,
@@ -90,7 +91,7 @@ impl FaultKind {
         FaultKind::Bursts,
     ];
 
-    /// What a person reads.
+    /// The name for display.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,17 +143,17 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// Some kinds.
+/// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(u64);
 
 impl Kinds {
-    /// All.
+    /// All kinds.
     pub const ALL: Kinds = Kinds((1 << FaultKind::ALL.len()) - 1);
-    /// None.
+    /// No kinds.
     pub const NONE: Kinds = Kinds(0);
 
-    /// These.
+    /// The set of these kinds.
     #[must_use]
     pub const fn of(kinds: &[FaultKind]) -> Kinds {
         let mut bits = 0;
@@ -164,49 +165,49 @@ impl Kinds {
         Kinds(bits)
     }
 
-    /// Whether it is among them.
+    /// Whether the set has this kind.
     #[must_use]
     pub const fn has(self, kind: FaultKind) -> bool {
         self.0 >> kind as u8 & 1 != 0
     }
 
-    /// Those that are also among others.
+    /// The intersection with another set.
     #[must_use]
     pub const fn and(self, others: Kinds) -> Kinds {
         Kinds(self.0 & others.0)
     }
 
-    /// All but one.
+    /// The set without one kind.
     #[must_use]
     pub const fn without(self, kind: FaultKind) -> Kinds {
         Kinds(self.0 & !(1 << kind as u8))
     }
 
-    /// One more.
+    /// The set with one more kind.
     #[must_use]
     pub const fn with(self, kind: FaultKind) -> Kinds {
         Kinds(self.0 | 1 << kind as u8)
     }
 
-    /// As a command line has them: a number in hexadecimal.
+    /// The set as a number, which command lines give in hexadecimal.
     #[must_use]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// The same, read.
+    /// The set of such a number.
     #[must_use]
     pub fn from_bits(bits: u64) -> Kinds {
         Kinds(bits).and(Kinds::ALL)
     }
 
-    /// Each of them.
+    /// The kinds of the set.
     pub fn iter(self) -> impl Iterator<Item = FaultKind> {
         FaultKind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 }
 
-/// The named scenarios of a cluster: which kinds each allows.
+/// The named scenarios of a cluster, with the kinds that each allows.
 pub const SCENARIOS: [(&str, Kinds); 8] = [
     ("all", Kinds::ALL),
     ("calm", Kinds::NONE),

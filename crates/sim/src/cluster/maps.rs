@@ -1,4 +1,5 @@
-//! Of each epoch there is one cluster map: whoever has it has the same, or two control groups have decided.
+//! Checks that each epoch has one cluster map: two different maps of an epoch mean that two control
+//! groups have decided.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::MapEpoch;
 
-/// Maps that are remembered: nobody is further behind than this who is not told a whole one.
+/// Number of maps that are remembered: a node that is further behind receives a whole map.
 const REMEMBERED_MAX: usize = 4_096;
 
 /// See the module.
@@ -14,7 +15,7 @@ const REMEMBERED_MAX: usize = 4_096;
 pub(super) struct Maps(BTreeMap<MapEpoch, Arc<ClusterMap>>);
 
 impl Maps {
-    /// Somebody has this map. Whether it is the one that others have had of its epoch.
+    /// Records a node's map. Returns whether it equals the other nodes' map of its epoch.
     pub(super) fn see(&mut self, map: &Arc<ClusterMap>) -> bool {
         let known = self.0.entry(map.epoch()).or_insert_with(|| Arc::clone(map));
         let is_same = Arc::ptr_eq(known, map) || known == map;

@@ -1,16 +1,16 @@
-//! Whole clusters: several nodes, each with an agent and instances on disks of their own, clients, the network between all
-//! of them, and what befalls them, in one thread from one seed.
+//! Whole clusters: several nodes, each with an agent and instances on disks of their own, clients,
+//! the network between all of them, and their faults, in one thread from one seed.
 //!
 //! ```text
 //!   agenda ──> Travel      bytes of connections arrive at an instance or at a client
 //!          ──> ToInstance  frames of another instance arrive          (peers)
 //!          ──> ToAgent     messages of another agent arrive           (peers)
-//!          ──> SlotTurn    an instance takes what has come            (slot, nodes)
+//!          ──> SlotTurn    an instance handles what has arrived       (slot, nodes)
 //!          ──> AgentTurn   time passes for an agent                   (agents)
 //!          ──> ClientTurn, Call                                       (calls)
-//!          ──> Fault       crash, cut, pause, fill ...                (faults)
+//!          ──> Fault       crash, partition, pause, full disk ...     (faults)
 //!          ──> Operate     keyspaces, drains, removals, splits        (operator)
-//!   watch ── every answer that leaves a process, every map that is decided ──> history, violations
+//!   watch ── every answer that leaves a process, every map decided ──> history, violations
 //! ```
 
 mod agents;
@@ -83,7 +83,7 @@ use targeted_faults::TargetedFaults;
 use transacting::ClientTransactions;
 use watch::ClusterWatch;
 
-/// What happens at some time.
+/// An event of the agenda.
 #[derive(Debug)]
 enum ClusterEvent {
     Travel(InTransit),
@@ -96,7 +96,7 @@ enum ClusterEvent {
         host: usize,
         bytes: Vec<u8>,
     },
-    /// What an agent wanted on disk is there.
+    /// A write to disk that an agent asked for is durable.
     Persisted {
         host: usize,
         life: u32,
@@ -115,28 +115,28 @@ enum ClusterEvent {
         client: usize,
         life: u32,
     },
-    /// What a client has begun goes on.
+    /// An operation of a client goes on.
     Deed {
         client: usize,
         number: usize,
     },
-    /// Another client does something with the keys of a transaction that is under way.
+    /// Another client uses the keys of a transaction that is in progress.
     Rival {
         client: usize,
         deed: transactional::ClientOperationPlan,
     },
-    /// What is done next with a snapshot.
+    /// The next step of a snapshot.
     Snapshot(usize),
-    /// The next page of a scan is asked for.
+    /// Asks for the next page of a scan.
     ScanPage(usize),
-    /// A copy of a frame is sent over a connection of its own.
+    /// Sends a copy of a frame over a connection of its own.
     Repeat {
         place: usize,
         frame: Vec<u8>,
-        /// Who sends it stays until it is answered.
+        /// The sender stays connected until it has the answer.
         waits: bool,
     },
-    /// A connection of such a copy, or of a reader, ends.
+    /// The connection of such a copy, or of an extra reader, ends.
     HangUp(LinkId),
     Fault(ClusterFault),
     Operate,
@@ -144,17 +144,17 @@ enum ClusterEvent {
     Heal,
     /// Clients make no more calls, if they have made enough.
     Quiet,
-    /// Whether all groups are whole and alike by now.
+    /// Checks whether all groups are complete and their members equal.
     Look,
 }
 
-/// Everything there is.
+/// The simulated cluster.
 #[derive(Debug)]
 pub(crate) struct SimulatedCluster {
     pub(crate) trace: Trace,
     pub(crate) history: RunHistory,
     pub(crate) coverage: Coverage,
-    /// What does not hold that no client could see, by checker.
+    /// Violations that no client could observe, by checker.
     pub(crate) troubles: Vec<(&'static str, String)>,
     seed: u64,
     scenario: ClusterScenario,
@@ -163,7 +163,7 @@ pub(crate) struct SimulatedCluster {
     peers: Peers,
     stalls: Stalls,
     hunts: TargetedFaults,
-    /// Until then those who may lead the control group are disturbed.
+    /// Until then the managers are disturbed during elections.
     fight_until: Time,
     hosts: Vec<ClusterHost>,
     founders: Vec<ManagerInfo>,
@@ -178,29 +178,31 @@ pub(crate) struct SimulatedCluster {
     streams: Streams,
     operator: Operator,
     watch: ClusterWatch,
-    /// Calls of which a copy of a frame may still be taken up.
+    /// Calls of which a copy of a frame may still take effect.
     haunted: BTreeSet<usize>,
-    /// What is to be told to agents once all effects of the event at hand are carried out, with the life it concerns.
+    /// Events for agents, queued until all effects of the current event are carried out; each with
+    /// the life of the node that it concerns.
     pending: VecDeque<(usize, u32, DelayedEvent)>,
     /// When the disks of a node were lost.
     lost_disks: BTreeMap<usize, Time>,
-    /// What clients ask most for just now, and until when: something has befallen whoever serves it.
+    /// The keyspace that clients use most, and until when: a fault has struck one of its nodes.
     focus: Option<(KeyspaceId, Time)>,
     phase: ClusterPhase,
-    /// What the members of each group had applied at the last look.
+    /// The highest index that a member of each group had applied at the last look.
     applied_before: group_check::AppliedBefore,
 }
 
-/// How far a run has come.
+/// The phases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ClusterPhase {
     Faults,
     Healed,
-    /// No more calls; those under way end.
+    /// No more calls; open ones end.
     Quiet,
     /// Every record is read once more.
     Last,
-    /// All groups become whole and alike, and what snapshots needed is let go of, until then.
+    /// Until `due` all groups become complete, their members equal, and versions for snapshots are
+    /// released.
     Whole {
         due: Time,
     },
@@ -273,7 +275,7 @@ impl SimulatedCluster {
         world
     }
 
-    /// Plays the run to its end.
+    /// Runs the simulation to its end.
     pub(crate) fn run(&mut self) {
         self.set_up();
         while self.phase != ClusterPhase::Over
@@ -406,7 +408,7 @@ impl SimulatedCluster {
         Some((host.at, place - host.places.start))
     }
 
-    /// Something does not hold that no client can see.
+    /// Records a violation that no client can observe.
     fn trouble(&mut self, checker: &'static str, what: String) {
         let now = self.now();
         self.trace.say(now, format_args!("TROUBLE {checker}: {what}"));
@@ -427,7 +429,7 @@ impl SimulatedCluster {
             FaultKind::RepeatedRequests,
             FaultKind::ClockRates,
         ] {
-            // They are there all the time.
+            // These are present during the whole run.
             if self.scenario.has(kind) && self.scenario.storms.len() > 1 {
                 self.coverage.fault(kind);
             }

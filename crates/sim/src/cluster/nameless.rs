@@ -1,5 +1,5 @@
-//! Clients whose requests name no epoch of their partition, as those of Redis clients do not: with nothing but a number, they may
-//! reach what has become another partition by then.
+//! Clients whose requests name no partition epoch, as those of Redis clients: routed by the number
+//! alone, they may reach another partition that has the same number by then.
 
 use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::messages::GatheredRequest;
@@ -7,7 +7,7 @@ use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Message};
 
 use crate::node::FEATURES;
 
-/// Whether a request is routed by its keys alone; others, as scans, are about a partition.
+/// Whether a request is routed by its keys alone; others, such as scans, name a partition.
 fn has_keys(message: &Message<'_>) -> bool {
     matches!(message, Message::Read { .. } | Message::Write { .. } | Message::Batch(_))
 }
@@ -40,7 +40,7 @@ pub(super) fn without_epochs(bytes: &[u8]) -> Vec<u8> {
         }
         rest = &rest[used..];
     }
-    // What is no frame of the version that was agreed on is a greeting.
+    // The rest is a greeting: it is not a frame of the agreed version.
     out.extend_from_slice(rest);
     out
 }

@@ -1,4 +1,4 @@
-//! Processes: their starts and ends, the turns of their instances, the clocks they go by.
+//! Processes: their starts and ends, the turns of their instances, and their clocks.
 
 use std::sync::Arc;
 
@@ -26,21 +26,21 @@ use crate::streams::Draw;
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeEnd {
-    /// The power goes.
+    /// Power loss.
     Power,
-    /// It is killed; what it had handed to the system is written.
+    /// It is killed; its issued writes reach the disk.
     Killed,
     /// It stops in order.
     Stopped,
-    /// The power goes, and the disks of its instances with it.
+    /// Power loss, with the loss of its instances' disks.
     DisksLost,
 }
 
-/// Clocks run that much faster or slower at most, in parts of a million: a lease is waited for an eighth longer than it
-/// lasts, and two clocks may differ by twice this.
+/// The highest deviation of a clock's rate, in parts of a million. A lease is waited for an eighth
+/// longer than it lasts, and two clocks may differ by twice this value.
 const RATE_PPM_MAX: u64 = 40_000;
 
-/// What an instance says among its troubles of members that hold different things.
+/// The text by which an instance reports members with different contents.
 const DIFFERS: &str = "holds other records";
 
 /// The code of [`zerohop_wire::Failure::SessionExpired`].
@@ -62,7 +62,7 @@ impl SimulatedCluster {
         self.wake_slot(host, slot, self.now().after_us(soon));
     }
 
-    /// Frames of another instance have come.
+    /// Frames of another instance have arrived.
     pub(super) fn hear(&mut self, host: usize, slot: usize, frames: Vec<u8>) {
         let now = self.now();
         self.trace.note(
@@ -95,7 +95,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// Carries out what a turn has brought about, which took so long.
+    /// Carries out the effects of a turn, which took so many microseconds.
     pub(super) fn hand_out(&mut self, host: usize, slot: usize, turned: ClusterTurn, took_us: u64) {
         let now = self.now();
         let done = now.after_us(took_us + 1);
@@ -143,7 +143,8 @@ impl SimulatedCluster {
         self.wake_slot(host, slot, next);
     }
 
-    /// Frames for one instance travel together, unless messages overtake each other in this run.
+    /// Sends frames to other instances: in one message per instance, unless this run reorders
+    /// messages.
     fn send_to_peers(
         &mut self,
         host: usize,
@@ -202,7 +203,7 @@ impl SimulatedCluster {
         self.tell_later(host, DelayedEvent::Asks { instance, place, wish });
     }
 
-    /// A process begins.
+    /// A process starts.
     pub(super) fn start(&mut self, at: usize) {
         let now = self.now();
         if self.hosts[at].is_up || self.hosts[at].is_gone {
@@ -252,7 +253,7 @@ impl SimulatedCluster {
                 host.agent = Some(agent);
             }
             Err(_) if host.has_lost_log => {
-                // Its operator reads why, and brings it back as another manager.
+                // The operator sees the reason and restarts it as another manager.
                 self.replace_manager(at);
                 return self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
             }
@@ -265,14 +266,15 @@ impl SimulatedCluster {
         self.tell_agent(at, Told::Tick);
     }
 
-    /// By how much a clock is set: mostly by less than what clocks of nodes may differ.
+    /// The jump of a clock in milliseconds: mostly less than the clock skew that nodes may have.
     pub(super) fn clock_jump_ms(&mut self) -> i64 {
         let most = *self.streams.node.pick(&[200, 200, 400, 2_000]);
         self.streams.node.between(0, 2 * most) as i64 - most as i64
     }
 
-    /// Opens the instances of a node with a map, under its number. Whether all that was on their disks is whole, and was
-    /// there in the start that the map names; and whether that start has ended in order.
+    /// Opens the instances of a node with a map, under its number. Returns whether all contents of
+    /// their disks are intact and date from the start that the map names, and whether that start
+    /// has ended in order.
     pub(super) fn open_slots(&mut self, at: usize) -> (bool, bool) {
         let now = self.now();
         let (mut is_intact, mut is_closed) = (true, true);
@@ -308,7 +310,7 @@ impl SimulatedCluster {
             return (false, false);
         }
         match trouble {
-            // Its disk began to fail since the process began: it ends, and is started again.
+            // Its disk began to fail during this process: the process ends and is started again.
             Some(_) if self.hosts[at].has_failed => {
                 self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
                 return (false, false);
@@ -326,12 +328,12 @@ impl SimulatedCluster {
         (is_intact, is_intact && is_closed)
     }
 
-    /// A process ends, and comes back after a while.
+    /// A process ends and restarts later.
     pub(super) fn end_process(&mut self, at: usize, how: NodeEnd) {
         self.end_process_for(at, how, self.scenario.down_us);
     }
 
-    /// A process ends, and comes back after so long at most.
+    /// A process ends and restarts after at most so many microseconds.
     pub(super) fn end_process_for(&mut self, at: usize, how: NodeEnd, down_us: u64) {
         if !self.hosts[at].is_up || how == NodeEnd::Stopped && self.hosts[at].is_doomed {
             return;
@@ -365,7 +367,8 @@ impl SimulatedCluster {
                 match how {
                     NodeEnd::Power => disk.crash(),
                     NodeEnd::DisksLost => *disk = SimulatedDisk::new(self.streams.disk.next_u64()),
-                    // Who has stopped in order has synced everything, and needs no mercy.
+                    // A process that has stopped in order has synced everything: unsynced writes
+                    // may be lost.
                     NodeEnd::Stopped if slot.record.closed.is_some() => disk.crash(),
                     NodeEnd::Killed | NodeEnd::Stopped => disk.power_off_clean(),
                 }
@@ -388,7 +391,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// Takes in what the instances of a node have counted, before they are gone.
+    /// Adds the counters of a node's instances to the coverage, before they are gone.
     pub(super) fn count(&mut self, at: usize) {
         let mut differing: Vec<String> = Vec::new();
         for slot in &mut self.hosts[at].slots {
@@ -414,13 +417,13 @@ impl SimulatedCluster {
                 self.coverage.blobs_seen("snapshots: horizons moved", stats.horizons_moved);
             }
         }
-        // What is corrupt may have been all that told them apart.
+        // Corruption alone may explain the difference.
         if !self.lost_disks.values().any(|at| *at == Time::NEVER) {
             differing.into_iter().for_each(|text| self.trouble("I6", format!("n{at}: {text}")));
         }
     }
 
-    /// Bounds of what any node's clock has shown between two moments.
+    /// The lowest and highest value of any node's clock between two moments.
     pub(super) fn clock_bounds_ms(&self, from: Time, to: Time) -> (u64, u64) {
         let bounds = self.hosts.iter().map(|host| host.clock.bounds_ms(from.max(START), to));
         let (least, most) =

@@ -1,4 +1,4 @@
-//! What an operator does: makes and drops keyspaces, empties nodes and removes them, cuts keyspaces in two.
+//! The operator: creates, drops and splits keyspaces, drains nodes and removes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,34 +18,35 @@ use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
-/// An operator removes no node while there are no more than these: as many as keyspaces have copies, at most.
+/// An operator removes no node when so many or fewer are left: the highest number of copies of a
+/// keyspace.
 const NODES_KEPT: usize = 3;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
-    /// Commands that wait for an answer, by token.
+    /// Commands without an answer yet, by token.
     asked: BTreeMap<u64, ControlCommand>,
     tokens: u64,
     splits: u32,
-    /// A keyspace of transactions that is to be split then.
+    /// A keyspace of transactions that is to be split, and when.
     splitting: Option<(KeyspaceId, Time)>,
     drops: u32,
-    /// A keyspace of transactions that is to be dropped then.
+    /// A keyspace of transactions that is to be dropped, and when.
     dropping: Option<(KeyspaceId, Time)>,
-    /// Who is to be the control group, until somebody has said that it is decided.
+    /// The wanted managers of the control group, until their command is decided.
     managers: Option<Vec<ManagerInfo>>,
 }
 
 impl Operator {
-    /// A manager has lost its log: the group is to be these.
+    /// A manager has lost its log: the control group is to consist of these managers.
     pub(super) fn replace_managers(&mut self, managers: Vec<ManagerInfo>) {
         self.managers = Some(managers);
     }
 }
 
 impl SimulatedCluster {
-    /// The operator looks at the cluster.
+    /// The operator checks the cluster and acts.
     pub(super) fn operate(&mut self) {
         let now = self.now();
         if self.phase >= ClusterPhase::Quiet {
@@ -60,7 +61,7 @@ impl SimulatedCluster {
             let name = self.scenario.keyspace_name(*at);
             map.keyspace_named(&name).is_none() && !self.watch.dropped.contains(&name)
         });
-        // All founders are there, or most copies would be made again at once.
+        // Waits for all initial nodes: otherwise most copies would be made again at once.
         let late = self.scenario.nodes.len() - self.scenario.late;
         if let Some(at) = missing
             && map.nodes().len() >= late.min(3)
@@ -90,13 +91,13 @@ impl SimulatedCluster {
             self.watch.dropping(id, now);
             return self.ask_control(ControlCommand::CloseKeyspace(id));
         }
-        // That nobody may have taken up.
+        // No node may have received the command.
         let left = map.keyspaces().find(|(id, found)| self.watch.is_dropped(*id) && !found.is_closing());
         if let Some((id, _)) = left.filter(|_| self.operator.asked.is_empty()) {
             return self.ask_control(ControlCommand::CloseKeyspace(id));
         }
         if self.phase == ClusterPhase::Healed {
-            // Nodes that are being emptied are to take part again.
+            // Nodes that are draining return to service.
             let drained = map.nodes().find(|node| node.state() == NodeState::Draining);
             if let Some(node) = drained {
                 let (node, incarnation) = (node.id(), node.incarnation());
@@ -117,14 +118,14 @@ impl SimulatedCluster {
         self.operator.dropping.is_some()
     }
 
-    /// A keyspace that is to be dropped is, by then.
+    /// Moves a scheduled drop forward to this time, if it is later.
     pub(super) fn drop_by(&mut self, soon: Time) {
         if let Some((_, at)) = &mut self.operator.dropping {
             *at = soon.min(*at);
         }
     }
 
-    /// Changes on a whim.
+    /// Sends a random command.
     fn disturb(&mut self, map: &ClusterMap) {
         let which = self.streams.node.below(14);
         let nodes: Vec<_> = map.nodes().collect();
@@ -176,7 +177,7 @@ impl SimulatedCluster {
                 }));
             }
             6 if self.scenario.has(FaultKind::Drops) && self.operator.drops == 1 => {
-                // In the midst of transactions over it and another.
+                // During transactions over this keyspace and another.
                 let both = self.transactional().filter(|_| self.transacting.opened == AccountsState::Yes);
                 if let Some([left, id]) = both {
                     self.operator.drops += 1;
@@ -190,7 +191,8 @@ impl SimulatedCluster {
                     self.operator.drops += 1;
                     self.coverage.fault(FaultKind::Drops);
                     self.watch.dropping(id, self.now());
-                    // No transaction is over it and another, so that it may go at once as well.
+                    // No transaction is over this keyspace and another, so it may also be dropped
+                    // without draining.
                     let is_at_once = self.seed % 2 == 1;
                     self.ask_control(match is_at_once {
                         true => ControlCommand::DropKeyspace(id),
@@ -202,8 +204,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// A node that is dead, or emptied, leaves for ever, unless too few would remain: with fewer nodes than copies that must
-    /// hold a write, nothing is written any more, as it should be.
+    /// Removes a dead or drained node permanently, unless too few would remain: with fewer nodes
+    /// than `min_in_sync` copies, writes are correctly refused.
     fn remove_a_node(&mut self, map: &ClusterMap) {
         if map.nodes().len() <= NODES_KEPT {
             return;
@@ -215,7 +217,7 @@ impl SimulatedCluster {
         if let Some(node) = empty {
             return self.ask_control(ControlCommand::RemoveNode(node.id()));
         }
-        // One dies for good; its copies are made again elsewhere first.
+        // One node dies permanently; its copies are first made again elsewhere.
         let spare = self.hosts.iter().filter(|host| host.is_up && host.manager.is_none()).map(|host| host.at);
         let spare: Vec<usize> = spare.collect();
         let is_first = self.hosts.iter().all(|host| !host.stays_down);
@@ -257,7 +259,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// A process has gone: nobody will be answered by it.
+    /// A process has ended: it answers no command.
     pub(super) fn operator_loses(&mut self) {
         self.operator.asked.clear();
     }

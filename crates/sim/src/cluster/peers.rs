@@ -1,5 +1,5 @@
-//! What lies between nodes: messages that are lost, repeated, late, overtaken, or cut off for a while, in one direction or
-//! both. Between two instances of one node nothing of that happens.
+//! The network between nodes: messages are lost, repeated, late, reordered, or cut off for a while,
+//! in one direction or both. Between two instances of one node none of this occurs.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::scenario::PeerFaults;
 pub(crate) struct Peers {
     random: Random,
     faults: PeerFaults,
-    /// Nothing gets from the one to the other before then.
+    /// No message passes from the first node to the second before then.
     cuts: BTreeMap<(usize, usize), Time>,
     is_calm: bool,
 }
@@ -23,7 +23,7 @@ impl Peers {
         Self { random, faults, cuts: BTreeMap::new(), is_calm: false }
     }
 
-    /// When a message arrives, for each time that it does: never, once or twice.
+    /// The arrival times of a message: none, one or two.
     pub(crate) fn arrivals(&mut self, now: Time, from: usize, to: usize) -> [Option<Time>; 2] {
         if from == to {
             return [Some(now.after_us(20)), None];
@@ -37,7 +37,7 @@ impl Peers {
         [Some(first), second]
     }
 
-    /// Nothing gets from the one to the other until then.
+    /// No message passes from one node to the other until then.
     pub(crate) fn cut(&mut self, from: usize, to: usize, until: Time) {
         let known = self.cuts.entry((from, to)).or_insert(until);
         *known = until.max(*known);
@@ -47,7 +47,7 @@ impl Peers {
         self.cuts.get(&(from, to)).is_some_and(|until| now < *until)
     }
 
-    /// From now on nothing bad happens.
+    /// No network faults occur from now on.
     pub(crate) fn calm(&mut self) {
         self.is_calm = true;
         self.cuts.clear();

@@ -1,6 +1,7 @@
-//! What an instance remembers on its own disk beside its engine: the ceiling of its timestamps, and the starts of its
-//! process that this disk has lived through. An empty disk is not an intact one, and may look like it: only who has lived
-//! through the start that a group names can have what that start held (`docs/protocols/replication.md`).
+//! The file of an instance beside its engine: its timestamp bound, and the process starts during
+//! which this disk was in use. An empty disk is not intact, although it may look so: only a disk
+//! that was in use during the start that a group names can have the data of that start
+//! (`docs/protocols/replication.md`).
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskError, OpenMode};
@@ -12,7 +13,7 @@ use crate::limits::STARTS_REMEMBERED_MAX;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LifeFile {
     pub(crate) ceiling: Timestamp,
-    /// The newest last.
+    /// The newest is the last.
     pub(crate) starts: Vec<Incarnation>,
     /// The start that has ended in order, if the last one has.
     pub(crate) closed: Option<Incarnation>,
@@ -31,7 +32,7 @@ impl LifeFile {
     }
 }
 
-/// What is there; nothing on an empty disk.
+/// Reads the file; an empty disk gives the default.
 pub(crate) fn read(disk: &mut SimulatedDisk) -> LifeFile {
     let Ok(file) = disk.open(FILE, OpenMode::Existing) else { return LifeFile::default() };
     let bytes = disk.bytes(file).unwrap_or(0);
@@ -53,9 +54,9 @@ pub(crate) fn read(disk: &mut SimulatedDisk) -> LifeFile {
     }
 }
 
-/// Puts it in the place of the last one, whole or not at all.
+/// Replaces the file atomically.
 pub(crate) fn write(disk: &mut SimulatedDisk, record: &LifeFile) -> Result<(), DiskError> {
-    // What an earlier try has left behind; mostly there is none.
+    // Removes the remains of an earlier attempt; mostly there are none.
     let _ = disk.remove(BESIDE);
     let file = disk.open(BESIDE, OpenMode::Create)?;
     let closed = record.closed.map_or(0, Incarnation::get);

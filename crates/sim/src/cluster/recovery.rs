@@ -1,7 +1,8 @@
-//! I1: a group of which all who were in sync have gone goes on with the log of one who still has everything, if there is
-//! one; and if there is none, what may be missing from it.
+//! I1: a group that has lost all in-sync replicas goes on with the log of one that still has
+//! everything, if there is one. If there is none, the checker computes what may be missing.
 //!
-//! Judged when a group that recovered names a primary, of nothing but who held everything before and what became of them.
+//! The judgement is made when a recovered group names a primary. Its only inputs are the replicas
+//! that had everything before, and their later fate.
 
 use zerohop_base::time::Time;
 use zerohop_placement::Durability;
@@ -9,11 +10,11 @@ use zerohop_wire::ids::InstanceId;
 
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
 
-/// Who held all that was acknowledged in the last group that did not recover.
+/// A replica that had all acknowledged writes in the last group that did not recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) instance: InstanceId,
-    /// The end of the process that held it; none while it runs.
+    /// The end of its process; none while it runs.
     pub(super) end: Option<EndedProcess>,
 }
 
@@ -21,26 +22,26 @@ pub(super) struct Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EndedProcess {
     pub(super) at: Time,
-    /// Up to when its disks and itself were well.
+    /// The last time at which its disks and the process worked.
     pub(super) sound_until: Time,
-    /// It stopped in order, with disks that were well.
+    /// It stopped in order, with working disks.
     pub(super) is_clean: bool,
-    /// Its disks are lost, with it or since.
+    /// Its disks were lost, then or later.
     pub(super) has_lost_disks: bool,
 }
 
-/// What is to be said of a group that goes on.
+/// The verdict on a group that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecoveryVerdict {
-    /// It has everything.
+    /// Its log has everything.
     Whole,
-    /// The end of its log may be missing: what was acknowledged before this is there.
+    /// The end of its log may be missing: what was acknowledged before this time is there.
     MayLack(Time),
-    /// It must not go on like this: this one was in sync and holds everything.
+    /// It must not go on with this log: the named instance was in sync and has everything.
     Passes(InstanceId),
 }
 
-/// Judges with whose log a group goes on.
+/// Judges with which log a group goes on.
 pub(super) fn judge(durability: Durability, holders: &[Holder], chosen: InstanceId) -> RecoveryVerdict {
     let holds_all = |holder: &&Holder| match holder.end {
         None => true,
@@ -49,7 +50,7 @@ pub(super) fn judge(durability: Durability, holders: &[Holder], chosen: Instance
     if holders.iter().filter(holds_all).any(|holder| holder.instance == chosen) {
         return RecoveryVerdict::Whole;
     }
-    // Who runs before who has ended and kept its disk.
+    // A running replica comes before one that has ended and kept its disk.
     let runs = holders.iter().find(|holder| holder.end.is_none());
     if let Some(passed) = runs.or(holders.iter().find(holds_all)) {
         return RecoveryVerdict::Passes(passed.instance);
@@ -104,7 +105,8 @@ mod tests {
         }
         assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], A), RecoveryVerdict::Passes(B));
         assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], C), RecoveryVerdict::Passes(B), "a follower");
-        // Its log may be as long, and under `sync` it is; whoever was in sync does as well as another.
+        // Its log may be as long, and under `sync` it is; any in-sync replica is as good as
+        // another.
         assert_eq!(judge(Durability::Sync, &[ended(A, 5), runs(B)], A), RecoveryVerdict::Whole);
     }
 

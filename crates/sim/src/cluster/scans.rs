@@ -1,9 +1,10 @@
-//! The clients' part in scans: now and then one goes through all keys of a keyspace, page by page, as `crates/client` does, with
-//! pauses between pages, whatever befalls the members meanwhile: the next page may come from another primary, or from children of a
-//! split. What it was told goes into the history (`check/scans.rs` looks at it).
+//! The clients' scans: now and then a client scans all keys of a keyspace, page by page, as
+//! `crates/client` does. It pauses between pages while faults strike the members, so the next page
+//! may come from another primary or from child partitions. The pages go into the history
+//! (`check/scans.rs` checks them).
 //!
-//! The few keys that all clients meet at are not enough to go through: before its scan a client puts some of others there, of which
-//! it takes a few away again.
+//! The few keys of the other operations are not enough for a scan: before it, a client writes some
+//! additional keys and removes a few of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,34 +23,35 @@ use crate::workload::operation::{Act, RecordCall};
 
 const MS: u64 = 1_000;
 
-/// Tokens of a session's operations from here on are those of scans.
+/// Operations of a session with tokens from here on are scans.
 pub(super) const SCANS_FROM: usize = 1 << 45;
 
-/// And from here on those of writes of keys to go through, each its place in the history.
+/// Operations with tokens from here on write keys for scans; the rest of the token is the index in
+/// the history.
 pub(super) const PUTS_FROM: usize = 1 << 46;
 
-/// One of so many calls begins one.
+/// One of so many calls starts one.
 const OF_CALLS: u64 = 80;
 
-/// So many are under way at a time.
+/// The highest number of open scans.
 const OPEN_MAX: usize = 4;
 
-/// Keys of a keyspace that are there to be gone through.
+/// Number of additional keys of a keyspace.
 const MANY: u64 = 40;
 
-/// So many of them are written before a scan, at most.
+/// The highest number of them that are written before a scan.
 const PUTS_MAX: u64 = 14;
 
-/// One of so many of these is a removal.
+/// One of so many of these writes is a removal.
 const OF_PUTS: u64 = 8;
 
-/// After so many failures one after the other a client lets a scan be.
+/// A client abandons a scan after so many failures in a row.
 const FAILURES_MAX: u32 = 8;
 
-/// No scan has more pages than these: there are few keys, and little that could make pages without any.
+/// The highest number of pages of a scan: there are few keys, and few reasons for empty pages.
 const PAGES_MAX: usize = 2_000;
 
-/// What all clients have under way.
+/// The scans of all clients that have not ended.
 #[derive(Debug)]
 pub(super) struct Scans {
     random: Random,
@@ -60,18 +62,18 @@ pub(super) struct Scans {
 #[derive(Clone, Debug)]
 struct RunningScan {
     client: usize,
-    /// Its place among the scans of the history.
+    /// Its index among the scans of the history.
     entry: usize,
     keyspace: KeyspaceId,
     partitions: PartitionCount,
-    /// What is still to be gone through, the next first: partitions, and where in each.
+    /// The remaining partitions and the cursor in each, the next first.
     left: VecDeque<(PartitionId, Bytes)>,
     keys_max: u32,
-    /// How long it rests between two pages, at most.
+    /// The longest rest between two pages, in microseconds.
     rest_us: u64,
-    /// Who was primary as the page before was asked for.
+    /// The primary when the previous page was requested.
     primary: Option<InstanceId>,
-    /// Failures one after the other.
+    /// Failures in a row.
     failures: u32,
 }
 
@@ -87,7 +89,7 @@ impl Scans {
 }
 
 impl SimulatedCluster {
-    /// A client may go through all keys of a keyspace, beside what else it does.
+    /// A client may scan all keys of a keyspace, beside its other work.
     pub(super) fn begins_scan(&mut self, client: usize) {
         let now = self.now();
         let focus = self.focus(now);
@@ -100,7 +102,7 @@ impl SimulatedCluster {
             return;
         }
         let any = *random.pick(&live);
-        // What its next pages come from changes most where something has just befallen the primary.
+        // The source of its next pages changes most where a fault has just struck the primary.
         let keyspace = focus.filter(|one| live.contains(one) && random.chance(3, 4)).unwrap_or(any);
         let Some(known) = self.watch.map.keyspace(keyspace) else { return };
         let partitions = known.config().partitions;
@@ -143,7 +145,7 @@ impl SimulatedCluster {
         self.submit_as(PUTS_FROM, client, keyspace, operation, (limit_us, Coalescing::AsKeyspace));
     }
 
-    /// The next page of a scan is asked for.
+    /// Requests the next page of a scan.
     pub(super) fn scan_page(&mut self, number: usize) {
         let now = self.now();
         let Some(one) = self.scans.open.get_mut(&number) else { return };
@@ -175,7 +177,7 @@ impl SimulatedCluster {
         self.wake_client(client, now.after_us(soon));
     }
 
-    /// A page has come, or could not be had.
+    /// A page has arrived, or the request has failed.
     pub(super) fn scan_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let number = token - SCANS_FROM;
@@ -198,7 +200,8 @@ impl SimulatedCluster {
                 }
                 one.rest_us
             }
-            // It was split: each partition has become several, which go through their keys in the order that it had.
+            // The keyspace was split: each partition has become several, which the scan visits in
+            // the parent's hash order.
             Err(SessionError::Split { partitions }) => {
                 scan.pages.pop();
                 let each = partitions.get() / one.partitions.get();
@@ -213,7 +216,7 @@ impl SimulatedCluster {
                 }
                 1
             }
-            // The same page can be asked for again.
+            // The same page can be requested again.
             Err(_) if one.failures < FAILURES_MAX => {
                 scan.pages.pop();
                 one.failures += 1;

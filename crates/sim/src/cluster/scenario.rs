@@ -1,4 +1,4 @@
-//! What one seed plays: how large the cluster is, what is kept in it, and which faults there are.
+//! The scenario of one seed: the size of the cluster, its contents, and its faults.
 
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
@@ -14,33 +14,35 @@ use crate::workload::transactional::KEYSPACES;
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
-/// Longer than sessions are remembered by a clock that runs slow, and until somebody looks for idle ones.
+/// Longer than sessions are remembered by a slow clock, plus the time until expired sessions are
+/// next removed.
 const SLEEP_US_MIN: u64 = 660 * SECOND;
 
-/// Instances with less memory hold no keyspace of transactions in it.
+/// Instances with less memory get no transactional keyspace with `memory` durability.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
 
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterScenario {
-    /// Which faults happen.
+    /// The kinds of fault that occur.
     pub(crate) kinds: Kinds,
-    /// Which would if nothing was taken away: among these the next one is drawn.
+    /// The kinds that would occur if nothing was taken away: the next fault is drawn from these.
     pub(crate) drawn: Kinds,
-    /// Instances of each node; the first ones are managers.
+    /// Instances of each node; the first nodes are managers.
     pub(crate) nodes: Vec<u32>,
-    /// Of the nodes, how many founders there are, and how many join only later.
+    /// Number of managers among the nodes; and of nodes that join only later.
     pub(crate) managers: usize,
     pub(crate) late: usize,
-    /// How many nodes share a rack.
+    /// Number of nodes in a rack.
     pub(crate) rack: u32,
-    /// Those of single operations, then those of transactions.
+    /// Keyspaces of single operations, then those of transactions.
     pub(crate) keyspaces: Vec<PlannedKeyspace>,
-    /// Times at which clients are busy and faults begin; between them little happens.
+    /// Fault windows, in which clients are busy and faults begin; between them little happens.
     pub(crate) storms: Vec<(Time, Time)>,
-    /// Between two of them, in some runs: a time in which no client asks for anything, and sessions are forgotten.
+    /// In some runs, between two fault windows: a time in which all clients are paused and sessions
+    /// expire.
     pub(crate) sleep: Option<(Time, Time)>,
-    /// When faults end.
+    /// When all faults end.
     pub(crate) heal: Time,
     pub(crate) clients: usize,
     pub(crate) depth: u64,
@@ -50,9 +52,9 @@ pub(crate) struct ClusterScenario {
     /// Between clients and instances.
     pub(crate) network: NetworkFaults,
     pub(crate) peers: PeerFaults,
-    /// Between two faults of any kind within a storm.
+    /// Mean time between two faults of any kind within a fault window.
     pub(crate) fault_every_us: u64,
-    /// How long a process is down, a cut or a pause lasts, at most.
+    /// The longest downtime of a process.
     pub(crate) down_us: u64,
     pub(crate) cut_us: u64,
     pub(crate) pause_us: u64,
@@ -60,7 +62,7 @@ pub(crate) struct ClusterScenario {
     pub(crate) engine: EngineOptions,
     pub(crate) batches: bool,
     pub(crate) compresses: bool,
-    /// Every other client names no epoch of the partitions that it asks.
+    /// Every other client names no epoch of the partitions that it requests.
     pub(crate) has_nameless: bool,
     pub(crate) large_values: bool,
     pub(crate) expires: bool,
@@ -70,7 +72,7 @@ pub(crate) struct ClusterScenario {
     pub(crate) log_entries_max: usize,
 }
 
-/// A keyspace to be.
+/// A keyspace to be created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedKeyspace {
     pub(crate) durability: Durability,
@@ -79,7 +81,7 @@ pub(crate) struct PlannedKeyspace {
     pub(crate) min_in_sync: u8,
 }
 
-/// Between nodes: in parts of a thousand, of messages.
+/// Faults of messages between nodes, in parts of a thousand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerFaults {
     pub(crate) delay_us: u64,
@@ -90,14 +92,14 @@ pub(crate) struct PeerFaults {
     pub(crate) late_us: u64,
 }
 
-/// What may be played: a scenario, and what a shrink has left of it.
+/// The limits of a run: a scenario, and what shrinking has left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Faults that may happen at all.
+    /// The kinds of fault that may occur.
     pub kinds: Kinds,
-    /// Clients, at most.
+    /// The highest number of clients.
     pub clients: usize,
-    /// Storms, at most: the first ones.
+    /// The highest number of fault windows: the first ones are used.
     pub storms: usize,
 }
 
@@ -107,23 +109,23 @@ impl Default for Limits {
     }
 }
 
-/// What a seed plays of the things without which some bugs cannot show.
+/// The draws of a seed that some mutants require to become visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// Faults that may happen.
+    /// The kinds of fault that may occur.
     pub kinds: Kinds,
-    /// Every other client names no epoch of the partitions that it asks.
+    /// Every other client names no epoch of the partitions that it requests.
     pub has_nameless: bool,
 }
 
-/// What a seed draws, without playing it.
+/// The draws of a seed, without a run.
 #[must_use]
 pub fn drawn(seed: u64) -> Drawn {
     let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
     Drawn { kinds: scenario.kinds, has_nameless: scenario.has_nameless }
 }
 
-/// The streams of a cluster: other ones than those of one node.
+/// The random streams of a cluster, independent of those of a single node.
 pub(crate) fn streams(seed: u64) -> Streams {
     Streams::new(seed ^ 0xC1u64 << 56)
 }
@@ -133,7 +135,7 @@ impl ClusterScenario {
     pub(crate) fn new(random: &mut Random, limits: Limits) -> Self {
         let mut kinds = Kinds::NONE;
         for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Sleeps) {
-            // Most of what may go wrong takes somebody who is cut off or gone.
+            // Most bugs show only when a node is cut off or gone.
             let chance = match kind {
                 FaultKind::Cuts | FaultKind::Kills | FaultKind::PowerLosses => 2,
                 _ => 1,
@@ -142,11 +144,13 @@ impl ClusterScenario {
                 kinds = kinds.with(kind);
             }
         }
-        // It takes as long as several other runs, and shows most by requests that come after it.
+        // A sleep costs as much time as several other runs, and affects mostly the requests after
+        // it.
         if random.fork(1).chance(1, 10) {
             kinds = kinds.with(FaultKind::Sleeps).with(FaultKind::RepeatedRequests);
         }
-        // What it takes that others ask about what a dead coordinator ran before its client asks again, and hear the answer twice.
+        // This kind needs others to query the state of a dead coordinator's transactions before its
+        // client retries, and the answer to arrive twice.
         if random.fork(2).chance(1, 4) {
             kinds = kinds.with(FaultKind::Kills).with(FaultKind::ClientPauses).with(FaultKind::Repeats);
         }
@@ -171,7 +175,7 @@ impl ClusterScenario {
         let peers = peers(random, kinds);
         let engine = engine_options(random);
         keyspaces.extend(transactional(&mut apart, interval_ms, engine.memory_bytes));
-        // It shows by splits alone.
+        // Only splits make it visible.
         let has_nameless = kinds.has(FaultKind::Splits) && random.fork(4).chance(1, 2);
         ClusterScenario {
             kinds,
@@ -208,7 +212,7 @@ impl ClusterScenario {
         }
     }
 
-    /// Whether a fault of this kind happens in this run.
+    /// Whether a fault of this kind occurs in this run.
     pub(crate) fn has(&self, kind: FaultKind) -> bool {
         self.kinds.has(kind)
     }
@@ -221,18 +225,19 @@ impl ClusterScenario {
         }
     }
 
-    /// The storm that rages at a time.
+    /// Whether a fault window is open at this time.
     pub(crate) fn is_stormy(&self, now: Time) -> bool {
         self.storms.iter().any(|(from, to)| (*from..*to).contains(&now))
     }
 
-    /// When the next one begins, if one does.
+    /// When the next fault window begins, if there is one.
     pub(crate) fn next_storm(&self, now: Time) -> Option<Time> {
         self.storms.iter().map(|(from, _)| *from).find(|from| *from >= now)
     }
 }
 
-/// Three keyspaces, of all durabilities more or less, with few partitions: an idle one costs time as well.
+/// Three keyspaces, of nearly all durabilities, with few partitions: an idle partition costs time
+/// as well.
 fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<PlannedKeyspace> {
     let interval = Durability::Interval { ms: interval_ms };
     let third = *random.pick(&[Durability::Memory, interval, Durability::Sync]);
@@ -247,9 +252,9 @@ fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<PlannedKeyspace> {
         .collect()
 }
 
-/// The two keyspaces of transactions. One loses nothing; of a loss in the other only what came before it can be checked.
-///
-/// Only in memory it lives where there is enough: what is decided and finds no room holds its intents for ever.
+/// The two keyspaces of transactions. One loses nothing. In the other, only what came before a loss
+/// can be checked. It is kept in memory only where there is enough: a decided transaction that
+/// finds no space keeps its intents for ever.
 fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [PlannedKeyspace; 2] {
     let interval = Durability::Interval { ms: interval_ms };
     let second = *random.pick(&[Durability::Sync, Durability::Sync, Durability::Memory, interval]);
@@ -262,8 +267,9 @@ fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [P
     [kept(Durability::Sync), kept(second)]
 }
 
-/// Storms of some seconds each, over two minutes and a half, and when all faults end: groups become whole again in the calm
-/// between two storms, and more of it shows nothing.
+/// Fault windows of some seconds each, over two and a half minutes, and the time at which all
+/// faults end. Groups become complete in the quiet period between two windows; a longer one shows
+/// nothing more.
 fn storms(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
     let count = random.between(5, 8);
     let slice_us = 140 * SECOND / count;
@@ -282,7 +288,8 @@ fn storms(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
     (storms, heal)
 }
 
-/// Moves all but the first half of the storms back to make room for a sleep, if there are two of them.
+/// Moves all but the first half of the fault windows back to make room for a sleep, if there are at
+/// least two.
 fn lie_down(storms: &mut [(Time, Time)], heal: &mut Time, sleep_us: u64) -> Option<(Time, Time)> {
     let (early, late) = storms.split_at_mut(storms.len() / 2);
     let from = early.last()?.1;
@@ -316,7 +323,7 @@ fn network(random: &mut Random, kinds: Kinds) -> NetworkFaults {
 }
 
 fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
-    // The longer messages take, the more is under way when something happens.
+    // The longer messages take, the more is in progress when a fault strikes.
     let (delay_us, jitter_us) = (*random.pick(&[50, 300, 3 * MS, 10 * MS]), *random.pick(&[20, 300, 3 * MS]));
     let (loss, repeats, late) = (*random.pick(&[5, 40]), *random.pick(&[10, 60]), *random.pick(&[5, 30]));
     let late_us = *random.pick(&[60 * MS, 700 * MS, 2 * SECOND]);
@@ -331,7 +338,8 @@ fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
     }
 }
 
-/// Small files and little memory, so that a short run seals segments, compacts them and takes checkpoints.
+/// Small files and little memory, so that a short run seals segments, compacts them and takes
+/// checkpoints.
 fn engine_options(random: &mut Random) -> EngineOptions {
     EngineOptions {
         memory_bytes: *random.pick(&[1 << 20, 8 << 20]),

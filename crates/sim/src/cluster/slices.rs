@@ -1,8 +1,9 @@
-//! I4: of each slice of the hash space, answers leave in the order of epochs: nobody answers once another has in a later one.
+//! I4: answers about each hash range leave in the order of epochs: no instance answers after
+//! another has answered in a later epoch.
 //!
-//! Slices are compared across splits, after which a number means another slice. Which of them an answer is about is told by its
-//! epoch, as those of all children are above those of all parents: not by the map of whoever answers, who may have had
-//! the next one by the time the answer leaves.
+//! Hash ranges are compared across splits, which give the same partition number another range. The
+//! epoch of an answer tells its range, as all children have higher epochs than all parents. The map
+//! of the answering instance does not: it may be newer by the time the answer leaves.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +11,19 @@ use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch};
 
-/// Slices by which partitions are compared before and after splits; keyspaces here never have more partitions.
+/// Number of hash ranges that are compared; keyspaces here never have more partitions.
 const SLICES: u32 = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     levels: BTreeMap<KeyspaceId, Levels>,
-    /// Who answered last for a slice of a keyspace, in which epoch.
+    /// The last answer about a range of a keyspace: its epoch, and the instance.
     answered: BTreeMap<(KeyspaceId, u32), (PartitionEpoch, InstanceId)>,
 }
 
-/// How many partitions a keyspace has had, from which epoch on; `None`: in epochs between two maps that were seen.
+/// The number of partitions of a keyspace from each epoch on; `None` in epochs between two maps
+/// that were observed.
 #[derive(Debug, Default)]
 struct Levels(Vec<(PartitionEpoch, Option<u32>)>);
 
@@ -32,7 +34,7 @@ impl Levels {
 }
 
 impl Slices {
-    /// A newer map of a keyspace is there; `before`: the last one that was seen.
+    /// Records a newer map of a keyspace; `before` is the last one that was observed.
     pub(super) fn see(&mut self, id: KeyspaceId, before: Option<&Keyspace>, now: &Keyspace) {
         let epochs = |keyspace: &Keyspace| -> Vec<PartitionEpoch> {
             keyspace.groups().map(|(_, group)| group.epoch).collect()
@@ -48,7 +50,8 @@ impl Slices {
         levels.push((first, Some(count)));
     }
 
-    /// How many partitions a keyspace has in an epoch; none, if that was between two maps that were seen.
+    /// The number of partitions of a keyspace in an epoch; none if it lies between two maps that
+    /// were observed.
     pub(super) fn partitions_in(&self, keyspace: KeyspaceId, epoch: PartitionEpoch) -> Option<u32> {
         self.levels.get(&keyspace).and_then(|levels| levels.partitions_in(epoch))
     }
@@ -56,7 +59,7 @@ impl Slices {
     /// An answer about a record leaves an instance.
     ///
     /// # Errors
-    /// Another has answered in a later epoch: which one, and who.
+    /// Another instance has answered in a later epoch; the error names both.
     pub(super) fn answers(
         &mut self,
         place: AnswerOrigin,
@@ -86,7 +89,8 @@ mod tests {
     const A: InstanceId = InstanceId(1);
     const B: InstanceId = InstanceId(2);
 
-    /// Two partitions, of which one has come to epoch 5; split at 6, and once more, unseen, up to epoch 12.
+    /// Two partitions, of which one has come to epoch 5; split at 6, and once more, unobserved, up
+    /// to epoch 12.
     fn split() -> Slices {
         let level = |from, partitions| (PartitionEpoch(from), partitions);
         let levels = Levels(vec![
@@ -118,7 +122,7 @@ mod tests {
         assert_eq!(slices.answers(place(1, 2), A), Ok(()), "another partition");
         assert_eq!(slices.answers(place(0, 4), B), Ok(()));
         assert_eq!(slices.answers(place(0, 3), A), Err((PartitionEpoch(4), B)));
-        // What B itself had evaluated before its epoch was raised may leave later.
+        // An answer that B evaluated before its epoch was raised may leave later.
         assert_eq!(slices.answers(place(0, 5), B), Ok(()));
         assert_eq!(slices.answers(place(0, 4), B), Ok(()));
     }
@@ -126,7 +130,8 @@ mod tests {
     #[test]
     fn an_answer_of_before_the_split_is_about_its_partition_of_before() {
         let mut slices = split();
-        // 0 has come to epoch 5 at B, while A is at epoch 3 of 1; and is told of the split with the answer on its way out.
+        // Partition 0 is at epoch 5 on B, while A is at epoch 3 of partition 1. B receives the
+        // split while its answer is on the way out.
         assert_eq!(slices.answers(place(0, 5), B), Ok(()));
         assert_eq!(slices.answers(place(1, 3), A), Ok(()));
         assert_eq!(slices.answers(place(1, 6), B), Ok(()), "the second half of 0");

@@ -1,4 +1,5 @@
-//! One instance on its simulated disk, with what has come for it and what it wants done: the place of `node`'s reactor.
+//! One instance on its simulated disk, with its inbox and the effects of its turns: the counterpart
+//! of `node`'s reactor.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +23,13 @@ use super::record::{self, LifeFile};
 use crate::network::{LinkArrival, LinkId};
 use crate::node::port::{Port, PortFrame};
 
-/// An instance, or what is left of it while its process is down.
+/// An instance, or its disk while its process is down.
 #[derive(Debug)]
 pub(crate) struct ClusterSlot {
     pub(crate) disk: SimulatedDisk,
-    /// Beside the engine's folder, on the same machine.
+    /// The disk of the instance's own file, beside the engine's folder on the same machine.
     pub(crate) notes: SimulatedDisk,
-    /// Boxed: it is some kilobytes, and is taken out for every turn.
+    /// Boxed: it has some kilobytes and is moved for every turn.
     pub(crate) instance: Option<Box<Instance<SimulatedDisk>>>,
     pub(crate) record: LifeFile,
     ports: BTreeMap<LinkId, Port>,
@@ -36,11 +37,11 @@ pub(crate) struct ClusterSlot {
     pub(crate) turn_at: Option<zerohop_base::time::Time>,
     pub(crate) busy_until: zerohop_base::time::Time,
     scratch: Vec<u8>,
-    /// Up to where each of its partitions had applied after the last turn.
+    /// The highest index that each of its partitions had applied after the last turn.
     applied: BTreeMap<(KeyspaceId, PartitionId), u64>,
 }
 
-/// Something that has arrived since the last turn.
+/// An arrival since the last turn.
 #[derive(Debug)]
 enum SlotArrival {
     OverLink(LinkId, LinkArrival),
@@ -48,24 +49,24 @@ enum SlotArrival {
     FromPeer(Vec<u8>),
 }
 
-/// What a turn brings about.
+/// The effects of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterTurn {
     pub(crate) sent: Vec<(LinkId, Vec<u8>)>,
     pub(crate) closed: Vec<LinkId>,
-    /// Frames for other instances, each by itself.
+    /// Frames for other instances, each separate.
     pub(crate) to_peers: Vec<(Member, Vec<u8>)>,
     pub(crate) asks: Vec<(AnswerOrigin, replica::GroupChange)>,
-    /// Keyspaces that are being dropped, and in which nothing is under way here by the map of this epoch.
+    /// Draining keyspaces without pending work on this instance, with the epoch of the map.
     pub(crate) drained: Vec<(KeyspaceId, MapEpoch)>,
     pub(crate) fetches_map: bool,
-    /// Places that have said something about a record.
+    /// Origins of answers about a record.
     pub(crate) answered: Vec<AnswerOrigin>,
-    /// Places that have said that a write is done.
+    /// Origins of acknowledgements of a write.
     pub(crate) acknowledged: Vec<AnswerOrigin>,
-    /// What members of groups have applied.
+    /// Entries that members of groups have applied.
     pub(crate) applied: Vec<AppliedEntries>,
-    /// There is more upkeep to do at once.
+    /// More background maintenance is due at once.
     pub(crate) has_more: bool,
 }
 
@@ -76,7 +77,7 @@ struct Collect<'s> {
     ceiling: &'s mut Option<Timestamp>,
 }
 
-/// The connection that messages of other instances seem to come over.
+/// The pseudo connection of messages from other instances.
 const PEERS: u64 = u64::MAX;
 
 impl InstanceEffects for Collect<'_> {
@@ -130,9 +131,9 @@ impl Collect<'_> {
     }
 }
 
-/// What a disk says of a start before this one.
+/// What a disk knows about an earlier start.
 pub(crate) struct FormerStart {
-    /// It has lived through it.
+    /// The disk was in use during that start.
     pub(crate) has_lived_through: bool,
     /// That start was the last one, and has ended in order.
     pub(crate) was_closed: bool,
@@ -154,7 +155,7 @@ impl ClusterSlot {
         }
     }
 
-    /// Opens what is on the disk. The disk has lived through this start from here on.
+    /// Opens the disk's contents, and records this start on the disk.
     pub(crate) fn open(
         &mut self,
         identity: Identity,
@@ -169,7 +170,7 @@ impl ClusterSlot {
         Ok(opened)
     }
 
-    /// Reads what the disk remembers of that earlier start, and writes this one into it.
+    /// Reads what the disk knows about that earlier start, and records this one.
     pub(crate) fn remember(
         &mut self,
         incarnation: Incarnation,
@@ -178,7 +179,8 @@ impl ClusterSlot {
         self.record = record::read(&mut self.notes);
         let has_lived_through = earlier.is_none_or(|earlier| self.record.starts.contains(&earlier));
         let was_closed = earlier.is_some() && self.record.closed == earlier;
-        // Before the data is opened: what ends this start must not leave the mark of another.
+        // Written before the data is opened: a crash during this start must not leave the
+        // clean-shutdown mark of an earlier one.
         self.record.begin(incarnation);
         record::write(&mut self.notes, &self.record)?;
         Ok(FormerStart { has_lived_through, was_closed })
@@ -205,12 +207,12 @@ impl ClusterSlot {
         }
     }
 
-    /// How long its disks have taken so far.
+    /// The total time of its disk operations so far, in microseconds.
     pub(crate) fn worked_us(&self) -> u64 {
         self.disk.elapsed_us() + self.notes.elapsed_us()
     }
 
-    /// Does everything that is to be done now.
+    /// Handles everything that is due now.
     pub(crate) fn turn(&mut self, now: ClockReading) -> ClusterTurn {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return turned };
@@ -246,12 +248,13 @@ impl ClusterSlot {
         turned
     }
 
-    /// The map has changed.
+    /// Applies a change of the map.
     pub(crate) fn apply_map(&mut self, now: ClockReading, delta: &MapDelta) -> (ClusterTurn, Option<String>) {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         let mut ceiling = None;
-        // It ends what it has begun before it follows the map: what is applied by that is of the epochs before.
+        // It finishes what it has begun before it follows the map: what this applies belongs to
+        // earlier epochs.
         let before: Vec<_> =
             instance.replicas().map(|(keyspace, partition, of)| (keyspace, partition, seen_in(of))).collect();
         let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
@@ -266,8 +269,9 @@ impl ClusterSlot {
         (turned, trouble)
     }
 
-    /// What its partitions have applied since the last turn. Where one is seen for the first time, and where one has begun to
-    /// take a whole state, it counts from there. Those named were in these epochs when the turn began.
+    /// Collects what its partitions have applied since the last turn. A partition that is new here,
+    /// or has begun a snapshot install, counts from its present index. `were_in` has the epochs of
+    /// partitions at the start of the turn.
     fn see_applied(
         &mut self,
         instance: &mut Instance<SimulatedDisk>,
@@ -300,7 +304,7 @@ impl ClusterSlot {
         }
     }
 
-    /// What it holds of a partition; none if that is not here.
+    /// What it has of a partition; none if it has no such member.
     pub(crate) fn holds(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<MemberLog> {
         let instance = self.instance.as_mut()?;
         let durable = instance.durable_index(keyspace, partition).ok().flatten()?;
@@ -313,7 +317,8 @@ impl ClusterSlot {
         })
     }
 
-    /// Ends in order: answers what waits, and puts everything away. Says what went wrong.
+    /// Stops in order: answers pending requests and closes the engine. Returns a failure, if there
+    /// was one.
     pub(crate) fn stop(&mut self, now: ClockReading) -> (ClusterTurn, Option<String>) {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
@@ -324,7 +329,8 @@ impl ClusterSlot {
         let trouble = instance.close().err().map(|error| error.to_string());
         if trouble.is_none() {
             let record = LifeFile { closed: self.record.starts.last().copied(), ..self.record.clone() };
-            // Without the mark the next start may have lost something, for all that anybody knows.
+            // Without the mark, the group must assume at the next start that this instance may have
+            // lost writes.
             if record::write(&mut self.notes, &record).is_ok() {
                 self.record = record;
             }
@@ -332,7 +338,7 @@ impl ClusterSlot {
         (turned, trouble)
     }
 
-    /// Writes the ceiling down; where that fails, nobody counts on it.
+    /// Writes the timestamp bound; if that fails, the instance does not use it.
     fn sync_ceiling(&mut self, instance: &mut Instance<SimulatedDisk>, ceiling: Option<Timestamp>) {
         let Some(ceiling) = ceiling else { return };
         let record = LifeFile { ceiling: ceiling.max(self.record.ceiling), ..self.record.clone() };
@@ -413,12 +419,12 @@ impl ClusterSlot {
     }
 }
 
-/// The epoch that a member is in, and whether it is the primary.
+/// The epoch of a member, and whether it is the primary.
 fn seen_in(replica: &replica::Replica) -> (PartitionEpoch, bool) {
     (replica.view().epoch, replica.role() == replica::Role::Primary)
 }
 
-/// Frames of instances, as people read them.
+/// Frames of instances, formatted for traces.
 pub(crate) struct DescribedFrames<'b>(pub(crate) &'b [u8]);
 
 impl std::fmt::Display for DescribedFrames<'_> {

@@ -1,9 +1,9 @@
-//! The clients' part in snapshots: opened over both keyspaces of transactions, read again and again while others write, renewed
-//! or forgotten.
+//! The clients' snapshots: opened over both keyspaces of transactions, read many times while others
+//! write, renewed or left to expire.
 //!
 //! ```text
-//!   open, at every partition ──> the highest floor is its time ──> renew, at every partition: it is open
-//!     ──> rest ──> reads of some records, a blob, a bank; a renewal, unless it is to expire ──> rest ──> ... ──> close
+//!   open, at every partition ──> the highest floor is its time ──> renew, at every partition: open
+//!     ──> rest ──> reads of records, a blob, a bank; mostly a renewal ──> rest ──> ... ──> close
 //! ```
 
 use std::collections::BTreeMap;
@@ -29,20 +29,21 @@ use crate::workload::transactional::{ClassedKey, KeyClass};
 
 const MS: u64 = 1_000;
 
-/// Tokens of a session's operations from here on are those of snapshots, each with so many of its own.
+/// Operations of a session with tokens from here on are snapshots, each with `PARTS` tokens.
 pub(super) const SNAPSHOTS_FROM: usize = 1 << 42;
 const PARTS: usize = 4_096;
 
-/// So many are open at a time: more than one, so that what one does not need is kept for another.
+/// The highest number of open snapshots: more than one, so that one keeps versions that another
+/// does not need.
 const OPEN_MAX: usize = 4;
 
-/// How long each of its requests may take.
+/// The time limit of each of its requests.
 const LIMIT_US: u64 = 4_000 * MS;
 
-/// For how long one is kept at most.
+/// The longest time for which one stays open.
 const AGE_MS: u64 = 30_000;
 
-/// What all clients have under way.
+/// The snapshots of all clients that have not ended.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     random: Random,
@@ -56,28 +57,28 @@ struct RunningSnapshot {
     id: SnapshotId,
     keyspaces: [(KeyspaceId, PartitionCount); 2],
     stage: SnapshotStage,
-    /// Its time, as far as it is known.
+    /// The highest floor so far, which becomes its timestamp.
     at: Timestamp,
     lease_ms: u32,
     is_renewed: bool,
-    /// Reads of several records that are to come.
+    /// Rounds of reads that are still to come.
     rounds: u64,
-    /// What was asked for, by the numbers of tokens, and how many answers are to come.
+    /// The questions, by token; and the number of outstanding answers.
     asked: Vec<SnapshotQuestion>,
     waiting: usize,
-    /// Places in the history: of its opening, and of what was read in it.
+    /// Index in the history of its opening; and of its reads.
     entry: usize,
     seen: Option<usize>,
     /// Blobs whose chunks are being read.
     blobs: BTreeMap<u64, Blob>,
-    /// Who has answered first for each record.
+    /// The instance that answered first for each record.
     primaries: BTreeMap<u64, Option<InstanceId>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SnapshotStage {
     Opening,
-    /// No clock is behind its time.
+    /// A renewal at every partition, after which no clock is behind its timestamp.
     Fixing,
     Reading,
     Closing,
@@ -85,7 +86,7 @@ enum SnapshotStage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SnapshotQuestion {
-    /// About the snapshot itself.
+    /// Opens, renews or closes the snapshot itself.
     Mark,
     Record(ClassedKey),
     Header(u64),
@@ -106,7 +107,7 @@ impl Snapshots {
 }
 
 impl SimulatedCluster {
-    /// A client opens a snapshot beside what else it does.
+    /// A client opens a snapshot beside its other work.
     pub(super) fn begin_snapshot(&mut self, client: usize) {
         let Some(both) = self.transactional() else { return };
         let now = self.now();
@@ -147,7 +148,7 @@ impl SimulatedCluster {
         self.ask_all(number, SnapshotStage::Opening, SnapshotAsk::Open { lease_ms, age_ms: AGE_MS });
     }
 
-    /// Asks every partition.
+    /// Sends a request to every partition.
     fn ask_all(&mut self, number: usize, stage: SnapshotStage, ask: SnapshotAsk<'_>) {
         let now = self.now();
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
@@ -165,7 +166,7 @@ impl SimulatedCluster {
         self.wake_client(client, now.after_us(soon));
     }
 
-    /// It is read, or let go of.
+    /// Reads from it, or closes it.
     pub(super) fn snapshot(&mut self, number: usize) {
         let now = self.now();
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
@@ -216,12 +217,12 @@ impl SimulatedCluster {
         self.wake_client(client, now.after_us(soon));
     }
 
-    /// One answer about a snapshot.
+    /// Handles one answer about a snapshot.
     pub(super) fn snapshot_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let (number, part) = ((token - SNAPSHOTS_FROM) / PARTS, (token - SNAPSHOTS_FROM) % PARTS);
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
-        // What is left of a round before tells nothing any more.
+        // Answers of an earlier round are ignored.
         let Some(asked) = open.asked.get(part).copied() else { return };
         open.waiting = open.waiting.saturating_sub(1);
         let entry = &mut self.history.transactions[open.entry];
@@ -232,7 +233,7 @@ impl SimulatedCluster {
                 }
             }
             (Err(error), _, SnapshotStage::Opening | SnapshotStage::Fixing) => {
-                // As far as it was opened; the lease does the rest.
+                // Partitions where it was opened release it when the lease expires.
                 entry.transaction.end = Some(now.0);
                 fail(entry, error, false);
                 if matches!(error, SessionError::Split { .. }) {
@@ -292,7 +293,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// What a read has brought. What could not be read says nothing.
+    /// Records the result of a read. A failed read proves nothing.
     fn snapshot_read(&mut self, number: usize, asked: SnapshotQuestion, result: Result<Reply, SessionError>) {
         let answer = match result {
             Ok(reply) => Ok(reply),
@@ -345,7 +346,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// All chunks of a blob are read, or not yet.
+    /// Handles a blob once all its chunks are read.
     fn whole_in_snapshot(&mut self, number: usize, blob: u64) {
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         if open.blobs.get(&blob).is_none_or(|known| known.left > 0) {
@@ -385,7 +386,7 @@ impl SimulatedCluster {
         self.history.snapshots[seen].reads.push(SnapshotRead { when: now, of, found });
     }
 
-    /// A client dies: nobody renews what it had open.
+    /// A client dies: its snapshots are not renewed any more.
     pub(super) fn forget_snapshots(&mut self, client: usize) {
         self.snapshots.open.retain(|_, open| {
             if open.client == client {
@@ -396,7 +397,7 @@ impl SimulatedCluster {
         });
     }
 
-    /// A client does nothing until then, and notices no deadline.
+    /// A client is paused until then and handles no deadline.
     pub(super) fn pause_snapshots(&mut self, client: usize, until: Time) {
         for open in self.snapshots.open.values().filter(|open| open.client == client) {
             let entry = &mut self.history.transactions[open.entry];
@@ -406,7 +407,7 @@ impl SimulatedCluster {
 }
 
 impl RunningSnapshot {
-    /// The token of what is asked next.
+    /// The token of the next question.
     fn asks(&mut self, number: usize, asked: SnapshotQuestion) -> usize {
         // Never more than the partitions and records there are.
         debug_assert!(self.asked.len() < PARTS, "tokens are its own");

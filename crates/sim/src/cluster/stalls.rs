@@ -1,5 +1,6 @@
-//! Connections between nodes that stand still: what one says to another waits, in order, and comes all at once when they go on,
-//! perhaps just after somebody else has become primary. What was said long ago must do no harm then.
+//! Stalled connections between nodes: messages from one to another wait, in order, and arrive all
+//! at once when the connection goes on, perhaps just after another member has become primary. Old
+//! messages must do no harm then.
 
 use zerohop_base::time::Time;
 
@@ -15,21 +16,21 @@ const SECOND: u64 = 1_000_000;
 /// Messages that wait for one connection; more are lost, as buffers are full.
 const WAITING_MAX: usize = 8_192;
 
-/// Whose words.
+/// The kind of sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Traffic {
     Agents,
     Instances,
 }
 
-/// A connection that stands still.
+/// A stalled connection.
 #[derive(Debug)]
 struct Stall {
     number: u64,
     from: usize,
-    /// To whom; `None`: to everybody.
+    /// The receiver; `None`: all.
     to: Option<usize>,
-    /// Whose words wait; `None`: all.
+    /// The senders whose messages wait; `None`: all.
     traffic: Option<Traffic>,
     waiting: Vec<ClusterEvent>,
 }
@@ -42,14 +43,14 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
-    /// Begins one. Its number.
+    /// Begins a stall and returns its number.
     fn begin(&mut self, from: usize, to: Option<usize>, traffic: Option<Traffic>) -> u64 {
         self.numbers += 1;
         self.now.push(Stall { number: self.numbers, from, to, traffic, waiting: Vec::new() });
         self.numbers
     }
 
-    /// Where words wait, if they do.
+    /// The stall that a message must wait in, if there is one.
     fn find(&mut self, from: usize, to: usize, traffic: Traffic) -> Option<&mut Stall> {
         self.now.iter_mut().find(|stall| {
             stall.from == from
@@ -58,14 +59,14 @@ impl Stalls {
         })
     }
 
-    /// Ends those that are meant. What has waited, in order.
+    /// Ends the selected stalls. Returns the messages that have waited, in order.
     fn end(&mut self, which: impl Fn(&Stall) -> bool) -> Vec<ClusterEvent> {
         self.now.extract_if(.., |stall| which(stall)).flat_map(|stall| stall.waiting).collect()
     }
 }
 
 impl SimulatedCluster {
-    /// A message of one node to another is on its way: lost, repeated, late, or held up.
+    /// Sends a message from one node to another: it may be lost, repeated, delayed or stalled.
     pub(super) fn post(
         &mut self,
         sent: Time,
@@ -84,7 +85,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// What a node says stands still for a while, to one other or to all. Often something befalls it meanwhile.
+    /// Stalls a node's messages to one other node or to all. Often the node is killed meanwhile.
     pub(super) fn stall(&mut self, from: usize) {
         let now = self.now();
         let others: Vec<usize> = (0..self.hosts.len()).filter(|at| *at != from).collect();
@@ -109,7 +110,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// The same, as long as it is told.
+    /// Begins a stall that ends at a given time.
     pub(super) fn begin_stall(
         &mut self,
         from: usize,
@@ -128,7 +129,7 @@ impl SimulatedCluster {
         self.come(waited);
     }
 
-    /// All do, as faults have ended.
+    /// Ends all stalls, as faults have ended.
     pub(super) fn all_go_on(&mut self) {
         let waited = self.stalls.end(|_| true);
         self.come(waited);
@@ -144,8 +145,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// Somebody else has become primary of what this node was primary of: what it has said and what still waits may come just now,
-    /// or a little later.
+    /// A node is no longer primary of some partition, as another member is: its stalled messages
+    /// may arrive at about this moment.
     pub(super) fn draw_late_words(&mut self, of: usize) {
         let chance = self.streams.network.chance(2, 3);
         if !chance || self.phase != ClusterPhase::Faults {
@@ -160,7 +161,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// A process is killed for a moment only.
+    /// A process is killed and restarts soon.
     pub(super) fn blink(&mut self, at: usize, down_us: u64) {
         let power = self.scenario.has(FaultKind::PowerLosses) && self.streams.node.chance(1, 2);
         self.end_process_for(at, if power { NodeEnd::Power } else { NodeEnd::Killed }, down_us);

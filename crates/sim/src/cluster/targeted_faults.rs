@@ -1,14 +1,15 @@
-//! Transactions are hunted: those who decide one die just then, what is said of one comes again long after it was said, and
-//! somebody hears of a decision only once its session is forgotten, his partition is split, or its coordinator's keyspace is to go. By
-//! chance it would befall one of thousands.
+//! Targeted faults against transactions. A coordinator dies during a commit. An old message arrives
+//! again much later. A participant learns of a decision only after its session has expired, its
+//! partition is split, or the coordinator's keyspace is being dropped. By chance each would befall
+//! one in thousands.
 //!
-//! | what befalls | what must have no consequence |
+//! | fault | what must have no consequence |
 //! | --- | --- |
-//! | a coordinator dies, and clients stand still until others have asked about what it ran, and ask again then | that whoever goes on knows nothing of it |
-//! | what was said to be over is said so again when its transaction is prepared again | the old word |
-//! | decisions of before a sleep are heard after it | that their sessions are forgotten |
-//! | a keyspace is split while decisions are not heard in it | that one of two halves hears first |
-//! | a keyspace is dropped while decisions are not heard in the other | that those who decide are to go |
+//! | a coordinator dies, and clients are paused until others have queried its transactions, and retry then | the next primary does not know them |
+//! | a `Drop` message is repeated when its transaction is prepared again | the old message |
+//! | decisions of before a sleep arrive after it | their sessions have expired |
+//! | a keyspace is split while decisions do not arrive in it | one of two children learns first |
+//! | a keyspace is dropped while its decisions do not arrive in the other | the coordinators are to go |
 
 use std::collections::BTreeMap;
 
@@ -27,48 +28,52 @@ use crate::streams::Draw;
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
-/// Of so many that ask others to prepare, or tell a decision, one dies within so long, and then none for so long.
+/// One in `COORDINATORS_OF` messages with a `Prepare` or a decision kills its coordinator within
+/// `DIES_WITHIN_US`; then none is killed for `REST_US`.
 const COORDINATORS_OF: u64 = 40;
 const DIES_WITHIN_US: u64 = 30 * MS;
 const REST_US: u64 = 4 * SECOND;
 
-/// Clients stand still for so long then, at most: others ask after a second, of whoever goes on after the one who has died. Once
-/// one of them was told that it is over, they go on so soon.
+/// The shortest and longest pause of clients after that: participants query the next primary after
+/// a second. Once one of them has learned that its transaction is over, clients go on within
+/// `CLIENTS_GO_ON_US`.
 const CLIENTS_STAND_US: (u64, u64) = (2 * SECOND, 5 * SECOND);
 const CLIENTS_GO_ON_US: u64 = 30 * MS;
 
-/// Of so many words of transactions, where messages are repeated at all, one comes again so much later, at most.
+/// In runs with repeated messages, one in `WORDS_OF` transaction messages arrives again within
+/// `AGAIN_US`.
 const WORDS_OF: u64 = 25;
 const AGAIN_US: u64 = 2 * SECOND;
 
-/// That something is over is said seldom: it comes again so often, within so long; and so often within so long once its
-/// transaction is prepared again.
+/// `Drop` messages are rare: each is repeated `DROPS_AGAIN` times within `DROPS_AGAIN_US`. When its
+/// transaction is prepared again, it is repeated `ECHOES` times within `ECHOES_US`.
 const DROPS_AGAIN: u64 = 3;
 const DROPS_AGAIN_US: u64 = 800 * MS;
 const ECHOES: u64 = 4;
 const ECHOES_US: u64 = 25 * MS;
 
-/// So many words that something is over are remembered.
+/// The highest number of `Drop` messages that are remembered.
 const DROPS_MAX: usize = 256;
 
-/// A decision of which others are to hear only after a sleep falls so long before it, and is heard so long before its end.
+/// A decision that is withheld until after a sleep falls within `BEFORE_SLEEP_US` before it, and
+/// arrives from `BEFORE_WAKING_US` before its end.
 const BEFORE_SLEEP_US: u64 = 2 * SECOND;
 const BEFORE_WAKING_US: u64 = 5 * SECOND;
 
-/// For so long before a split is asked for decisions are not heard in a keyspace, and so long after that.
+/// How long before and after the command for a split decisions are withheld in a keyspace.
 pub(super) const BEFORE_SPLIT_US: u64 = 1_200 * MS;
 const AFTER_SPLIT_US: u64 = 2_500 * MS;
 
-/// The same for a drop, which is asked for so soon after a decision is not heard, or so late if none is. After it there is time for
-/// one that is done at once.
+/// The same for a drop. Its command follows a withheld decision after `DROP_SOON_US`; if there is
+/// none, it comes at `BEFORE_DROP_US`. Afterwards there is time for a drop without draining.
 pub(super) const BEFORE_DROP_US: u64 = 6 * SECOND;
 const DROP_SOON_US: u64 = 250 * MS;
 const AFTER_DROP_US: u64 = 4 * SECOND;
 
-/// Places from here on do not hear what is decided where all is to be dropped.
+/// Participants with a higher hash do not receive decisions of the keyspace that is to be dropped.
 const UPPER_HALF: u64 = 1 << 63;
 
-/// So many decisions are not heard at a time, at most.
+/// The highest number of decisions that are withheld at a time.
 const UNHEARD_MAX: usize = 16;
 
 /// See the module.
@@ -76,27 +81,28 @@ const UNHEARD_MAX: usize = 16;
 pub(super) struct TargetedFaults {
     /// No coordinator is struck before then.
     again: Time,
-    /// Decisions of which nobody else hears before then.
+    /// Decisions that are withheld until then.
     unheard: BTreeMap<UnheardDecision, Time>,
-    /// Decisions that are heard, as was drawn.
+    /// Decisions that are drawn to be delivered.
     heard: BTreeMap<UnheardDecision, Time>,
     deaf: Option<DeafKeyspace>,
-    /// Until when clients stand still at most, as a coordinator has died.
+    /// The end of the clients' pause after the death of a coordinator.
     standing: Option<Time>,
-    /// Frames that told somebody that something is over.
+    /// The last frame with a `Drop` message, per transaction and receiver.
     drops: BTreeMap<(TransactionId, RoutingKey), Vec<u8>>,
 }
 
-/// A frame that says something of a transaction.
+/// A frame with a transaction message.
 struct TransactionFrame<'f> {
     told: Told,
     frame: &'f [u8],
 }
 
-/// What is not heard of a transaction: by nobody, or by one alone.
+/// A withheld decision: for all receivers, or for one alone.
 type UnheardDecision = (TransactionId, Option<RoutingKey>);
 
-/// A keyspace in which some decisions are not heard: of coordinators that are to go, if it says so.
+/// A keyspace that does not receive some decisions; with `coordinators`, only those of that
+/// keyspace.
 #[derive(Clone, Copy, Debug)]
 struct DeafKeyspace {
     keyspace: KeyspaceId,
@@ -111,7 +117,7 @@ impl DeafKeyspace {
     }
 }
 
-/// Frames, each with what it says of a transaction, if it does.
+/// Frames, each with its transaction message, if it has one.
 fn words(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<TransactionFrame<'_>>)> {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     let mut rest = frames;
@@ -129,7 +135,8 @@ fn words(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<TransactionFrame<
 }
 
 impl SimulatedCluster {
-    /// One instance is about to say something of a transaction to one on another node; `make` says that alone again.
+    /// An instance is about to send a transaction message to another node; `make` makes an event
+    /// that delivers it again.
     pub(super) fn hunt(
         &mut self,
         now: Time,
@@ -168,8 +175,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// What is left of frames that one instance sends to another: decisions that are not to be heard yet are lost. What was said
-    /// long ago is said again behind what it may harm, as `make` tells it.
+    /// Removes withheld decisions from frames between two instances, and returns the rest. Repeats
+    /// an old message behind the one that it could harm, with an event by `make`.
     pub(super) fn withhold(
         &mut self,
         now: Time,
@@ -195,7 +202,7 @@ impl SimulatedCluster {
         left
     }
 
-    /// Whoever has asked a dead coordinator for something asks again, if all stand still because of that.
+    /// Ends the clients' pause after the death of a coordinator, so that they retry.
     fn clients_go_on(&mut self, now: Time) {
         if self.hunts.standing.take().is_none_or(|until| until <= now) {
             return;
@@ -210,14 +217,15 @@ impl SimulatedCluster {
         }
     }
 
-    /// Whether a word is a decision that is not to be heard yet.
+    /// Whether a message is a decision that is withheld at this time.
     fn is_unheard(&mut self, now: Time, told: &Told) -> bool {
         if !matches!(told.what, TransactionMessage::Commit { .. }) {
             return false;
         }
         self.hunts.unheard.retain(|_, until| now < *until);
         self.hunts.heard.retain(|_, until| now < *until);
-        // That a keyspace has gone shows only where one of two places that are left has heard: what was done there stays.
+        // A dropped keyspace causes an error only if one of two remaining participants has received
+        // the decision: what was done there stays.
         let alone = self.awaits_drop();
         let decision = (told.id, alone.then_some(told.to));
         if self.hunts.unheard.contains_key(&decision) {
@@ -249,7 +257,7 @@ impl SimulatedCluster {
         is_lost
     }
 
-    /// Remembers what was said to be over, and says it again when it is prepared again.
+    /// Remembers a `Drop` message, and repeats it when its transaction is prepared again.
     fn echo(&mut self, now: Time, word: &TransactionFrame<'_>, make: &dyn Fn(Vec<u8>) -> ClusterEvent) {
         let place = (word.told.id, word.told.to);
         match word.told.what {
@@ -273,19 +281,21 @@ impl SimulatedCluster {
         }
     }
 
-    /// A keyspace of transactions is about to be split: until after that some decisions are not heard in it.
+    /// A keyspace of transactions is about to be split: some decisions are withheld in it until
+    /// after the split.
     pub(super) fn hunt_in_split(&mut self, keyspace: KeyspaceId) {
         self.hunt_in(keyspace, None, BEFORE_SPLIT_US + AFTER_SPLIT_US);
     }
 
-    /// The second of both keyspaces of transactions is about to be dropped: until after that some that are decided there are not
-    /// heard of in the first.
+    /// The second keyspace of transactions is about to be dropped: some of its decisions are
+    /// withheld in the first until after the drop.
     pub(super) fn hunt_in_drop(&mut self, [left, dropped]: [KeyspaceId; 2]) {
         let until = self.hunt_in(left, Some(dropped), BEFORE_DROP_US + AFTER_DROP_US);
         self.focus = Some((left, until));
     }
 
-    /// Whether a keyspace is about to be dropped, or has just been, while decisions are not heard in the other.
+    /// Whether a keyspace is about to be dropped, or has just been, while its decisions are
+    /// withheld in the other.
     fn awaits_drop(&self) -> bool {
         self.hunts.deaf.is_some_and(|deaf| deaf.coordinators.is_some() && self.now() < deaf.until)
     }

@@ -1,8 +1,8 @@
-//! The clients' part in transactions: what they begin, what they make of the answers, what they give up.
+//! The clients' transactions: what they begin, how they use the answers, and what they abandon.
 //!
 //! ```text
 //!   Commit, ReadMany ──────────────────────> one request ──> history
-//!   ReadFirst ──> reads, with rests between ──> transaction that rests on them
+//!   ReadFirst ──> reads, with rests between ──> transaction that depends on them
 //!                   └─ each a transaction of one read
 //! ```
 
@@ -28,18 +28,18 @@ use crate::workload::transactional::{ClassedKey, ClientOperationPlan, KeyClass, 
 
 const MS: u64 = 1_000;
 
-/// Tokens of a session's operations from here on are those of deeds.
+/// Operations of a session with tokens from here on are steps of transactions.
 pub(super) const DEEDS_FROM: usize = 1 << 40;
 
-/// Of so many things that a client begins, one is a deed.
+/// One in so many actions of a client is one of these.
 const DEEDS_OF: u64 = 4;
 
-/// Of a hundred of these, so many are about a blob,
+/// So many in a hundred of these use a blob.
 const BLOBS_OF_100: u64 = 25;
-/// and with those from there up to here a snapshot is opened.
+/// Draws from `BLOBS_OF_100` up to this value open a snapshot.
 const SNAPSHOTS_UPTO: u64 = 29;
 
-/// What all clients have under way.
+/// The transactions of all clients that have not ended.
 #[derive(Debug)]
 pub(super) struct ClientTransactions {
     pub(super) draws: PlanDraws,
@@ -48,7 +48,7 @@ pub(super) struct ClientTransactions {
     pub(super) opened: AccountsState,
 }
 
-/// Whether what has to be there is.
+/// Whether the accounts have been created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccountsState {
     No,
@@ -56,27 +56,27 @@ pub(super) enum AccountsState {
     Yes,
 }
 
-/// A deed under way.
+/// A transaction in progress.
 #[derive(Debug)]
 struct RunningTransaction {
     client: usize,
     deed: ClientOperationPlan,
-    /// When the operation at hand was begun, and its place in the history.
+    /// Index in the history of its current request.
     at: usize,
-    /// How long each of its operations may take.
+    /// The time limit of each of its requests.
     limit_us: u64,
     /// What it has read so far.
     got: Vec<(ClassedKey, ReadResult)>,
-    /// It has read all, and commits.
+    /// It has read everything and commits.
     is_committing: bool,
     is_opening: bool,
-    /// It was begun beside another one, and its client begins nothing after it.
+    /// It is a contender of another transaction, and its client starts nothing after it.
     is_rival: bool,
-    /// A copy of one of its frames may be taken up later.
+    /// A copy of one of its frames may take effect later.
     is_haunted: bool,
 }
 
-/// What a read has brought.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadResult {
     Absent,
@@ -105,19 +105,21 @@ impl ClientTransactions {
         self.open.is_empty()
     }
 
-    /// Whatever this client is told of what it has under way, a copy may be taken up later.
+    /// A copy of a frame of this client may take effect later, whatever the client receives as
+    /// answer.
     pub(super) fn haunt(&mut self, client: usize) {
         self.open.values_mut().filter(|open| open.client == client).for_each(|open| open.is_haunted = true);
     }
 }
 
 impl SimulatedCluster {
-    /// The two keyspaces, once both have been there.
+    /// The two keyspaces, once both have existed.
     pub(super) fn transactional(&self) -> Option<[KeyspaceId; 2]> {
         self.watch.transactional_ids()
     }
 
-    /// Whether a client does something with transactions next: then it has begun.
+    /// Starts a transaction, blob operation or snapshot of a client, if one is due. Returns whether
+    /// it has.
     pub(super) fn begins_deed(&mut self, client: usize) -> bool {
         let chance = match self.focus(self.now()) {
             Some(focus) if self.transactional().is_some_and(|both| both.contains(&focus)) => DEEDS_OF - 1,
@@ -129,7 +131,7 @@ impl SimulatedCluster {
         let (deed, is_opening) = match self.transacting.opened {
             AccountsState::Asked => return false,
             AccountsState::No => (Some(self.transacting.draws.opening()), true),
-            // Blobs and snapshots are drawn by themselves.
+            // Blobs and snapshots have draws of their own.
             AccountsState::Yes => match self.transacting.draws.random().below(100) {
                 0..BLOBS_OF_100 => (None, false),
                 BLOBS_OF_100..SNAPSHOTS_UPTO => {
@@ -186,14 +188,14 @@ impl SimulatedCluster {
         self.go_on(number);
     }
 
-    /// Everything is read once more, now that nothing is in the way.
+    /// Everything is read once more, after all faults have ended.
     pub(super) fn read_all_transactional(&mut self) {
         let Some(both) = self.transactional().filter(|_| self.transacting.opened == AccountsState::Yes)
         else {
             return;
         };
         for class in [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell] {
-            // What was done in both is whole in the one that is left.
+            // Transactions over both keyspaces are complete in the one that is left.
             let is_there = |key: &ClassedKey| !self.watch.is_dropped(both[key.keyspace]);
             let keys = ClassedKey::all(class).into_iter().filter(is_there).collect();
             self.begin_deed(0, ClientOperationPlan::ReadMany(keys), 8_000 * MS, (false, false));
@@ -201,7 +203,7 @@ impl SimulatedCluster {
         self.read_all_blobs();
     }
 
-    /// Sends what comes next of a deed.
+    /// Sends the next request of a transaction.
     pub(super) fn go_on(&mut self, number: usize) {
         let now = self.now();
         let Some(both) = self.transactional() else { return };
@@ -236,7 +238,7 @@ impl SimulatedCluster {
                     open.got.iter().map(|(key, got)| (*key, got.version())).collect();
                 let mut items = Vec::new();
                 for step in writes {
-                    // What is read and written is checked where it is written first.
+                    // An item that is read and written carries its check in its first write.
                     let mut item = plain(*step);
                     if let Some(version) = left.remove(&step.key()) {
                         item.rest_on(version);
@@ -261,7 +263,7 @@ impl SimulatedCluster {
         self.wake_client(client, now.after_us(soon));
     }
 
-    /// A deed goes on after a rest, if its client does.
+    /// A transaction goes on after a rest, if its client is alive.
     pub(super) fn deed(&mut self, client: usize, number: usize) {
         let paused_until = self.clients[client].paused_until;
         if self.now() < paused_until {
@@ -270,7 +272,7 @@ impl SimulatedCluster {
         self.go_on(number);
     }
 
-    /// An operation of a deed has ended.
+    /// A request of a transaction has ended.
     pub(super) fn deed_ends(&mut self, number: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let Some(open) = self.transacting.open.get_mut(&number) else { return };
@@ -307,7 +309,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// A client dies, and what it has done may be done or not.
+    /// A client dies; its transactions may or may not have taken effect.
     pub(super) fn forget_deeds(&mut self, client: usize) {
         let transacting = &mut self.transacting;
         let own = transacting.open.iter().filter(|(_, open)| open.client == client);
@@ -321,7 +323,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// Takes in how a client's reads of several records have gone, before it is gone.
+    /// Adds the counters of a client's reads of several records to the coverage, before they are
+    /// gone.
     pub(super) fn count_reads(&mut self, client: usize) {
         let ReadCounts { held, looked: _, confirmed, read_again, transacted } =
             self.clients[client].session.reads();
@@ -331,7 +334,7 @@ impl SimulatedCluster {
         self.coverage.commits_seen("reads turned into transactions", transacted);
     }
 
-    /// A client does nothing until then, and notices no deadline.
+    /// A client is paused until then and handles no deadline.
     pub(super) fn pause_deeds(&mut self, client: usize, until: Time) {
         for open in self.transacting.open.values().filter(|open| open.client == client) {
             let entry = &mut self.history.transactions[open.at];
@@ -341,7 +344,7 @@ impl SimulatedCluster {
 }
 
 impl RunningTransaction {
-    /// Takes an answer in. Whether there is more to do.
+    /// Records an answer. Returns whether there is more to do.
     fn is_told(&mut self, entry: &mut TransactionRecord, reply: &Reply) -> bool {
         let mut told = AnswerRecorder { entry, bank: (0, 0) };
         let one = |reply: &Reply| [Ok(reply.clone())];
@@ -392,7 +395,7 @@ impl RunningTransaction {
     }
 }
 
-/// What a write is to the checker, before its version is known.
+/// A write as the checker sees it, before its version is known.
 pub(super) fn intended(step: TransactionStep) -> Option<CheckedAction> {
     match step {
         TransactionStep::Append(key, value) => Some(CheckedAction::Append { key: key.id(), value }),
@@ -406,7 +409,7 @@ pub(super) fn intended(step: TransactionStep) -> Option<CheckedAction> {
     }
 }
 
-/// What a read is to the checker. A register that is not there is one that nobody has written.
+/// A read as the checker sees it. An absent register is one that was never written.
 pub(super) fn read_of(key: ClassedKey, got: &ReadResult) -> Option<CheckedAction> {
     let key_id = key.id();
     match (key.class, got) {
@@ -422,7 +425,7 @@ pub(super) fn read_of(key: ClassedKey, got: &ReadResult) -> Option<CheckedAction
     }
 }
 
-/// What an answer says of a key; `None`: it is nothing that can be there.
+/// The result of a read by the answer; `None` if no such result can exist.
 pub(super) fn got(key: ClassedKey, answer: &Result<Reply, Failure<'static>>) -> Option<ReadResult> {
     match (key.class, answer) {
         (_, Err(Failure::NotFound)) => Some(ReadResult::Absent),
@@ -447,13 +450,14 @@ pub(super) fn got(key: ClassedKey, answer: &Result<Reply, Failure<'static>>) -> 
     }
 }
 
-/// How an operation has ended that was not done, or of which that is not known.
+/// The fate of a request that failed, or whose outcome is unknown.
 pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunted: bool) {
     let is_logged = matches!(error, SessionError::Aborted { reason, .. }
         if !matches!(reason, AbortReason::Misplaced | AbortReason::Overloaded | AbortReason::Malformed));
     entry.transaction.fate = match error {
         SessionError::Unknown { .. } => TransactionFate::Unknown,
-        // A copy of it may be taken up yet; what was aborted by its log is not begun again.
+        // A copy of it may still take effect; a transaction that its log has aborted does not start
+        // again.
         _ if is_haunted && !is_logged => TransactionFate::Unknown,
         _ => TransactionFate::Aborted,
     };

@@ -1,5 +1,6 @@
-//! Whoever sees everything: the maps that are decided, the processes that end, the answers that leave them. It tells the
-//! checkers what may have been lost, and when what happened that must not.
+//! The omniscient observer: it sees the maps that are decided, the processes that end, and the
+//! answers that leave them. It reports to the checkers what may have been lost, and violations at
+//! the time at which they occur.
 //!
 //! *I4*: see [`super::slices`].
 //! *I1*: see [`super::recovery`].
@@ -31,7 +32,7 @@ pub(super) struct ClusterWatch {
     pub(super) map: Arc<ClusterMap>,
     /// Names of keyspaces that were dropped.
     pub(super) dropped: BTreeSet<String>,
-    /// The disks of some node have been lost.
+    /// Disks of some node have been lost.
     pub(super) has_lost_disks: bool,
     /// A manager has lost its log.
     pub(super) has_lost_log: bool,
@@ -41,7 +42,7 @@ pub(super) struct ClusterWatch {
     maps: Maps,
     /// Processes that have ended.
     ends: BTreeMap<Incarnation, ProcessEnd>,
-    /// Per node: since when something is wrong with its process, and its last pause.
+    /// Per node: since when its process has trouble; and its last pause.
     trouble_since: BTreeMap<usize, Time>,
     pauses: BTreeMap<usize, (Time, Time)>,
     losses: Vec<Loss>,
@@ -50,9 +51,10 @@ pub(super) struct ClusterWatch {
 #[derive(Debug)]
 struct KnownKeyspace {
     history: KeyspaceHistory,
-    /// With the most partitions that it ever had.
+    /// With the highest number of partitions so far.
     config: KeyspaceConfig,
-    /// Who held all that was acknowledged, in the last group of each partition that did not recover.
+    /// The replicas that had all acknowledged writes, in the last group of each partition that did
+    /// not recover.
     holders: BTreeMap<PartitionId, Vec<(InstanceId, Incarnation)>>,
 }
 
@@ -61,13 +63,13 @@ struct KnownKeyspace {
 struct ProcessEnd {
     at: Time,
     how: NodeEnd,
-    /// Up to when its disks and itself were well.
+    /// The last time at which its disks and the process worked.
     sound_until: Time,
     has_failed: bool,
 }
 
 impl ClusterWatch {
-    /// Keyspaces that clients use for single operations; those just dropped too, for a while.
+    /// Keyspaces that clients use for single operations; for a while also those just dropped.
     pub(super) fn live(&self, now: Time) -> impl Iterator<Item = KeyspaceId> {
         let used = move |known: &&KnownKeyspace| {
             let is_plain = !KEYSPACES.contains(&known.config.name.as_str());
@@ -84,7 +86,7 @@ impl ClusterWatch {
         }
     }
 
-    /// A disk of a node is in trouble from now on.
+    /// A disk of a node has trouble from now on.
     pub(super) fn troubled(&mut self, host: usize, now: Time) {
         self.trouble_since.entry(host).or_insert(now);
     }
@@ -94,13 +96,13 @@ impl ClusterWatch {
         *known = if now <= known.1 { (known.0, known.1.max(until)) } else { (now, until) };
     }
 
-    /// Keyspaces that transactions are about.
+    /// Keyspaces of transactions.
     fn transactional(&self) -> Vec<KeyspaceId> {
         let is_so = |known: &&KnownKeyspace| KEYSPACES.contains(&known.config.name.as_str());
         self.keyspaces.values().filter(is_so).map(|known| known.history.id).collect()
     }
 
-    /// The same in their order, once both have been there: one may be dropped since.
+    /// Their ids in order, once both have existed; one may have been dropped since.
     pub(super) fn transactional_ids(&self) -> Option<[KeyspaceId; 2]> {
         let id = |name: &str| {
             let named = self.keyspaces.iter().find(|(_, known)| known.config.name.as_str() == name);
@@ -113,7 +115,7 @@ impl ClusterWatch {
         self.keyspaces.get(&id).is_some_and(|known| known.history.dropped.is_some())
     }
 
-    /// Everything that checkers need, at the end.
+    /// Adds everything that checkers need to the history, at the end.
     pub(super) fn tell(&mut self, history: &mut RunHistory) {
         for call in &mut history.calls {
             if let Some(known) = self.keyspaces.get(&call.keyspace) {
@@ -150,7 +152,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// An answer leaves a process that a write is done: so many copies hold it as must.
+    /// An acknowledgement of a write leaves a process: enough copies must exist.
     pub(super) fn watch_acknowledged(&mut self, host: usize, slot: usize, place: AnswerOrigin) {
         let Some(known) = self.watch.keyspaces.get(&place.keyspace) else { return };
         let wanted = known.config.min_in_sync;
@@ -167,7 +169,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// A member of a group has applied entries: nobody another one in the place of one of these, and all in sync hold them.
+    /// A member of a group has applied entries: no other member has different entries there, and
+    /// all in-sync replicas have them.
     pub(super) fn watch_applied(&mut self, host: usize, slot: usize, applied: &AppliedEntries) {
         let AppliedEntries { keyspace, partition, epoch, .. } = *applied;
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
@@ -197,7 +200,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// Who of those in sync in an epoch does not hold what its primary has applied in it.
+    /// The in-sync replicas of an epoch that do not have what its primary has applied in it.
     fn who_lacks(&mut self, applied: &AppliedEntries, partitions: u32) -> Vec<(InstanceId, MemberLog)> {
         let AppliedEntries { keyspace, partition, epoch, .. } = *applied;
         let is_sync = self.map_durability(keyspace) == Some(Durability::Sync);
@@ -209,7 +212,8 @@ impl SimulatedCluster {
                 continue;
             }
             let Some(holds) = other.slots[place].holds(keyspace, partition) else { continue };
-            // Who has not heard of a split yet has another slice under this number.
+            // A replica that has not learned of a split yet has another hash range under this
+            // number.
             if self.watch.slices.partitions_in(keyspace, holds.epoch) != Some(partitions) {
                 continue;
             }
@@ -224,7 +228,7 @@ impl SimulatedCluster {
         self.watch.map.keyspace(keyspace).map(|known| known.config().durability)
     }
 
-    /// A node has this map: of its epoch there is no other.
+    /// A node has this map: no other map of its epoch may exist.
     pub(super) fn watch_map(&mut self, at: usize, map: &Arc<ClusterMap>) {
         if !self.watch.maps.see(map) {
             self.trouble("maps", format!("n{at} has another map {} than others had", map.epoch()));
@@ -246,7 +250,7 @@ impl SimulatedCluster {
         self.operator_loses();
     }
 
-    /// An agent has been told a change of the map.
+    /// An agent has received a change of the map.
     pub(super) fn see_delta(&mut self, delta: &MapDelta) {
         if delta.from != self.watch.map.epoch() {
             return;
@@ -257,7 +261,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// An agent has a whole map.
+    /// An agent has received a whole map.
     pub(super) fn see_map(&mut self, map: &Arc<ClusterMap>) {
         if map.epoch() > self.watch.map.epoch() {
             self.see(Arc::clone(map), None);
@@ -362,7 +366,7 @@ impl SimulatedCluster {
         }
         coverage.admissions += group.in_sync.iter().filter(|one| old.followers.contains(one)).count() as u64;
         coverage.exclusions += group.followers.iter().filter(|one| old.in_sync.contains(one)).count() as u64;
-        // Whoever has started again and is where it was.
+        // An instance that has restarted in its former place.
         let restarted = |one: &&InstanceId| {
             let named = |map: &ClusterMap| map.instance(**one).map(|known| known.incarnation);
             named(before).is_some() && named(before) != named(&map)
@@ -383,7 +387,8 @@ impl SimulatedCluster {
         }
     }
 
-    /// A group goes on after all who were in sync have gone: whose log is it, and what may be missing from it?
+    /// A group goes on after all in-sync replicas are gone: judges with which log, and what may be
+    /// missing from it.
     fn judge_recovery(
         &mut self,
         (keyspace, partition): (KeyspaceId, PartitionId),
@@ -403,7 +408,7 @@ impl SimulatedCluster {
         }
         let survives_until = match judged {
             RecoveryVerdict::Whole => return,
-            // Its disk is corrupt, and it has repaired all that it met.
+            // Its disk is corrupt, and it has repaired all corruption that it met.
             RecoveryVerdict::Passes(_) if is_in_doubt && durability == Durability::Sync => return,
             RecoveryVerdict::MayLack(survives_until) => survives_until,
             RecoveryVerdict::Passes(passed) => {
@@ -431,9 +436,9 @@ impl SimulatedCluster {
         });
     }
 
-    /// What has become of one who held everything.
+    /// The fate of a replica that had everything.
     fn holder(&self, (instance, incarnation): (InstanceId, Incarnation)) -> Holder {
-        // Whoever ran when this was decided may have ended since.
+        // A replica that ran at the time of the decision may have ended since.
         let end = self.watch.ends.get(&incarnation).map(|ended| EndedProcess {
             at: ended.at,
             sound_until: ended.sound_until,
@@ -443,18 +448,19 @@ impl SimulatedCluster {
         Holder { instance, end }
     }
 
-    /// Whether the disks of an instance have been lost at a time or after it.
+    /// Whether an instance's disks were lost at this time or later.
     fn has_lost_disk_since(&self, instance: InstanceId, at: Time) -> bool {
         let Some((host, _)) = self.host_of(instance) else { return true };
         self.lost_disks.get(&host).is_some_and(|lost| *lost >= at)
     }
 
-    /// The control group says that a partition goes on with a log in doubt.
+    /// The control group reports that a partition goes on with a log in doubt.
     pub(super) fn watch_loss(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
         self.trace.say(self.now(), format_args!("control: {keyspace}/{partition} may have lost"));
     }
 
-    /// Instances of nodes that are up, as control has it: a node with two may hold two copies, where there are too few others.
+    /// Instances of nodes that are up, by the map: a node with two may have two copies, where there
+    /// are too few other nodes.
     pub(super) fn instances_up(&self) -> usize {
         let up = self.watch.map.nodes().filter(|node| node.state() == NodeState::Up);
         up.map(|node| node.instances().count()).sum()

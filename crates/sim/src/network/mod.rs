@@ -1,7 +1,8 @@
-//! A network as TCP makes it look: streams of bytes that arrive in order, in pieces cut anywhere, late, or not at all;
-//! connections that break in either direction, or half; nothing is repeated and nothing overtakes within a connection.
+//! A network as TCP presents it: streams of bytes that arrive in order, in pieces of any size,
+//! late, or not at all. Connections break in both directions or in one; within a connection nothing
+//! is repeated or reordered.
 //!
-//! It decides what happens to bytes and when; the world has it happen.
+//! It decides what happens to bytes and when; the world carries it out.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use zerohop_session::ConnectionId;
 
 use crate::scenario::NetworkFaults;
 
-/// A connection, from the wish for it on. Numbers are never used again.
+/// A connection, from the request to open it on. Numbers are never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LinkId(pub(crate) u64);
 
@@ -22,12 +23,12 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// Who opened a connection.
+/// The opener of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opener {
-    /// A client's session, in this life of it.
+    /// A client's session, in this life of the client.
     Client { client: usize, life: u32, connection: ConnectionId },
-    /// Nobody who listens: it brings copies of frames.
+    /// A sender of copied frames, which ignores answers.
     Ghost,
 }
 
@@ -38,26 +39,27 @@ pub(crate) enum LinkEnd {
     Node,
 }
 
-/// What arrives at an end.
+/// An arrival at an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LinkArrival {
     /// The connection is open.
     Opened,
-    /// Nobody listens there.
+    /// The port has no listener.
     Refused,
     Bytes(Vec<u8>),
-    /// The connection is gone; nothing comes any more.
+    /// The connection is gone; nothing arrives any more.
     Gone,
 }
 
-/// Something on its way.
+/// Data on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct InTransit {
     pub(crate) at: Time,
     pub(crate) link: LinkId,
     pub(crate) to: LinkEnd,
     pub(crate) what: LinkArrival,
-    /// Of the pipe when it was sent: if that has been emptied since, this is lost.
+    /// The state of the pipe when the data was sent: if the pipe has been emptied since, the data
+    /// is lost.
     pub(crate) filling: u32,
 }
 
@@ -67,16 +69,16 @@ struct Link {
     instance: usize,
     to_node: Pipe,
     to_opener: Pipe,
-    /// Both ends know, or will, that nothing comes any more.
+    /// Both ends know, or will know, that nothing arrives any more.
     is_over: bool,
 }
 
 /// One direction.
 #[derive(Debug, Default)]
 struct Pipe {
-    /// When the last piece so far arrives: the next comes later.
+    /// When the last piece so far arrives: the next arrives later.
     last: Time,
-    /// Takes nothing more: what is sent is lost.
+    /// It accepts nothing more: what is sent is lost.
     is_shut: bool,
     filling: u32,
 }
@@ -88,9 +90,9 @@ pub(crate) struct Network {
     faults: NetworkFaults,
     /// Faults have ended.
     is_calm: bool,
-    /// By client: nothing passes before then.
+    /// Per client: nothing passes before then.
     cut_off: Vec<Time>,
-    /// By client and instance.
+    /// Per client and instance: nothing passes before then.
     cut_off_from: BTreeMap<(usize, usize), Time>,
     travelling: Vec<InTransit>,
 }
@@ -102,12 +104,12 @@ impl Network {
         Self { links, random, faults, is_calm: false, cut_off, cut_off_from, travelling }
     }
 
-    /// What was put on its way since the last time.
+    /// Everything that was sent since the last call.
     pub(crate) fn take_travelling(&mut self) -> Vec<InTransit> {
         std::mem::take(&mut self.travelling)
     }
 
-    /// Somebody wants a connection to an instance; none: nobody listens there.
+    /// Opens a connection to an instance; none if the address has no listener.
     pub(crate) fn open(&mut self, now: Time, opener: Opener, instance: Option<usize>) -> LinkId {
         let id = LinkId(self.links.len() as u64);
         let refused = opener != Opener::Ghost && self.happens(self.faults.refused);
@@ -134,12 +136,12 @@ impl Network {
         self.links.get(&link).map_or(usize::MAX, |link| link.instance)
     }
 
-    /// Whether something still arrives: its connection has not been reset since it was sent.
+    /// Whether data still arrives: its connection has not been reset since it was sent.
     pub(crate) fn arrives(&self, thing: &InTransit) -> bool {
         self.links.get(&thing.link).is_some_and(|link| link.pipe(thing.to).filling == thing.filling)
     }
 
-    /// Bytes are handed to the network at one end.
+    /// One end hands bytes to the network.
     pub(crate) fn send(&mut self, now: Time, link: LinkId, to: LinkEnd, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -167,7 +169,7 @@ impl Network {
         }
     }
 
-    /// One end closes the connection in order: the other is told behind what was sent to it.
+    /// One end closes the connection in order: the other end learns of it after all earlier data.
     pub(crate) fn close(&mut self, now: Time, link: LinkId, by: LinkEnd) {
         let other = if by == LinkEnd::Node { LinkEnd::Opener } else { LinkEnd::Node };
         self.put(now, link, other, LinkArrival::Gone);
@@ -177,8 +179,9 @@ impl Network {
         self.over(link);
     }
 
-    /// The node's process is gone, and every connection with it. `silently`: openers find out by themselves, or when it
-    /// is back; else what it had sent may still come before they are told. `is_its` tells its instances.
+    /// The node's process is gone, and every connection with it. If `silently`, openers find out by
+    /// themselves, or when the node is back; otherwise data already sent may still arrive before
+    /// they learn of it. `is_its` selects its instances.
     pub(crate) fn lose_node(&mut self, now: Time, silently: bool, is_its: impl Fn(usize) -> bool) {
         for id in self.those(|link| !link.is_over && is_its(link.instance)) {
             self.empty(id, LinkEnd::Node);
@@ -194,14 +197,16 @@ impl Network {
         }
     }
 
-    /// The node is there again: connections that it does not know are reset, and nothing of them is heard any more.
+    /// The node is back: connections that it does not know are reset, and nothing more arrives over
+    /// them.
     pub(crate) fn node_is_back(&mut self, now: Time, is_its: impl Fn(usize) -> bool) {
         for id in self.those(|link| !link.is_over && link.to_node.is_shut && is_its(link.instance)) {
             self.reset(now, id);
         }
     }
 
-    /// Nothing passes to and from a client until then. Nothing is lost by that alone: bytes are sent again.
+    /// Nothing passes to and from a client until then. This alone loses nothing: bytes are sent
+    /// again.
     pub(crate) fn cut_off(&mut self, client: usize, until: Time) {
         self.cut_off[client] = until;
     }
@@ -211,7 +216,8 @@ impl Network {
         self.cut_off_from.extend(instances.map(|instance| ((client, instance), until)));
     }
 
-    /// From now on nothing bad happens, and both ends of what is half open are told.
+    /// No network faults occur from now on, and both ends of half-open connections learn that these
+    /// are gone.
     pub(crate) fn calm(&mut self, now: Time) {
         self.is_calm = true;
         self.cut_off.fill(Time(0));
@@ -225,7 +231,7 @@ impl Network {
         self.links.iter().filter(|(_, link)| which(link)).map(|(id, _)| *id).collect()
     }
 
-    /// What is on its way is lost, and both ends are told.
+    /// Data on its way is lost, and both ends learn of it.
     fn reset(&mut self, now: Time, link: LinkId) {
         for end in [LinkEnd::Node, LinkEnd::Opener] {
             self.empty(link, end);
@@ -238,7 +244,8 @@ impl Network {
         self.over(link);
     }
 
-    /// Both ends are told, and what is on its way is lost; or one is told at once, while what it sent still arrives, late.
+    /// Either both ends learn of it and data on its way is lost, or one learns at once while its
+    /// data still arrives, late.
     fn break_somehow(&mut self, now: Time, link: LinkId) {
         let (told, other) = match self.random.below(3) {
             0 => return self.reset(now, link),
@@ -253,7 +260,7 @@ impl Network {
         self.over(link);
     }
 
-    /// Puts something on its way, behind what is on it already.
+    /// Sends data, behind the data that is already on its way.
     fn put(&mut self, now: Time, id: LinkId, to: LinkEnd, what: LinkArrival) {
         let mut delay_us = self.faults.delay_us + self.random.below(self.faults.jitter_us + 1);
         if self.happens(self.faults.spike) {
@@ -277,7 +284,7 @@ impl Network {
         self.travelling.push(InTransit { at, link: id, to, what, filling });
     }
 
-    /// What is on its way to this end is lost.
+    /// Data on its way to this end is lost.
     fn empty(&mut self, link: LinkId, to: LinkEnd) {
         if let Some(link) = self.links.get_mut(&link) {
             link.pipe_mut(to).filling += 1;
@@ -296,7 +303,7 @@ impl Network {
         }
     }
 
-    /// Bytes of the next piece of `left`.
+    /// The number of bytes of the next piece of `left`.
     fn piece(&mut self, left: usize) -> usize {
         match self.random.below(4) {
             0 => 1 + self.random.below(left as u64) as usize,

@@ -1,4 +1,4 @@
-//! The node's clock: it may run too fast or too slow, and be set; checkers need bounds of what it has shown.
+//! The node's clock: it may run fast or slow, and be set; checkers need bounds of its readings.
 
 use zerohop_base::time::Time;
 use zerohop_partition::instance;
@@ -6,18 +6,22 @@ use zerohop_partition::instance;
 /// Milliseconds since 1970 at the start of the simulation.
 const START_UNIX_MS: u64 = 1_700_000_000_000;
 
-/// A clock that runs at some rate from some setting on.
+/// A clock that runs at some rate from each setting on.
 #[derive(Debug)]
 pub(crate) struct NodeClock {
-    /// Each setting: when, what it shows from then on, at how many parts of a million of the true rate.
+    /// Each setting: its time, the reading from then on, and the rate in parts of a million of the
+    /// true rate.
     settings: Vec<(Time, u64, u64)>,
-    /// How far those who never follow it backwards may be ahead of it since each setting.
+    /// How far instances that never follow it backwards may be ahead of it since each setting, in
+    /// milliseconds.
     ahead_ms: Vec<u64>,
-    /// How far those who do not follow it when it is set ahead may be behind it since each setting.
+    /// How far instances that do not follow a jump forward may be behind it since each setting, in
+    /// milliseconds.
     behind_ms: Vec<u64>,
     /// When the process started.
     start: Time,
-    /// How fast the clock that is never set runs, if not as the time of day: that is set right again and again.
+    /// The rate of the clock that is never set, if it differs from that of the time of day, which
+    /// is corrected repeatedly.
     elapsed_rate: Option<u64>,
 }
 
@@ -32,14 +36,14 @@ impl NodeClock {
         }
     }
 
-    /// It is set by so much.
+    /// The clock is set by so many milliseconds.
     pub(crate) fn set(&mut self, now: Time, by_ms: i64) {
         let rate = self.rate();
         self.set_to(now, by_ms, rate);
     }
 
-    /// A process starts, and counts from now; the clock has been set by so much, and runs at so many parts of a million
-    /// of the true rate from now on.
+    /// A process starts, and counts from now. The clock has been set by so many milliseconds, and
+    /// runs at this rate in parts of a million of the true rate from now on.
     pub(crate) fn restart(&mut self, now: Time, by_ms: i64, rate: u64) {
         self.set_to(now, by_ms, rate);
         self.begin(now);
@@ -52,7 +56,7 @@ impl NodeClock {
         self.elapsed_rate = Some(elapsed_rate);
     }
 
-    /// A process begins with what it shows.
+    /// A process begins with its reading.
     fn begin(&mut self, now: Time) {
         self.start = now;
         if let Some(behind) = self.behind_ms.last_mut() {
@@ -78,14 +82,14 @@ impl NodeClock {
         self.settings.push((now, next, rate));
     }
 
-    /// What it shows.
+    /// Its reading.
     pub(crate) fn show(&self, now: Time) -> instance::ClockReading {
         let elapsed_us: u64 = now.since_us(self.start);
         let elapsed_ms = (u128::from(elapsed_us) * u128::from(self.elapsed_rate()) / 1_000_000_000) as u64;
         instance::ClockReading { unix_ms: self.unix_ms(now), elapsed_ms }
     }
 
-    /// Microseconds since the process started, as it counts them.
+    /// Microseconds since the process started, by this clock.
     pub(crate) fn elapsed_us(&self, now: Time) -> u64 {
         let elapsed_us: u64 = now.since_us(self.start);
         (u128::from(elapsed_us) * u128::from(self.elapsed_rate()) / 1_000_000) as u64
@@ -103,7 +107,7 @@ impl NodeClock {
         self.start.after_us(u64::try_from(us).unwrap_or(u64::MAX))
     }
 
-    /// Bounds of what an instance may have taken the time for between two moments.
+    /// Bounds of an instance's time between two moments, in milliseconds.
     pub(crate) fn bounds_ms(&self, from: Time, to: Time) -> (u64, u64) {
         let (mut least, mut most) = (u64::MAX, 0);
         for (at, (since, shows, _)) in self.settings.iter().enumerate() {
@@ -118,11 +122,11 @@ impl NodeClock {
             let until = next.map_or(to, |next| next.min(to));
             most = most.max(self.at(at, until) + self.ahead_ms[at]);
         }
-        // Two clocks cut to milliseconds at different moments: each setting may add one.
+        // Two clocks are rounded to milliseconds at different moments: each setting may add one.
         (least, most + 1 + self.settings.len() as u64)
     }
 
-    /// Of the clock that is never set.
+    /// The rate of the clock that is never set.
     fn elapsed_rate(&self) -> u64 {
         self.elapsed_rate.unwrap_or_else(|| self.rate())
     }
@@ -154,7 +158,7 @@ mod tests {
         clock.restart(Time(2_000_000), -500, 2_000_000);
         assert_eq!(clock.show(Time(3_000_000)).unix_ms, START_UNIX_MS + 3_500);
         assert_eq!(clock.when_elapsed(clock.show(Time(3_000_000)).elapsed_ms), Time(3_000_001));
-        // Whoever does not follow it backwards is 500 ms ahead of it.
+        // An instance that does not follow it backwards is 500 ms ahead of it.
         assert_eq!(
             clock.bounds_ms(Time(1_900_000), Time(2_100_000)),
             (START_UNIX_MS + 1_500, START_UNIX_MS + 2_203)

@@ -1,4 +1,4 @@
-//! What the node's manager does, as far as instances see it: it keeps the map and changes it.
+//! The node's manager, as instances see it: it keeps the map and changes it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::limits::SPLITS_MAX;
 /// The only cluster.
 pub(crate) const CLUSTER: ClusterId = ClusterId(*b"simulated-cluste");
 
-/// The map, and how it came about.
+/// The map, and its changes so far.
 #[derive(Debug)]
 pub(crate) struct Manager {
     pub(crate) history: MapHistory,
@@ -32,17 +32,18 @@ impl Manager {
         self.history.map()
     }
 
-    /// Where an instance listens.
+    /// The address of an instance.
     pub(crate) fn address(instance: u32) -> Address {
         parsed(&format!("node:{}", 7401 + instance))
     }
 
-    /// The instance that listens there; none if it is the manager's address, or nobody's.
+    /// The instance that listens there; none if it is the manager's address, or unused.
     pub(crate) fn instance_at(&self, address: &str) -> Option<usize> {
         (0..self.instances).find(|at| Self::address(*at).as_str() == address).map(|at| at as usize)
     }
 
-    /// A process starts: nobody may take it for the one before, so every group gets a new epoch.
+    /// A process starts: every group gets a new epoch, so that it is not confused with the previous
+    /// process.
     pub(crate) fn begin(&mut self, incarnation: Incarnation) {
         let node = Node {
             id: NodeId(1),
@@ -63,7 +64,7 @@ impl Manager {
         self.change(changes);
     }
 
-    /// Makes a keyspace, with its partitions spread over the instances.
+    /// Creates a keyspace, with its partitions spread over the instances.
     pub(crate) fn create(
         &mut self,
         partitions: u32,
@@ -88,7 +89,7 @@ impl Manager {
         (id, self.change(vec![MapChange::CreateKeyspace { id, config, groups }]))
     }
 
-    /// Changes how durable a keyspace is.
+    /// Changes a keyspace's durability.
     pub(crate) fn alter(&mut self, id: KeyspaceId, durability: Durability) -> Option<MapDelta> {
         let config = self.map().keyspace(id)?.config().clone();
         Some(
@@ -99,13 +100,14 @@ impl Manager {
         )
     }
 
-    /// Splits every partition of a keyspace, as often as a run does that.
+    /// Splits every partition of a keyspace, up to `SPLITS_MAX` times.
     pub(crate) fn split(&mut self, id: KeyspaceId) -> Option<MapDelta> {
         let found = self.map().keyspace(id)?;
         (found.splits() < SPLITS_MAX).then(|| self.change(vec![MapChange::SplitKeyspace(id)]))
     }
 
-    /// The smallest slice of a keyspace's hashes that splits may cut, by its number: what is in one stays in one partition.
+    /// The smallest hash range of a key's keyspace that splits may make, by its number: its records
+    /// always stay in one partition.
     pub(crate) fn slice(&self, id: KeyspaceId, key: &[u8]) -> Option<PartitionId> {
         let found = self.map().keyspace(id)?;
         let config = found.config();
@@ -120,7 +122,7 @@ impl Manager {
     fn change(&mut self, changes: Vec<MapChange>) -> MapDelta {
         let from = self.map().epoch();
         let delta = MapDelta { from, to: MapEpoch(from.0 + 1), changes };
-        // The changes are this file's own, and tried by every run.
+        // The changes are this file's own, and every run tries them.
         self.history.push(&delta).expect("the manager's changes fit its map");
         delta
     }

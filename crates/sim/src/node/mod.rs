@@ -1,5 +1,5 @@
-//! The node: its instances, the manager's map, its clock. What `node` does with sockets, threads and files is done here
-//! with simulated ones, around the same instances.
+//! The node: its instances, the manager's map, its clock. The work of `node` with sockets, threads
+//! and files is done here with simulated ones, around the same instances.
 
 mod clock;
 mod manager;

@@ -1,4 +1,4 @@
-//! The node's end of one connection: bytes to requests, answers to bytes, as the reactor does it.
+//! The node's end of one connection: bytes to requests, answers to bytes, as in the reactor.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use zerohop_wire::{
 
 use crate::history::is_outcome;
 
-/// What simulated nodes agree on with clients.
+/// The features that simulated nodes offer to clients.
 pub(crate) const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0 | Features::HOLD.0);
 
 /// One connection.
@@ -20,16 +20,16 @@ pub(crate) struct Port {
     decoder: Decoder,
     encoder: Encoder,
     is_greeted: bool,
-    /// Nothing is taken any more; what is to be sent still is.
+    /// It accepts no more requests; queued answers are still sent.
     pub(crate) is_closing: bool,
     input: Vec<u8>,
     out: Vec<u8>,
     gathers: bool,
     gathering: AnswerGathering,
     in_flight: BTreeSet<RequestId>,
-    /// Those of them that wait for a change of a record: to them, that time is up says what the record is.
+    /// Requests that wait for a change of a record: for these, a time-out tells the record's state.
     waits: BTreeSet<RequestId>,
-    /// And those that write one record.
+    /// Requests that write one record.
     writes: BTreeSet<RequestId>,
 }
 
@@ -50,14 +50,14 @@ impl Port {
         }
     }
 
-    /// Bytes have come.
+    /// Bytes have arrived.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if !self.is_closing {
             self.input.extend_from_slice(bytes);
         }
     }
 
-    /// Takes the next whole frame out of what has come; nothing if there is none.
+    /// Removes the next whole frame from the received bytes; none if there is none.
     pub(crate) fn next_frame(&mut self) -> Option<Vec<u8>> {
         if self.is_closing {
             return None;
@@ -78,7 +78,7 @@ impl Port {
         }
     }
 
-    /// What to do with a frame: hand it on, or answer it right here.
+    /// Handles a frame: returns requests to pass on, or answers it here.
     pub(crate) fn take<'f>(&mut self, frame: &'f [u8], scratch: &'f mut Vec<u8>) -> Option<PortFrame<'f>> {
         match self.decoder.decode(frame) {
             DecodeResult::Frame { frame, .. } => match (frame.message(scratch), self.is_greeted) {
@@ -125,13 +125,13 @@ impl Port {
         (envelope, message)
     }
 
-    /// Takes what is to be sent.
+    /// Removes and returns the bytes to send.
     pub(crate) fn take_out(&mut self) -> Vec<u8> {
         self.gathering.close(&self.encoder, &mut self.out);
         std::mem::take(&mut self.out)
     }
 
-    /// Answers `Hello`; from here on the connection speaks the version chosen.
+    /// Answers `Hello`; from here on the connection uses the chosen version.
     pub(crate) fn greet(
         &mut self,
         of: &Envelope,
@@ -155,8 +155,9 @@ impl Port {
         }
     }
 
-    /// Whether an answer says something about a record, rather than that nobody looked or that it is not known: of a write
-    /// that is `TimedOut`, whoever says so does not know what became of it.
+    /// Whether an answer tells the state of a record, and is neither a refusal before evaluation
+    /// nor a doubtful outcome. `TimedOut` is doubtful for a write: the sender does not know its
+    /// outcome.
     pub(crate) fn tells(&self, request: RequestId, message: &Message<'_>) -> bool {
         let says = |answer: &OperationAnswer<'_>| match answer {
             Err(Failure::TimedOut { .. }) => self.waits.contains(&request),
@@ -170,7 +171,7 @@ impl Port {
         }
     }
 
-    /// Whether an answer says that a write has been done.
+    /// Whether an answer acknowledges a write.
     pub(crate) fn acknowledges(&self, request: RequestId, message: &Message<'_>) -> bool {
         matches!(message, Message::Answer(Ok(_))) && self.writes.contains(&request)
     }
@@ -178,13 +179,13 @@ impl Port {
     /// Answers a request.
     ///
     /// # Panics
-    /// If it was answered before: that is a bug of whoever answers.
+    /// If it was answered before: that is a bug of the sender.
     pub(crate) fn answer(&mut self, envelope: &Envelope, message: &Message<'_>) {
         self.settle(envelope.request);
         self.send(envelope, message);
     }
 
-    /// Lets a request go without an answer.
+    /// Releases a request without an answer.
     ///
     /// # Panics
     /// As [`Port::answer`].
@@ -194,7 +195,7 @@ impl Port {
         self.writes.remove(&request);
     }
 
-    /// Answers a frame that never became a request. Before the greeting that is the end.
+    /// Answers a frame that is no valid request. Before the greeting this ends the connection.
     fn refuse(&mut self, of: &Envelope, failure: Failure<'static>) {
         self.fail(of, failure);
         self.is_closing |= !self.is_greeted;
@@ -227,11 +228,11 @@ impl Port {
     }
 }
 
-/// A frame that must be handed on.
+/// A frame to pass on.
 #[derive(Debug)]
 pub(crate) enum PortFrame<'f> {
     Hello(Envelope, Hello<'f>),
-    /// As many as came in one frame.
+    /// All requests of one frame.
     Requests(Vec<(Envelope, Message<'f>)>),
 }
 
@@ -241,7 +242,8 @@ mod tests {
     use zerohop_wire::ids::Timestamp;
     use zerohop_wire::messages::{Query, RecordRead, WaitUntil};
 
-    /// What is told of a request when it is let go, or when its time is up, as `TimedOut`.
+    /// Whether the answer of a request tells a record's state when it is released or times out, as
+    /// `TimedOut`.
     fn tells_when_timed_out(request: &Message<'_>) -> bool {
         let mut port = Port { is_greeted: true, ..Port::new() };
         let envelope = Envelope { request: RequestId(7), ..Envelope::default() };

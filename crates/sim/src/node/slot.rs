@@ -1,4 +1,4 @@
-//! One instance on its simulated disk, with the connections to it: the place of `node`'s reactor.
+//! One instance on its simulated disk, with its connections: the counterpart of `node`'s reactor.
 
 use std::collections::BTreeMap;
 
@@ -17,42 +17,43 @@ use zerohop_wire::{Envelope, Message};
 use super::port::{Port, PortFrame};
 use crate::network::{LinkArrival, LinkId};
 
-/// An instance, or what is left of it while the node is down.
+/// An instance, or its disk while the node is down.
 #[derive(Debug)]
 pub(crate) struct NodeSlot {
     pub(crate) disk: SimulatedDisk,
-    /// Boxed: it is some kilobytes, and is taken out for every turn.
+    /// Boxed: it has some kilobytes and is moved for every turn.
     pub(crate) instance: Option<Box<Instance<SimulatedDisk>>>,
     ports: BTreeMap<LinkId, Port>,
-    /// What has arrived since the last turn, in order.
+    /// Arrivals since the last turn, in order.
     inbox: Vec<(LinkId, LinkArrival)>,
-    /// When it next has its turn.
+    /// The time of its next turn.
     pub(crate) turn_at: Option<zerohop_base::time::Time>,
-    /// It is at work until then: disks take their time.
+    /// It works until then, as disk operations take time.
     pub(crate) busy_until: zerohop_base::time::Time,
-    /// The power goes in the middle of one of its next operations.
+    /// Power is lost in the middle of one of its next disk operations.
     pub(crate) is_doomed: bool,
-    /// In the next turn that brings so many pieces of requests, after so many operations.
+    /// Power is lost in the next turn with so many arrivals of requests, after so many disk
+    /// operations.
     pub(crate) cut_at_requests: Option<(usize, u64)>,
     scratch: Vec<u8>,
 }
 
-/// What a turn brings about.
+/// The effects of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct SlotTurn {
     pub(crate) sent: Vec<(LinkId, Vec<u8>)>,
     pub(crate) closed: Vec<LinkId>,
-    /// There is more upkeep to do at once.
+    /// More background maintenance is due at once.
     pub(crate) has_more: bool,
 }
 
-/// Answers go to the ports; what answers an audit is kept.
+/// Passes answers to the ports, and keeps the answer of a final read.
 struct Answers<'s> {
     ports: &'s mut BTreeMap<LinkId, Port>,
     audit: Option<&'s mut dyn FnMut(&Message<'_>)>,
 }
 
-/// The connection that an audit pretends to come over.
+/// The pseudo connection of reads after a restart.
 const AUDIT: u64 = u64::MAX;
 
 impl InstanceEffects for Answers<'_> {
@@ -137,14 +138,14 @@ impl NodeSlot {
         self.cut_at_requests = None;
     }
 
-    /// Something has arrived; it is looked at in the next turn.
+    /// Stores an arrival for the next turn.
     pub(crate) fn arrive(&mut self, link: LinkId, what: LinkArrival) {
         if self.instance.is_some() {
             self.inbox.push((link, what));
         }
     }
 
-    /// Does everything that is to be done now.
+    /// Handles everything that is due now.
     pub(crate) fn turn(&mut self, now: ClockReading) -> SlotTurn {
         let mut turned = SlotTurn::default();
         let Some(mut instance) = self.instance.take() else { return turned };
@@ -171,7 +172,7 @@ impl NodeSlot {
         turned
     }
 
-    /// The map has changed.
+    /// Applies a change of the map.
     pub(crate) fn apply_map(&mut self, now: ClockReading, delta: &MapDelta) -> (SlotTurn, Option<String>) {
         let mut turned = SlotTurn::default();
         let Some(instance) = &mut self.instance else { return (turned, None) };
@@ -182,7 +183,8 @@ impl NodeSlot {
         (turned, trouble)
     }
 
-    /// Ends in order: answers what waits, and puts everything away. Says what went wrong.
+    /// Stops in order: answers pending requests and closes the engine. Returns a failure, if there
+    /// was one.
     pub(crate) fn stop(&mut self, now: ClockReading) -> (SlotTurn, Option<String>) {
         let mut turned = SlotTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
@@ -192,7 +194,7 @@ impl NodeSlot {
         (turned, trouble)
     }
 
-    /// How many pieces of requests its next turn brings.
+    /// The number of arrivals of requests in its next turn.
     pub(crate) fn pieces(&self) -> usize {
         self.inbox.iter().filter(|(_, what)| matches!(what, LinkArrival::Bytes(_))).count()
     }
@@ -258,7 +260,7 @@ impl NodeSlot {
     }
 }
 
-/// Whether a frame changes something, so that a copy of it is worth sending.
+/// Whether a frame has writes, so that a copy of it is worth sending.
 pub(crate) fn carries_writes(message: &Message<'_>) -> bool {
     match message {
         Message::Write { .. } | Message::Transact(_) | Message::Stage(_) => true,

@@ -1,12 +1,14 @@
-//! What clients do with blobs: a few of them, small, over several chunks, each of which tells whose write it is.
+//! The clients' operations on blobs: a few small blobs over several chunks. Each chunk identifies
+//! its last writer.
 //!
 //! ```text
-//!   header      attributes: the edition (the last write that replaced all), what has changed the header last, and how often
+//!   header      attributes: the edition (the last write that replaced all), the last change of the
+//!               header, and the number of changes
 //!   chunks 0-2  begin with the token of the last write of all of them, or of that chunk alone
-//!   chunks 3-4  hold numbers that are transformed in place: two shares, of which both chunks together always hold nothing, and
-//!               marks, bits that are turned once each
-//!   tail        behind them appended tokens, RECORD_BYTES from one to the next, so that some lie across two chunks; one
-//!               that was filled in has itself behind it once more
+//!   chunks 3-4  numbers that are transformed in place: two shares, whose sum over both chunks is
+//!               always zero, and marks, bits that are inverted once each
+//!   tail        appended tokens, one per RECORD_BYTES, so that some lie across two chunks; a
+//!               staged token is followed by its copy
 //! ```
 
 use zerohop_base::random::Random;
@@ -19,25 +21,25 @@ use crate::streams::Draw;
 pub(crate) const CHUNK_BITS: u8 = 12;
 /// The same in bytes.
 pub(crate) const CHUNK_BYTES: u64 = 1 << CHUNK_BITS;
-/// Chunks that are written as one.
+/// Chunks that are written together.
 pub(crate) const BASE_CHUNKS: u64 = 3;
-/// Behind them: chunks of numbers.
+/// After them, chunks of numbers.
 pub(crate) const NUMBERS: std::ops::Range<u64> = BASE_CHUNKS..BASE_CHUNKS + 2;
-/// Where the tail begins.
+/// The start of the tail.
 pub(crate) const BASE_BYTES: u64 = NUMBERS.end << CHUNK_BITS;
-/// From one appended token to the next: the third lies across two chunks.
+/// Distance of appended tokens: the third lies across two chunks.
 pub(crate) const RECORD_BYTES: u64 = 2_043;
-/// So many are appended before a tail is cut off: reads bring all of it.
+/// Number of tokens that are appended before the tail is truncated: reads return all of it.
 pub(crate) const RECORDS_MAX: u64 = 5;
-/// Where the shares are in a chunk: an integer of 8 bytes, and a float of 8.
+/// Offsets of the shares in a chunk: an integer of 8 bytes, and a float of 8.
 pub(crate) const SHARES: [u32; 2] = [64, 72];
-/// Where the marks are.
+/// Offset of the marks.
 pub(crate) const MARKS: u32 = 128;
-/// How many marks a chunk has.
+/// Number of marks of a chunk.
 pub(crate) const MARKS_MAX: u32 = u32::BITS;
-/// No share is moved by more at a time, so that a float holds the sum of all exactly.
+/// The largest amount added to a share at a time, so that a float has the exact sum of all.
 const AMOUNT_MAX: u64 = 1 << 20;
-/// How many blobs there are.
+/// Number of blobs.
 const BLOBS: u64 = 2;
 
 /// A blob's name.
@@ -45,50 +47,52 @@ pub(crate) fn name(blob: u64) -> Vec<u8> {
     format!("blob-{blob}").into_bytes()
 }
 
-/// What is done to a blob.
+/// A change of a blob, or a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlobChangeKind {
-    /// All chunks in front of the tail, in one transaction.
+    /// Writes all chunks before the tail in one transaction.
     Write,
-    /// All of it, so that nothing is left of what there was, in one transaction.
+    /// Replaces all of it in one transaction, so that nothing is left of the old contents.
     Replace,
-    /// It is made with all chunks in front of the tail, in one transaction, which removes the one that is there.
+    /// Creates it with all chunks before the tail, in one transaction, which removes the existing
+    /// blob.
     Make,
-    /// One chunk by itself.
+    /// Writes one chunk alone.
     Poke { chunk: u64 },
-    /// A token at the end, or a cut if there are enough.
+    /// Appends a token, or truncates if there are enough.
     Append,
-    /// The tail goes.
+    /// Truncates the tail.
     Cut,
-    /// Some of one of the shares goes from one chunk to the other, in one transaction.
+    /// Moves an amount of one of the shares from one chunk to the other, in one transaction.
     Share { amount: i32, is_float: bool },
-    /// A mark of one chunk by itself, or of both in one transaction.
+    /// Sets a mark of one chunk alone, or of both in one transaction.
     Mark { chunk: Option<u64> },
-    /// One or two tokens are filled in behind the end, and published.
+    /// Stages one or two tokens behind the end, and publishes them.
     Fill { records: u64 },
-    /// All of it is read, and then written, or cut in the midst of the tail, if nothing of it has changed since.
+    /// Reads all of it, and then writes it or truncates the middle of the tail, if nothing has
+    /// changed since.
     Rest { cuts: bool },
-    /// All of it goes.
+    /// Removes it.
     Delete,
-    /// All of it is read and confirmed, or by a transaction.
+    /// Reads all of it with confirmation, or in one transaction.
     Read { together: bool },
 }
 
-/// One thing done to one blob.
+/// One operation on one blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlobOperationPlan {
     pub(crate) blob: u64,
     pub(crate) kind: BlobChangeKind,
-    /// What it writes: no other has it.
+    /// The value that it writes; it is unique.
     pub(crate) value: u64,
-    /// What it fills in: no other has these either.
+    /// The tokens that it stages; they are unique too.
     pub(crate) tokens: [u64; 2],
-    /// It begins with the header as its client has seen it last.
+    /// It starts with the cached header of its client.
     pub(crate) recalls: bool,
 }
 
 impl BlobOperationPlan {
-    /// Draws one, with values of its own.
+    /// Draws an operation, with values of its own.
     pub(crate) fn draw(random: &mut Random, value: u64, tokens: [u64; 2]) -> BlobOperationPlan {
         let kind = match random.below(100) {
             0..16 => BlobChangeKind::Write,
@@ -120,17 +124,17 @@ impl BlobOperationPlan {
     }
 }
 
-/// One of all.
+/// A random blob.
 pub(crate) fn any(random: &mut Random) -> u64 {
     random.between(0, BLOBS - 1)
 }
 
-/// What a header keeps: the edition, what has changed it last, and how often it was changed.
+/// The attributes in a header: the edition, the last change, and the number of changes.
 pub(crate) fn attributes(edition: u64, change: u64, count: u64) -> Vec<u8> {
     [token(edition), token(change), token(count)].concat()
 }
 
-/// The same, read.
+/// Decodes these attributes.
 pub(crate) fn read_attributes(attributes: &[u8]) -> Option<(u64, u64, u64)> {
     let (edition, rest) = attributes.split_at_checked(TOKEN_BYTES)?;
     let (change, count) = rest.split_at_checked(TOKEN_BYTES)?;
@@ -143,38 +147,39 @@ pub(crate) fn number_of(token: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Numbers of what checkers look at are no keys of others: those have at most 17 bits.
+/// Keys of checkers begin here: those of other workloads have at most 17 bits.
 const KIND_SHIFT: u32 = 48;
 
-/// The register of what has changed a blob's header last.
+/// The register of the last change of a blob's header.
 pub(crate) fn header_id(blob: u64) -> u64 {
     1 << KIND_SHIFT | blob
 }
 
-/// The register of one of its chunks, in one edition: whatever is written by a generation before is none of its values.
+/// The register of a chunk in one edition: writes of an earlier generation are not among its
+/// values.
 pub(crate) fn chunk_id(edition: u64, chunk: u64) -> u64 {
     2 << KIND_SHIFT | edition << 4 | chunk
 }
 
-/// The list of its tail, from one cut to the next.
+/// The list of a blob's tail, from one truncation to the next.
 pub(crate) fn tail_id(change: u64) -> u64 {
     3 << KIND_SHIFT | change
 }
 
-/// The list of a mark of a chunk, in one edition: there is nothing in it, or [`MARKED`] once.
+/// The list of a mark of a chunk, in one edition: empty, or [`MARKED`] once.
 pub(crate) fn mark_id(edition: u64, chunk: u64, mark: u32) -> u64 {
     4 << KIND_SHIFT | edition << 9 | chunk << 5 | u64::from(mark)
 }
 
-/// Whether something is the list of a mark.
+/// Whether a key is the list of a mark.
 pub(crate) fn is_mark(id: u64) -> bool {
     id >> KIND_SHIFT == 4
 }
 
-/// What the list of a mark that was turned holds.
+/// The value in the list of a mark that was set.
 pub(crate) const MARKED: u64 = 1;
 
-/// What all marks of a chunk show.
+/// The reads that all marks of a chunk show.
 pub(crate) fn marks_shown(edition: u64, chunk: u64, marks: u32) -> impl Iterator<Item = CheckedAction> {
     (0..MARKS_MAX).map(move |mark| {
         let is_set = marks >> mark & 1 == 1;
@@ -185,7 +190,7 @@ pub(crate) fn marks_shown(edition: u64, chunk: u64, marks: u32) -> impl Iterator
     })
 }
 
-/// The bytes of tokens that are filled in, from where the first begins to where the next would.
+/// The bytes of staged tokens, from the start of the first to where the next would start.
 pub(crate) fn filled(values: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (record, value) in (1..).zip(values) {
@@ -195,15 +200,15 @@ pub(crate) fn filled(values: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// A blob as it was read: what its header tells, and its chunks.
+/// A blob as it was read: its header and chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlobContents<'c> {
     pub(crate) blob: u64,
     pub(crate) edition: u64,
     pub(crate) change: u64,
-    /// How often it has changed, and from which time on: rises with every change, and over deletion too.
+    /// Number of changes plus creation time: rises with every change, and over deletion too.
     pub(crate) order: u64,
-    /// How often it has changed; 0: it was made without anything in it, and nothing was cut off it.
+    /// Number of changes; 0: it was created empty, and was never truncated.
     pub(crate) count: u64,
     pub(crate) size: u64,
     /// Versions and bytes, without zeros at the end.
@@ -211,7 +216,7 @@ pub(crate) struct BlobContents<'c> {
 }
 
 impl BlobContents<'_> {
-    /// What reading it has shown, or what is in it that nobody can have written.
+    /// The reads that it shows, or an error for contents that no client has written.
     pub(crate) fn actions(&self) -> Result<Vec<CheckedAction>, String> {
         let (key, value, version) = (header_id(self.blob), self.change, self.order);
         let mut actions = vec![CheckedAction::Look { key, value, version }];
@@ -270,14 +275,14 @@ impl BlobContents<'_> {
     }
 }
 
-/// What stands in a chunk of numbers.
+/// The contents of a chunk of numbers.
 struct Numbers {
     shares: (i64, f64),
     marks: u32,
 }
 
 impl Numbers {
-    /// `None`: nobody can have written that.
+    /// `None`: no client can have written these bytes.
     fn read(bytes: &[u8]) -> Option<Numbers> {
         let mut whole = bytes.to_vec();
         whole.resize(CHUNK_BYTES as usize, 0);

@@ -1,4 +1,4 @@
-//! What reads of blobs are taken for.
+//! How reads of blobs are interpreted.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn with<'c>(base: [&'c [u8]; 3], numbers: [&'c [u8]; 2], tail: &[&'c [u8]]) -> V
     (5..).zip(all).map(|(version, bytes)| (version, *bytes)).collect()
 }
 
-/// A tail of appended tokens, and of some that were filled in, in two chunks.
+/// A tail of appended tokens and of staged ones, in two chunks.
 fn tail(appended: &[u64], last: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (record, value) in (1..).zip(appended) {

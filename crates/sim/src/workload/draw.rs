@@ -1,7 +1,8 @@
-//! Which operation comes next: few keys, so that clients meet, and every operation on every kind of record.
+//! Draws the next operation: few keys, so that clients conflict, and every operation on every kind
+//! of record.
 //!
-//! A key's name says what is done to it. `mix` keys see everything; the others see only what leaves their tokens or
-//! numbers in place, so that a lost or repeated write shows for ever.
+//! A key's name says which operations it gets. `mix` keys get all; the others get only those that
+//! leave their tokens or numbers in place, so that a lost or repeated write stays visible.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +18,20 @@ use crate::streams::Draw;
 pub(crate) const KEYS: [&str; 9] =
     ["mix-0", "mix-1", "mix-2", "list-0", "list-1", "count-0", "text-0", "bits-0", "soon-0"];
 
-/// Those of them that most calls are about, in a run that is so.
+/// Those of them that most calls use, in a run with hot keys.
 const HOT: std::ops::Range<usize> = 2..4;
 
-/// The version of a record, and its bytes if it was bytes.
+/// The version of a record, and its bytes if it had bytes.
 type SeenRecord = (Timestamp, Option<Vec<u8>>);
 
-/// What operations of a run are like.
+/// The properties of a run's operations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationMix {
     /// Whether some values are large.
     pub(crate) has_large_values: bool,
     /// Whether some records expire.
     pub(crate) expires: bool,
-    /// Whether most calls are about two records.
+    /// Whether most calls use two records.
     pub(crate) is_hot: bool,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct OperationDraws {
     has_large_values: bool,
     expires: bool,
     is_hot: bool,
-    /// What clients last saw of records: what conditions and comparisons are drawn from.
+    /// The last observed state of records, for conditions and comparisons.
     seen: BTreeMap<(KeyspaceId, Box<[u8]>), SeenRecord>,
 }
 
@@ -52,7 +53,7 @@ impl OperationDraws {
         Self { random, tokens: 0, has_large_values, expires, is_hot, seen: BTreeMap::new() }
     }
 
-    /// Somebody saw a record so.
+    /// Stores an observed state of a record.
     pub(crate) fn saw(
         &mut self,
         keyspace: KeyspaceId,
@@ -96,7 +97,7 @@ impl OperationDraws {
             }
             4 => Act::LookupRange { range: self.range() },
             5 => Act::Wait { until: WaitGoal::Changed(version) },
-            // Lists must not grow without end.
+            // Bounds the length of lists.
             6 => Act::Trim { keep: Range { start: -20, stop: i64::MAX } },
             _ => Act::Lookup,
         }
@@ -104,7 +105,7 @@ impl OperationDraws {
 
     fn on_count(&mut self, seen: &SeenRecord) -> Act {
         match self.random.below(8) {
-            // No two sums of a few of these are the same, so that a sum tells who is in it.
+            // No two sums of a few of these are equal, so a sum identifies its terms.
             0..=4 => Act::Increment { delta: self.random.between(1, 1 << 40) as i64 },
             5 => Act::Wait { until: WaitGoal::Differs(seen.1.clone().unwrap_or_default()) },
             _ => Act::Lookup,
@@ -115,7 +116,7 @@ impl OperationDraws {
         match self.random.below(8) {
             0..=3 => Act::Extend { bytes: self.token() },
             4 => Act::LookupRange { range: self.range() },
-            // Begins again now and then, so that it does not grow without end.
+            // Starts again now and then, to bound the length.
             5 if seen.1.as_ref().is_some_and(|bytes| bytes.len() > 400) => {
                 Act::CompareSwap { expected: seen.1.clone(), new: Some(self.token()) }
             }
@@ -133,7 +134,8 @@ impl OperationDraws {
         }
     }
 
-    /// Of numbers without a sign: the others differ in arithmetic alone, which the partition's own tests try.
+    /// Transforms unsigned numbers only: other types differ just in arithmetic, which the
+    /// partition's own tests cover.
     fn transform(&mut self) -> Act {
         const OPERATORS: [Operator; 7] = [
             Operator::Add,
@@ -203,18 +205,18 @@ impl OperationDraws {
         Range { start, stop }
     }
 
-    /// What no other write brings.
+    /// A token that no other write has.
     pub(crate) fn token(&mut self) -> Vec<u8> {
         self.tokens += 1;
         token(self.tokens)
     }
 
-    /// A token, with something behind it now and then.
+    /// A token, now and then with filler behind it.
     fn value(&mut self) -> Vec<u8> {
         let mut value = self.token();
         let filler = match self.random.below(60) {
             _ if !self.has_large_values => 0,
-            // Beyond what the journal holds itself.
+            // Larger than what the journal itself stores.
             0 => 70 << 10,
             1..=3 => 17 << 10,
             4..=20 => 1500,

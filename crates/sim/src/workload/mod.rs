@@ -1,4 +1,4 @@
-//! What clients ask for.
+//! The requests of clients.
 
 pub(crate) mod blobs;
 pub(crate) mod draw;

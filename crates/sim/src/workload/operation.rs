@@ -1,4 +1,4 @@
-//! What a client asks for, owned: it lives in the history long after the request has gone.
+//! An operation of a client, owned: it stays in the history long after the request is gone.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ use super::tokens::shown;
 /// One operation on one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordCall {
-    /// Which record.
+    /// The record.
     pub key: Box<[u8]>,
-    /// Of a write.
+    /// The condition of a write.
     pub condition: Condition,
-    /// What is done or asked.
+    /// The action.
     pub act: Act,
 }
 
-/// What is done to a record, or asked about it.
+/// A change of a record, or a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the operation of the same name in `zerohop_wire::messages`")]
 pub enum Act {
@@ -44,7 +44,7 @@ pub enum Act {
     Wait { until: WaitGoal },
 }
 
-/// What a wait waits for.
+/// The state that a wait is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is that of the same name in `zerohop_wire::messages::Until`")]
 pub enum WaitGoal {
@@ -98,7 +98,7 @@ impl RecordCall {
         matches!(self.act, Act::Wait { .. })
     }
 
-    /// Hands it over as it travels.
+    /// Passes the wire form to `then`.
     pub fn with_wire<R>(&self, then: impl FnOnce(&Wire<'_>) -> R) -> R {
         let key = &*self.key;
         let read = |query| Wire::Read(RecordRead { key, query });

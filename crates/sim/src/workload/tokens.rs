@@ -1,18 +1,18 @@
-//! Tokens: what the workload writes, so that whatever is read back tells which write it came from.
+//! Tokens: the workload's values, so that every value that is read identifies its write.
 
-/// What makes a value longer than its tokens.
+/// The byte that extends a value beyond its tokens.
 pub const FILLER: u8 = b'.';
 
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 12;
 
-/// The token of a call: no other has it.
+/// The token of a call; it is unique.
 #[must_use]
 pub fn token(call: u64) -> Vec<u8> {
     format!("<{call:010}>").into_bytes()
 }
 
-/// The tokens that a value is made of; none if it is something else.
+/// The tokens in a value; none if it has another form.
 #[must_use]
 pub fn tokens_of(value: &[u8]) -> Vec<Vec<u8>> {
     let starts = (0..value.len()).filter(|at| value[*at] == b'<');
@@ -20,8 +20,8 @@ pub fn tokens_of(value: &[u8]) -> Vec<Vec<u8>> {
     windows.filter(|window| is_token(window)).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether a value is of a form that somebody writes to this key: a decimal number, tokens
-/// and filler one after the other, or, in keys whose bits are set, any bytes.
+/// Whether a value has a form that the workload writes to this key: a decimal number, tokens and
+/// filler in sequence, or, in keys with bit operations, any bytes.
 #[must_use]
 pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
@@ -36,7 +36,7 @@ pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
     rest.is_empty() || key.starts_with(BITS_PREFIX)
 }
 
-/// Bytes as people read them, the long ones cut.
+/// Bytes for display, long ones shortened.
 #[must_use]
 pub fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 120;
@@ -46,7 +46,7 @@ pub fn shown(bytes: &[u8]) -> String {
     }
 }
 
-/// Keys that begin so hold bits.
+/// Prefix of keys with bit operations.
 pub const BITS_PREFIX: &[u8] = b"bits";
 
 fn is_token(bytes: &[u8]) -> bool {

@@ -1,7 +1,8 @@
-//! What clients do in transactions: over lists, registers and accounts of two keyspaces that nothing else is done to.
+//! The clients' transactions: over lists, registers and accounts of two keyspaces that nothing else
+//! uses.
 //!
-//! Every value that is appended or written is a number that no other has. What is moved from account to account adds up to
-//! nothing, so that all accounts of a bank together hold nothing whenever they are read together.
+//! Every value that is appended or written is a unique number. Transfers between accounts add up to
+//! zero, so the sum of all accounts of a bank is zero whenever they are read together.
 
 use zerohop_base::random::Random;
 
@@ -11,14 +12,14 @@ use crate::streams::Draw;
 /// Names of their keyspaces.
 pub(crate) const KEYSPACES: [&str; 2] = ["transactions-0", "transactions-1"];
 
-/// What is kept under a key.
+/// The kind of value under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyClass {
     /// A list that is appended to.
     List,
     /// Bytes that are replaced.
     Register,
-    /// Decimal text that is added to; of the first bank.
+    /// Decimal text with additions; of the first bank.
     Account,
     /// A number of eight bytes that is transformed in place; of the second bank.
     Cell,
@@ -43,24 +44,24 @@ pub(crate) struct ClassedKey {
 }
 
 impl ClassedKey {
-    /// All of a class.
+    /// All keys of a class.
     pub(crate) fn all(class: KeyClass) -> Vec<ClassedKey> {
         let of = |keyspace| (0..count(class)).map(move |number| ClassedKey { keyspace, class, number });
         (0..KEYSPACES.len()).flat_map(of).collect()
     }
 
-    /// The one with this number.
+    /// The key with this number.
     pub(crate) fn with_id(id: u64) -> Option<ClassedKey> {
         let classes = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell];
         classes.into_iter().flat_map(ClassedKey::all).find(|key| key.id() == id)
     }
 
-    /// Its bytes.
+    /// The bytes of the key.
     pub(crate) fn bytes(self) -> Vec<u8> {
         format!("{:?}-{}", self.class, self.number).into_bytes()
     }
 
-    /// A number that no other key has.
+    /// The unique number of the key.
     pub(crate) fn id(self) -> u64 {
         (self.keyspace as u64) << 16 | (self.class as u64) << 8 | self.number
     }
@@ -69,13 +70,13 @@ impl ClassedKey {
 /// One operation of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionStep {
-    /// Reads all of it.
+    /// Reads the whole record.
     Read(ClassedKey),
     /// Appends a value to a list.
     Append(ClassedKey, u64),
-    /// Writes a value to a register, with so many bytes behind it.
+    /// Writes a value to a register, with so many bytes of filler.
     Put { key: ClassedKey, value: u64, filler: usize },
-    /// Writes it if there is nothing.
+    /// Writes it if the record is absent.
     Make { key: ClassedKey, value: u64 },
     /// Adds to an account or a cell.
     Add(ClassedKey, i64),
@@ -96,21 +97,21 @@ impl TransactionStep {
     }
 }
 
-/// Something that a client does with several operations.
+/// An action of a client with several operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ClientOperationPlan {
-    /// One transaction that rests on nothing.
+    /// One transaction without read dependencies.
     Commit(Vec<TransactionStep>),
-    /// Reads first, one after the other or together, and a transaction that rests on what was read. Without writes: an
-    /// interactive transaction that only reads.
+    /// Reads first, in sequence or together, and then a transaction that depends on these reads.
+    /// Without writes it is a read-only interactive transaction.
     ReadFirst { reads: Vec<ClassedKey>, together: bool, writes: Vec<TransactionStep> },
-    /// One read of several, true at one moment.
+    /// One consistent read of several records.
     ReadMany(Vec<ClassedKey>),
-    /// One operation by itself.
+    /// A single operation.
     Single(TransactionStep),
 }
 
-/// Draws what clients do.
+/// Draws the actions of clients.
 #[derive(Debug)]
 pub(crate) struct PlanDraws {
     random: Random,
@@ -119,7 +120,7 @@ pub(crate) struct PlanDraws {
     has_large_values: bool,
 }
 
-/// From this length on an operation is staged by itself.
+/// From this length on an operation is staged separately.
 const STAGED_BYTES: usize = 65 << 10;
 
 impl PlanDraws {
@@ -131,7 +132,7 @@ impl PlanDraws {
         &mut self.random
     }
 
-    /// What makes everything that has to be there before the rest can be done.
+    /// The transaction that creates everything that others require.
     pub(crate) fn opening(&mut self) -> ClientOperationPlan {
         let mut steps = Vec::new();
         for class in [KeyClass::Register, KeyClass::Account, KeyClass::Cell] {
@@ -143,7 +144,7 @@ impl PlanDraws {
         ClientOperationPlan::Commit(steps)
     }
 
-    /// What a client does next.
+    /// The next action of a client.
     pub(crate) fn deed(&mut self) -> ClientOperationPlan {
         match self.random.below(100) {
             0..24 => ClientOperationPlan::Commit(self.mixed()),
@@ -162,7 +163,8 @@ impl PlanDraws {
         }
     }
 
-    /// Appends to all lists of the first keyspace, so to each of its partitions mostly, and to one of the second.
+    /// Appends to all lists of the first keyspace, so to most of its partitions, and to one list of
+    /// the second.
     pub(crate) fn wide_deed(&mut self) -> ClientOperationPlan {
         let (mut keys, others): (Vec<ClassedKey>, Vec<ClassedKey>) =
             ClassedKey::all(KeyClass::List).into_iter().partition(|key| key.keyspace == 0);
@@ -170,7 +172,7 @@ impl PlanDraws {
         ClientOperationPlan::Commit(keys.into_iter().map(|key| self.write_of(key)).collect())
     }
 
-    /// What somebody else does at the same time with the keys of a transaction, if those are several.
+    /// A conflicting action with the keys of a transaction, if it has several.
     pub(crate) fn rival(&mut self, steps: &[TransactionStep]) -> Option<ClientOperationPlan> {
         let mut keys: Vec<ClassedKey> = steps.iter().map(|step| step.key()).collect();
         keys.sort_unstable();
@@ -190,13 +192,13 @@ impl PlanDraws {
         })
     }
 
-    /// What a client does next with a blob.
+    /// The next blob operation of a client.
     pub(crate) fn blob(&mut self) -> blobs::BlobOperationPlan {
         let (value, tokens) = (self.value(), [self.value(), self.value()]);
         blobs::BlobOperationPlan::draw(&mut self.random, value, tokens)
     }
 
-    /// Reads and blind writes, on a key twice now and then.
+    /// Reads and blind writes; now and then a key occurs twice.
     fn mixed(&mut self) -> Vec<TransactionStep> {
         let count = self.random.between(1, 5);
         (0..count)
@@ -207,7 +209,7 @@ impl PlanDraws {
     fn read_first(&mut self) -> ClientOperationPlan {
         let reads = self.keys(3);
         let mut writes = vec![self.write()];
-        // What was read, mostly.
+        // Mostly a key that was read.
         if self.random.chance(2, 3) {
             writes[0] = self.write_of(reads[0]);
         }
@@ -217,7 +219,8 @@ impl PlanDraws {
         ClientOperationPlan::ReadFirst { reads, together: self.random.chance(1, 3), writes }
     }
 
-    /// From one account to another of the same bank, sometimes over a third, and with a note of it in a list.
+    /// A transfer between accounts of the same bank, sometimes by way of a third, with an entry in
+    /// a list.
     fn transfer(&mut self) -> Vec<TransactionStep> {
         let bank = self.bank();
         self.transfer_in(bank)
@@ -252,7 +255,7 @@ impl PlanDraws {
         ClassedKey { keyspace: self.random.below(2) as usize, class, number }
     }
 
-    /// So many of them at most, at least two, none twice.
+    /// Between two and `most` different keys.
     fn keys(&mut self, most: u64) -> Vec<ClassedKey> {
         let count = self.random.between(2, most);
         let mut keys: Vec<ClassedKey> = Vec::new();

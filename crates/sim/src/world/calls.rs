@@ -1,4 +1,4 @@
-//! The clients' part: their turns, the calls they make, what comes of them.
+//! The clients: their turns, their calls, and the results.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::workload::operation::{Act, RecordCall};
 const MS: u64 = 1_000;
 
 impl NodeWorld {
-    /// A client begins, in the place of one that died or as the first there.
+    /// A client starts, as the first in its place or in place of a dead one.
     pub(super) fn begin_client(&mut self, client: usize, life: u32) {
         let now = self.now();
         let endpoints = [Manager::address(0)];
@@ -34,7 +34,7 @@ impl NodeWorld {
         if self.scenario.compresses {
             settings.compress_from_bytes = Some(64);
         }
-        // Any instance will do to begin with, and the manager does not listen here.
+        // Any instance will do as the first address; the manager does not listen here.
         let any = self.streams.client.below(self.scenario.instances.into()) as u32;
         settings.endpoints = [Manager::address(any), Manager::address(0)]
             .iter()
@@ -52,7 +52,7 @@ impl NodeWorld {
         }
     }
 
-    /// A client dies: what it had under way may be done or not, and nobody will ask again.
+    /// A client dies: its open calls may or may not have taken effect, and are not retried.
     pub(super) fn kill_client(&mut self, client: usize) {
         let now = self.now();
         let life = self.clients[client].life;
@@ -133,7 +133,7 @@ impl NodeWorld {
         }
     }
 
-    /// Copies of some frames that change something will come over connections of their own.
+    /// Schedules copies of some write frames, over connections of their own.
     fn draw_repeats(&mut self, client: usize, instance: usize, bytes: &[u8]) {
         if self.phase != RunPhase::Faults || self.scenario.network.repeats == 0 {
             return;
@@ -150,7 +150,7 @@ impl NodeWorld {
                 }
                 let at = self.now().after_us(late_us);
                 self.agenda.at(at, NodeWorldEvent::Repeat { instance, frame: rest[..used].to_vec() });
-                // Whatever its client is told of the first copy, the second may be taken up.
+                // The second copy may take effect, whatever the client receives for the first.
                 for call in &self.clients[client].calls {
                     self.haunted.insert(*call);
                 }
@@ -220,7 +220,7 @@ impl NodeWorld {
         self.submit(client, keyspace, operation, (limit_us, collecting));
     }
 
-    /// Every record is read once more, now that nothing is in the way.
+    /// Every record is read once more, after all faults have ended.
     pub(super) fn read_everything(&mut self) {
         let live: Vec<KeyspaceId> =
             self.keyspaces.iter().filter(|one| one.dropped.is_none()).map(|one| one.id).collect();

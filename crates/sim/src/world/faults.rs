@@ -1,4 +1,4 @@
-//! What befalls the world, and when it ends.
+//! The faults of the world, and their end.
 
 use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
@@ -9,25 +9,25 @@ use super::{NodeWorld, NodeWorldEvent, RunPhase};
 use crate::limits::{KEYSPACES_MAX, TRACES_US};
 use crate::streams::Draw;
 
-/// Something that happens again and again.
+/// A recurring fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeFault {
     Crash,
     Stop,
     PauseNode,
-    /// A disk fails, fills or slows down, and is well again some time later.
+    /// A disk fails, fills or slows down, and works again some time later.
     DiskTrouble,
     DiskWell,
     /// Nothing passes between a client and the node for a while.
     CutOff,
     PauseClient,
     KillClient,
-    /// A keyspace is made, changed or dropped.
+    /// A keyspace is created, changed or dropped.
     Alter,
     /// Each partition of a keyspace becomes two.
     Split,
     SetClock,
-    /// Clients sleep; happens once.
+    /// Clients make no calls for a while; occurs once.
     Sleep,
 }
 
@@ -122,7 +122,8 @@ impl NodeWorld {
                 self.kill_client(client);
             }
             NodeFault::Alter if self.slots.iter().all(|slot| !slot.is_doomed) => self.alter(),
-            // Also while the node is down: then the start finds what was stored before.
+            // Also while the node is down: the next start then finds the state from before the
+            // split.
             NodeFault::Split if self.slots.iter().all(|slot| !slot.is_doomed) => self.split(),
             NodeFault::SetClock if is_up => {
                 let by_ms = self.streams.node.between(0, 4_000) as i64 - 2_000;
@@ -133,7 +134,7 @@ impl NodeWorld {
         }
     }
 
-    /// All faults end, and their traces are removed as an operator would.
+    /// All faults end, and an operator's cleanup removes their traces.
     pub(super) fn heal(&mut self) {
         let now = self.now();
         self.trace.say(now, format_args!("HEAL"));
@@ -152,7 +153,7 @@ impl NodeWorld {
             self.end_process(NodeEnding::Power);
         }
         if self.node.has_failed {
-            // A partition whose disk has failed takes no more writes until it is opened again.
+            // A partition whose disk has failed accepts no writes until it is opened again.
             self.end_process(NodeEnding::Killed);
         }
         (0..self.slots.len()).for_each(|slot| self.wake_slot(slot, now));
@@ -165,7 +166,7 @@ impl NodeWorld {
         self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
         self.clients[client].paused_until = until;
         for call in &self.clients[client].calls {
-            // Whoever does not run notices no deadline.
+            // A paused client handles no deadline.
             let call = &mut self.history.calls[*call];
             call.deadline = call.deadline.max(until);
         }
@@ -180,7 +181,8 @@ impl NodeWorld {
             let now = self.now();
             self.trace.say(now, format_args!("DOOM of i{slot}"));
             self.slots[slot].is_doomed = true;
-            // Anywhere; or, where it hurts most, between what the next requests append and its flush.
+            // At any time; or, where it matters most, between the appends of the next requests and
+            // their flush.
             if self.streams.node.chance(1, 3) {
                 self.slots[slot].disk.cut_power_after(self.streams.node.below(60));
             } else {
@@ -227,7 +229,7 @@ impl NodeWorld {
         self.agenda.at(until, NodeWorldEvent::Fault(NodeFault::DiskWell));
     }
 
-    /// Nothing is promised of what an interval is about from now until then, and until its traces are gone.
+    /// `interval` promises nothing from now until then, and until the effects are gone.
     fn troubled_until(&mut self, until: Time) {
         let now = self.now();
         if now >= self.node.trouble_until && !self.node.has_failed {
@@ -256,7 +258,7 @@ impl NodeWorld {
                 let delta = self.manager.drop_keyspace(id);
                 self.tell_map(&delta);
             }
-            // The second of the first three goes to and fro between `interval` and `sync`.
+            // The second of the first three keyspaces alternates between `interval` and `sync`.
             _ => {
                 let id = self.keyspaces[1].id;
                 let durability = match self.keyspaces[1].durability_at(now) {
@@ -266,7 +268,7 @@ impl NodeWorld {
                 self.trace.say(now, format_args!("ALTER {id} to {durability}"));
                 let Some(delta) = self.manager.alter(id, durability) else { return };
                 let followed = self.tell_map(&delta);
-                // Where an instance could not follow, nothing is promised.
+                // If an instance could not follow the change, nothing is promised.
                 let told = if followed { durability } else { Durability::Memory };
                 self.keyspaces[1].durability.push((now, told));
                 self.coverage.alterations += 1;

@@ -1,10 +1,11 @@
-//! The world of one run: a node, clients, the network between them, and what befalls them, one event after the other.
+//! The world of one run: a node, clients, the network between them, and their faults, one event
+//! after the other.
 //!
 //! ```text
 //!   agenda ──> Travel    bytes arrive at the node (slot) or at a client
-//!          ──> NodeTurn  an instance takes what has arrived, and answers     (nodes)
+//!          ──> NodeTurn  an instance handles its arrivals, and answers          (nodes)
 //!          ──> ClientTurn, Call                                              (calls)
-//!          ──> Fault     crash, pause, cut, fill, alter ...                  (faults)
+//!          ──> Fault     crash, pause, cut off, full disk, alter ...         (faults)
 //! ```
 
 mod calls;
@@ -28,18 +29,18 @@ use crate::trace::{LineRetention, Trace};
 use crate::workload::draw::{OperationDraws, OperationMix};
 use faults::NodeFault;
 
-/// What happens at some time.
+/// An event of the agenda.
 #[derive(Debug)]
 enum NodeWorldEvent {
     Travel(InTransit),
     NodeTurn(usize),
     ClientTurn(usize),
-    /// A client makes its next call, if it still lives.
+    /// A client makes its next call, if it is alive.
     Call {
         client: usize,
         life: u32,
     },
-    /// A copy of a frame is sent over a connection of its own.
+    /// Sends a copy of a frame over a connection of its own.
     Repeat {
         instance: usize,
         frame: Vec<u8>,
@@ -53,13 +54,13 @@ enum NodeWorldEvent {
     Quiet,
 }
 
-/// Everything there is.
+/// The simulated world.
 #[derive(Debug)]
 pub(crate) struct NodeWorld {
     pub(crate) trace: Trace,
     pub(crate) history: RunHistory,
     pub(crate) coverage: Coverage,
-    /// What went wrong that no client could see.
+    /// Violations that no client could observe.
     pub(crate) troubles: Vec<String>,
     scenario: NodeScenario,
     agenda: Agenda<NodeWorldEvent>,
@@ -70,39 +71,40 @@ pub(crate) struct NodeWorld {
     clients: Vec<ClientLife>,
     draws: OperationDraws,
     streams: Streams,
-    /// Keyspaces that clients use, by creation; dropped ones too.
+    /// Keyspaces that clients use, in the order of creation, including dropped ones.
     keyspaces: Vec<KeyspaceHistory>,
-    /// Calls of which a copy of a frame may still be taken up.
+    /// Calls of which a copy of a frame may still take effect.
     haunted: BTreeSet<usize>,
-    /// Nobody asks for anything before then, and nothing befalls anybody.
+    /// Until then clients make no calls and no faults occur.
     asleep_until: Time,
     phase: RunPhase,
     node: NodeState,
 }
 
-/// How far a run has come.
+/// The phases of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RunPhase {
     Faults,
     Healed,
-    /// No more calls; those under way end.
+    /// No more calls; open ones end.
     Quiet,
     /// Every record is read once more.
     Last,
 }
 
-/// How the node stands.
+/// The state of the node.
 #[derive(Debug, Default)]
 struct NodeState {
-    /// Since when it is down, whether it stopped in order, and up to when it was sound.
+    /// If it is down: since when, whether it stopped in order, and the last time at which it was
+    /// sound.
     down: Option<(Time, bool, Time)>,
     paused_until: Time,
     starts: u64,
-    /// Since when something is wrong with it: its disks, or that it does not run.
+    /// Since when its disks have trouble, or it does not run.
     trouble_since: Option<Time>,
-    /// When the last trouble will have ended, and left no trace.
+    /// When the last trouble and its effects will have ended.
     trouble_until: Time,
-    /// A disk has failed: the process has not all that it acknowledged, for good.
+    /// A disk has failed: this process permanently lacks a part of what it acknowledged.
     has_failed: bool,
 }
 
@@ -146,7 +148,7 @@ impl NodeWorld {
         world
     }
 
-    /// Plays the run to its end.
+    /// Runs the simulation to its end.
     pub(crate) fn run(&mut self) {
         self.set_up();
         let healed = START.after_us(self.scenario.faults_us + self.scenario.sleep_us);
@@ -240,7 +242,7 @@ impl NodeWorld {
         }
     }
 
-    /// Something is wrong that no client can see.
+    /// Records a violation that no client can observe.
     fn trouble(&mut self, what: String) {
         let now = self.now();
         self.trace.say(now, format_args!("TROUBLE {what}"));

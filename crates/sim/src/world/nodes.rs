@@ -1,4 +1,4 @@
-//! The node's life: turns of its instances, starts and ends of its process, its keyspaces.
+//! The life of the node: turns of its instances, starts and ends of its process, its keyspaces.
 
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
@@ -22,16 +22,16 @@ use crate::workload::operation::{Act, RecordCall};
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeEnding {
-    /// The power goes.
+    /// Power loss.
     Power,
-    /// It is killed; what it had handed to the system is written.
+    /// It is killed; its issued writes reach the disk.
     Killed,
     /// It stops in order.
     Stopped,
 }
 
-/// What is acknowledged survives the end of a process without power loss as much as one with it; the disk only decides
-/// what else does.
+/// Acknowledged writes survive the end of a process with and without power loss; the disk decides
+/// only which other writes do.
 pub(super) fn new_disk(random: &mut Random) -> SimulatedDisk {
     SimulatedDisk::new(random.next_u64())
 }
@@ -72,7 +72,7 @@ impl NodeWorld {
         }
     }
 
-    /// Carries out what a turn has brought about, which took so long.
+    /// Carries out the effects of a turn, which took so many microseconds.
     fn hand_out(&mut self, slot: usize, turned: SlotTurn, took_us: u64) {
         let done = self.now().after_us(took_us + 1);
         self.slots[slot].busy_until = done;
@@ -92,7 +92,7 @@ impl NodeWorld {
         self.wake_slot(slot, next);
     }
 
-    /// The process begins, under a new epoch of every group.
+    /// The process starts, under a new epoch of every group.
     pub(super) fn start(&mut self) {
         let Some((down, clean, sound_until)) = self.node.down else { return };
         let now = self.now();
@@ -121,7 +121,7 @@ impl NodeWorld {
                 return self.fail_to_start((down, clean, sound_until));
             }
             if is_cut {
-                // It was to go later than opening took: then not at all.
+                // The power loss was scheduled for after the opening: it is cancelled.
                 found.disk.cut_power_after(u64::MAX);
             }
             if let Err(error) = opened {
@@ -137,7 +137,7 @@ impl NodeWorld {
         }
     }
 
-    /// Whether the power may go while an instance opens what is on its disk.
+    /// Draws whether power is lost while an instance opens its disk.
     fn cut_power_while_opening(&mut self, slot: usize) -> bool {
         let plan = &self.scenario.node;
         let cuts = plan.cuts_power && self.phase == RunPhase::Faults && self.streams.node.chance(1, 4);
@@ -148,7 +148,7 @@ impl NodeWorld {
         cuts
     }
 
-    /// The power went while the process started: it starts again.
+    /// Power was lost during the start: the process starts again.
     fn fail_to_start(&mut self, down: (Time, bool, Time)) {
         let now = self.now();
         self.trace.say(now, format_args!("END of the process while it starts, Power"));
@@ -170,7 +170,7 @@ impl NodeWorld {
         let now = self.now();
         let mut is_clean = how == NodeEnding::Stopped && !self.node.has_failed;
         if how == NodeEnding::Stopped && self.slots.iter().any(|slot| slot.is_doomed) {
-            // There is no stopping in order while the power is about to go.
+            // The process cannot stop in order while a power loss is pending.
             return;
         }
         for slot in 0..self.slots.len() {
@@ -208,7 +208,7 @@ impl NodeWorld {
         self.agenda.at(now.after_us(down_us + 1), NodeWorldEvent::Start);
     }
 
-    /// Takes in what the instances have counted, before they are gone.
+    /// Adds the counters of the instances to the coverage, before they are gone.
     pub(super) fn count(&mut self) {
         for slot in &mut self.slots {
             let Some(instance) = &mut slot.instance else { continue };
@@ -225,7 +225,7 @@ impl NodeWorld {
         disk.set_capacity(None);
     }
 
-    /// Reads every record as it was found, before any client does.
+    /// Reads every record after a restart, before any client does.
     fn audit(&mut self) {
         let now = self.now();
         let live: Vec<KeyspaceId> =
@@ -293,7 +293,7 @@ impl NodeWorld {
         self.tell_map(&delta);
     }
 
-    /// Tells the instances of a change of the map. Whether all of them followed.
+    /// Passes a change of the map to the instances. Returns whether all of them followed.
     pub(super) fn tell_map(&mut self, delta: &MapDelta) -> bool {
         let now = self.now();
         let mut all = true;
@@ -321,7 +321,7 @@ impl NodeWorld {
     }
 }
 
-/// What an audit was told, as a client would have been.
+/// The result of such a read, as a client would have received it.
 fn owned(outcome: &Outcome<'_>) -> Option<Reply> {
     let bytes = bytes::Bytes::copy_from_slice;
     Some(match *outcome {

@@ -1,5 +1,6 @@
-//! Clusters from a few seeds show bugs planted in what blobs and snapshots rest on, and the same seeds nothing without them.
-//! `ZEROHOP_BUG=Name,Name` looks for some alone; `ZEROHOP_SEEDS=n` plays so many at most.
+//! Clusters from a few seeds show mutants in the code below blobs and snapshots, and the same seeds
+//! show nothing without them. `ZEROHOP_BUG=Name,Name` selects some mutants; `ZEROHOP_SEEDS=n` runs
+//! at most so many seeds.
 #![cfg(debug_assertions)]
 #![expect(clippy::print_stdout, reason = "tells which seed found what")]
 
@@ -7,12 +8,12 @@ use zerohop_partition::planted::{Bug, plant};
 use zerohop_sim::cluster::Limits;
 use zerohop_sim::{LineRetention, run_cluster};
 
-/// Seeds from 0 on within which each bug is found.
+/// Seeds from 0 on within which each mutant is found.
 const SEEDS: u64 = 20;
 
-/// Those that are looked for. A follower that keeps nothing for snapshots knows of none when it is promoted, and says that they
-/// have expired, as they may: the partition's own tests see it (`planted_bugs_of_snapshots_are_seen`).
-/// The first is the canary.
+/// The mutants that are run, with the canary first. A follower without versions for snapshots is
+/// not among them: when it is promoted it reports that snapshots have expired, which is allowed.
+/// The partition's own tests find it (`planted_bugs_of_snapshots_are_seen`).
 const LOOKED_FOR: [Bug; 7] = [
     Bug::SnapshotNotClosed,
     Bug::VersionsDroppedEarly,
@@ -27,7 +28,7 @@ fn seeds() -> u64 {
     std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
 }
 
-/// What a seed shows first.
+/// The first violation of a seed.
 fn shown(seed: u64) -> Option<String> {
     let violations = run_cluster(seed, Limits::default(), LineRetention::Nothing).violations;
     violations.first().map(ToString::to_string)
@@ -35,7 +36,7 @@ fn shown(seed: u64) -> Option<String> {
 
 #[test]
 fn bugs_planted_under_blobs_and_snapshots_are_found_by_seeds_that_show_nothing_else() {
-    // What panics is found as well; where, nobody needs to read.
+    // A panic is a finding as well; its location is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let wanted = std::env::var("ZEROHOP_BUG").ok();
     let is_wanted = |bug: &Bug| {

@@ -1,7 +1,8 @@
-//! Clusters from a few seeds show what is planted in any part of them, and the same seeds nothing where nothing is planted.
-//! `ZEROHOP_BUG=Name,Name` looks for some alone (`transactions`: for those of transactions), whether they are listed here or not, `ZEROHOP_BUG=all` for all;
-//! `ZEROHOP_SEEDS=n` plays so many at most; `ZEROHOP_EVERY=1` goes on after the first that shows a bug, and lists all that do;
-//! with `ZEROHOP_CHECKER=name` only what that checker says counts.
+//! Clusters from a few seeds show mutants in any part of them, and the same seeds show nothing
+//! without a mutant. `ZEROHOP_BUG=Name,Name` selects some, listed here or not (`transactions`:
+//! those of transactions), and `ZEROHOP_BUG=all` selects all. `ZEROHOP_SEEDS=n` runs at most so
+//! many seeds. `ZEROHOP_EVERY=1` goes on after the first seed that shows a mutant, and lists all
+//! that do. With `ZEROHOP_CHECKER=name` only violations of that checker count.
 #![cfg(debug_assertions)]
 #![expect(clippy::print_stdout, reason = "tells which seed found what")]
 
@@ -17,14 +18,14 @@ use zerohop_sim::cluster::{Limits, drawn};
 use zerohop_sim::{LineRetention, run_cluster};
 use zerohop_transaction::planted as transaction;
 
-/// Bugs are planted for one thread: so many are looked for at a time.
+/// A mutant is switched on per thread: so many are run at a time.
 const THREADS: usize = 2;
 
-/// Within so many seeds from 0 on that can show it each bug is found. Those that show something though nothing is planted do not
-/// count.
+/// Each mutant is found within so many seeds from 0 on that can show it. Seeds that show a
+/// violation without a mutant do not count.
 const SEEDS: u64 = 60;
 
-/// Where a bug is.
+/// The crate of a mutant.
 #[derive(Clone, Copy, Debug)]
 enum BugPlace {
     Partition(partition::Bug),
@@ -34,12 +35,14 @@ enum BugPlace {
     Transaction(transaction::Bug),
 }
 
-/// A bug, and seeds that have shown it, which are played first. A bug that few seeds show has several: what a seed draws at its
-/// start stays when a change shifts everything after it, and so these show the bug again more often than others.
+/// A mutant, and seeds that have shown it, which are run first. A mutant that few seeds show has
+/// several. The first draws of a seed stay the same when a change shifts all later ones, so these
+/// seeds show the mutant again more often than others.
 type Row = (BugPlace, &'static [u64]);
 
-/// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans, engines). Found by
-/// its first seed, a bug costs that one seed, played with it and without.
+/// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans,
+/// engines). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
+/// without.
 const CANARIES: [Row; 10] = [
     (BugPlace::Partition(partition::Bug::AcknowledgedAlone), &[0]),
     (BugPlace::Partition(partition::Bug::GrantNotWaitedOut), &[4]),
@@ -53,8 +56,8 @@ const CANARIES: [Row; 10] = [
     (BugPlace::Engine(engine::Bug::SeedUnheard), &[1]),
 ];
 
-/// The others that are found. What is in neither list was not found within the seeds that were played, or cannot be:
-/// docs/reliability.md.
+/// The other mutants that are found. Mutants in neither list were not found within the seeds that
+/// were run, or cannot be: docs/reliability.md.
 const OTHERS: [Row; 26] = [
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
     (BugPlace::Partition(partition::Bug::NewerGrantUsed), &[4]),
@@ -85,7 +88,7 @@ const OTHERS: [Row; 26] = [
 ];
 
 impl BugPlace {
-    /// Whether a seed draws what the bug needs to show at all: others are not played.
+    /// Whether a seed draws what the mutant requires to become visible: others are not run.
     fn can_show(self, seed: u64) -> bool {
         match self {
             BugPlace::Partition(partition::Bug::DroppedAtOnce) => drawn(seed).kinds.has(FaultKind::Drops),
@@ -126,7 +129,7 @@ impl BugPlace {
         all
     }
 
-    /// Those of transactions: `ZEROHOP_BUG=transactions` looks for them.
+    /// The mutants of transactions, selected by `ZEROHOP_BUG=transactions`.
     fn of_transactions() -> Vec<BugPlace> {
         let commits = transaction::Bug::ALL.into_iter().map(BugPlace::Transaction);
         let partitions = partition::Bug::OF_TRANSACTIONS.into_iter().map(BugPlace::Partition);
@@ -147,7 +150,7 @@ fn seeds() -> u64 {
     std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
 }
 
-/// What a seed shows first.
+/// The first violation of a seed.
 fn shown(seed: u64) -> Option<String> {
     let violations = run_cluster(seed, Limits::default(), LineRetention::Nothing).violations;
     let wanted = std::env::var("ZEROHOP_CHECKER").ok();
@@ -155,7 +158,7 @@ fn shown(seed: u64) -> Option<String> {
     violations.iter().find(|one| counts(one.checker)).map(ToString::to_string)
 }
 
-/// Has each thing done by whichever thread is free.
+/// Distributes work over the threads.
 fn share<T: Send>(things: impl IntoIterator<Item = T, IntoIter: Send>, act: impl Fn(T) + Sync) {
     let queue = Mutex::new(things.into_iter());
     let next = || queue.lock().expect("nobody panics with it").next();
@@ -170,12 +173,12 @@ fn share<T: Send>(things: impl IntoIterator<Item = T, IntoIter: Send>, act: impl
     });
 }
 
-/// Which seeds show nothing where nothing is planted, as far as that was asked.
+/// Which seeds show no violation without a mutant, as far as this was run.
 #[derive(Default)]
 struct CleanSeeds(Mutex<BTreeMap<u64, bool>>);
 
 impl CleanSeeds {
-    /// Whether a seed does; to be asked where nothing is planted.
+    /// Whether a seed shows none; called without a mutant.
     fn is(&self, seed: u64) -> bool {
         let known = || self.0.lock().expect("nobody panics with it");
         if let Some(is_clean) = known().get(&seed) {
@@ -190,7 +193,8 @@ impl CleanSeeds {
     }
 }
 
-/// Seeds that show a bug and nothing without it, and what they show: first of those that have shown it, then of all others.
+/// Seeds that show a mutant, and no violation without it, with the violation: first known seeds,
+/// then all others.
 fn find<'a>((bug, first): Row, clean: &'a CleanSeeds) -> impl Iterator<Item = (u64, String)> + 'a {
     let others = (0..).filter(move |seed| bug.can_show(*seed)).take(seeds() as usize);
     let others = others.filter(|seed| !first.contains(seed));
@@ -204,7 +208,7 @@ fn find<'a>((bug, first): Row, clean: &'a CleanSeeds) -> impl Iterator<Item = (u
 
 #[test]
 fn bugs_planted_in_clusters_are_found_by_seeds_that_show_nothing_else() {
-    // What panics is found as well; where, nobody needs to read.
+    // A panic is a finding as well; its location is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let from_the_first = |bugs: Vec<BugPlace>| bugs.into_iter().map(|bug| (bug, &[][..])).collect();
     let bugs: Vec<Row> = match std::env::var("ZEROHOP_BUG") {

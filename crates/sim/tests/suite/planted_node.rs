@@ -1,4 +1,4 @@
-//! The simulator finds what is planted, and nothing where nothing is planted.
+//! The simulator finds mutants, and nothing without them.
 #![cfg(debug_assertions)]
 
 use std::fmt;
@@ -8,10 +8,10 @@ use zerohop_partition::planted as partition;
 use zerohop_session::planted as session;
 use zerohop_sim::{LineRetention, run};
 
-/// Seeds within which every planted bug is found.
+/// Seeds within which every mutant is found.
 const SEEDS: u64 = 400;
 
-/// Seeds of which none says anything where nothing is planted.
+/// Seeds that show no violation without a mutant.
 const CLEAN_SEEDS: u64 = 100;
 
 fn first_found(seeds: u64) -> Option<u64> {
@@ -29,15 +29,15 @@ fn each_is_found<B: Copy + fmt::Debug>(bugs: &[B], plant: fn(Option<B>)) {
     }
 }
 
-/// A wait that nobody wakes ends at its time-out with what the record is by then: late, and right. The partition's own tests see
-/// it (`planted_waits_that_nobody_wakes_are_seen`).
+/// A wait that is never woken ends at its time-out with the record's state at that time: late, but
+/// correct. The partition's own tests find it (`planted_waits_that_nobody_wakes_are_seen`).
 #[test]
 fn bugs_planted_in_partitions_are_found() {
     let bugs = partition::Bug::ALL.into_iter().filter(|bug| *bug != partition::Bug::WaitsNotWoken);
     each_is_found(&bugs.collect::<Vec<_>>(), partition::plant);
 }
 
-/// That siblings' records are counted shows in counts only, which no simulated client asks for.
+/// Counting a sibling's records is visible in counts only, which no simulated client requests.
 #[test]
 fn bugs_planted_in_splits_are_found() {
     each_is_found(&[partition::Bug::SessionsNotSplit], partition::plant);
@@ -48,8 +48,9 @@ fn bugs_planted_in_sessions_are_found() {
     each_is_found(&session::Bug::ALL, session::plant);
 }
 
-/// The others of the engine's are found by its own histories (`crates/engine/tests/suite/planted.rs`): a checksum that is not looked at
-/// needs disks that become corrupt, and one entry too many cut off behind a torn tail is seldom one that must not be lost.
+/// The engine's other mutants are found by its own histories
+/// (`crates/engine/tests/suite/planted.rs`). A checksum that is not verified needs corrupt disks,
+/// and an additional entry removed behind a torn tail is seldom one that must survive.
 #[test]
 fn bugs_planted_in_engines_are_found() {
     each_is_found(&[engine::Bug::MissingFlush], engine::plant);

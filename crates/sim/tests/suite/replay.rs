@@ -1,4 +1,4 @@
-//! A seed can be had again.
+//! A seed can be repeated.
 
 use zerohop_sim::{LineRetention, run, run_twice};
 

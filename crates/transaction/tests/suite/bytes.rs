@@ -1,5 +1,5 @@
-//! Messages and entries as bytes: pinned by golden vectors, read back as they were written, and refused when they are not
-//! whole.
+//! The encodings of messages and entries: compared with golden vectors, decoded to the same value,
+//! and refused when they are truncated or corrupt.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -171,7 +171,7 @@ fn entries_of_the_version_before_are_read_with_participants_of_one_hash() {
             *span = KeyspaceSlice { keyspace: place.keyspace, first: place.point, last: place.point };
         }
     }
-    // There were no others then.
+    // The older version had no other entries.
     expected.truncate(read.len());
     assert_eq!((read.len(), read), (9, expected));
 }
@@ -239,7 +239,7 @@ proptest! {
             prop_assert_eq!(message.encode(), bytes.clone());
         }
         if let Ok(entry) = TransactionEntry::decode(&bytes) {
-            // What is of the version before is written in this one.
+            // An entry of the previous version is encoded in the present one.
             prop_assert!(bytes[0] == 1 || entry.encode() == bytes);
         }
     }

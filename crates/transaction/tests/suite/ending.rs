@@ -1,4 +1,5 @@
-//! Transactions end, and leave nothing behind, also where a partition has lost what was decided, or its keyspace is gone.
+//! Transactions end without leftovers, even if a partition has lost a decision, or its keyspace is
+//! gone.
 
 use bytes::Bytes;
 use zerohop_base::time::Time;
@@ -23,7 +24,7 @@ fn span(of: RoutingKey) -> KeyspaceSlice {
     KeyspaceSlice { keyspace: of.keyspace, first: 0, last: u64::MAX }
 }
 
-/// Records of which nothing is known but the time.
+/// Records without contents; only the time is known.
 #[derive(Default)]
 struct ClockOnlyHost(Timestamp);
 
@@ -67,7 +68,7 @@ struct SinglePrimary {
     now: Time,
     last: u64,
     sent: Vec<TransactionMessage>,
-    /// Whom the last messages went to.
+    /// The recipients of the last messages.
     sent_to: Vec<RoutingKey>,
     losses: Vec<RoutingKey>,
     reads: Vec<Ticket>,
@@ -127,7 +128,7 @@ impl SinglePrimary {
         });
     }
 
-    /// So much time passes, in which the map does not have these keyspaces.
+    /// Lets this time pass, while the map does not have these keyspaces.
     fn pass(&mut self, us: u64, missing: &[KeyspaceId]) {
         let until = self.now.after_us(us);
         while self.now < until {
@@ -146,7 +147,8 @@ fn part(place: RoutingKey) -> TransactionPart {
     TransactionPart { place, durability: Durability::Sync, items: Items::Inline(vec![item]) }
 }
 
-/// A coordinator that has decided, and whose participant has not said that it has done it.
+/// A coordinator that has decided, and whose participant has not confirmed that it has applied the
+/// transaction.
 fn decided() -> (SinglePrimary, LogIndex) {
     let mut world = SinglePrimary::of(COORDINATOR);
     let request = TransactionRequest { id: ID, parts: vec![part(PARTICIPANT), part(COORDINATOR)] };
@@ -166,7 +168,7 @@ fn decided() -> (SinglePrimary, LogIndex) {
     (world, decision)
 }
 
-/// A participant that is prepared, and does not hear from its coordinator.
+/// A participant that is prepared, and receives no decision.
 fn prepared() -> (SinglePrimary, Attempt) {
     let mut world = SinglePrimary::of(PARTICIPANT);
     let attempt = Attempt { epoch: PartitionEpoch(1), counter: 1 };
@@ -193,18 +195,19 @@ fn a_decision_that_its_participant_has_lost_is_told_to_the_operator_and_let_go_i
         );
     };
     while world.now < Time(LOSS_US) {
-        assert!(!world.transactions.state().is_quiet(), "who says so may be deposed, and not know");
+        assert!(!world.transactions.state().is_quiet(), "a deposed primary may say so");
         not_held(&mut world);
         world.pass(RESEND_US, &[]);
     }
     not_held(&mut world);
-    assert_eq!(world.losses, [PARTICIPANT], "told once");
+    assert_eq!(world.losses, [PARTICIPANT], "one notification");
     assert!(world.transactions.state().is_quiet());
     world.pass(RESEND_US, &[]);
     assert!(world.transactions.is_idle(), "nothing is left");
 }
 
-/// The participant was split three times since it prepared, and each of its eight parts has lost what was decided.
+/// The participant was split three times since it prepared, and each of its eight children has lost
+/// the decision.
 #[test]
 fn all_parts_of_a_participant_that_was_split_are_lost_in_the_time_of_one() {
     let (mut world, decision) = decided();
@@ -220,8 +223,8 @@ fn all_parts_of_a_participant_that_was_split_are_lost_in_the_time_of_one() {
             world.hear(COORDINATOR, to, TransactionMessage::NotHeld { decision, span: part_of(to.point) });
         }
     }
-    assert!(world.now >= Time(LOSS_US), "who says so may be deposed, and not know");
-    assert_eq!(world.losses.len(), 8, "each is told once: {:?}", world.losses);
+    assert!(world.now >= Time(LOSS_US), "a deposed primary may say so");
+    assert_eq!(world.losses.len(), 8, "each once: {:?}", world.losses);
     world.pass(RESEND_US, &[]);
     assert!(world.transactions.is_idle(), "nothing is left");
 }
@@ -245,7 +248,7 @@ fn a_decision_ends_when_the_keyspace_of_its_participant_is_gone() {
     let (mut world, _) = decided();
     assert_eq!(world.transactions.others(), [PARTICIPANT.keyspace].into());
     world.pass(GONE_US / 2, &[PARTICIPANT.keyspace]);
-    // It was there all the while: an old map did not have it yet.
+    // The keyspace existed all the time: only an old map did not have it yet.
     world.pass(RESEND_US, &[]);
     world.pass(GONE_US - RESEND_US, &[PARTICIPANT.keyspace]);
     assert!(!world.transactions.state().is_quiet());
@@ -262,7 +265,7 @@ fn what_is_prepared_ends_when_the_keyspace_that_decides_is_gone() {
     world.pass(GONE_US - RESEND_US, &[COORDINATOR.keyspace]);
     assert!(world.reads.is_empty() && world.losses.is_empty());
     world.pass(3 * RESEND_US, &[COORDINATOR.keyspace]);
-    assert_eq!(world.losses, [COORDINATOR], "nobody knows what was decided: the operator is told");
+    assert_eq!(world.losses, [COORDINATOR], "the decision is lost: the operator is notified");
     assert_eq!(world.reads, [Ticket(6), Ticket(5)]);
     assert!(world.transactions.is_idle());
 }
@@ -284,14 +287,14 @@ fn what_is_applied_is_forgotten_when_the_keyspace_that_decided_is_gone() {
     assert!(world.transactions.is_idle() && world.losses.is_empty());
 }
 
-/// The place of one of two coordinators that share a keyspace, and its slice.
+/// The routing key of one of two coordinators that share a keyspace, and its hash range.
 fn half(is_upper: bool) -> (RoutingKey, KeyspaceSlice) {
     let keyspace = COORDINATOR.keyspace;
     let (first, last) = if is_upper { (1 << 63, u64::MAX) } else { (0, (1 << 63) - 1) };
     (RoutingKey { keyspace, point: first }, KeyspaceSlice { keyspace, first, last })
 }
 
-/// A participant applies a transaction of a coordinator, decided at this index of its log.
+/// A participant applies a transaction of a coordinator, with its decision at this index.
 fn apply(
     world: &mut SinglePrimary,
     (coordinator, span): (RoutingKey, KeyspaceSlice),
@@ -332,7 +335,7 @@ fn what_several_coordinators_have_finished_is_forgotten_by_one_entry_and_nothing
     };
     finished(&mut world, lower, 5);
     finished(&mut world, upper, 8);
-    // An older word, that comes late.
+    // An older message that arrives late.
     finished(&mut world, upper, 2);
     world.pass(FLOORS_US + RESEND_US, &[]);
     assert_eq!(world.last, before + 1, "one entry");
@@ -360,7 +363,7 @@ fn each_coordinator_is_asked_once_about_all_that_it_has_decided_long_ago() {
         })
         .collect();
     assert_eq!(asked, [9, 5], "each about its newest");
-    // Nobody has heard: it is asked again.
+    // No answer arrives, so the coordinator is asked again.
     world.pass(FORGET_ASK_US, &[]);
     assert_eq!(world.sent.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! Commits over partitions: their bytes, their ends, and both under a small simulation.
+//! Transactions over partitions: their encodings, their ends, and a small simulation of them.
 #![allow(missing_docs, unreachable_pub, clippy::print_stdout, clippy::unwrap_used, reason = "a test")]
 
 mod bytes;

@@ -1,4 +1,4 @@
-//! What a participant lets go of when a decision comes that names something else than it holds.
+//! The locks that a participant releases when a decision does not match its prepared part.
 
 use bytes::Bytes;
 use zerohop_base::time::Time;
@@ -11,7 +11,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionI
 
 const CELL: u64 = 3;
 
-/// A partition without records; times rise by one.
+/// A partition without records, in which times rise by one.
 #[derive(Default)]
 struct EmptyHost(u64);
 
@@ -65,7 +65,7 @@ fn floor() -> Floor {
     Floor { span: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(0) }
 }
 
-/// The participant, and what it has said and logged since the last look.
+/// The participant, and its messages and entries since the last check.
 struct ParticipantBench {
     transactions: Transactions,
     host: EmptyHost,
@@ -100,7 +100,7 @@ impl ParticipantBench {
         });
     }
 
-    /// Names an attempt and where it was prepared.
+    /// Sends a decision about an attempt and the index of its `Prepare` entry.
     fn decide(&mut self, counter: u64, prepared: u64) {
         self.hear(TransactionMessage::Commit {
             attempt: attempt(counter),
@@ -112,7 +112,7 @@ impl ParticipantBench {
         });
     }
 
-    /// Commits what it wants to log. What that was.
+    /// Commits the entries that it wants to log, and returns them.
     fn log(&mut self) -> Vec<TransactionEntry> {
         let (logged, said): (Vec<_>, Vec<_>) = std::mem::take(&mut self.effects)
             .into_iter()
@@ -133,7 +133,7 @@ impl ParticipantBench {
         entries
     }
 
-    /// What it has said since the last look.
+    /// Its messages since the last check.
     fn said(&mut self) -> Vec<TransactionMessage> {
         let said = std::mem::take(&mut self.effects).into_iter();
         said.filter_map(|effect| match effect {
@@ -153,27 +153,30 @@ fn prepared() -> ParticipantBench {
     one
 }
 
-/// A decision names what this participant does not hold: it lets go of what it holds, once, and says that it cannot apply that.
+/// A decision does not match the prepared part: the participant releases that once, and answers
+/// that it cannot apply the decision.
 fn is_let_go_of(mut one: ParticipantBench, (counter, index): (u64, u64)) {
     one.decide(counter, index);
-    // The coordinator asks again and again until it is answered otherwise.
+    // The coordinator repeats the decision until it has another answer.
     one.decide(counter, index);
     let released = one.log();
     let is_it = |entry: &TransactionEntry| matches!(entry, TransactionEntry::Release { attempt: of, .. } if *of == attempt(1));
     assert!(released.len() == 1 && is_it(&released[0]), "{released:?}");
     let said = one.said();
     assert!(said.iter().any(|what| matches!(what, TransactionMessage::NotHeld { .. })), "{said:?}");
-    assert!(one.transactions.may_write(CELL), "its intent would stand for good");
+    assert!(one.transactions.may_write(CELL), "its intent would stay permanently");
     assert!(one.transactions.is_idle(), "nothing of it is left");
 }
 
-/// Under an interval the power takes a release and the prepare of the second attempt: the first has come back to life.
+/// Under interval durability a crash loses a release and the prepare of the second attempt: the
+/// first attempt is prepared again.
 #[test]
 fn an_attempt_before_the_decided_one_is_let_go_of() {
     is_let_go_of(prepared(), (2, 3));
 }
 
-/// The same attempt was prepared once more after its first entry was lost; the decision names the lost one.
+/// The same attempt was prepared again after its first entry was lost; the decision names the lost
+/// entry.
 #[test]
 fn what_was_prepared_elsewhere_in_the_log_than_the_decision_says_is_let_go_of() {
     is_let_go_of(prepared(), (1, 9));

@@ -1,4 +1,4 @@
-//! Blobs over chunks of several nodes, of which one is killed meanwhile.
+//! Blobs over chunks of several nodes, of which one is killed during the writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,13 +11,13 @@ use crate::cluster::loads::{connect, reaches};
 use crate::cluster::nodes::NodeCluster;
 
 const CHUNK: usize = 4096;
-/// Bytes that every write covers, in eight chunks.
+/// Bytes of every write, in eight chunks.
 const WHOLE: usize = 8 * CHUNK - 100;
-/// Bytes of one append, in two chunks now and then.
+/// Bytes of one append, sometimes over two chunks.
 const RECORD: usize = 600;
 
-/// Writes all of one blob and appends to another until it is told to stop. The numbers of the appends that were done, and of
-/// those of which nobody knows.
+/// Writes a whole blob and appends to another until the stop signal. Returns the numbers of the
+/// appends that succeeded, and of those with an unknown outcome.
 async fn write(
     client: Client,
     worker: u8,

@@ -1,5 +1,6 @@
-//! All nodes stop and start again: after a stop in order nothing is missing, and nobody says that something may be; after a kill
-//! they say so. The disks lose what was not synced, as by a power cut.
+//! All nodes stop and start again. After a clean stop nothing is missing and no warning is printed;
+//! after a kill the nodes and tools warn that writes may be missing. The disks lose unsynced data,
+//! as in a power cut.
 
 use rustix::process::Signal;
 use zerohop_client::Keyspace;
@@ -17,7 +18,7 @@ async fn write(keyspace: &Keyspace, value: &str) {
     }
 }
 
-/// How many keys have this value.
+/// The number of keys with this value.
 async fn count(cluster: &NodeCluster, value: &str) -> usize {
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
@@ -29,7 +30,7 @@ async fn count(cluster: &NodeCluster, value: &str) -> usize {
     found
 }
 
-/// Everything that the nodes and the tools say of troubles.
+/// Everything that the nodes and the tools report of alerts.
 fn told(cluster: &NodeCluster) -> String {
     let mut told = String::new();
     let status = cluster.status();
@@ -84,7 +85,8 @@ async fn after_a_kill_of_all_they_say_what_may_be_missing_also_where_a_stop_in_o
     }
     for node in ALL {
         cluster.kill(node);
-        // What it found of the start before is gone. Whoever brings it back brings nothing back by it.
+        // The mark of the former clean stop is removed at the start. Restoring it must not hide the
+        // crash.
         assert!(!mark_of(node).exists());
         std::fs::write(mark_of(node), &marks[node]).unwrap();
     }

@@ -1,4 +1,5 @@
-//! The only copy of a partition is corrupt while its node was away: that is told, and an operator has what is whole of it go on.
+//! The only copy of a partition became corrupt while its node was down: the corruption is reported,
+//! and an operator has the partition continue with the readable part.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use zerohop_wire::Failure;
 use crate::cluster::nodes::NodeCluster;
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
-/// Keys of which nothing is lost but one.
+/// Keys, of which exactly one is lost.
 const KEYS: usize = 40;
 
 async fn connect(cluster: &NodeCluster) -> Client {
@@ -30,7 +31,7 @@ async fn insert(keyspace: &Keyspace, keys: std::ops::Range<usize>) {
     }
 }
 
-/// What a lookup ends with: the value, or the server's error.
+/// The result of a lookup: the value, or the server's error.
 async fn look(keyspace: &Keyspace, key: usize) -> Result<Option<String>, Failure<'static>> {
     match keyspace.lookup_bytes(format!("key-{key}").as_str()).await {
         Ok(found) => Ok(found.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())),
@@ -44,7 +45,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Flips a bit of a value wherever a file of the folder has it; in how many.
+/// Flips a bit of the value in each file of the folder that has it; returns the number of files.
 fn corruption(folder: &Path, value: &str) -> usize {
     let mut found = 0;
     for path in files(folder) {
@@ -79,7 +80,7 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     assert_eq!(corruption(folder.path(), &value(5)), 1, "one file has it");
     cluster.start_again(0);
 
-    // It is told, by whoever may be asked.
+    // Every report names the corrupt partition.
     cluster.wait_for("its node says that it is damaged", |status| {
         let troubles = status["nodes"][0]["troubles"].as_array().unwrap();
         troubles.iter().any(|one| {
@@ -97,7 +98,7 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     assert!(found.contains("corrupt/0: its only copy that counts") && found.contains("key-5"), "{found}");
     assert_eq!(cluster.metric(0, "partitions_damaged"), 1);
 
-    // Whoever asks it for something is told at once; all else is served.
+    // A request for the lost key fails at once; all other keys are served.
     let client = connect(&cluster).await;
     let (corrupt, sound) =
         (client.keyspace("corrupt").await.unwrap(), client.keyspace("sound").await.unwrap());
@@ -106,7 +107,8 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     let refused = corrupt.insert("new", b"value").await.unwrap_err();
     assert_eq!(refused.failure(), Some(&Failure::DataCorrupt));
 
-    // Nothing is done unasked, nor with all that is lost.
+    // Recovery changes nothing without `--accept-loss`, and `--all-lost` does not cover corrupt
+    // partitions.
     let (code, out, told) = cluster.run(&["recover"]);
     assert!(code == 3 && out.contains("corrupt/0") && out.contains("key-5"), "{code} {out} {told}");
     assert!(told.contains("--accept-loss") && told.contains("--from-follower"), "{told}");
@@ -122,7 +124,7 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     assert_eq!(
         look(&corrupt, 5).await,
         Err(Failure::DataCorrupt),
-        "what is lost is never taken for something else"
+        "lost data is never mistaken for other data"
     );
     let before = cluster.syncs();
     corrupt.insert("key-5", value(5).as_bytes()).await.unwrap();
@@ -132,7 +134,7 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     let troubles = status["nodes"][0]["troubles"].to_string();
     assert!(troubles.contains("corrupt/0 goes on") && !troubles.contains("is damaged"), "{troubles}");
 
-    // The next start finds nothing that it must ask about, and all that was flushed.
+    // The next start finds no damage to ask about, and everything that was flushed.
     cluster.wait_until_flushed(&before);
     wait_for("a checkpoint", || cluster.metric(0, "checkpoints_total"), |checkpoints| *checkpoints > 0);
     cluster.kill(0);
@@ -149,7 +151,8 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
 async fn a_follower_takes_the_place_of_the_only_copy_found_corrupt_if_the_operator_says_so() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 2);
-    // One partition whose primary is on the first node, which manages: few enough that what is flushed goes to segments.
+    // The primary of the single partition is on the first node, which is a manager. A single
+    // partition keeps the data few enough that flushes write to segments.
     let status = cluster.status();
     let nodes = status["nodes"].as_array().unwrap();
     let first = nodes.iter().find(|node| node["manager"] == cluster.endpoints()[0].as_str()).unwrap();
@@ -174,7 +177,7 @@ async fn a_follower_takes_the_place_of_the_only_copy_found_corrupt_if_the_operat
     cluster.kill(1);
     cluster.kill(0);
     assert_eq!(corruption(&folder.path().join("node-0"), &value(5)), 1, "one file has it");
-    // What it holds alone is promoted once the other is known to be down; then that returns.
+    // The follower is promoted once the other node is known to be down; then that node returns.
     cluster.start_again(0);
     cluster.wait_for("it is alone with damaged copies", |status| {
         let damaged = |text: &str| text.contains("is damaged");

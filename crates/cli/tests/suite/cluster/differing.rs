@@ -1,5 +1,5 @@
-//! A copy of a partition that holds something else than the others, though every checksum in it is right: nothing but a comparison
-//! finds that.
+//! A copy of a partition with different contents, though all of its checksums are right: only
+//! anti-entropy finds that.
 
 use std::path::Path;
 
@@ -11,17 +11,18 @@ use crate::cluster::loads::connect;
 use crate::cluster::nodes::NodeCluster;
 use crate::support::wait_for;
 
-/// More than are compared at a time.
+/// More records than one comparison step covers.
 const BOOKS: usize = 700;
 
-/// Bytes before the key in an entry of a log (`docs/formats/segment.md`).
+/// Bytes before the key in a log entry (`docs/formats/segment.md`).
 const HEAD_BYTES: usize = 28;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// Writes over a value in the segment that has it, with checksums that say that it was so from the beginning.
+/// Overwrites a value in its segment, and recomputes the checksums so that they match the false
+/// value.
 fn falsify(folder: &Path, key: &str, value: &str, other: &str) {
     assert_eq!(value.len(), other.len());
     let written = format!("{key}{value}");
@@ -33,7 +34,7 @@ fn falsify(folder: &Path, key: &str, value: &str, other: &str) {
         };
         let (head, payload) = (at - HEAD_BYTES, at + key.len());
         let end = payload + u32_at(&bytes, head + 8) as usize;
-        // Xored with what the test need not know.
+        // The checksum is XORed with a salt, which this derives from the old checksum.
         let salt = u32_at(&bytes, head) ^ crc32c(&bytes[head + 4..payload]);
         bytes[payload..payload + other.len()].copy_from_slice(other.as_bytes());
         let sum = crc32c(&bytes[payload..end]);
@@ -79,7 +80,7 @@ async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_
     ];
     assert!(words.iter().all(|word| told.contains(word)), "{out} {told}");
 
-    // It takes everything again, and that is all there is to it.
+    // The replica does a snapshot install, after which nothing differs.
     let verify = || -> Value {
         cluster.wait_until_whole();
         let (_, out, told) = cluster.run(&["verify", "--json"]);

@@ -1,11 +1,11 @@
-//! Writes of which nobody can say whether they are done.
+//! Writes with an unknown outcome.
 
 use std::path::Path;
 
 use crate::cluster::nodes::NodeCluster;
 use crate::cluster::redis::Redis;
 
-/// Three nodes with a keyspace `strict`, of which every write needs all three.
+/// Three nodes with a keyspace `strict`, in which every write needs all three.
 fn strict(folder: &Path) -> NodeCluster {
     let cluster = NodeCluster::start(folder, 3);
     cluster.wait_until_whole();
@@ -28,7 +28,7 @@ fn strict(folder: &Path) -> NodeCluster {
 fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own() {
     let folder = crate::support::folder();
     let cluster = strict(folder.path());
-    // Those that would have to acknowledge do not, and more than half of the managers say nothing of it.
+    // The paused nodes cannot acknowledge, and are more than half of the managers.
     cluster.pause(1, true);
     cluster.pause(2, true);
     let mut in_doubt = None;
@@ -38,7 +38,7 @@ fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own()
             cluster.run(&["kv", "insert", &key, "v", "--keyspace", "strict", "--timeout", "1s"]);
         assert!(out.is_empty() && !told.is_empty(), "{out}");
         match code {
-            // Its primary is paused, and it was never sent.
+            // The primary is paused, and the write was never sent.
             3 => assert!(told.contains("nothing was changed"), "{told}"),
             4 => {
                 assert!(
@@ -70,7 +70,7 @@ fn commands_of_redis_clients_end_where_nobody_else_answers() {
     };
     let mut clients: Vec<Redis> = (0..48).map(|_| client()).collect();
     assert_eq!(clients[0].ask("SET k0 old"), "OK");
-    // Those that would have to acknowledge do not, and more than half of the managers say nothing of it.
+    // The paused nodes cannot acknowledge, and are more than half of the managers.
     cluster.pause(1, true);
     cluster.pause(2, true);
     for (key, redis) in clients.iter_mut().enumerate() {

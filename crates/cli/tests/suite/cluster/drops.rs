@@ -1,4 +1,4 @@
-//! Keyspaces that are dropped while transactions over them and another are under way.
+//! Keyspaces that are dropped while transactions over them and another keyspace are in flight.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use crate::cluster::nodes::NodeCluster;
 
 const WORKERS: u64 = 8;
 
-/// Longer than what was prepared for a keyspace that is gone stays: where a node dies right before the drop, transactions that it had
-/// not decided are known to nobody, and are asked about only once the keyspace is away.
+/// Longer than a prepared part for a dropped keyspace may last. If a node dies right before the
+/// drop, the outcome of its undecided transactions is unknown, and is asked for only once the
+/// keyspace is gone.
 const GONE_ENDS: Duration = Duration::from_secs(13);
 
-/// What became of a worker's transactions.
+/// The outcomes of a worker's transactions.
 #[derive(Debug, Default)]
 struct WorkerOutcome {
     done: Vec<u64>,
@@ -25,7 +26,7 @@ struct WorkerOutcome {
     refused: Vec<(u64, String)>,
 }
 
-/// What workers are told, and tell.
+/// Signals to and from workers.
 #[derive(Clone, Default)]
 struct WorkerSignals {
     stop: Arc<AtomicBool>,
@@ -33,7 +34,8 @@ struct WorkerSignals {
     refused: Arc<AtomicU64>,
 }
 
-/// Appends numbers to two lists of one keyspace and to one of another, until it is refused, or told to stop.
+/// Appends numbers to two lists of one keyspace and to one of another, until a refusal or the stop
+/// signal.
 async fn append(
     client: Client,
     worker: u64,
@@ -89,14 +91,15 @@ async fn list(keyspace: &Keyspace, key: &str) -> Vec<u64> {
     }
 }
 
-/// Drops a keyspace while others go on.
+/// Drops a keyspace concurrently with other work.
 async fn drop_beside(name: &str, endpoint: String) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
     command.args(["keyspace", "drop", name, "--yes"]).env("ZEROHOP_ENDPOINT", endpoint);
     spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-/// Drops a keyspace under the load of all workers, killing a node right before that, if one is told. What became of their transactions.
+/// Drops a keyspace under the load of all workers, and optionally kills a node right before.
+/// Returns the outcomes of their transactions.
 async fn drop_under_load(
     cluster: &mut NodeCluster,
     (name, durability): (&str, &str),
@@ -122,12 +125,12 @@ async fn drop_under_load(
     let output = drop_beside(name, endpoint).await;
     assert!(output.status.success(), "{output:?}");
     eprintln!("{name}, {durability}: dropped after {:?}", began.elapsed());
-    // Whoever is refused ends.
-    reaches("somebody has met the drop", &told.refused, 1).await;
+    // A worker ends when its transaction is refused.
+    reaches("a worker has met the drop", &told.refused, 1).await;
     told.stop.store(true, Ordering::Relaxed);
     let client = connect(&cluster.endpoints()).await;
     let stays = client.keyspace("default").await.unwrap();
-    // Nothing stays locked.
+    // No lock may be left.
     let began = Instant::now();
     for worker in 0..WORKERS {
         for list in ["one", "other"] {
@@ -145,7 +148,7 @@ async fn drop_under_load(
     ended
 }
 
-/// Looks whether all that one drop has met is done or not as its workers were told.
+/// Checks that every transaction during a drop has the outcome that its worker received.
 async fn judge(stays: &Keyspace, all: Vec<(u64, WorkerOutcome)>) {
     let mut counts = (0, 0, 0);
     for (worker, ended) in all {
@@ -169,7 +172,8 @@ async fn judge(stays: &Keyspace, all: Vec<(u64, WorkerOutcome)>) {
 async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another_with_it() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    // One that decides, and one that others decide for; each is made again under the name of the one before.
+    // The dropped keyspace has the coordinators in some runs, and participants in another; each is
+    // created again under the previous name.
     let first = drop_under_load(&mut cluster, ("going", "interval:50ms"), None, 0).await;
     let second = drop_under_load(&mut cluster, ("going", "memory"), Some(0), 10_000_000).await;
     cluster.start_again(0);
@@ -177,7 +181,7 @@ async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another
     let third = drop_under_load(&mut cluster, ("going", "interval:50ms"), Some(1), 20_000_000).await;
     cluster.start_again(1);
     cluster.wait_until_whole();
-    // Until what would be undone then is undone.
+    // Until the transactions that the drop has aborted are undone.
     tokio::time::sleep(GONE_ENDS).await;
     let client = connect(&cluster.endpoints()).await;
     let stays = client.keyspace("default").await.unwrap();
@@ -211,7 +215,7 @@ async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_
         problems.contains("partition") && problems.contains("lost"),
         "it says what it waits for: {problems}"
     );
-    // For everybody else it is gone, but for its name.
+    // For all other commands the keyspace is gone; only its name is still in use.
     let gone = cluster.run(&["kv", "lookup", "-k", "first", "key"]);
     assert!(gone.0 == 3 && gone.2.contains("no keyspace"), "{gone:?}");
     let taken = cluster.run(&["keyspace", "create", "first"]);
@@ -219,14 +223,14 @@ async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_
     let listed = cluster.run(&["keyspace", "list"]);
     assert!(listed.1.contains("being dropped"), "{listed:?}");
 
-    // Another one need not be waited for.
+    // A drop need not be waited for: `--wait 0s` returns at once.
     let (code, _, problems) = cluster.run(&["keyspace", "drop", "second", "--yes", "--wait", "0s"]);
     assert_eq!(code, 4, "{problems}");
     let (code, _, problems) = cluster.run(&["keyspace", "drop", "second", "--yes", "--at-once"]);
     assert_eq!(code, 0, "{problems}");
     assert_eq!(cluster.run(&["keyspace", "create", "second"]).0, 0);
 
-    // Whoever asks again waits on, and hears of its end.
+    // A repeated drop waits too, and returns at the end.
     let waiting = tokio::spawn(drop_beside("first", cluster.endpoints()[0].clone()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     cluster.start_again(2);

@@ -1,4 +1,4 @@
-//! Clients that write numbers under their keys for as long as a test goes on, and remember what was acknowledged.
+//! Clients that write numbers under their keys during a test, and remember what was acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,14 +20,15 @@ pub(crate) async fn connect(endpoints: &[String]) -> Client {
     Client::connect_with(&endpoints, options).await.unwrap()
 }
 
-/// Waits until so many are counted, and lets the workers of this thread go on.
+/// Waits until the count is reached, while the workers of this thread continue.
 pub(crate) async fn reaches(what: &str, counted: &Arc<AtomicU64>, number: u64) {
     let (what, counted) = (what.to_owned(), Arc::clone(counted));
     let wait = move || wait_for(&what, || counted.load(Ordering::Relaxed), |now| *now >= number);
     spawn_blocking(wait).await.unwrap();
 }
 
-/// Writes numbered values to its keys until it is told to stop; the last acknowledged of each, and the longest that one took.
+/// Writes numbered values to its keys until the stop signal. Returns the last acknowledged number
+/// of each key, and the longest time of a write.
 pub(crate) async fn work(
     client: Client,
     worker: u64,
@@ -59,16 +60,16 @@ pub(crate) async fn check(client: &Client, written: &[(String, u64)]) {
     }
 }
 
-/// Several clients at work, in a thread of their own: what a test does meanwhile may block.
+/// Several clients in a thread of their own, so that the test may block meanwhile.
 pub(crate) struct ClientLoad {
     stop: Arc<AtomicBool>,
-    /// How often each has written all its keys.
+    /// How often each client has written all of its keys.
     rounds: Vec<Arc<AtomicU64>>,
     thread: JoinHandle<(Vec<(String, u64)>, Duration)>,
 }
 
 impl ClientLoad {
-    /// So many begin, each with connections of its own.
+    /// Starts this many clients, each with its own connections.
     pub(crate) fn begin(endpoints: &[String], workers: u64) -> ClientLoad {
         let stop = Arc::new(AtomicBool::new(false));
         let (told, endpoints) = (Arc::clone(&stop), endpoints.to_vec());
@@ -93,16 +94,17 @@ impl ClientLoad {
         ClientLoad { stop, rounds, thread }
     }
 
-    /// Waits until each client has written all its keys again: no earlier fault delays its writes any more.
+    /// Waits until each client has written all of its keys again: no earlier fault delays its
+    /// writes any more.
     pub(crate) fn goes_on(&self) {
         let counted = || self.rounds.iter().map(|rounds| rounds.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = counted();
-        // The round that is under way may have begun before.
+        // The current round may have begun before, so that two more rounds are needed.
         let is_so = |now: &Vec<u64>| now.iter().zip(&before).all(|(now, before)| *now >= before + 2);
         wait_for("all clients go on", counted, is_so);
     }
 
-    /// They end: what they have written last. None has failed.
+    /// Stops the clients; returns the last value of each key. No write may have failed.
     pub(crate) fn end(self) -> Vec<(String, u64)> {
         self.stop.store(true, Ordering::Relaxed);
         let (written, longest) = self.thread.join().unwrap();

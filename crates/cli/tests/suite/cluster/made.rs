@@ -1,4 +1,4 @@
-//! Blobs that a transaction makes, writes to, replaces and removes again.
+//! Blobs that a transaction creates, writes to, replaces and removes again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,8 @@ async fn names(keyspace: &Keyspace) -> Vec<String> {
     names
 }
 
-/// Over two nodes, so that header and chunks lie with several: all know the blob by the version of the transaction.
+/// With two nodes, header and chunks are on different nodes, which identify the blob by the
+/// transaction's version.
 #[tokio::test]
 async fn a_blob_is_made_written_and_read_by_one_transaction() {
     let folder = crate::support::folder();
@@ -58,7 +59,7 @@ async fn a_blob_is_made_written_and_read_by_one_transaction() {
     assert_eq!((made.id, made.generation, made.chunk_bytes), (committed.version(), 1, CHUNK));
     assert_eq!((made.size, &made.attributes[..]), (info.size, &b"second"[..]));
     assert_eq!(whole(&blob).await, seen);
-    // It is a blob like any other.
+    // The result is an ordinary blob.
     blob.write_at(CHUNK - 1, b"xyz").await.unwrap();
     assert_eq!(blob.append(b"end").await.unwrap(), info.size);
     assert_eq!(blob.transform(Transform::add(1_u8).at(5 * CHUNK)).await.unwrap(), 2);
@@ -88,7 +89,7 @@ async fn a_blob_is_replaced_by_one_transaction() {
         assert_eq!(own.read(3 * CHUNK - 1, 9).await?, "\0new");
         Ok::<_, Error>(())
     };
-    // Not if another was faster.
+    // A conflict aborts the transaction.
     let tx = client.begin();
     replace(tx.clone()).await.unwrap();
     blob.append(b"more").await.unwrap();
@@ -104,13 +105,14 @@ async fn a_blob_is_replaced_by_one_transaction() {
     let mut expected = vec![0; 3 * CHUNK as usize];
     expected.extend(b"new");
     assert_eq!(whole(&keyspace.blob("b")).await, expected);
-    // Whoever remembers the old one writes to the new one, as ever.
+    // A handle with the old header writes to the new blob, as usual.
     blob.write_at(1, b"y").await.unwrap();
     expected[1] = b'y';
     assert_eq!(whole(&keyspace.blob("b")).await, expected);
 }
 
-/// As outside of transactions: in a chunk, across chunks, in a blob that is there and in one that is made.
+/// Transforms as outside of transactions: in a chunk, across chunks, in an existing blob and in a
+/// new one.
 #[tokio::test]
 async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
     let folder = crate::support::folder();
@@ -120,7 +122,7 @@ async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
     let blob = keyspace.blob("there");
     blob.create_with(12, b"").await.unwrap();
     blob.write_at(0, &vec![1; 2 * CHUNK as usize]).await.unwrap();
-    // Nothing rests on the number within a chunk, and what it was across two does.
+    // A transform within a chunk has no read dependency; one across two chunks has.
     let tx = client.begin();
     tx.blob(&keyspace, "there").transform(Transform::add(1_u16).at(CHUNK - 1)).await.unwrap();
     assert_eq!(blob.transform(Transform::add(1_u8)).await.unwrap(), 2);
@@ -147,7 +149,7 @@ async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
     assert_eq!(whole(&keyspace.blob("made")).await[CHUNK as usize - 1..], [0, 2]);
 }
 
-/// Ranges of blobs that are there, made, changed and removed, among records.
+/// Ranges of blobs that exist, are created, changed and removed, among records.
 #[tokio::test]
 async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
     let folder = crate::support::folder();
@@ -190,7 +192,7 @@ async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
     assert!(limit.to_string().contains("67108864"), "{limit}");
     tx.commit().await.unwrap();
     assert_eq!(whole(made).await, b"new");
-    // Each of them must be unchanged.
+    // Each of these ranges must be unchanged at the commit.
     for (blob, offset) in [(one, 2 * CHUNK), (two, 4 * CHUNK), (one, 1)] {
         let tx = client.begin();
         tx.read_ranges(&ranges).await.unwrap();
@@ -202,7 +204,7 @@ async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
     tx.read_ranges(&ranges).await.unwrap();
     tx.insert(&keyspace, "k", "w").unwrap();
     one.write_at(3 * CHUNK + 100, b"x").await.unwrap();
-    tx.commit().await.expect("nobody has read there");
+    tx.commit().await.expect("no read depends on it");
 }
 
 /// Changes a blob in one way, and removes it in the same transaction.
@@ -238,7 +240,7 @@ async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
     for how in ["write", "grow", "append", "transform", "cut", "attributes", "same attributes", "several"] {
         blob.create_with(12, b"same").await.unwrap();
         blob.write_at(0, &vec![7; 3 * CHUNK as usize]).await.unwrap();
-        // Somebody else is faster.
+        // A concurrent write comes first.
         let tx = changed_and_removed(&client, &keyspace, how).await;
         blob.append(b"more").await.unwrap();
         assert!(tx.commit().await.unwrap_err().is_conflict(), "{how}");
@@ -248,7 +250,7 @@ async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
         tx.commit().await.unwrap();
         assert_eq!(blob.stat().await.unwrap(), None, "{how}");
         assert_eq!(keyspace.lookup_bytes("removed").await.unwrap().unwrap(), how);
-        // Nothing of it is in the next one.
+        // A new blob of the name has none of the old bytes.
         blob.create_with(12, b"").await.unwrap();
         blob.truncate(10 * CHUNK).await.unwrap();
         assert!(whole(&blob).await.iter().all(|byte| *byte == 0), "{how}");
@@ -278,7 +280,7 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
     blob.truncate(10 * CHUNK).await.unwrap();
     assert!(whole(&blob).await.iter().all(|byte| *byte == 0));
     blob.delete().await.unwrap();
-    // What asks for nothing wants the blob to be there.
+    // An empty read, write or append still requires that the blob exists.
     for work in ["read", "write", "append"] {
         let tx = client.begin();
         let own = tx.blob(&keyspace, "there");
@@ -294,7 +296,7 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
         tx.commit().await.expect(work);
         assert!(keyspace.blob("there").delete().await.unwrap());
     }
-    // Two that make one of the same name: one has to look again.
+    // Of two transactions that create a blob of the same name, one has a conflict.
     let (one, other) = (client.begin(), client.begin());
     for tx in [&one, &other] {
         let own = tx.blob(&keyspace, "b");
@@ -306,8 +308,9 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
     assert_eq!(whole(&keyspace.blob("b")).await, b"x");
 }
 
-/// Makes blobs, each of several chunks, with a count of them; every third time the one before is removed and made again. The blobs
-/// that are there then, and those of which nobody knows.
+/// Creates blobs, each of several chunks, with a count of them; every third time the previous blob
+/// is removed and created again. Returns the blobs that exist afterwards, and those with an unknown
+/// outcome.
 async fn make(
     client: Client,
     worker: u8,
@@ -389,7 +392,8 @@ async fn blobs_are_made_whole_through_the_kill_of_a_node() {
     assert!(there.len() > 20 && renewed > 3, "{} made, {renewed} again", there.len());
 }
 
-/// More than a commit holds: chunks are staged, and are of the blob that the transaction makes all the same.
+/// More than a commit may contain: chunks are staged, and still belong to the blob that the
+/// transaction creates.
 #[tokio::test]
 async fn a_long_blob_is_made_by_one_transaction_whose_chunks_are_staged() {
     const PART: usize = 48 << 20;

@@ -1,15 +1,16 @@
-//! The control group loses managers: one, whose place another node takes; and too many, so that an operator has one that is left go on.
+//! The control group loses managers: one, which another node replaces; and a majority, after which
+//! an operator has a remaining manager continue alone.
 
 use crate::cluster::nodes::NodeCluster;
 use crate::support::wait_for;
 
-/// Tries until it is done.
+/// Repeats the command until it succeeds.
 fn until_done(cluster: &NodeCluster, arguments: &[&str]) {
     wait_for(&format!("{arguments:?}"), || cluster.run(arguments), |(code, ..)| *code == 0);
 }
 
-/// Waits until the other nodes decide alone. Nobody tells when a new manager votes, so that these are paused, and not killed: where a vote
-/// is still missing, they go on and the test tries again.
+/// Waits until the other nodes have a quorum alone. No report says when a new manager votes. So the
+/// nodes are paused, not killed: if a vote is still missing, they resume and the test tries again.
 fn until_others_decide(cluster: &NodeCluster, without: &[usize]) {
     let mut tried = 0;
     let decide = || {
@@ -18,14 +19,14 @@ fn until_others_decide(cluster: &NodeCluster, without: &[usize]) {
         let name = format!("tried-{tried}");
         let told = cluster.run(&["keyspace", "create", &name, "--replicas", "1", "--timeout", "5s"]);
         without.iter().for_each(|node| cluster.pause(*node, false));
-        // All together decide again, and have the time to go on with the change of who votes.
+        // With all nodes up there is a quorum, which has time to continue the change of voters.
         until_done(cluster, &["keyspace", "create", &format!("between-{tried}"), "--replicas", "1"]);
         told
     };
     wait_for("the others decide", decide, |(code, ..)| *code == 0);
 }
 
-/// The nodes of the control group, as whoever is asked knows them.
+/// The nodes of the control group, as reported by the node that is asked.
 fn sits(cluster: &NodeCluster) -> Vec<String> {
     let listed = cluster.list(&["node", "managers"]);
     let mut sits: Vec<String> =
@@ -50,14 +51,15 @@ fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
     let gone = cluster.status()["nodes"][gone.unwrap()]["id"].to_string();
     let (code, _, told) = cluster.run(&["node", "remove", &gone]);
     assert!(code == 3, "{told}");
-    // Refused while it is of the control group, or holds anything: after half a minute neither is so.
+    // The removal is refused while the node is in the control group or has copies; after half a
+    // minute neither is true.
     until_done(&cluster, &["node", "remove", &gone]);
-    wait_for("another node sits there", || sits(&cluster), |sits| sits.len() == 3 && !sits.contains(&gone));
-    // Of the founders one is left, and more than half of the managers all the same.
+    wait_for("another node is a manager", || sits(&cluster), |sits| sits.len() == 3 && !sits.contains(&gone));
+    // One bootstrap node is left, and the new group has a majority without it.
     until_others_decide(&cluster, &[2]);
     cluster.kill(2);
     until_done(&cluster, &["keyspace", "create", "after", "--replicas", "1"]);
-    // What the new manager has promised survives its restart.
+    // The votes of the new manager survive its restart.
     cluster.start_again(2);
     cluster.stop(3);
     cluster.start_again(3);
@@ -81,7 +83,8 @@ fn a_founder_that_has_lost_its_folder_is_told_at_once_how_it_comes_back() {
         cluster.run(&["node", "--instances", "1", "--hosts", &hosts, "--listen", &listen, "--data", data]);
     assert_eq!((code, out.as_str()), (3, ""), "{told}");
     assert!(told.contains("has lost its log") && told.contains("with --join"), "{told}");
-    // It waits for no instance, as it has begun to open none, and nothing went wrong that it does not know.
+    // It does not wait for instances, as it has not begun to open any, and reports no internal
+    // error.
     assert!(!told.contains("a fault of the program"), "{told}");
     cluster.stop_in_order();
 }
@@ -117,10 +120,10 @@ fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide()
     }
     let set = format!("{},{},{}", ids[0], ids[1], ids[3]);
     until_done(&cluster, &["node", "managers", "--set", &set]);
-    // The manager that is asked hears of it a little later than the one that decided.
+    // The manager that is asked applies the decision a little later than the leader.
     let decided = sorted([&ids[0], &ids[1], &ids[3]]);
     wait_for("it is heard of", || sits(&cluster), |sits| *sits == decided);
-    // The old one has no vote any more.
+    // The former manager has no vote any more.
     until_others_decide(&cluster, &[1, 2]);
     cluster.kill(2);
     cluster.kill(1);
@@ -129,7 +132,7 @@ fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide()
     cluster.wait_for("all are up", |status| {
         status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
     });
-    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[3]]), "also by who sat there before");
+    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[3]]), "also as a former manager sees it");
 }
 
 #[test]
@@ -137,8 +140,8 @@ fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_co
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_whole();
-    // All three hold each write before it is acknowledged: the third, if it only followed, might lack what was written just before the
-    // other two are killed.
+    // All three nodes must have each write before it is acknowledged. A mere follower might lack
+    // the latest writes when the other two are killed.
     until_done(&cluster, &["keyspace", "alter", "default", "--min-in-sync", "3"]);
     cluster.wait_for("all copies are in sync", |_| {
         let partitions = cluster.list(&["partition", "list", "default"]);
@@ -150,7 +153,7 @@ fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_co
     cluster.kill(1);
     cluster.kill(2);
     let (code, _, told) = cluster.run(&["keyspace", "create", "none", "--timeout", "2s"]);
-    assert!(code == 3 || code == 4, "nobody can decide it: {told}");
+    assert!(code == 3 || code == 4, "there is no quorum: {told}");
     let own = folder.path().join("node-0");
     let recover = ["recover", "--control-group", own.to_str().unwrap()];
     let (code, _, told) = cluster.run(&recover);
@@ -183,12 +186,13 @@ fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_co
     }
     until_done(&cluster, &["kv", "insert", "late", "after"]);
 
-    // Those that were gone return, both at once, with what they had: more than half of the managers of old.
+    // The lost nodes return together, with their old logs: they would be a majority of the old
+    // group.
     cluster.start_together(&[1, 2]);
     cluster.wait_for("all are up", |status| {
         status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
     });
-    // All follow the one map, and it is that of the new control group.
+    // All nodes follow one map, that of the new control group.
     let epochs: Vec<u64> = (0..3)
         .map(|node| {
             let (code, out, told) =
@@ -204,11 +208,11 @@ fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_co
         let (code, out, told) = cluster.run(&["kv", "lookup", "late", "--endpoint", endpoint]);
         assert_eq!((code, out.as_str()), (0, "after"), "{told}");
     }
-    // Without the one that leads alone nothing is decided: the others do not vote among themselves.
+    // Without the only voter nothing is decided: the others do not vote.
     cluster.pause(0, true);
     let other = &cluster.endpoints()[1];
     let (code, _, _) = cluster.run(&["keyspace", "create", "split", "--timeout", "4s", "--endpoint", other]);
-    assert_ne!(code, 0, "the managers of old decide by themselves");
+    assert_ne!(code, 0, "the former managers decide by themselves");
     cluster.pause(0, false);
     cluster.wait_for("all are up", |status| {
         status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")

@@ -14,7 +14,7 @@ const CHUNK: u64 = 4096;
 /// Bytes of the blob that every change covers, in five chunks.
 const WHOLE: u64 = 4 * CHUNK + 100;
 
-/// How long one who counts tries amidst changes.
+/// How long the counter retries before the changing workers wait for it.
 const COUNT_MAX: Duration = Duration::from_secs(1);
 
 async fn all(blob: &Blob<'_>) -> Vec<u8> {
@@ -22,7 +22,7 @@ async fn all(blob: &Blob<'_>) -> Vec<u8> {
     blob.read_seen(0, size).await.unwrap().0.to_vec()
 }
 
-/// What a transaction sees of its own changes is what the commit makes of them.
+/// A transaction reads its own changes with the values that the commit will store.
 #[tokio::test]
 async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
     let folder = crate::support::folder();
@@ -47,7 +47,8 @@ async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
     own.transform(Transform::add(258_u32).at(2 * CHUNK - 2)).await.unwrap();
     let seen = own.read(0, u64::from(u32::MAX)).await.unwrap();
     assert_eq!(seen.len() as u64, 4 * CHUNK + 10);
-    // A number within one chunk is changed there, and rests on nothing unless it is read.
+    // A number within one chunk is transformed at the server, without a read dependency unless it
+    // is read.
     own.transform(Transform::add(1_u8).at(9)).await.unwrap();
     assert_eq!(own.read(9, 1).await.unwrap()[..], [seen[9] + 1]);
     assert_eq!(own.read(10, 5).await.unwrap()[..], seen[10..15]);
@@ -60,7 +61,7 @@ async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
     assert_eq!(all(&blob).await, expected);
     assert_eq!(keyspace.lookup_bytes("k").await.unwrap().unwrap(), "v");
     assert!(expected[2 * CHUNK as usize + 27..4 * CHUNK as usize].iter().all(|byte| *byte == 0));
-    // 32 bits across two chunks, of which the appended and cut ones are told above.
+    // 32 bits across two chunks; appended and truncated bytes are covered above.
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes[2 * CHUNK as usize - 2..][..4].try_into().unwrap());
     assert_eq!(number(&expected), number(&before).wrapping_add(258));
 }
@@ -144,7 +145,7 @@ async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
     ));
     assert!(tx.blob(&keyspace, "made").remove().await.unwrap());
     tx.remove(&keyspace, "index").unwrap();
-    // Somebody else is faster.
+    // A concurrent write comes first.
     blob.append(b"more").await.unwrap();
     assert!(tx.commit().await.unwrap_err().is_conflict());
     assert!(blob.stat().await.unwrap().is_some() && keyspace.lookup_bytes("index").await.unwrap().is_some());
@@ -182,7 +183,7 @@ async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
     assert_eq!(read.await.unwrap(), (Some(5), "begin".into()));
     filling.publish().await.unwrap();
     assert_eq!(blob.stat().await.unwrap().unwrap().size, 5 + 3 * CHUNK);
-    // Whoever writes goes before.
+    // A concurrent write takes precedence over a staged append.
     let filling = fill().await;
     let written = client.transaction(|tx| async move { tx.blob(keyspace, "b").append("end").await });
     assert_eq!(written.await.unwrap(), 5 + 3 * CHUNK);
@@ -190,7 +191,7 @@ async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
     assert_eq!(blob.stat().await.unwrap().unwrap().size, 8 + 3 * CHUNK);
 }
 
-/// Grows of one header go side by side where nothing rests on it; an append rests on where the blob ends.
+/// Changes that only grow a blob are prepared concurrently; an append depends on the blob's size.
 #[tokio::test]
 async fn appends_of_several_never_stand_in_one_place() {
     let folder = crate::support::folder();
@@ -198,7 +199,7 @@ async fn appends_of_several_never_stand_in_one_place() {
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     keyspace.blob("log").create_with(12, b"").await.unwrap();
-    // Behind chunk 0, which is locked with the header.
+    // Fills chunk 0, which is locked with the header, so that the appends are behind it.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     let mut workers = JoinSet::new();
     for worker in 0..4_u8 {
@@ -209,7 +210,7 @@ async fn appends_of_several_never_stand_in_one_place() {
             for number in 0..20 {
                 let place = client.transaction(|tx| async move {
                     tx.insert(keyspace, &format!("{worker}-{number}"), "done")?;
-                    // In another chunk than the last one's.
+                    // Each append is in another chunk than the last one.
                     tx.blob(keyspace, "log").append(vec![worker; CHUNK as usize]).await
                 });
                 places.push(place.await.unwrap());
@@ -226,7 +227,7 @@ async fn appends_of_several_never_stand_in_one_place() {
     assert_eq!(places, expected);
 }
 
-/// Transforms that bring nothing are prepared side by side; all of them count, once.
+/// Transforms without a return value are prepared concurrently; each takes effect exactly once.
 #[tokio::test]
 async fn numbers_that_many_change_silently_add_up() {
     let folder = crate::support::folder();
@@ -259,17 +260,18 @@ async fn numbers_that_many_change_silently_add_up() {
     }
 }
 
-/// What those who change and the one who counts tell each other.
+/// Signals between the changing workers and the counter.
 #[derive(Default)]
 struct MixedSignals {
     stop: AtomicBool,
-    /// They are to let the one who counts go first, who may be in their way for long: they change what it reads all the time.
+    /// The workers pause so that the counter goes first: their constant changes may abort it for
+    /// long.
     wait: AtomicBool,
     done: Arc<AtomicU64>,
 }
 
-/// Writes all of a blob, adds to another, and counts in a record and a list, each time as one. How many were done, and those of which
-/// nobody knows.
+/// Overwrites a blob, appends to another, and counts in a record and a list, in one transaction
+/// each. Returns the number of commits, and of unknown outcomes.
 async fn change(client: Client, worker: u8, told: Arc<MixedSignals>) -> (u64, u64) {
     let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
     let (mut written, mut unknown) = (0, 0);
@@ -303,8 +305,8 @@ async fn change(client: Client, worker: u8, told: Arc<MixedSignals>) -> (u64, u6
     (written, unknown)
 }
 
-/// How many changes there were, which blobs, record and list agree upon. Errors: others changed them again and again meanwhile, or a
-/// node has gone, until the client's deadline.
+/// The number of changes, on which blobs, record and list must agree. Errors: conflicts, or a
+/// failed node, until the client's deadline.
 async fn count(client: &Client, keyspace: &Keyspace) -> Result<u64, Error> {
     let counted = client.transaction(|tx| async move {
         let (cells, log) = (tx.blob(keyspace, "cells"), tx.blob(keyspace, "log"));
@@ -332,7 +334,7 @@ async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
         keyspace.blob(name).create_with(12, b"").await.unwrap();
     }
     keyspace.blob("cells").write_at(0, &vec![0; WHOLE as usize + 8]).await.unwrap();
-    // Appends have nothing to do with chunk 0, which is locked with the header.
+    // Fills chunk 0, which is locked with the header, so that appends do not touch it.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     keyspace.insert("count", "0").await.unwrap();
     let told = Arc::new(MixedSignals::default());

@@ -1,4 +1,5 @@
-//! Three real processes on loopback that start together, under load; some are killed with SIGKILL, or paused.
+//! Three real processes on loopback that start together, under load; some are killed with SIGKILL,
+//! or paused.
 
 mod blobs;
 mod closed;
@@ -47,7 +48,7 @@ async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_b
     let client = connect(&cluster.endpoints()).await;
     check(&client, &written).await;
 
-    // It comes back under its number, and follows; so that another one can go.
+    // It comes back under its number, and follows, so that another node can be killed.
     cluster.start_again(0);
     cluster.wait_until_whole();
     cluster.kill(1);
@@ -74,10 +75,11 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
     let keys: Vec<String> = (0..24).map(|key| format!("paused-{key}")).collect();
     for node in 0..3 {
         let (before, after) = (format!("before {node}"), format!("after {node}"));
-        // Has connections to all nodes, and the map as it is before the pause.
+        // This client has connections to all nodes, and the map from before the pause.
         let old = connect(&cluster.endpoints()).await;
         store_all(&old, &keys, &before).await;
-        // A client of Redis knows no map: what it asks is answered by whoever is asked, if that believes that it may.
+        // A Redis client has no map: the node that it asks answers if it believes that it is the
+        // primary.
         let mut plain = Redis::connect(&cluster.instance(node));
         keys.iter().for_each(|key| assert_eq!(plain.ask(&format!("GET {key}")), before));
         cluster.pause(node, true);
@@ -92,7 +94,7 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
         let new = connect(&others).await;
         store_all(&new, &keys, &after).await;
         eprintln!("others took over after {:?}", began.elapsed());
-        // What it is asked now waits at the paused node, where that was the primary.
+        // These requests wait at the paused node for its partitions.
         let keyspace = Arc::new(old.keyspace("default").await.unwrap());
         let mut looks = JoinSet::new();
         for key in keys.clone() {
@@ -108,7 +110,7 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
         let mut acknowledged = Vec::new();
         for key in &keys {
             assert_eq!(plain.reply(), after, "{key}: read by a former primary");
-            // Done by whoever may, or nobody knows.
+            // The present primary has done it, or the outcome is unknown.
             let reply = plain.reply();
             let is_done = reply == (after.len() + 1).to_string();
             assert!(is_done || reply.starts_with('-'), "{key}: written by a former primary: {reply}");
@@ -116,7 +118,7 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
         }
         while let Some(found) = looks.join_next().await {
             let found = found.unwrap().unwrap_or_default();
-            // With what the client of Redis adds, or before that.
+            // The value with or without the bytes that the Redis client appends.
             assert_eq!(String::from_utf8_lossy(&found).trim_end_matches('!'), after);
         }
         for key in acknowledged {

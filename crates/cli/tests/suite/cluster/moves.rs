@@ -1,4 +1,4 @@
-//! An operator moves a partition by hand.
+//! An operator moves a partition manually.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ fn members(partition: &Value) -> BTreeSet<u64> {
     others.chain([&partition["primary"]]).map(|one| one.as_u64().unwrap()).collect()
 }
 
-/// Moves a partition. Where the machine is so loaded that a node is taken for dead for a moment, the move fails and is told so.
+/// Moves a partition. On a loaded machine a node may briefly be considered down; then the move
+/// fails, and the error says so.
 fn moves(cluster: &NodeCluster, name: &str, to: &str) {
     let steps = || {
         let (code, out, told) = cluster.run(&["partition", "move", name, "--to", to, "--json"]);
@@ -47,7 +48,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     let load = ClientLoad::begin(&cluster.endpoints(), 4);
     let all = cluster.list(&["partition", "list"]);
     let all = all.as_array().unwrap();
-    // Of three copies on four nodes one node has none: its instance is moved to.
+    // With three copies on four nodes one node has no copy: its instance is the target.
     let instances: Vec<u64> = (0..4).collect();
     let mut moved = Vec::new();
     for at in [3usize, 77, 200] {
@@ -65,7 +66,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
         assert_eq!(members(&now[at]).len(), 3);
         assert_eq!(before.difference(&members(&now[at])).count(), 1, "one has left");
         moved.push((at, to));
-        // What makes no sense is told so at once.
+        // An invalid move is refused at once.
         let (code, _, told) = cluster.run(&["partition", "move", &name, "--to", &node.to_string()]);
         assert!(code == 3 && told.contains("is there already"), "{code} {told}");
     }
@@ -82,11 +83,11 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     assert_eq!(code, 2);
     let written = load.end();
     check(&connect(&cluster.endpoints()).await, &written).await;
-    // Nobody evens out what an operator has chosen, until it is released.
+    // The planner does not undo an operator's placement before it is released.
     std::thread::sleep(std::time::Duration::from_secs(1));
     let now = cluster.list(&["partition", "list"]);
     assert!(moved.iter().all(|(at, to)| now[*at]["primary"].as_u64() == Some(*to)));
-    // Every node tells which these are, also one that has no part in the control group, which alone knows.
+    // Only the control group knows the pinned partitions, yet every node reports them.
     for endpoint in cluster.endpoints() {
         let (code, out, told) = cluster.run(&["partition", "list", "--json", "--endpoint", &endpoint]);
         assert_eq!(code, 0, "{told}");
@@ -101,7 +102,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     assert_eq!(listed[3]["pinned"], Value::Null);
     let (code, _, told) = cluster.run(&["partition", "release", "default/3"]);
     assert!(code == 3 && told.contains("nothing to release"), "{told}");
-    // Not to a node that is being emptied, nor to one that is down.
+    // A draining node or one that is down cannot be a target.
     let others = members(&now[5]);
     let free = instances.iter().find(|one| !others.contains(one)).unwrap() + 1;
     assert_eq!(cluster.run(&["node", "drain", &free.to_string()]).0, 0);
@@ -113,7 +114,7 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     });
     let (code, _, told) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
     assert!(code == 3 && told.contains("is down"), "{told}");
-    // Death does not make it forget that it is being emptied.
+    // A restarted node is still draining.
     cluster.start_again(free as usize - 1);
     cluster.wait_for("it is emptied on", |status| {
         let nodes = status["nodes"].as_array().unwrap();

@@ -14,13 +14,13 @@ use crate::support::ports::ports;
 use crate::support::process::{NodeProcess, log_of};
 use crate::support::{report, wait_for};
 
-/// Ports of a node: its manager's and one instance's, and some that are left free.
+/// Ports of a node: its manager's and one instance's, and spare ones.
 const PORTS: u16 = 4;
 
-/// Nodes that may join a cluster, whose ports are behind those of the first.
+/// Nodes that may join a cluster, with ports behind those of the first nodes.
 const JOINING_MAX: u16 = 1;
 
-/// After how long a node flushes what was written (`interval:100ms`).
+/// The interval of flushes (`interval:100ms`).
 const FLUSHES_AFTER: Duration = Duration::from_millis(100);
 
 pub(crate) struct NodeCluster {
@@ -29,17 +29,17 @@ pub(crate) struct NodeCluster {
     /// Nodes that started together.
     founded: usize,
     nodes: Vec<Option<NodeProcess>>,
-    /// A kill takes what was not synced, as a power cut does.
+    /// A kill loses unsynced data, as a power cut does.
     is_forgetful: bool,
 }
 
 impl NodeCluster {
-    /// Starts so many nodes together and waits until all serve.
+    /// Starts this many nodes together and waits until all serve.
     pub(crate) fn start(folder: &Path, nodes: u16) -> NodeCluster {
         NodeCluster::start_on(folder, nodes, false)
     }
 
-    /// The same, on disks that lose what was not synced when their node is killed.
+    /// As [`Self::start`], on disks that lose unsynced data when their node is killed.
     pub(crate) fn start_forgetful(folder: &Path, nodes: u16) -> NodeCluster {
         NodeCluster::start_on(folder, nodes, true)
     }
@@ -50,14 +50,14 @@ impl NodeCluster {
         cluster
     }
 
-    /// Starts the first of so many nodes alone: it waits for the others.
+    /// Starts only the first of this many nodes: it waits for the others.
     pub(crate) fn start_first(folder: &Path, nodes: u16) -> NodeCluster {
         let mut cluster = NodeCluster::of(folder, nodes, false);
         cluster.nodes[0] = Some(cluster.spawn(0));
         cluster
     }
 
-    /// Starts the others, and waits until all serve.
+    /// Starts the other nodes, and waits until all serve.
     pub(crate) fn start_others(&mut self) {
         self.start_together(&(1..self.founded).collect::<Vec<_>>());
         self.nodes[0].as_mut().unwrap().ready();
@@ -79,17 +79,17 @@ impl NodeCluster {
         self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
-    /// What a node has told its log so far.
+    /// The log of a node so far.
     pub(crate) fn log(&self, node: usize) -> String {
         std::fs::read_to_string(log_of(&self.folder, node)).unwrap()
     }
 
-    /// The processes that run.
+    /// The running processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
         self.nodes.iter().flatten().map(NodeProcess::id)
     }
 
-    /// Has another node join; its place.
+    /// Has another node join; returns its index.
     pub(crate) fn join(&mut self) -> usize {
         let at = self.ports.len();
         assert!(at < self.founded + usize::from(JOINING_MAX), "its port may be another cluster's");
@@ -101,16 +101,16 @@ impl NodeCluster {
         at
     }
 
-    /// What the program prints, and how it ends.
+    /// Runs the program; returns its exit code, output and error output.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        // Of commands that ask nobody it does not matter.
+        // For commands that ask no node, any endpoint is right.
         let running = self.nodes.iter().position(Option::is_some).unwrap_or(0);
         let output = self.program(running).args(patient(arguments)).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
-    /// The same, done; each line is JSON.
+    /// Runs the program, which must succeed; each line of its output is JSON.
     pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
         let (code, out, problems) = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(code, 0, "{arguments:?}: {out} {problems}");
@@ -128,7 +128,7 @@ impl NodeCluster {
         NodeProcess::stop([&mut self.nodes[node]], Signal::TERM);
     }
 
-    /// Where a node's instance listens.
+    /// The address of a node's instance.
     pub(crate) fn instance(&self, node: usize) -> String {
         format!("127.0.0.1:{}", self.ports[node] + 1)
     }
@@ -138,7 +138,7 @@ impl NodeCluster {
         NodeProcess::kill([&mut self.nodes[node]]);
     }
 
-    /// Stops a node's process in the middle of whatever it does, or lets it go on.
+    /// Stops a node's process with SIGSTOP, or continues it.
     pub(crate) fn pause(&self, node: usize, is_paused: bool) {
         self.nodes[node].as_ref().unwrap().pause(is_paused);
     }
@@ -147,7 +147,8 @@ impl NodeCluster {
         self.start_together(&[node]);
     }
 
-    /// Starts several at once: all before any is waited for, as at first none serves before the others are there.
+    /// Starts several nodes together: all before any is waited for, as at bootstrap none serves
+    /// without the others.
     pub(crate) fn start_together(&mut self, nodes: &[usize]) {
         for node in nodes {
             self.nodes[*node] = Some(self.spawn(*node));
@@ -157,7 +158,7 @@ impl NodeCluster {
         }
     }
 
-    /// Does something while no node runs.
+    /// Runs `act` while no node runs.
     pub(crate) fn nobody_runs(&self, act: impl FnOnce(&NodeCluster)) {
         assert!(self.nodes.iter().all(Option::is_none));
         act(self);
@@ -173,8 +174,9 @@ impl NodeCluster {
         (0..self.nodes.len()).map(|node| self.metric(node, "segment_syncs_total")).collect()
     }
 
-    /// Waits until what was written since these were counted is flushed on all nodes, with the mark that tells of it, which is a flush of
-    /// its own: each has begun two more, and then none for a while, for many times as long as it waits for one that is due.
+    /// Waits until all writes since `before` was counted are flushed on all nodes. A flush and the
+    /// mark of its durable index are two syncs. So each node must have begun two more syncs, and
+    /// then none for many flush intervals.
     pub(crate) fn wait_until_flushed(&self, before: &[u64]) {
         let mut last = Vec::new();
         let mut calm = 0;
@@ -191,7 +193,7 @@ impl NodeCluster {
         wait_for(&format!("all is flushed since {before:?}"), look, is_so);
     }
 
-    /// Waits until the status is so.
+    /// Waits until the status has a property.
     pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
         wait_for(what, || self.status(), is_so);
     }
@@ -210,7 +212,7 @@ impl NodeCluster {
         self.stop_all(Signal::TERM);
     }
 
-    /// Asks all to end at once, and waits until they have.
+    /// Asks all nodes to end at once, and waits until they have.
     pub(crate) fn stop_all(&mut self, signal: Signal) {
         NodeProcess::stop(&mut self.nodes, signal);
     }
@@ -236,7 +238,7 @@ impl NodeCluster {
         command
     }
 
-    /// The program, which asks this node.
+    /// The program, with this node as its endpoint.
     fn program(&self, node: usize) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
         command.env("ZEROHOP_ENDPOINT", &self.endpoints()[node]);

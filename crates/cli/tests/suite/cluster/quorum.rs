@@ -1,4 +1,5 @@
-//! Two of three managers are dead: every report says so, before everything else, and none says that all is well.
+//! Two of three managers are dead: every report says so before everything else, and none says that
+//! all is well.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::cluster::nodes::{NodeCluster, metric};
 use crate::support::wait_for;
 
-/// What a manager answers on a path, with its first line.
+/// A manager's answer on a path, with its status line.
 fn get(endpoint: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(endpoint).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n").unwrap();
@@ -61,7 +62,7 @@ fn a_survivor_of_three_managers_says_in_every_report_that_nothing_is_decided_or_
         let (code, told, _) = cluster.run(&["node", list]);
         assert_eq!((code, told.matches("silent").count()), (0, 2), "{told}");
         assert_first(list, &told);
-        // JSON stays JSON.
+        // The JSON has no warning text in it.
         let (code, told, problems) = cluster.run(&["node", list, "--json"]);
         let listed: Value = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
         assert!(code == 0 && listed[1]["state"] == "silent", "{told}");
@@ -99,7 +100,7 @@ fn a_survivor_of_three_managers_says_in_every_report_that_nothing_is_decided_or_
     let log = cluster.log(0);
     assert_eq!(log.matches("no quorum: 1 of 3 managers").count(), 1, "{log}");
 
-    // With them it is decided again, and all of it goes.
+    // With the other managers there is a quorum again, and every command works.
     cluster.start_together(&[1, 2]);
     cluster.wait_for("there is a quorum", |status| {
         status["view"]["quorum"] == true
@@ -136,7 +137,7 @@ fn a_founder_that_waits_for_others_says_for_whom_in_its_log_its_health_and_to_cl
     }
     cluster.start_others();
     assert!(get(&endpoints[0], "/health").starts_with("HTTP/1.1 200 "));
-    // Nodes have the numbers of their places.
+    // Nodes are numbered by their positions.
     let status = cluster.status();
     for (place, node) in (1..).zip(status["nodes"].as_array().unwrap()) {
         assert_eq!(
@@ -144,7 +145,7 @@ fn a_founder_that_waits_for_others_says_for_whom_in_its_log_its_health_and_to_cl
             (&Value::from(place), &Value::from(endpoints[place - 1].as_str()))
         );
     }
-    // Copies are told by these numbers, as a move takes them.
+    // Copies are named by these numbers, as `partition move` takes them.
     let (_, listed, _) = cluster.run(&["partition", "list"]);
     let mut lines = listed.lines();
     assert!(lines.next().is_some_and(|heading| heading.contains("NODE:INSTANCE")), "{listed}");
@@ -166,8 +167,8 @@ fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_l
     let (decided, took_over) =
         (format!("node {} is down, as node {leader}", dies + 1), format!("of node {}", dies + 1));
     for at in &survivors {
-        wait_for("the death is told", || cluster.log(*at), |log| log.contains(&decided));
-        // Shown also where only warnings are, as by `zerohop up`.
+        wait_for("the failure is logged", || cluster.log(*at), |log| log.contains(&decided));
+        // A log of warnings only, as of `zerohop up`, has this line too.
         let is_warned = cluster.log(*at).lines().any(|line| line.contains(&decided) && line.contains("WARN"));
         assert_eq!(is_warned, *at as u64 + 1 == leader);
     }
@@ -177,7 +178,7 @@ fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_l
             log.lines().filter(|line| line.contains("took over as primary") && line.contains(&took_over));
         lines.map(str::to_owned).collect()
     };
-    // Replicas that were in sync with it may all be on one of the others.
+    // The in-sync replicas of its partitions may all be on one of the others.
     wait_for(
         "what was taken over is told",
         || survivors.iter().map(taken_over).collect(),
@@ -196,7 +197,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
         ["keyspace", "create", "scratch", "--durability", "memory", "--replicas", "1", "--partitions", "256"];
     assert_eq!(cluster.run(&create).0, 0);
     cluster.wait_until_whole();
-    // Of a node by itself: each tells only its own.
+    // The alerts of a node: each node reports only its own.
     let troubles = |cluster: &NodeCluster, node: usize| {
         let (code, told, _) = cluster.run(&["status", "--endpoint", &cluster.endpoints()[node]]);
         assert_eq!(code, 0, "{told}");
@@ -228,16 +229,16 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
         assert!(!troubles(&cluster, other).iter().any(|one| one.contains("scratch")), "it has none of these");
     }
     assert!(cluster.metric(1, "troubles") >= 1);
-    // It is told until somebody says that he knows, over restarts and from whichever node.
+    // The alert remains until an operator acknowledges it, over restarts and at every node.
     cluster.stop(1);
     cluster.start_again(1);
     cluster.wait_until_whole();
     let of_scratch = |told: &[String]| told.iter().filter(|one| one.contains("keyspace scratch")).count();
-    wait_for("it is told again", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
+    wait_for("it is reported again", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
     assert!(cluster.metric(1, "troubles") >= 1);
     let ends = "`zerohop recover acknowledge scratch`, once you know, ends this line";
     assert!(troubles(&cluster, 1).iter().any(|one| one.contains(ends)));
-    // As of a script whose variable is empty.
+    // A script with an empty variable passes this.
     let (code, _, why) = cluster.run(&["recover", "acknowledge", ""]);
     assert!(code == 3 && why.contains("there is no keyspace \"\""), "{code} {why}");
     let (code, said, _) = cluster.run(&["recover", "acknowledge", "none"]);
@@ -247,7 +248,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     assert_eq!(of_scratch(&troubles(&cluster, 1)), 1);
     let (code, said, _) = cluster.run(&["recover", "acknowledge", "scratch"]);
     assert!(code == 0 && said.starts_with(&format!("Of {held} partitions in keyspace scratch")), "{said}");
-    wait_for("it is told no more", || troubles(&cluster, 1), |told| told.is_empty());
+    wait_for("it is reported no more", || troubles(&cluster, 1), |told| told.is_empty());
     wait_for("nor counted", || cluster.metric(1, "troubles"), |troubles| *troubles == 0);
     cluster.stop(1);
     cluster.start_again(1);
@@ -258,8 +259,8 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     cluster.kill(1);
     cluster.start_again(1);
     cluster.wait_for("all is served", primaries);
-    wait_for("the next loss is told", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
-    // Gone with the keyspace.
+    wait_for("the next loss is reported", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
+    // The alert is gone with the keyspace.
     assert_eq!(cluster.run(&["keyspace", "drop", "scratch", "--yes"]).0, 0);
     wait_for("it is gone", || troubles(&cluster, 1), |told| !told.iter().any(|one| one.contains("scratch")));
 }

@@ -1,4 +1,4 @@
-//! Nodes are gone for good, and an operator gives up what only they had.
+//! Nodes are lost permanently, and an operator accepts the loss of the data that only they had.
 
 use std::time::Duration;
 
@@ -14,15 +14,16 @@ async fn connect(cluster: &NodeCluster, deadline: Duration) -> Client {
     Client::connect_with(&endpoints, options).await.unwrap()
 }
 
-/// What is under a key of the keyspace whose partitions have one copy; `None`: it is lost. That is told at the client's deadline, which a
-/// slow machine may reach before anybody has said so: then the next one is later.
+/// The value of a key in the keyspace with one copy; `None`: it is lost. The client reports a loss
+/// only at its deadline. On a slow machine no node may have answered by then: the next deadline is
+/// longer.
 async fn look(cluster: &NodeCluster, key: &str) -> Option<String> {
     let mut deadline = Duration::from_secs(2);
     loop {
-        // Of the keyspace it hears in time, or not.
+        // The lookup of the keyspace may time out too.
         let client = connect(cluster, deadline).await;
         let Ok(single) = client.keyspace("single").await else {
-            assert!(deadline < GIVE_UP_AFTER, "nobody tells of the keyspace");
+            assert!(deadline < GIVE_UP_AFTER, "no node knows the keyspace");
             deadline *= 2;
             continue;
         };
@@ -67,7 +68,7 @@ async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else
     let (_, listed, _) = cluster.run(&["partition", "list", "single"]);
     assert_eq!(listed.matches("LOST").count() as u64, lost, "{listed}");
 
-    // What is lost is told so, and all else is served.
+    // A lookup of lost data reports the loss; all other keys are served.
     let mut gone = Vec::new();
     for key in &keys {
         assert!(default.lookup_bytes(key.as_str()).await.unwrap().is_some());
@@ -96,12 +97,12 @@ async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else
     assert_eq!(all.as_array().unwrap().len() as u64, lost - 1);
     assert_eq!(cluster.run(&["recover"]).0, 0);
 
-    // Empty, and in use again.
+    // The recovered partitions are empty, and in use again.
     for key in &gone {
         assert_eq!(single.lookup_bytes(key.as_str()).await.unwrap(), None);
         single.insert(key.as_str(), key.as_bytes()).await.unwrap();
     }
-    // The node returns after all, and does no harm.
+    // The lost node returns after all, and does no harm.
     cluster.start_again(2);
     cluster.wait_until_whole();
     for key in &gone {

@@ -1,4 +1,4 @@
-//! A plain client of Redis: lines out, replies in.
+//! A simple Redis client: lines out, replies in.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ impl Redis {
         Redis::try_connect(address).unwrap()
     }
 
-    /// The same where nobody may listen.
+    /// Connects; an error if no process listens.
     pub(crate) fn try_connect(address: &str) -> io::Result<Redis> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(GIVE_UP_AFTER))?;
@@ -25,7 +25,8 @@ impl Redis {
         self.0.get_mut().write_all(&encoded(command)).unwrap();
     }
 
-    /// The next reply: a text, a number, or an error behind its `-`; `nil`; or all of an array, with spaces between them.
+    /// The next reply: a text, a number, or an error behind its `-`; `nil`; or the elements of an
+    /// array, with spaces between them.
     pub(crate) fn reply(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -46,7 +47,7 @@ impl Redis {
         }
     }
 
-    /// A command that is replied to in one line, on a connection that may have ended.
+    /// Sends a command with a reply of one line, on a connection that may have ended.
     pub(crate) fn try_ask(&mut self, command: &str) -> io::Result<String> {
         self.0.get_mut().write_all(&encoded(command))?;
         let mut line = String::new();

@@ -1,4 +1,4 @@
-//! All nodes are restarted in turn, in order, under load.
+//! All nodes are restarted in turn, cleanly, under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::cluster::nodes::NodeCluster;
 use crate::cluster::redis::Redis;
 use crate::support::wait_for;
 
-/// How often each is restarted; `ZEROHOP_ROLLS` says otherwise.
+/// Restarts of each node; `ZEROHOP_ROLLS` overrides it.
 const ROLLS: u64 = 2;
 
 #[tokio::test]
@@ -26,7 +26,8 @@ async fn nodes_that_are_restarted_in_turn_fail_nothing_and_hand_over_what_they_s
             let began = Instant::now();
             cluster.stop(node);
             let stopped = began.elapsed();
-            // Others are asked to take over before it ends. Whether they had the time for it is up to the machine.
+            // The node asks others to take over before it ends. Whether they had enough time
+            // depends on the machine.
             assert!(cluster.log(node).contains("handing over to the other nodes"));
             handed_over += u64::from(cluster.status()["groups"]["down"] == 0);
             cluster.start_again(node);
@@ -43,14 +44,15 @@ async fn nodes_that_are_restarted_in_turn_fail_nothing_and_hand_over_what_they_s
     cluster.stop_in_order();
 }
 
-/// Plain clients of Redis, one at each node, that write one key after the other. Whose node ends goes on at the next.
+/// Simple Redis clients, one at each node, that write keys in sequence. A client whose node ends
+/// continues at the next node.
 struct Writers {
     ends: Arc<AtomicBool>,
     written: Arc<[AtomicUsize; 3]>,
     tasks: Vec<JoinHandle<Vec<String>>>,
 }
 
-/// Keys of each of them: enough to have some at every node.
+/// Keys of each client: enough for some at every node.
 const KEYS: usize = 200;
 
 impl Writers {
@@ -89,7 +91,7 @@ impl Writers {
         Writers { ends, written, tasks }
     }
 
-    /// Waits until each has written all its keys once more.
+    /// Waits until each client has written all of its keys once more.
     fn go_on(&self) {
         let count = || self.written.iter().map(|one| one.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = count();
@@ -98,7 +100,7 @@ impl Writers {
         });
     }
 
-    /// What they were told that is no success.
+    /// Stops the clients; returns their error replies.
     fn end(self) -> Vec<String> {
         self.ends.store(true, Ordering::Relaxed);
         self.tasks.into_iter().flat_map(|task| task.join().unwrap()).collect()

@@ -1,4 +1,4 @@
-//! Plain clients of Redis whose commands have keys on all nodes, of which one is killed meanwhile.
+//! Redis clients whose commands have keys on all nodes, of which one is killed meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,7 +14,7 @@ fn accounts() -> Vec<String> {
     (0..ACCOUNTS).map(|number| format!("account-{number}")).collect()
 }
 
-/// Has the workers end also where the test fails: it waits for them.
+/// Stops the workers even if the test fails, as the test waits for them.
 struct Stops<'s>(&'s AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -23,7 +23,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// What all accounts hold together, at one moment; `None`: the command was not done.
+/// The sum of all accounts at one moment; `None`: the command was not done.
 fn sum(redis: &mut Redis, command: &str) -> Option<i64> {
     let told = redis.ask(command);
     if told.starts_with('-') {
@@ -35,7 +35,7 @@ fn sum(redis: &mut Redis, command: &str) -> Option<i64> {
     Some(held.iter().sum())
 }
 
-/// The same by an `EXEC` that only reads, key by key.
+/// The sum from an `EXEC` of reads, key by key.
 fn sum_by_exec(redis: &mut Redis) -> Option<i64> {
     assert_eq!(redis.ask("MULTI"), "OK");
     for key in accounts() {
@@ -44,7 +44,8 @@ fn sum_by_exec(redis: &mut Redis) -> Option<i64> {
     sum(redis, "EXEC")
 }
 
-/// Transfers until it is told to stop: numbers of those that were done, and of those of which nobody knows.
+/// Transfers until the stop signal. Returns the numbers of the transfers that succeeded, and of
+/// those with an unknown outcome.
 fn transfer(address: &str, worker: u64, stop: &AtomicBool, done: &AtomicU64) -> (Vec<String>, Vec<String>) {
     let mut redis = Redis::connect(address);
     let (mut written, mut unknown) = (Vec::new(), Vec::new());
@@ -89,7 +90,7 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
     let mut redis = Redis::connect(&cluster.instance(1));
     let pairs: Vec<String> = accounts().iter().map(|key| format!("{key} 100")).collect();
     assert_eq!(redis.ask(&format!("MSET {}", pairs.join(" "))), "OK");
-    // The commands over several keys, each over several nodes.
+    // Commands over several keys, which are on several nodes.
     assert_eq!(redis.ask("MSETNX fresh 1 account-0 2"), "0");
     assert_eq!(redis.ask("MSETNX fresh 1 other 2"), "1");
     assert_eq!(redis.ask("EXISTS fresh other account-1 none"), "3");
@@ -100,14 +101,14 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
     assert_eq!(redis.ask("COPY words copied"), "1");
     assert_eq!(redis.ask("LRANGE copied 0 -1"), "a b");
     assert_eq!(redis.ask("DEL moved other copied words none"), "4");
-    // Pipelined commands see what those before them have done.
+    // Pipelined commands see the effects of those before them.
     redis.send("SET p1 1");
     redis.send("MSET p1 2 p2 2");
     redis.send("GET p1");
     redis.send("UNLINK p1 p2");
     redis.send("MGET p1 p2");
     assert_eq!([(); 5].map(|()| redis.reply()), ["OK", "OK", "2", "2", "nil nil"]);
-    // A watched key on any node that has changed fails EXEC, and errors discard it.
+    // A change of a watched key on any node fails `EXEC`, and errors discard the transaction.
     let mut other = Redis::connect(&cluster.instance(2));
     assert_eq!(redis.ask("WATCH account-1 account-2 account-3"), "OK");
     assert_eq!(redis.ask("MULTI"), "OK");
@@ -131,7 +132,7 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
         let stops = Stops(stop);
         let workers: Vec<_> = (0..3)
             .map(|worker| {
-                // Clients of the node that is killed would have no connection.
+                // Clients of the killed node would have no connection.
                 let address = cluster.instance(1 + worker as usize % 2);
                 scope.spawn(move || transfer(&address, worker, stop, done))
             })
@@ -170,7 +171,7 @@ fn commands_of_many_keys_are_done_whole_or_refused_for_good() {
     let keys: Vec<String> = (0..20_000).map(|number| format!("k{number}")).collect();
     let pairs = |keys: &[String]| keys.iter().map(|key| format!("{key} v")).collect::<Vec<_>>().join(" ");
     let all = keys.join(" ");
-    // One step, and more keys than one step takes.
+    // One step, and more keys than one step may have.
     let refused = redis.ask(&format!("MSET {}", pairs(&keys)));
     assert!(
         refused.starts_with("-ERR MSET of 20000 keys in several partitions, 16384 are allowed"),
@@ -183,7 +184,7 @@ fn commands_of_many_keys_are_done_whole_or_refused_for_good() {
     );
     assert_eq!(redis.ask(&format!("EXISTS {all}")), "0");
     assert_eq!(redis.ask(&format!("MSET {}", pairs(&keys[..16_384]))), "OK");
-    // In parts.
+    // These commands run in parts.
     assert_eq!(redis.ask(&format!("EXISTS {all}")), "16384");
     assert_eq!(redis.ask(&format!("TOUCH {all}")), "16384");
     let told = redis.ask(&format!("MGET {all}"));
@@ -194,7 +195,7 @@ fn commands_of_many_keys_are_done_whole_or_refused_for_good() {
     );
     assert_eq!(redis.ask(&format!("DEL {all}")), "16384");
     assert_eq!(redis.ask(&format!("UNLINK {all}")), "0");
-    // A transaction of more operations than one may have.
+    // The transaction has more operations than one may have.
     assert_eq!(redis.ask("MULTI"), "OK");
     for number in 0..10_000 {
         redis.send(&format!("MSET a{number} 1 b{number} 2"));

@@ -1,5 +1,5 @@
-//! Transactions that bring more than travels at once: what they bring is staged before. It is committed as one, and goes if its
-//! client is killed.
+//! Transactions that are larger than one frame: their data is staged first. They commit atomically,
+//! and staged data is removed if the client is killed.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -11,13 +11,13 @@ use crate::cluster::nodes::{NodeCluster, metric};
 use crate::support::process::RunningProcess;
 use crate::support::wait_for;
 
-/// Bytes of a record that is staged by itself.
+/// Bytes of a record that is staged as one piece.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What is staged when its client is killed.
+/// Bytes that are staged when the client is killed.
 const STAGED_BYTES: u64 = 200 << 20;
 
-/// Where a process that only stages, or one that is measured, finds its cluster.
+/// The variable with the endpoint for a process that only stages, or whose memory is measured.
 const STAGES_AT: &str = "ZEROHOP_TEST_STAGES_AT";
 const MEASURED_AT: &str = "ZEROHOP_TEST_MEASURED_AT";
 
@@ -39,7 +39,7 @@ fn staged_bytes(endpoints: &[String]) -> u64 {
     sum(endpoints, "staged_bytes")
 }
 
-/// Memory of a process in bytes, at most so far.
+/// The peak memory of a process, in bytes.
 fn resident_bytes_max(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -47,7 +47,8 @@ fn resident_bytes_max(process: u32) -> u64 {
     kib << 10
 }
 
-/// MiB that the test brings in one transaction: a gibibyte if it is asked for, as three nodes on one disk take minutes for it.
+/// MiB of data in one transaction. The environment can ask for a gibibyte, which takes three nodes
+/// on one disk minutes.
 fn mebibytes() -> usize {
     std::env::var("ZEROHOP_TEST_STAGED_MIB").map_or(160, |text| text.parse().unwrap())
 }
@@ -83,14 +84,14 @@ async fn is_measured_if_told_where() {
     for number in 0..pieces {
         transaction.stage(keyspace.insert(&key(number), &piece(number))).await.unwrap();
     }
-    // Beside them as many small ones as make ten thousand.
+    // Small records, up to ten thousand records in all.
     for number in pieces..10_000 {
         transaction.write(keyspace.insert(&key(number), &number.to_le_bytes())).unwrap();
     }
     let staged = began.elapsed();
     assert!(staged_bytes(&endpoints) >= (pieces * PIECE_BYTES) as u64);
     for number in [0, pieces - 1, 9_999] {
-        assert_eq!(keyspace.lookup_bytes(&key(number)).await.unwrap(), None, "nobody sees {number}");
+        assert_eq!(keyspace.lookup_bytes(&key(number)).await.unwrap(), None, "{number} is visible");
     }
     transaction.commit().await.unwrap();
     let committed = began.elapsed() - staged;
@@ -125,12 +126,12 @@ async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
     }
     let refused = transaction.write(keyspace.increment("one more", 1)).unwrap_err();
     assert_eq!(unfit(refused), InvalidTransaction::Items { count: 16_385, limit: 16_384 });
-    // An item of more than a piece.
+    // A value that is larger than a piece.
     let transaction = client.begin();
     let refused = transaction.write(keyspace.insert("long", &vec![0; (16 << 20) + 1])).map(drop).unwrap_err();
     let told = refused.to_string();
     assert!(told.contains("16777216"), "{told}");
-    // More of one partition than it does in one step: nothing of it is done.
+    // More data for one partition than it applies in one step: nothing of it is done.
     let transaction = client.begin();
     let long = vec![b'x'; 15 << 20];
     for number in 0..18 {
@@ -156,7 +157,7 @@ async fn stages_for_ever_if_told_where() {
     std::future::pending().await
 }
 
-/// This test program again, as a client that is told so by its environment.
+/// Runs this test program again, as a client, by its environment.
 fn program(test: &str, variable: &str, cluster: &NodeCluster) -> RunningProcess {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("cluster::staging::{test}"), "--nocapture"]);
@@ -170,12 +171,12 @@ async fn what_a_killed_client_has_staged_goes_within_the_published_time() {
     let endpoints = cluster.endpoints();
     let child = program("stages_for_ever_if_told_where", STAGES_AT, &cluster);
     wait_for("much is staged", || staged_bytes(&endpoints), |bytes| *bytes >= STAGED_BYTES);
-    // Killed.
+    // Dropping it kills the process.
     drop(child);
     let (killed, staged) = (Instant::now(), staged_bytes(&endpoints));
     wait_for("nothing stays staged", || staged_bytes(&endpoints), |bytes| *bytes == 0);
     let expired = killed.elapsed();
-    // It is dead space of the logs then, which compaction gives back at its pace.
+    // The staged data is then dead space of the logs, which compaction frees gradually.
     let on = |name| sum(&endpoints, name);
     let live = || on("log_bytes").saturating_sub(on("dead_bytes"));
     wait_for("its logs are needed no more", live, |bytes| *bytes <= staged / 4);
@@ -187,7 +188,7 @@ async fn what_a_killed_client_has_staged_goes_within_the_published_time() {
     );
     let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
     assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap(), None);
-    // The cluster goes on as if nothing had been.
+    // The cluster continues as usual.
     client.transaction(async |tx| tx.insert(&keyspace, &key(0), "after")).await.unwrap();
     assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap().unwrap(), "after");
     cluster.stop_in_order();

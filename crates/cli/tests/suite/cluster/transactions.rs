@@ -17,8 +17,8 @@ fn account(number: u64) -> String {
     format!("account-{}", number % ACCOUNTS)
 }
 
-/// Transfers until it is told to stop, every other time reading first; the numbers of those that were done, and of those
-/// of which nobody knows.
+/// Transfers until the stop signal, every other time with reads first. Returns the numbers of the
+/// transfers that succeeded, and of those with an unknown outcome.
 async fn transfer(
     client: Client,
     worker: u64,
@@ -60,7 +60,7 @@ async fn transfer(
     (written, unknown)
 }
 
-/// What all accounts hold together, at one moment.
+/// The sum of all accounts at one moment.
 async fn sum(client: &Client, keyspace: &Keyspace) -> i64 {
     let keys: Vec<(&Keyspace, String)> = (0..ACCOUNTS).map(|at| (keyspace, account(at))).collect();
     let held = |record: Option<Record>| match record {

@@ -1,4 +1,5 @@
-//! What the program understands, and what it says: names and places of arguments, endpoints, refusals in words, lists as JSON.
+//! Arguments and messages of the program: names and positions of arguments, endpoints, refusals,
+//! lists as JSON.
 
 use serde_json::Value;
 
@@ -44,7 +45,7 @@ fn the_usage_does_not_ask_for_what_a_variable_gives() {
     let told = output(command, b"");
     assert_eq!(code(&told), 2, "{told:?}");
     assert!(stderr(&told).contains("Usage: zerohop token revoke <NAME>"), "{told:?}");
-    // What is wrong with a variable is told all the same.
+    // An invalid variable is reported too.
     let mut command = zerohop(&["kv", "lookup", "k"]);
     command.env("ZEROHOP_ENDPOINT", "127.0.0.1:99999");
     let told = output(command, b"");
@@ -74,7 +75,8 @@ fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
     cluster.ok(&["kv", "set", "colour", "blue"]);
 }
 
-/// None of them is asked again until a time is up: that is told in other words.
+/// When no endpoint accepts connections, the program does not retry until the time-out, and says
+/// so.
 #[test]
 fn endpoints_at_which_nobody_listens_are_told_with_the_reason() {
     let refused = |endpoints: &str, words: &[&str]| {
@@ -87,7 +89,7 @@ fn endpoints_at_which_nobody_listens_are_told_with_the_reason() {
     refused("127.0.0.1:9", &["cannot connect to 127.0.0.1:9: connection refused"]);
     refused("nosuchhost.invalid:21500", &["cannot resolve host nosuchhost.invalid"]);
     refused("127.0.0.1:9,[::1]:9", &["127.0.0.1:9: connection refused; ", "[::1]:9"]);
-    // One that serves is enough.
+    // One endpoint that serves is enough.
     let cluster = ServingProgram::in_memory();
     let endpoints = format!("127.0.0.1:9,{}", cluster.endpoint());
     assert_eq!(code(&output(zerohop(&["status", "--endpoint", &endpoints]), b"")), 0);
@@ -120,7 +122,7 @@ fn refusals_say_what_was_asked_for_and_what_helps() {
 
     cluster.ok(&["kv", "insert", "soon", "v", "--ttl", "7d"]);
     let info = cluster.ok(&["kv", "lookup", "soon", "--info"]);
-    // Seven days, less what has passed since.
+    // Seven days, minus the time since then.
     assert!(info.starts_with("1 bytes, version ") && info.contains(", expires in 6 d 23 h"), "{info}");
 }
 

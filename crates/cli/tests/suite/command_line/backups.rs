@@ -1,4 +1,5 @@
-//! `zerohop backup`, `zerohop restore` and `zerohop verify`; and the snapshots they rest on, with many clients writing.
+//! `zerohop backup`, `zerohop restore` and `zerohop verify`; and the snapshots that they use, with
+//! many concurrent writers.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(7, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
 
-/// All that a keyspace holds, as one text.
+/// The whole contents of a keyspace, as one text.
 fn shown(cluster: &ServingProgram, keyspace: &str) -> String {
     run(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
@@ -111,7 +112,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
     let taken = cluster.json(&["backup", text(&full)]);
     assert_eq!((taken["records"].as_u64(), taken["kept"].as_u64()), (Some(65), Some(0)));
 
-    // Changes, removals, a list that is cut, a chunk of a blob, a deadline that goes.
+    // A changed record, list and blob, and a removed record and blob.
     cluster.ok(&["kv", "insert", "key-7", "another value"]);
     cluster.ok(&["kv", "remove", "key-8"]);
     cluster.ok(&["kv", "append", "crew", "Aronnax"]);
@@ -144,11 +145,11 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
         assert_eq!([shown(&cluster, "default"), shown(&cluster, "other")], *want);
         let settings = cluster.json(&["keyspace", "show", "other"]);
         assert_eq!((&settings["partitions"], &settings["durability"]), (&4.into(), &"memory".into()));
-        // Not a second time, without a word.
+        // A second restore needs a confirmation.
         let again = cluster.run(&["restore", text(folder)]);
         assert_eq!(code(&again), 3, "{again:?}");
         assert!(stderr(&again).contains("is not empty"), "{again:?}");
-        // One that did not get to its end has left a mark, and is ended by the same command.
+        // An unfinished restore has left a mark; the same command completes it.
         let mark: &[u8] = b"\xFFzhr unfinished restore";
         run(async {
             let client = patience::client(cluster.endpoint()).await.unwrap();
@@ -165,7 +166,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
         assert_eq!(cluster.ok(&["kv", "lookup", "key-1"]), "value 1");
         assert_eq!(cluster.ok(&["kv", "lookup", "mine"]), "stays");
     }
-    // Its base has moved, with it or away from it.
+    // The base backup has moved, with this backup or without it.
     let cluster = ServingProgram::in_memory();
     let moved = folder.path().join("moved");
     std::fs::create_dir(&moved).unwrap();
@@ -186,7 +187,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
     assert_eq!(shown(&cluster, "copy"), last);
 }
 
-/// A backup holds all data: nobody but its owner reads it, whatever the umask.
+/// A backup contains all data: only its owner may read it, whatever the umask.
 #[test]
 fn a_backup_is_for_its_owner_alone() {
     use std::os::unix::fs::MetadataExt as _;
@@ -242,7 +243,7 @@ fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
     assert_eq!(code(&cluster.run(&["verify", text(&full)])), 0);
 }
 
-/// Tries to make a backup whose files can have no more than so many blocks of 512 bytes: that stands for a full disk.
+/// Makes a backup with a limit on file sizes, in blocks of 512 bytes, which simulates a full disk.
 fn finds_no_room(cluster: &ServingProgram, path: &Path, blocks: u64) {
     let mut command = std::process::Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" backup \"$1\"");
@@ -262,10 +263,10 @@ fn what_is_short_finds_no_room_when_it_leaves_the_buffer_or_with_the_manifest() 
     for n in 0..40 {
         cluster.ok(&["kv", "insert", &format!("short-{n}"), "v"]);
     }
-    // Room for each part, and not for a manifest of so many.
+    // Large enough for each part, but not for the manifest.
     finds_no_room(&cluster, &path, 1);
     cluster.ok(&["kv", "insert", "longer", &"v".repeat(100_000)]);
-    // Room for the manifest, and not for a part that lies in its buffer to the end.
+    // Large enough for the manifest, but not for a part that is buffered until the end.
     finds_no_room(&cluster, &path, 64);
     cluster.ok(&["backup", text(&path)]);
     assert_eq!(code(&cluster.run(&["verify", text(&path)])), 0);
@@ -290,14 +291,14 @@ fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
     }
     let _ended = kill_process(child.pid(), Signal::INT);
     match child.ended().code() {
-        // It was whole before the signal came.
+        // The backup was complete before the signal came.
         Some(0) => assert_eq!(code(&cluster.run(&["verify", text(&path)])), 0),
         ended => {
             assert_eq!(ended, Some(130));
             assert!(!path.exists(), "what was made is removed");
         }
     }
-    // One that was killed is not taken for a backup, and its folder is used again.
+    // The folder of a killed backup is not a backup, and is used again.
     let left = folder.path().join("left");
     std::fs::create_dir(&left).unwrap();
     std::fs::write(left.join("unfinished"), "").unwrap();
@@ -367,7 +368,7 @@ fn snapshots_have_all_the_money_while_clients_transfer_it() {
         }
         assert!(done > 20, "{done} transfers: hardly anything was tried");
 
-        // What came before is in it, what comes after is not; and it ends.
+        // Writes before the snapshot are in it, later ones are not; and the snapshot ends.
         bank.insert("before", "is there").await.unwrap();
         bank.insert_until("expires", "is there", Expiry::AfterMs(600_000)).await.unwrap();
         let snapshot = client.snapshot(&[&bank]).await.unwrap();
@@ -423,7 +424,8 @@ fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_whi
     drop(three);
 
     let cluster = ServingProgram::in_memory();
-    // More than there are is refused before anything is changed, also of keyspaces that could be restored.
+    // Too many copies are refused before anything is changed, even if other keyspaces could be
+    // restored.
     let refused = cluster.run(&["restore", text(&backup), "--replicas", "2"]);
     assert!(code(&refused) == 3 && stderr(&refused).contains("2 replicas, but"), "{refused:?}");
     assert_eq!(cluster.ok(&["kv", "scan"]), "");
@@ -437,7 +439,7 @@ fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_whi
     assert_eq!(cluster.ok(&["kv", "lookup", "k", "--keyspace", "results"]), "v");
     assert_eq!(cluster.ok(&["kv", "lookup", "colour"]), "blue");
     assert_eq!(cluster.json(&["keyspace", "show", "results"])["replicas"], 1);
-    // Who says so is not warned.
+    // With an explicit number there is no warning.
     let more = ["restore", text(&backup), "--keyspace", "results", "--as", "more", "--replicas", "1"];
     let done = cluster.run(&more);
     assert_eq!((code(&done), stderr(&done).as_str()), (0, ""), "{done:?}");
@@ -467,7 +469,7 @@ fn a_restore_that_cannot_make_a_keyspace_or_finds_one_full_changes_nothing() {
     assert!(code(&refused) == 3 && stderr(&refused).contains("the keyspace b is not empty"), "{refused:?}");
     assert_eq!(keyspaces(&cluster), ["default", "b"]);
     assert_eq!(cluster.ok(&["kv", "scan"]), "");
-    // Of several one has to be named.
+    // Of several keyspaces one has to be named.
     let unnamed = cluster.run(&["restore", text(&backup), "--as", "c"]);
     assert!(code(&unnamed) == 2 && stderr(&unnamed).contains("the backup has default, a, b"), "{unnamed:?}");
     let one = folder.path().join("one");

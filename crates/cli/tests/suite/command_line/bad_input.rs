@@ -1,4 +1,4 @@
-//! Bad input is answered soon, says what was wrong, and harms nothing.
+//! Bad input is refused soon, with a message about the error, and harms nothing.
 
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 
@@ -27,7 +27,7 @@ fn records_that_cannot_be_are_refused_and_the_cluster_serves_on() {
     cluster.ok(&["kv", "insert", "full", &i64::MAX.to_string()]);
     refused(&["kv", "incr", "full"], &["64 signed bits"]);
 
-    // 16 MiB are a value; one byte more is not, from wherever it comes.
+    // A value has at most 16 MiB, from every source.
     let mut large = vec![b'v'; 16 << 20];
     assert_eq!(code(&cluster.run_with(&["kv", "insert", "large", "-"], &large)), 0);
     large.push(b'v');
@@ -152,7 +152,7 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
     assert_eq!(cluster.end_with(rustix::process::Signal::TERM), Some(0));
     refused(&["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"], &["made with 1 instances"]);
 
-    // A folder of somebody else's, a file, and a data folder of a program to come.
+    // A folder of other data, a file, and a data folder of a future version.
     std::fs::create_dir_all(data).unwrap();
     std::fs::write(format!("{data}/thesis.tex"), "much work").unwrap();
     refused(&["--listen", "127.0.0.1:0", "--data", data], &[data]);
@@ -164,7 +164,7 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
         &[embedded.to_str().unwrap()],
     );
     assert!(zerohop::open(&embedded).is_ok(), "and is unharmed");
-    assert!(zerohop::open(&in_use).is_err(), "nor is a node's data taken for another's");
+    assert!(zerohop::open(&in_use).is_err(), "a node's data is not an embedded store");
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
     refused(&["--listen", "127.0.0.1:0", "--data", file.to_str().unwrap()], &[file.to_str().unwrap()]);

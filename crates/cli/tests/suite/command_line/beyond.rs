@@ -1,10 +1,11 @@
-//! Blobs, transforms and transactions that are asked for what is beyond the limits: refused in words, and nothing is changed.
+//! Blobs, transforms and transactions beyond the limits: refused with a message, and nothing is
+//! changed.
 
 use std::fmt::Write as _;
 
 use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
-/// As long as a blob can be: no byte stands there.
+/// The largest length of a blob, and so an offset without a byte.
 const LAST: &str = "18446744073709551615";
 
 /// A cluster with a blob of ten bytes.
@@ -34,7 +35,7 @@ fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed()
         (&["bench", "kv", "--ops", "-1"], 2, "invalid value '-1' for '--ops"),
         (&["blob", "truncate", "b", beyond], 2, "too large"),
         (&["blob", "transform", "b", "add", "1", "--at", LAST], 3, "beyond 281474976710656 bytes"),
-        // 16,777,216 chunks of 1 MiB, and half of 64 bits.
+        // 16,777,216 chunks of 1 MiB, and half of the 64-bit range.
         (&["blob", "write", "b", "x", "--at", "17592186044416"], 3, "beyond 17592186044416 bytes"),
         (&["blob", "write", "b", "xy", "--at", "17592186044415"], 3, "beyond 17592186044416 bytes"),
         (
@@ -69,7 +70,7 @@ fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed()
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);
     assert_eq!(code(&cluster.run(&["kv", "lookup", "n"])), 1);
 
-    // The last byte that there may be; nothing comes behind it.
+    // The last possible byte; nothing can be behind it.
     cluster.ok(&["blob", "put", "far", "/dev/null", "--chunk", "16MiB"]);
     cluster.ok(&["blob", "write", "far", "x", "--at", "281474976710655"]);
     let behind = cluster.run(&["blob", "append", "far", "y"]);

@@ -7,7 +7,7 @@ use zerohop_client::{BlobTrouble, Error, Failure, Transform};
 use crate::support::patience;
 use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
-/// Bytes that differ wherever one looks.
+/// Bytes without a short period.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
@@ -56,7 +56,7 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
     model.extend_from_slice(b"tail");
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, model);
 
-    // What is cut off is gone for good: what comes in its place later are zeros.
+    // Truncated bytes are removed permanently: later bytes in their place are zeros.
     cluster.ok(&["blob", "truncate", "b", "5000"]);
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, model[..5000]);
     assert_eq!(cluster.json(&["blob", "stat", "b"])["generation"], 1);
@@ -64,7 +64,7 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
     model.truncate(5000);
     model.resize(12_000, 0);
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, model);
-    // Far behind the end: zeros between.
+    // A write far behind the end leaves zeros between.
     cluster.ok(&["blob", "write", "b", "far", "--at", "20000"]);
     model.resize(20_000, 0);
     model.extend_from_slice(b"far");
@@ -78,7 +78,7 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
     assert_eq!(cluster.json(&["blob", "transform", "b", "add", "2", "--at", "8192"])["value"], 42);
     model[8192..8200].copy_from_slice(&42_i64.to_le_bytes());
     model[8200..8204].copy_from_slice(&2.5_f32.to_le_bytes());
-    // In two chunks, of which the second is not there; and past the end.
+    // A number in two chunks, of which the second does not exist; and a number behind the end.
     assert_eq!(cluster.ok(&["blob", "transform", "b", "add", "-3", "--at", "12284"]), "-3\n");
     assert_eq!(cluster.ok(&["blob", "transform", "b", "add", "5", "--old", "--at", "12284"]), "-3\n");
     model[12284..12292].copy_from_slice(&2_i64.to_le_bytes());
@@ -94,7 +94,7 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
         assert_eq!((code(&output), stdout(&output).as_str()), (1, ""), "{output:?}");
         assert!(stderr(&output).contains("blob \"b\": there is no such blob"), "{output:?}");
     }
-    // Nothing of it is in the next one of its name, and nothing is left of its chunks.
+    // A new blob of the same name has none of the old bytes, and no chunk is left.
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], b"")), 0);
     cluster.ok(&["blob", "truncate", "b", "6000"]);
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, vec![0; 6000]);
@@ -116,8 +116,8 @@ fn names_are_listed_in_their_order() {
     assert_eq!(cluster.ok(&["kv", "scan"]), "logs/0\n", "blobs are not among the records");
 }
 
-/// Several clients at once on one blob: appends do not overlap, numbers count each change once, and a chunk is never seen
-/// half-written, also while others cut the blob.
+/// Several clients on one blob: appends do not overlap, each transform counts once, and a chunk is
+/// never read half-written, even during truncations.
 #[test]
 fn many_clients_at_once_leave_each_others_bytes_alone() {
     const TASKS: u8 = 4;
@@ -140,7 +140,7 @@ fn many_clients_at_once_leave_each_others_bytes_alone() {
                 for round in 0..ROUNDS {
                     log.append(&[task * ROUNDS + round; 300]).await.unwrap();
                     cells.transform(Transform::add(1_u64).at(0)).await.unwrap();
-                    // Behind the number: whole chunks of one byte.
+                    // Behind the number: whole chunks of one byte value.
                     let at = CHUNK * (1 + usize::from(round % 3));
                     cells.write_at(at as u64, &[task; CHUNK]).await.unwrap();
                     if round % 7 == 6 {
@@ -172,7 +172,8 @@ fn many_clients_at_once_leave_each_others_bytes_alone() {
     });
 }
 
-/// Writes over eight chunks beside each other, and readers who must find each of them whole; cut and filled in between.
+/// Concurrent writes over eight chunks; readers must find each write complete. Truncations and
+/// staged appends happen in between.
 #[test]
 fn what_lies_in_several_chunks_is_written_and_read_as_one() {
     const CHUNK: usize = 4096;
@@ -257,7 +258,7 @@ fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
         one.write_at_if(&seen, 4000, &[2; 200]).await.unwrap();
         let refused = one.write_at_if(&seen, 4000, &[3; 200]).await.unwrap_err();
         assert!(refused.is_conflict(), "{refused}");
-        // Up to the end: an append changes what was read, a write elsewhere does not.
+        // Reads to the end: an append changes what was read, a write elsewhere does not.
         let (bytes, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
         assert_eq!(bytes.len(), 1000);
         other.write_at(0, b"elsewhere").await.unwrap();
@@ -265,7 +266,7 @@ fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
         let (_, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
         assert_eq!(other.append(b"more").await.unwrap(), 10_000);
         assert!(one.write_at_if(&seen, 9000, b"late").await.unwrap_err().is_conflict());
-        // A handle that knows an old header finds out.
+        // A handle with an old header notices the removal.
         assert!(other.delete().await.unwrap());
         let gone = one.write_at(0, b"x").await.unwrap_err();
         assert!(matches!(gone.failure(), Some(Failure::NotFound)), "{gone}");
@@ -299,7 +300,7 @@ fn what_is_filled_in_is_seen_all_at_once_or_never() {
         let all = other.read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap();
         assert!(all[..6] == *b"begin " && all[6..] == contents);
 
-        // Somebody else writes: what was filled is never seen, and what comes in its place are zeros.
+        // A concurrent write: staged bytes never become visible, and zeros are in their place.
         let mut fill = writer.fill().await.unwrap();
         fill.push(&[9; 20_000]).await.unwrap();
         assert_eq!(other.append(b"faster").await.unwrap(), 50_006);
@@ -312,7 +313,7 @@ fn what_is_filled_in_is_seen_all_at_once_or_never() {
         let all = writer.read_at(50_006, u64::MAX).await.unwrap().read_to_end().await.unwrap();
         assert!(all.len() == 49_994 && all[..6] == *b"faster" && all[6..].iter().all(|byte| *byte == 0));
 
-        // Nobody publishes it: the next one clears it away.
+        // A staged append that is never published: the next writer removes it.
         let mut fill = writer.fill().await.unwrap();
         fill.push(&[7; 10_000]).await.unwrap();
         drop(fill);

@@ -1,4 +1,4 @@
-//! Writes of blobs that rest on what was read of them before, by other processes.
+//! Writes of blobs that depend on earlier reads by other processes.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn a_write_that_rests_on_what_another_command_has_read_is_refused_once_that_has_
     };
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &[7; 10_000])), 0);
 
-    // Over two chunks; whoever writes into a third is in nobody's way.
+    // A read over two chunks; a write to a third chunk is no conflict.
     assert_eq!(read("4000", "200"), [7; 200]);
     cluster.ok(&["blob", "write", "b", "elsewhere", "--at", "9000"]);
     assert_eq!(code(&write_if("first", "4000")), 0);
@@ -38,25 +38,25 @@ fn a_write_that_rests_on_what_another_command_has_read_is_refused_once_that_has_
     );
     assert_eq!(read("4000", "5"), b"first");
 
-    // Up to the end: also where that is.
+    // A read to the end also depends on the end.
     read("9990", "100");
     cluster.ok(&["blob", "append", "b", "more"]);
     refused("late", "9990");
-    // Within: an append is no change, but a cut is.
+    // A read within the blob: an append is no conflict, but a truncation is.
     read("0", "10");
     cluster.ok(&["blob", "append", "b", "more"]);
     assert_eq!(code(&write_if("still", "0")), 0);
     read("0", "10");
     cluster.ok(&["blob", "truncate", "b", "9000"]);
     refused("late", "0");
-    // Removed, and another of the name.
+    // The blob is removed, and another of the name is created.
     read("0", "10");
     cluster.ok(&["blob", "rm", "b"]);
     assert_eq!(code(&write_if("late", "0")), 1);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &[7; 10_000])), 0);
     refused("late", "0");
     assert_eq!(cluster.ok(&["blob", "get", "b"]).into_bytes(), [7; 10_000]);
-    // Nothing is written, and nothing grows by that.
+    // An empty write changes nothing, and does not grow the blob.
     read("20000", "10");
     assert_eq!(code(&write_if("", "50000")), 0);
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10_000);

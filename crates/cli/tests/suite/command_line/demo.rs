@@ -12,10 +12,10 @@ use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, pid, wait_until_gone, zerohop};
 use crate::support::wait_for;
 
-/// Bytes of one file that is stored in parts.
+/// Bytes of a file that is stored in chunks.
 const LARGE: usize = (3 << 20) + 5;
 
-/// Makes so many small files, one large and one with an odd name.
+/// Makes this many small files, a large one and one with an unusual name.
 fn make_files(root: &Path, small: usize) {
     std::fs::create_dir_all(root.join("sub/folder")).unwrap();
     std::fs::create_dir_all(root.join("target")).unwrap();
@@ -59,7 +59,7 @@ fn the_report_tells_what_was_there_and_that_the_node_was_killed() {
     assert_eq!(report["verified"], acknowledged);
     assert_eq!((&report["faulty"], &report["strangers"]), (&0.into(), &0.into()));
     assert_eq!(report["data"], Value::Null);
-    // Three nodes of which one is killed, a fourth, and one that is emptied.
+    // Three nodes of which one is killed, a fourth, and one that is drained.
     let cluster = &report["cluster"];
     for (what, is) in [("nodes", 3), ("replicas", 3), ("min_in_sync", 2), ("files", 62), ("whole", 62)] {
         assert_eq!(cluster[what], is, "{what}: {cluster}");
@@ -149,7 +149,7 @@ fn ctrl_c_removes_the_folder_and_ends_the_node() {
     let mut command = zerohop(&["demo"]);
     command.arg(root.path()).env("TMPDIR", temporary.path()).stdout(Stdio::piped());
     let mut child = RunningProcess::start(&mut command);
-    // Once its node has data it is at work.
+    // Once its node has data, the demo is at work.
     let has_data = || {
         let mut folders = std::fs::read_dir(temporary.path()).unwrap();
         folders.any(|one| one.unwrap().path().join("node-1").exists())
@@ -163,7 +163,7 @@ fn ctrl_c_removes_the_folder_and_ends_the_node() {
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-/// The processes that a process has started.
+/// The child processes of a process.
 fn children(of: u32) -> Vec<u64> {
     let list = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
     list.split_whitespace().map(|one| one.parse().unwrap()).collect()

@@ -1,4 +1,4 @@
-//! A process that may have few descriptors: connections do not take those that data needs.
+//! A process with a low limit of descriptors: connections do not use those that data needs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::support::serving::{ServingProgram, zerohop};
 
-/// With so few that 400 connections would take all, and more partitions than there may be files open.
+/// A limit below 400 connections, and below the number of partitions.
 const LIMIT: u32 = 300;
 const CONNECTIONS: usize = 400;
 
@@ -34,7 +34,7 @@ fn instances(cluster: &ServingProgram) -> Vec<String> {
     instances.iter().map(|instance| instance["addr"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A client of Redis that speaks in lines.
+/// A Redis client that exchanges lines.
 struct LineClient(BufReader<TcpStream>);
 
 impl LineClient {

@@ -1,4 +1,4 @@
-//! `zerohop doctor` says what is wrong, what to do, and by its exit code whether anything is.
+//! `zerohop doctor` reports problems and advice, and its exit code says whether there are problems.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ fn a_sound_cluster_is_healthy() {
     for check in ["open-files", "disk-space", "disk-flush", "nodes", "clock", "partitions", "keyspaces"] {
         assert!(!findings(&output, check).is_empty(), "{check}: {output:?}");
     }
-    // The same machine, so the same clock.
+    // The nodes are on the same machine, so that the clocks agree.
     assert_eq!(findings(&output, "clock")[0]["verdict"], "ok", "{output:?}");
     let told = stdout(&cluster.run(&["doctor", "--data", data]));
     assert!(told.lines().any(|line| line.starts_with("ok") && line.contains("node 1: is up")), "{told}");
@@ -42,7 +42,8 @@ fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
     command.args(["--log-level", "error"]);
     let cluster = ServingProgram::start(command);
     let third = &cluster.ready["nodes"][2];
-    // A node that was not asked does not tell of its process: nobody is to take a 0 for one, and send it a signal.
+    // A node that was not asked does not report its process: a pid of 0 could be taken for a target
+    // of signals.
     let told = cluster.json(&["status"]);
     let told: Vec<_> =
         told["nodes"].as_array().unwrap().iter().filter(|node| !node["pid"].is_null()).collect();
@@ -111,7 +112,7 @@ fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
     command.args(["--log-level", "error", "--data", folder.path().to_str().unwrap()]);
     let cluster = ServingProgram::start(command);
     disk.leave(40 << 20);
-    // Whoever is to write finds out.
+    // The failed write makes the disk's state known.
     let long = vec![b'x'; 1 << 20];
     let full_in = |output: &Output| {
         let is_full = |one: &Value| one["found"].as_str().unwrap().contains("disk is full");
@@ -130,7 +131,7 @@ fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
     for node in nodes {
         let manager = node["manager"].as_str().unwrap();
         let ask = || zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
-        let output = wait_for("it tells so", ask, |told| full_in(told).is_some());
+        let output = wait_for("it reports that", ask, |told| full_in(told).is_some());
         let full = full_in(&output).unwrap();
         assert_eq!((&full["about"], &full["verdict"]), (&named.as_str().into(), &"problem".into()), "{full}");
         assert_eq!(code(&output), 1, "{output:?}");

@@ -1,4 +1,4 @@
-//! Data folders of `zerohop up`: those that an interrupted start has left.
+//! Data folders of `zerohop up`, also after an interrupted start.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -32,7 +32,8 @@ fn ids(cluster: &ServingProgram) -> Vec<u64> {
     ids
 }
 
-/// Waits until the three nodes of the cluster are up, and no others are known, and every partition has all of its copies.
+/// Waits until the cluster's three nodes, and no others, are up, and every partition has all of its
+/// copies.
 fn is_whole(cluster: &ServingProgram) {
     let look = || cluster.json(&["status"]);
     let status = wait_for("three nodes are up", look, |status: &Value| {
@@ -73,12 +74,13 @@ fn the_number_of_nodes_may_be_another_until_there_is_data() {
     let other = output(up(folder.path(), port, &["--nodes", "2"]), b"");
     assert_eq!(code(&other), 2, "{other:?}");
     assert!(stderr(&other).contains("the data is that of 3 nodes"), "{other:?}");
-    // As programs before the file left it.
+    // The state that programs without this file have left.
     std::fs::remove_file(folder.path().join("cluster")).unwrap();
     is_whole(&ServingProgram::start(up(folder.path(), port, &[])));
 }
 
-/// The first start is killed as soon as it has made one of these, at the same ports or at others.
+/// The first start is killed as soon as it has made one of these files, on the same ports or on
+/// others.
 #[test]
 fn a_first_start_that_is_killed_at_any_step_is_gone_on_with_by_the_next() {
     let steps = [
@@ -108,7 +110,7 @@ fn a_first_start_that_is_killed_at_any_step_is_gone_on_with_by_the_next() {
     }
 }
 
-/// Each of these has come so far, and no further.
+/// Each start was interrupted at another step.
 #[test]
 fn founders_that_were_killed_before_the_others_had_begun_are_joined_by_them() {
     for (begun, step) in
@@ -169,7 +171,8 @@ fn listening(cluster: &ServingProgram) -> Vec<String> {
     at
 }
 
-/// Waits until all that is known of the cluster is where its nodes are now, and looks for what was stored before.
+/// Waits until the cluster has all nodes at their present addresses, and looks up what was stored
+/// before.
 fn has_moved(cluster: &ServingProgram, stored: &[String]) {
     is_whole(cluster);
     wait_for("the control group knows the addresses", || managers(cluster), |at| *at == listening(cluster));
@@ -191,14 +194,14 @@ fn a_cluster_is_served_again_at_other_ports() {
         stored.clone()
     };
     let first = ServingProgram::start(up(&data, port, &["--nodes", "3"]));
-    // Node 1 is in `node-1`, in whatever order they have come.
+    // Node 1 is in `node-1`, whatever the order in which nodes joined.
     let ids: Vec<u64> =
         first.ready["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, [1, 2, 3]);
     is_whole(&first);
     store(&first);
     assert_eq!(first.end_with(Signal::INT), Some(0));
-    // Another cluster has the old ports, one that does not know the first.
+    // Another cluster uses the old ports, and does not know the first cluster.
     let other = ServingProgram::start(up(&folder.path().join("other"), port, &["--nodes", "3"]));
     is_whole(&other);
     let second = ServingProgram::start(up(&data, 0, &[]));
@@ -206,23 +209,23 @@ fn a_cluster_is_served_again_at_other_ports() {
     has_moved(&second, &known);
     is_whole(&other);
     drop(other);
-    // Killed, and no file says how it was founded, as in folders of programs before this one.
+    // The nodes are killed, and no file records the bootstrap, as in folders of older programs.
     assert_eq!(second.end_with(Signal::KILL), None);
     std::fs::remove_file(data.join("cluster")).unwrap();
     let third = ServingProgram::start(up(&data, port, &[]));
     let known = store(&third);
     has_moved(&third, &known);
     assert_eq!(third.end_with(Signal::INT), Some(0));
-    // Each but the last where the one behind it was.
+    // Each node but the last is at the former address of the next node.
     let fourth = ServingProgram::start(up(&data, port + 2, &[]));
     let known = store(&fourth);
     has_moved(&fourth, &known);
-    // The control group is whole: without one of them the others go on.
+    // The control group is complete: without one node the others have a quorum.
     kill_process(pid(fourth.ready["nodes"][0]["pid"].as_u64().unwrap()), Signal::KILL).unwrap();
     let others = listening(&fourth).into_iter().filter(|at| *at != fourth.endpoint());
     let others = others.collect::<Vec<_>>().join(",");
     let create = || zerohop(&["keyspace", "create", "more", "--endpoint", &others]).output().unwrap();
-    wait_for("the others go on", create, |output| code(output) == 0);
+    wait_for("the others have a quorum", create, |output| code(output) == 0);
 }
 
 /// A copy of a folder, as `cp -a` makes it.
@@ -243,7 +246,7 @@ fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_ow
     copy(&data, &copied);
     let original = ServingProgram::start(up(&data, port, &[]));
     is_whole(&original);
-    // All of its nodes, and one alone.
+    // All of its nodes, and a single one.
     let one = copied.join("node-2");
     let listen = format!("127.0.0.1:{other_port}");
     let mut alone =
@@ -295,7 +298,7 @@ fn folders_of_different_clusters_and_folders_without_data_are_refused() {
         output(command, b"")
     };
     let id = "00112233445566778899aabbccddeeff";
-    // As after an interruption.
+    // The state after an interruption.
     assert_eq!(code(&new(&data.join("node-2"), id)), 0);
     let mixed = output(up(&data, three(), &[]), b"");
     assert_eq!(code(&mixed), 3, "{mixed:?}");

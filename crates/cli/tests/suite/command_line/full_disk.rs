@@ -1,4 +1,5 @@
-//! A disk that is full: what needs room is refused in words, and what makes room is done, in however many partitions.
+//! A full disk: operations that need space are refused with a message, and operations that free
+//! space succeed, in any number of partitions.
 
 use std::ops::Range;
 use std::process::Output;
@@ -11,7 +12,7 @@ use crate::support::wait_for;
 
 const MIB: u64 = 1 << 20;
 
-/// Names are in the order of their numbers: below ten.
+/// Names sort in the order of their numbers, which are below ten.
 const TRIES: usize = 9;
 
 /// Writes until the disk is noticed to be full.
@@ -21,11 +22,11 @@ fn fill(cluster: &ServingProgram) {
         let insert = cluster.run_with(&["kv", "insert", &format!("fill-{number}"), "-"], &long);
         code(&insert) == 3 && stderr(&insert).contains("the disk is full")
     });
-    assert!(is_full, "it takes on and on");
+    assert!(is_full, "writes still succeed");
 }
 
-/// What the first one prints that is not done, and its number. A node gives room back as it compacts, whenever it comes to that, so
-/// that so little is left again before each.
+/// The first operation that fails: its number and its output. A node frees space as it compacts, at
+/// any time, so that the free space is set again before each try.
 fn until_refused(disk: &SmallDisk, left: u64, mut one: impl FnMut(usize) -> Output) -> (usize, Output) {
     let mut tries = (0..TRIES).map(|number| {
         disk.leave(left);
@@ -53,10 +54,10 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
         cluster.ok(&["kv", "insert", &key, "v"]);
     }
 
-    // A node keeps 64 MiB for itself, and lets removals into half of it.
+    // A node reserves 64 MiB, of which removals may use half.
     disk.leave(60 * MIB);
     fill(&cluster);
-    // What was taken until then, and laid out ahead, is given back as far as removals need it.
+    // Space that is allocated ahead is freed as far as removals need it.
     disk.leave(56 * MIB);
     for name in ["one", "some", "many"] {
         let removed = cluster.run(&["blob", "rm", name]);
@@ -76,7 +77,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
         assert_eq!(code(&cluster.run(&["kv", "lookup", &key])), 1, "nothing of what is refused is done");
     }
     let there: String = (0..TRIES).map(|number| stays(number) + "\n").collect();
-    assert_eq!(cluster.ok(&["blob", "ls"]), there, "reads wait for nobody");
+    assert_eq!(cluster.ok(&["blob", "ls"]), there, "reads do not wait");
 
     let (number, refused) =
         until_refused(&disk, 16 * MIB, |number| cluster.run(&["blob", "rm", &stays(number)]));
@@ -90,8 +91,8 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
     assert_eq!(cluster.ok(&["blob", "ls"]), "");
 }
 
-/// The last flush goes where room was laid out ahead; the mark of a stop in order (24 bytes in a file of its own) finds none, and the
-/// next start does without.
+/// The last flush uses space that is allocated ahead. The mark of a clean stop (24 bytes in a file
+/// of its own) finds no space, and the next start works without it.
 #[test]
 fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged() {
     let folder = crate::support::folder();
@@ -108,7 +109,7 @@ fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged(
         cluster.ok(&["kv", "insert", &key, &key]);
     }
     disk.fill();
-    assert_eq!(cluster.end_with(Signal::TERM), Some(0), "it is told to stop, and nothing is lost");
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0), "it stops cleanly, and nothing is lost");
     assert!([0, 1].iter().all(|instance| !mark_of(*instance).exists()), "there was room for the mark");
 
     disk.free();
@@ -121,7 +122,7 @@ fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged(
     assert!([0, 1].iter().all(|instance| mark_of(*instance).exists()), "there is room again");
 }
 
-/// Nothing else is written meanwhile that would bring the checkpoints which compaction needs.
+/// No other writes happen meanwhile, which would cause the checkpoints that compaction needs.
 #[test]
 fn what_is_removed_on_a_full_disk_makes_room_for_writes() {
     let folder = crate::support::folder();
@@ -140,7 +141,7 @@ fn what_is_removed_on_a_full_disk_makes_room_for_writes() {
     for (_, key) in &halves {
         cluster.ok(&["kv", "remove", key]);
     }
-    wait_for("writes are taken, as half of a full disk is removed", || insert("again"), |one| code(one) == 0);
+    wait_for("writes succeed after half of the data is removed", || insert("again"), |one| code(one) == 0);
     assert!(rest.iter().all(|(_, key)| is_there(key)), "something is gone that was not removed");
 }
 

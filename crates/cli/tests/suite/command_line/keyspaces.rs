@@ -46,7 +46,7 @@ fn keyspaces_are_made_changed_shown_and_dropped() {
         cluster.ok(&["keyspace", "list"]).contains("papers: interval:50ms, 16 partitions by fnv1a, 1 copy")
     );
 
-    // Where nobody can be asked, nobody is.
+    // Without a terminal there is no question.
     assert_eq!(cluster.ok(&["keyspace", "drop", "papers"]), "");
     assert_eq!(names(&cluster.list(&["keyspace", "list"])), ["default"]);
     let gone = cluster.run(&["kv", "lookup", "-k", "papers", "k"]);
@@ -127,7 +127,8 @@ fn a_keyspace_is_split_while_it_is_written_and_loses_nothing() {
         }
     };
     all_are_there(&cluster);
-    // Killed, it comes back as it was, with what each half has let go of or has yet to.
+    // After a kill it has the same contents, whether or not the post-split cleanup of a half is
+    // complete.
     rustix::process::kill_process(cluster.node_pid(), rustix::process::Signal::KILL).unwrap();
     drop(cluster);
     let cluster = ServingProgram::up(&["--data", folder.path().to_str().unwrap()]);

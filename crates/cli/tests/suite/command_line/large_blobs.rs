@@ -1,4 +1,5 @@
-//! Blobs of many chunks and of more bytes than a client may hold; chunks and attributes at their limits and beyond.
+//! Blobs of many chunks and of more bytes than a client may have in memory; chunks and attributes
+//! at their limits and beyond.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,18 +10,18 @@ use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::wait_for;
 
-/// More than the 4,096 chunks that are cut at once.
+/// More than the 4,096 chunks that one truncation step covers.
 const CHUNKS: u64 = 4100;
 const CHUNK_BYTES: u64 = 4096;
 
 /// More than one write, or one read of a transaction, may have.
 const LONG_BYTES: usize = 96 << 20;
 
-/// What a client takes at most while it streams: the program itself, what is under way (16 MiB and a piece each for what is
-/// sent and for what comes), and nothing that grows with the blob.
+/// The memory limit of a streaming client: the program itself, the data in flight (16 MiB and a
+/// piece for each direction), and nothing that grows with the blob.
 const CLIENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of which no two chunks are alike.
+/// Bytes in which no two chunks are equal.
 fn pattern(length: u64) -> Vec<u8> {
     (0..length.div_ceil(8))
         .flat_map(|at| at.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
@@ -28,7 +29,7 @@ fn pattern(length: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Memory that a process has taken at most so far.
+/// The peak memory of a process.
 fn resident_bytes_max(child: &Child) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -99,7 +100,7 @@ fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
     drop(stdin);
     end(putting, "");
 
-    // No one operation brings so many.
+    // No single operation returns so many bytes.
     let refused = cluster.run_with(&["txn"], b"incr n\nblob read b");
     assert_eq!(code(&refused), 3, "{refused:?}");
     assert!(stderr(&refused).contains("line 2: blob \"b\": more than the 67108864 bytes"), "{refused:?}");
@@ -108,7 +109,7 @@ fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
     let mut out = reading.stdout.take().unwrap();
     let mut got = vec![0; LONG_BYTES - (1 << 20)];
     out.read_exact(&mut got).unwrap();
-    // It waits for a reader of the rest, which no pipe holds.
+    // The client waits until the rest is read, which does not fit into a pipe.
     let taken = resident_bytes_max(&reading);
     assert!(taken < CLIENT_BYTES_MAX, "{taken} bytes to read {LONG_BYTES}");
     out.read_to_end(&mut got).unwrap();
@@ -121,7 +122,7 @@ fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
     let cluster = ServingProgram::in_memory();
     let source = "head -c 3000000 /dev/zero; sleep 1.2; head -c 3000000 /dev/zero";
     let put = format!("({source}) | {} blob put slow", env!("CARGO_BIN_EXE_zerohop"));
-    // Gives what it runs a terminal.
+    // `script` gives the program a terminal.
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--command", &put, "/dev/null"]);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
@@ -134,8 +135,8 @@ fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
     assert_eq!(code(&shown), 0, "{shown:?}");
     let text = stdout(&shown);
     assert!(text.contains("\r\u{1b}[Kstored: 3 MB, "), "{text:?}");
-    assert!(text.trim_end().ends_with("\u{1b}[K"), "the line is taken away at the end: {text:?}");
-    // Nobody else is shown it.
+    assert!(text.trim_end().ends_with("\u{1b}[K"), "the line is cleared at the end: {text:?}");
+    // Without a terminal nothing is shown.
     let mut command = Command::new("sh");
     command.args(["-c", &put.replace("slow", "slow-too")]);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
@@ -197,10 +198,10 @@ fn chunks_and_attributes_at_their_limits_are_taken_and_beyond_them_refused() {
     assert_eq!(code(&cluster.run(&["blob", "stat", "other"])), 1, "a refused one is made");
 }
 
-/// More than goes as one transaction, also where it replaces a blob.
+/// More than fits into one transaction, also if it replaces a blob.
 const UNFINISHED_BYTES: usize = 70 << 20;
 
-/// Begins to put a blob, and sends almost all of it.
+/// Starts to put a blob, and sends almost all of it.
 fn half_put(cluster: &ServingProgram, arguments: &[&str]) -> (RunningProcess, ChildStdin) {
     let mut putting = begin(cluster, arguments);
     let mut stdin = putting.stdin.take().unwrap();
@@ -208,7 +209,7 @@ fn half_put(cluster: &ServingProgram, arguments: &[&str]) -> (RunningProcess, Ch
     (putting, stdin)
 }
 
-/// Waits until something of it is there.
+/// Waits until a part of the blob exists.
 fn begun(cluster: &ServingProgram, name: &str) {
     wait_for(
         "the beginning of the blob",
@@ -217,7 +218,7 @@ fn begun(cluster: &ServingProgram, name: &str) {
     );
 }
 
-/// What of every reader says that a blob is not finished.
+/// Every reader must report that the blob is not finished.
 fn assert_unfinished(cluster: &ServingProgram, name: &str) {
     begun(cluster, name);
     assert!(stdout(&cluster.run(&["blob", "stat", name])).starts_with("not finished: "));
@@ -253,7 +254,7 @@ fn a_blob_that_is_being_put_is_there_once_it_is_complete() {
     assert!(cluster.run(&["blob", "get", "b"]).stdout == pattern(UNFINISHED_BYTES as u64));
     assert_eq!(cluster.ok(&["blob", "ls"]), "b\n");
 
-    // The old one is there until the new one is, which has other chunks.
+    // The old blob exists until the new one is complete, which has other chunks.
     let mut putting = begin(&cluster, &["blob", "put", "b", "--replace", "--chunk", "64KiB"]);
     let mut stdin = putting.stdin.take().unwrap();
     stdin.write_all(&pattern(20 << 20)).unwrap();
@@ -286,7 +287,7 @@ fn what_a_put_leaves_that_was_killed_is_no_blob_and_in_nobodys_way() {
     assert_eq!(code(&refused), 1, "{refused:?}");
     cluster.ok(&["blob", "rm", "b"]);
     kill("b");
-    // As long a one too.
+    // A new blob of the same length is unfinished too.
     let (putting, stdin) = half_put(&cluster, &["blob", "put", "b"]);
     drop(stdin);
     end(putting, "");

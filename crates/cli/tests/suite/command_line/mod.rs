@@ -1,4 +1,4 @@
-//! The `zerohop` program as its users meet it: real processes, real files.
+//! The `zerohop` program as its users run it: real processes, real files.
 
 mod arguments;
 mod backups;

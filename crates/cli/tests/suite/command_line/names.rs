@@ -1,4 +1,5 @@
-//! Names are what other programs have chosen: none rules the terminal on which it is shown, or breaks the line in which it stands.
+//! Names chosen by other programs: none may control the terminal on which it is shown, or break its
+//! line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,7 +10,7 @@ use crate::support::patience;
 use crate::support::serving::{ServingProgram, code, stderr};
 use crate::support::terminal::OnTerminal;
 
-/// Each with what a terminal and what a line of a pipe has of it, in the order of their bytes.
+/// Names with their forms on a terminal and in a pipe, in the order of their bytes.
 const NAMES: [(&[u8], &[u8], &[u8]); 7] = [
     (b"\x1b]0;owned\x07\x1b[2J", b"\\x1b]0;owned\\x07\\x1b[2J", b"\\x1b]0;owned\\x07\\x1b[2J"),
     (b"a\\b", b"a\\\\b", b"a\\b"),
@@ -54,7 +55,7 @@ fn a_terminal_shows_names_with_escapes() {
         assert_eq!(code(&output), 0, "{told:?}");
         let lines = sorted(told.split_terminator("\r\n").map(|line| line.as_bytes().to_vec()));
         assert_eq!(lines, sorted(NAMES.iter().map(|(_, shown, _)| shown.to_vec())), "{list:?}: {told:?}");
-        // JSON says it without a character that rules.
+        // The JSON has no control characters.
         let (told, _, _) = OnTerminal::whole(&cluster, &[list, &["--json"]].concat()).end();
         let rules = |one: char| (one.is_control() && !"\r\n".contains(one)) || one == '\u{202e}';
         assert!(!told.contains(rules) && told.lines().count() == NAMES.len(), "{list:?}: {told:?}");
@@ -87,7 +88,7 @@ fn names_that_end_with_a_zero_byte_are_as_they_are() {
         for zero in ["-0", "--null"] {
             let raw = cluster.run(&[list, &[zero]].concat()).stdout;
             let raw = sorted(raw.strip_suffix(b"\0").unwrap().split(|byte| *byte == 0).map(<[u8]>::to_vec));
-            // The zero byte of one of them parts it.
+            // A zero byte inside a name separates it too.
             let names =
                 NAMES.iter().flat_map(|(name, _, _)| name.split(|byte| *byte == 0).map(<[u8]>::to_vec));
             assert_eq!(raw, sorted(names), "{list:?} {zero}");
@@ -101,7 +102,7 @@ fn errors_show_names_with_escapes() {
     let evil = OsStr::from_bytes(b"-\x1b]0;owned\x07\xc2\x9b31m\xe2\x80\xae");
     let words = |words: &'static [&'static str]| words.iter().map(OsStr::new);
     for (before, expected) in [
-        // The record, the backup, the keyspace, the file, the option and the word are not there.
+        // The record, the backup, the keyspace, the file, the option and the word do not exist.
         (&["kv", "lookup"][..], 1),
         (&["blob", "stat"], 1),
         (&["blob", "rm"], 1),

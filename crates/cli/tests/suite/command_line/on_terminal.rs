@@ -1,4 +1,5 @@
-//! Every command on a terminal: it ends as it does in a pipe, and the terminal is told nothing but text, colours and progress.
+//! Every command on a terminal: its exit code is that of a pipe, and it prints only text, colours
+//! and progress.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,21 +14,21 @@ use crate::support::serving::{ServingProgram, output, zerohop};
 use crate::support::terminal::OnTerminal;
 use crate::support::wait_for;
 
-/// A way to run a command: its arguments, what is typed, the exit code, and the words at which it is interrupted, if it does not end by
-/// itself.
+/// A run of a command: its name, its arguments, the typed input, the exit code, and, if it does not
+/// end by itself, the output at which it is interrupted.
 struct Row(&'static str, &'static str, &'static str, i32, Option<&'static str>);
 
-/// A command that ends by itself, and well. `@` is another name in each run.
+/// A command that ends by itself, with success. `@` is another name in each run.
 const fn row(command: &'static str, arguments: &'static str) -> Row {
     Row(command, arguments, "", 0, None)
 }
 
-/// One that says why not, or how to use it.
+/// A command that fails, or prints its usage.
 const fn refused(command: &'static str, arguments: &'static str, code: i32) -> Row {
     Row(command, arguments, "", code, None)
 }
 
-/// In this order. A new command needs a row.
+/// The runs, in this order. A new command needs a row.
 const ROWS: &[Row] = &[
     refused("", "", 2),
     row("", "--help"),
@@ -104,7 +105,7 @@ const ROWS: &[Row] = &[
     refused("demo", "--no-such-option", 2),
 ];
 
-/// A cluster with its secret, and a folder for what commands write.
+/// A cluster with its secret, and a folder for the files of commands.
 struct TerminalBench<'b> {
     cluster: &'b ServingProgram,
     secret: &'b Path,
@@ -122,7 +123,7 @@ impl TerminalBench<'_> {
         command
     }
 
-    /// How it ends where no terminal is.
+    /// The exit code without a terminal.
     fn in_pipes(&self, row: &Row) -> Option<i32> {
         let Row(_, _, typed, _, words) = row;
         let mut command = self.command(row);
@@ -138,12 +139,12 @@ impl TerminalBench<'_> {
         running.ended().code()
     }
 
-    /// How it ends on a terminal, and what that was told.
+    /// The exit code on a terminal, and the bytes printed there.
     fn on_terminal(&self, row: &Row) -> (Option<i32>, String) {
         let Row(_, _, typed, _, words) = row;
         let mut terminal = OnTerminal::all_of(self.command(row));
         if !typed.is_empty() {
-            // Its end is Ctrl-D.
+            // Ctrl-D ends the input.
             terminal.types(&format!("{}\u{4}", typed.replace('@', self.way)));
         }
         if let Some(words) = words {
@@ -156,10 +157,11 @@ impl TerminalBench<'_> {
     }
 }
 
-/// What no command says.
+/// Texts that no command may print.
 const FOREIGN: [&str; 5] = ["panicked", "backtrace", "thread '", "tracing-subscriber", "RUST_"];
 
-/// What a terminal was told that is neither text nor a known sequence: colours, and a line that begins again.
+/// A part of the output that is neither text nor a known sequence: colours, and the redrawing of a
+/// line.
 fn foreign(told: &str) -> Option<String> {
     if let Some(words) = FOREIGN.iter().find(|words| told.contains(**words)) {
         return Some((*words).to_owned());
@@ -188,7 +190,7 @@ fn every_command_ends_on_a_terminal_as_in_a_pipe_and_tells_it_nothing_foreign() 
         fs::write(one.join("file"), "some words\n").unwrap();
     }
     let [pipe, terminal, pages] = &folders;
-    // The commands that there are have pages.
+    // Every command has a manual page.
     let written = zerohop(&["man", "--dir", pages.to_str().unwrap()]).output().unwrap();
     assert!(written.status.success(), "{written:?}");
     let page = |name: &str| {

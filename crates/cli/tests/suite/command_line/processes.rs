@@ -1,4 +1,4 @@
-//! How processes start, end, and take each other along.
+//! How processes start and end, and how the end of one process ends others.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -109,7 +109,7 @@ fn a_command_that_comes_while_the_node_starts_waits_for_it() {
     let node = RunningProcess::start(command.arg("--data").arg(folder.path()).stdout(Stdio::null()));
     let arguments = ["keyspace", "create", "papers", "--partitions", "2048", "--endpoint", &endpoint];
     let created = zerohop(&arguments).output().unwrap();
-    // Killed: the next start has much to read.
+    // After the kill the next start has much to read.
     drop(node);
     let _node = RunningProcess::start(&mut command);
     let altered =
@@ -119,7 +119,7 @@ fn a_command_that_comes_while_the_node_starts_waits_for_it() {
     }
 }
 
-/// A process that stands still until this is dropped.
+/// A process that is stopped until this is dropped.
 struct StoppedProcess(Pid);
 
 impl StoppedProcess {
@@ -135,7 +135,7 @@ impl Drop for StoppedProcess {
     }
 }
 
-/// Its sockets take connections all the while, and nothing is heard from it.
+/// The sockets of the stopped node still accept connections, but it never answers.
 #[test]
 fn a_node_that_stands_still_is_passed_over_whichever_endpoint_is_named_first() {
     let mut command =
@@ -158,7 +158,7 @@ fn a_node_that_stands_still_is_passed_over_whichever_endpoint_is_named_first() {
             );
         }
         drop(still);
-        // The next one must not be the second that is missing.
+        // Two nodes must not be missing at the same time.
         wait_for(
             "all are back",
             || cluster.json(&["status"]),

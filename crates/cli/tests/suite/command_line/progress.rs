@@ -1,5 +1,5 @@
-//! How far `zerohop backup`, `restore` and `verify` have come, once they take longer than a second, and what `doctor` asks for: told on a
-//! terminal, and nowhere else.
+//! The progress of `zerohop backup`, `restore` and `verify` after the first second, and of
+//! `doctor`: shown on a terminal, and nowhere else.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -11,10 +11,11 @@ use crate::support::serving::{ServingProgram, code, stdout};
 use crate::support::terminal::OnTerminal;
 use crate::support::wait_for;
 
-/// What begins a line again, and takes away what stood there.
+/// The sequence that returns to the beginning of a line and clears it.
 const AGAIN: &str = "\r\u{1b}[K";
 
-/// The log of a node on a terminal has lines of its own only, with their levels in colour; nothing is said beside them.
+/// On a terminal the log of a node has only its own lines, with coloured levels, and no other
+/// output.
 #[test]
 fn a_node_that_starts_on_a_terminal_tells_nothing_foreign() {
     let other = ServingProgram::in_memory();
@@ -30,16 +31,16 @@ fn a_node_that_starts_on_a_terminal_tells_nothing_foreign() {
     assert!(told.contains("\u{1b}[32m INFO"), "levels are in colour: {told:?}");
 }
 
-/// What one program is to tell while it works.
+/// The expected output of one run.
 struct ProgramRun<'w> {
     arguments: &'w [&'w str],
-    /// How its lines begin, each of which is to come.
+    /// The beginnings of progress lines, each of which must occur.
     tells: &'w [&'w str],
-    /// What it says in the end.
+    /// The final output.
     says: &'w str,
 }
 
-/// Slowed down it tells; and nothing of it where no terminal is.
+/// A slowed program shows its progress on a terminal, and none without a terminal.
 fn tells(cluster: &ServingProgram, ProgramRun { arguments, tells, says }: &ProgramRun<'_>) {
     let mut slow = OnTerminal::start(cluster, arguments);
     slow.slow_until(tells);
@@ -49,8 +50,8 @@ fn tells(cluster: &ServingProgram, ProgramRun { arguments, tells, says }: &Progr
     let lines: Vec<&str> = told.split(AGAIN).collect();
     let (first, lines) = lines.split_first().unwrap();
     let (last, lines) = lines.split_last().unwrap();
-    assert_eq!((*first, *last), ("", ""), "{arguments:?}: the line is taken away at the end: {told:?}");
-    assert!(tells.iter().all(|text| told.contains(text)), "{arguments:?}: it tells too little: {told:?}");
+    assert_eq!((*first, *last), ("", ""), "{arguments:?}: the line is cleared at the end: {told:?}");
+    assert!(tells.iter().all(|text| told.contains(text)), "{arguments:?}: progress is missing: {told:?}");
     for line in lines.iter().filter(|line| !line.is_empty()) {
         let rest = tells.iter().find_map(|begin| line.strip_prefix(begin));
         let words: Vec<&str> = rest.unwrap_or_default().split(' ').collect();
@@ -86,7 +87,7 @@ fn backups_tell_on_a_terminal_how_far_they_have_come_and_nobody_else() {
     ];
     for work in &works {
         tells(&cluster, work);
-        // Where no terminal is, nobody is told: `ok` wants nothing in standard error.
+        // Without a terminal there is no progress: `ok` requires an empty standard error.
         let arguments: Vec<&str> = work.arguments.to_vec();
         let again = if arguments[0] == "backup" { vec!["backup", &quick] } else { arguments };
         let said = cluster.ok(&again);
@@ -133,8 +134,8 @@ fn what_is_interrupted_says_so_on_a_line_of_its_own() {
         assert!(told.ends_with(&format!("{AGAIN}{said}\r\n")), "{told:?}");
     }
     assert!(!Path::new(&half).exists(), "something is left of it");
-    // Before anything is written there is nothing to be said, and no reason to go on. Of the signals that end a program this is one
-    // that is not ignored where tests run in the background.
+    // Before anything is written, an interruption ends the program at once, without a message. The
+    // test uses a signal that is not ignored in background jobs.
     let mut slow = OnTerminal::start(&cluster, &restore);
     slow.slow_until(&["checked files "]);
     slow.signal(Signal::TERM);

@@ -117,7 +117,7 @@ fn lists_grow_are_shown_in_parts_and_page_by_page() {
     assert_eq!(cluster.ok(&["kv", "lookup", "crew", "--range", "1..2"]), "Aronnax\n");
     assert_eq!(cluster.ok(&["kv", "lookup", "crew", "--range", "-1.."]), "Conseil\n");
     assert_eq!(cluster.ok(&["kv", "lookup", "crew", "--range", "5.."]), "");
-    // More than one page of 4,096 values.
+    // The list exceeds one page of 4,096 values.
     let values: Vec<String> = (0..3000).map(|n| format!("value {n}")).collect();
     for _ in 0..3 {
         let arguments: Vec<&str> =
@@ -211,7 +211,7 @@ fn waiting_ends_at_the_change_or_at_the_time_out() {
 fn a_scan_finds_every_key_of_a_prefix_once() {
     let cluster = ServingProgram::in_memory();
     let keys: Vec<String> = (0..200).map(|n| format!("user:{n:03}")).collect();
-    // One process for each key would take long: a batch goes through the client.
+    // A process for each key would take long, so that a client inserts them in a batch.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();

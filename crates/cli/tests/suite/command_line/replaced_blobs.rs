@@ -1,4 +1,5 @@
-//! Blobs whose contents are replaced: a reader finds all of the old ones or all of the new ones, wherever the writer is killed.
+//! Blobs whose contents are replaced: a reader finds all of the old or all of the new contents,
+//! wherever the writer is killed.
 
 use std::future::Future;
 use std::io::Write as _;
@@ -15,17 +16,17 @@ use crate::support::{patience, wait_for};
 
 const MIB: usize = 1 << 20;
 
-/// More than is kept in memory before a put sends any of it.
+/// More than a put keeps in memory before it sends anything.
 const LONG_BYTES: usize = 70 * MIB;
 
-/// The names under which contents of the blob `b` wait.
+/// The names of staged contents of the blob `b`.
 const STAGING: [&[u8]; 3] = [b"\0zerohop staged\0ab", b"\0zerohop staged\0bb", b"\0zerohop staged\0db"];
 
 fn filled(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
-/// With a client of one node, whose keyspace `default` it is.
+/// Runs with a client of one node, and its keyspace `default`.
 fn with_client<F: Future<Output = ()>>(cluster: &ServingProgram, run: impl FnOnce(Client, Keyspace) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -35,7 +36,7 @@ fn with_client<F: Future<Output = ()>>(cluster: &ServingProgram, run: impl FnOnc
     });
 }
 
-/// How many names have contents of `b` that wait, or are left.
+/// The number of names with staged contents of `b`.
 fn staged(cluster: &ServingProgram) -> usize {
     let mut count = 0;
     with_client(cluster, |_client, keyspace| {
@@ -88,7 +89,7 @@ fn a_long_blob_is_whole_wherever_the_put_that_replaces_it_is_killed() {
         putting.ended();
         drop(stdin);
         assert_is(&cluster, &old);
-        // Who is only interrupted takes away what it has sent.
+        // An interrupted writer removes what it has sent.
         assert_eq!(
             staged(&cluster),
             usize::from(sent > 64 * MIB && signal == Signal::KILL),
@@ -104,7 +105,7 @@ fn a_long_blob_is_whole_wherever_the_put_that_replaces_it_is_killed() {
         assert_is(&cluster, bytes);
         assert_eq!(staged(&cluster), 0, "{replaced}");
     }
-    // What a killed writer has left goes with the blob.
+    // Data that a killed writer has left is removed with the blob.
     let (mut putting, stdin) = begin(&cluster, &new[..66 * MIB]);
     wait_for("new contents", || staged(&cluster), |count| *count == 1);
     kill_process(putting.pid(), Signal::KILL).unwrap();
@@ -114,7 +115,7 @@ fn a_long_blob_is_whole_wherever_the_put_that_replaces_it_is_killed() {
     assert_eq!((staged(&cluster), cluster.ok(&["blob", "ls", "--unfinished"]).as_str()), (0, ""));
 }
 
-/// Drops a future after so many steps of it; whether it had ended.
+/// Polls a future this many times and drops it; `None`: it had not ended.
 async fn cut_off<T>(future: impl Future<Output = T>, steps: usize) -> Option<T> {
     let (mut future, mut taken) = (pin!(future), 0);
     std::future::poll_fn(|cx| {
@@ -162,12 +163,12 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
                 }
             }
             assert_eq!(staged_in(&keyspace).await, 0);
-            // Whoever remembers the old header writes into the new contents.
+            // A handle with the old header writes into the new contents.
             remembering.write_at(5, b"late").await.unwrap();
             assert_eq!(&whole(&keyspace).await[4..10], [now, b'l', b'a', b't', b'e', now]);
             remembering.write_at(5, &[now; 4]).await.unwrap();
         }
-        // Another writer that stages for the same blob goes before.
+        // When another writer has staged for the same blob later, the first one loses.
         let first = blob.stage(None, b"").await.unwrap().expect("there is one");
         let second = blob.stage(None, b"").await.unwrap().expect("there is one");
         let beaten = blob.bind(&first, b"").await.unwrap_err();
@@ -188,7 +189,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
         let staged = blob.stage(Some(12), b"own").await.unwrap().expect("there is one");
         let place = keyspace.blob(staged.name.clone()).with_unfinished();
         place.write_at(0, &filled(9, 9000)).await.unwrap();
-        // Their generation is not that of the header to come.
+        // The generation of the staged contents differs from that of the future header.
         place.truncate(10).await.unwrap();
         let mut model = filled(9, 10);
         blob.bind(&staged, b"own").await.unwrap();
@@ -237,7 +238,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
             copy.extend_from_slice(&piece);
         }
         assert!(copy == model, "the snapshot has changed");
-        // A short put brings the contents back under the name itself.
+        // A short put stores the contents under the name itself again.
         let mut put = blob.put(PutOptions { replaces: true, ..PutOptions::default() });
         put.push(b"direct").await.unwrap();
         put.publish().await.unwrap();
@@ -283,7 +284,7 @@ fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
     let cluster = ServingProgram::in_memory();
     let long = filled(7, 4100 * 4096);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB"], &long)), 0);
-    // What lies under the name itself, in one slot, and in the other.
+    // The contents are under the name itself, in one slot, and in the other.
     for byte in 8..11 {
         let bytes = filled(byte, 4100 * 4096);
         let put = cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB", "--replace"], &bytes);
@@ -292,7 +293,7 @@ fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
         assert_eq!(staged(&cluster), 0);
     }
     with_client(&cluster, |_client, keyspace| async move {
-        // Wherever it is cut off, also among the chunks that are left.
+        // Interrupted at any step, also among the remaining chunks.
         let blob = keyspace.blob("b");
         for steps in [1, 5, 10, 20, 40] {
             let staged = blob.stage(Some(12), b"").await.unwrap().expect("there is one");
@@ -308,7 +309,7 @@ fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
         }
         assert!(blob.delete().await.unwrap());
         assert_eq!(staged_in(&keyspace).await, 0);
-        // Nothing that was left comes back.
+        // None of the remaining chunks becomes visible again.
         blob.create_with(12, b"").await.unwrap();
         blob.truncate(4100 * 4096).await.unwrap();
         assert!(whole(&keyspace).await == filled(0, 4100 * 4096));

@@ -1,4 +1,5 @@
-//! Clusters with a secret: who is served, who is not and what he is told, and where the secret is not to be found.
+//! Clusters with a secret: which clients are served, the errors of the others, and that no output
+//! contains the secret.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,11 +31,11 @@ pub(crate) fn run_with(cluster: &ServingProgram, secret: Option<&Path>, argument
     output(command, b"")
 }
 
-/// The first line of a node's log with these words.
+/// The first line of a node's log that contains these words.
 pub(crate) fn said(node: &mut RunningProcess, words: &'static str) -> String {
     let log = BufReader::new(node.stderr.take().unwrap());
     let (told, heard) = mpsc::channel();
-    // It ends with the node.
+    // The thread ends with the node.
     std::thread::spawn(move || {
         for line in log.lines().map_while(Result::ok).filter(|line| line.contains(words)) {
             drop(told.send(line));
@@ -60,7 +61,7 @@ fn a_cluster_serves_those_who_know_its_secret_and_tells_others_why_not() {
     let folder = crate::support::folder();
     let (ours, another) = (new_secret(folder.path(), "ours"), new_secret(folder.path(), "another"));
     assert_eq!(fs::metadata(&ours).unwrap().permissions().mode() & 0o777, 0o600);
-    // Copies on two nodes: instances and managers have proved it to each other.
+    // Copies on two nodes show that instances and managers have authenticated to each other.
     let cluster = up(&ours, &["--nodes", "3"]);
     let done = run_with(&cluster, Some(&ours), &["kv", "insert", "k", "v"]);
     assert_eq!(code(&done), 0, "{done:?}");
@@ -186,6 +187,6 @@ fn the_secret_is_in_no_log_and_in_no_list_of_processes() {
         }
     }
     for text in texts {
-        assert!(!text.contains(&secret) && !text.contains(&secret[..32]), "the secret is told");
+        assert!(!text.contains(&secret) && !text.contains(&secret[..32]), "the secret is printed");
     }
 }

@@ -30,7 +30,7 @@ fn the_json_has_the_shape_that_was_agreed() {
 
     let text = cluster.ok(&["status"]);
     assert!(text.contains(cluster.endpoint()) && text.contains("keyspace default: interval:100ms"), "{text}");
-    // An instance knows the whole cluster too.
+    // An instance reports the whole cluster too.
     let of_instance = instances[1]["addr"].as_str().unwrap();
     assert_eq!(cluster.json(&["status", "--endpoint", of_instance])["keyspaces"], status["keyspaces"]);
 }

@@ -1,5 +1,6 @@
-//! Nodes that do not belong where they are started: of another cluster, of another version, of another secret, or on a folder of
-//! another cluster. They end soon, and say which it is and what to do; who was there before is not harmed.
+//! Nodes that are started in the wrong place: of another cluster, of another version, with another
+//! secret, or on a folder of another cluster. They end soon with the reason and advice, and the
+//! running nodes are not harmed.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,7 +14,7 @@ use crate::command_line::secrets::{new_secret, up};
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 use crate::support::wait_for;
 
-/// Starts a node with these arguments, which must end by itself with 3 and say this.
+/// Starts a node with these arguments, which must end by itself with 3 and print these words.
 fn refused(arguments: &[&str], words: &[&str]) -> Output {
     let mut command = zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1"]);
     command.args(arguments).args(["--ends-with-parent", &std::process::id().to_string()]);
@@ -25,7 +26,7 @@ fn refused(arguments: &[&str], words: &[&str]) -> Output {
     output
 }
 
-/// A cluster of so many nodes at free ports, in memory.
+/// A cluster of this many nodes on free ports, in memory.
 fn cluster(nodes: &str) -> ServingProgram {
     ServingProgram::start(zerohop(&[
         "up",
@@ -88,7 +89,7 @@ fn a_node_with_another_secret_or_none_ends_and_names_whom_it_asked_and_what_is_w
         &[to, "cannot be joined", "does not know the secret given"],
     );
     refused(&join, &[to, "cannot be joined", "the cluster has a secret", "--secret-file"]);
-    // And the other way round.
+    // The same with the roles exchanged.
     let open = cluster("2");
     refused(
         &["--memory", "--join", open.endpoint(), "--secret-file", another],
@@ -102,7 +103,7 @@ fn a_node_of_another_version_ends_and_says_which_versions_there_are() {
     let newer = VERSION_MAX + 7;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap().to_string();
-    // A manager of another version: whatever it is greeted with, it says which it speaks.
+    // A manager of another version answers any greeting with its own version.
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             std::thread::spawn(move || answer_as_of(newer, stream));
@@ -137,7 +138,7 @@ fn answer_as_of(version: u8, mut stream: std::net::TcpStream) {
     }
 }
 
-/// What a node of another version would say to a node of this one.
+/// The greeting of a node of another version to this one.
 #[test]
 fn a_node_refuses_who_speaks_no_version_of_its_own_and_says_which_it_speaks() {
     let two = cluster("2");
@@ -183,7 +184,7 @@ fn a_damaged_format_file_is_told_with_its_name_and_what_can_be_done() {
     assert!(!told.contains("another format"), "{told}");
     std::fs::write(&format, "zerohop engine data, format 2\n").unwrap();
     refused(&["--data", &data], &["is of format 2", "use the zerohop that wrote it"]);
-    // Repaired as the words say, all is there.
+    // After the advised repair all data is there.
     std::fs::write(&format, good).unwrap();
     let mut again = zerohop(&["node", "--listen", "127.0.0.1:0", "--json", "--data", &data]);
     again.args(["--ends-with-parent", &std::process::id().to_string()]);
@@ -202,7 +203,7 @@ fn more_copies_than_nodes_are_refused_and_warned_of_when_nodes_are_gone() {
     }
     let status = three.json(&["status"]);
     assert_eq!(status["warnings"], serde_json::json!([]), "{status:#}");
-    // One that joined is drained and leaves: of `all` there is a copy more than there are nodes.
+    // A node that joined is drained and removed: `all` has one copy more than there are nodes.
     let mut joins = zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--json", "--memory"]);
     joins.args(["--join", three.endpoint(), "--ends-with-parent", &std::process::id().to_string()]);
     let fourth = ServingProgram::start(joins);

@@ -1,4 +1,5 @@
-//! What users and their scripts rely on, compared with committed lists: commands and their options, metrics, keys of JSON.
+//! The interface for users and their scripts, compared with committed lists: commands and their
+//! options, metrics, keys of JSON.
 //!
 //! The lists are in `tests/surface`. `ZEROHOP_WRITE_SURFACE=1` writes them.
 
@@ -18,22 +19,23 @@ use crate::command_line::secrets::new_secret;
 use crate::support::serving::{ServingProgram, code, output, stdout, zerohop};
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
-/// A list: a line for each thing.
+/// A list: one line for each item.
 type SurfaceList = BTreeSet<String>;
 
-/// A command that answers with `--json`: its name, its arguments, its standard input, its exit code.
+/// A command with `--json`: its name, its arguments, its standard input, its exit code.
 struct JsonRow(&'static str, &'static str, &'static str, i32);
 
 const fn row(command: &'static str, arguments: &'static str) -> JsonRow {
     JsonRow(command, arguments, "", 0)
 }
 
-/// One whose answer is that the data says no.
+/// A command with a negative answer.
 const fn no(command: &'static str, arguments: &'static str) -> JsonRow {
     JsonRow(command, arguments, "", 1)
 }
 
-/// In this order, in one folder, which has a `file`; `ÿ` is the byte 0xff. A new command with `--json` needs a row.
+/// The rows in order, run in one folder, which has a `file`; `ÿ` is the byte 0xff. A new command
+/// with `--json` needs a row.
 const ROWS: &[JsonRow] = &[
     row("keyspace create", "ks --partitions 4"),
     row("keyspace alter", "ks --durability memory"),
@@ -43,7 +45,7 @@ const ROWS: &[JsonRow] = &[
     row("kv insert", "k v"),
     row("kv insert", "e v --ttl 1h"),
     row("kv lookup", "e --info"),
-    // Not UTF-8.
+    // The key and value are not UTF-8.
     row("kv insert", "ÿ ÿ"),
     row("kv lookup", "ÿ"),
     row("kv append", "ÿl ÿ"),
@@ -99,7 +101,7 @@ const ROWS: &[JsonRow] = &[
     row("status", ""),
     row("top", "--once --interval 100ms"),
     row("doctor", ""),
-    // There is advice.
+    // The answer has advice.
     no("doctor", "--endpoint 127.0.0.1:1 --timeout 1s"),
     row("sim", "--seed 1 --scenario single"),
     row("keyspace drop", "ks --yes"),
@@ -108,7 +110,7 @@ const ROWS: &[JsonRow] = &[
 const TRANSACTION: &str = "insert a v\nlookup a\nincr i\nextend e v\nappend l x\nlookup l\nlookup none\nremove none\ntransform u add 1\n\
                            blob create c\nblob append c x\nblob stat c\nblob read c\nblob truncate c 0\n";
 
-/// Commands with `--json` in the list that no row asks.
+/// Commands with `--json` in the list that no row runs.
 const NOT_ASKED: &[(&str, &str)] = &[
     ("demo", "it starts clusters of its own, for ten seconds"),
     ("folder new-cluster", "asked once the cluster has ended"),
@@ -119,13 +121,13 @@ const NOT_ASKED: &[(&str, &str)] = &[
     ("up", "its first line is read"),
 ];
 
-/// Figures that are null where nothing happened meanwhile: time decides.
+/// Figures that are null without activity in the interval, which depends on time.
 const EITHER: [&str; 2] = ["batch_us_p50", "batch_us_p99"];
 
-/// Words for people, which there are where the machine or the cluster has troubles.
+/// Texts for users, which depend on the state of the machine or the cluster.
 const WORDS: [&str; 2] = ["troubles[]", "warnings[]"];
 
-/// Counts whose names are words for people.
+/// Counts whose names are texts for users.
 const COUNTS: &str = "sim: seen";
 
 #[test]
@@ -149,7 +151,7 @@ fn commands_metrics_and_json_are_those_of_the_committed_lists() {
     );
 }
 
-/// Every command with `--json` has a row, or a reason why not.
+/// Every command with `--json` has a row, or a reason for its absence.
 fn every_json_is_asked(commands: &SurfaceList) {
     let flagged = |line: &String| Some(line.strip_prefix("zerohop ")?.strip_suffix(" --json")?.to_owned());
     let flagged: BTreeSet<String> = commands.iter().filter_map(flagged).collect();
@@ -162,7 +164,8 @@ fn every_json_is_asked(commands: &SurfaceList) {
     assert!(gone.is_empty(), "no such commands have --json: {gone:?}");
 }
 
-/// The lines that differ from the committed list, which is written instead if that is asked for.
+/// The lines that differ from the committed list; if the variable asks for it, the list is written
+/// instead.
 fn differing(name: &str, lines: &SurfaceList) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/surface").join(name);
     if std::env::var_os("ZEROHOP_WRITE_SURFACE").is_some_and(|value| value == "1") {
@@ -187,7 +190,7 @@ fn differences(committed: &SurfaceList, lines: &SurfaceList) -> String {
 
 // Commands.
 
-/// Every command, its usage, its arguments and its options, as its help has them.
+/// Every command, its usage, its arguments and its options, from its help.
 fn commands() -> SurfaceList {
     let mut lines = SurfaceList::new();
     let mut left = vec![Vec::new()];
@@ -208,7 +211,7 @@ fn commands() -> SurfaceList {
     lines
 }
 
-/// Adds what the help of a command says to the list, and returns its subcommands.
+/// Adds the help of a command to the list, and returns its subcommands.
 fn told(name: &str, help: &str, lines: &mut SurfaceList) -> Vec<String> {
     let mut below = Vec::new();
     let mut entries: Vec<(String, Vec<&str>)> = Vec::new();
@@ -247,7 +250,7 @@ fn told(name: &str, help: &str, lines: &mut SurfaceList) -> Vec<String> {
     below
 }
 
-/// What the text of an argument, an option or a command says in brackets.
+/// The bracketed parts in the help text of an argument, an option or a command.
 fn facts(text: &[&str]) -> String {
     let values = text.iter().skip_while(|line| line.trim() != "Possible values:");
     let values: Vec<&str> =
@@ -256,7 +259,7 @@ fn facts(text: &[&str]) -> String {
     let mut facts = String::new();
     for part in text.split('[').skip(1).filter_map(|part| Some(part.split_once(']')?.0)) {
         match part.split_once(": ") {
-            // Behind the name is the value that the variable has.
+            // The value of the variable follows its name.
             Some(("env", _)) => facts += &format!(" [{}]", part.split('=').next().unwrap()),
             Some(("default" | "alias" | "aliases" | "short aliases" | "possible values", _)) => {
                 facts += &format!(" [{part}]");
@@ -325,7 +328,7 @@ fn words(command: &str, arguments: &str) -> Vec<OsString> {
     words.map(|word| OsString::from_vec(bytes(word))).collect()
 }
 
-/// The body of what a manager answers.
+/// The body of a manager's answer.
 fn get(endpoint: &str, path: &str, bearer: &str) -> String {
     let mut stream = TcpStream::connect(endpoint).unwrap();
     stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
@@ -341,7 +344,7 @@ fn get(endpoint: &str, path: &str, bearer: &str) -> String {
     body.to_owned()
 }
 
-/// Every name of a series with its type and the names of its labels.
+/// Every series with its type and the names of its labels.
 fn metrics(text: &str) -> SurfaceList {
     let typed = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
@@ -353,7 +356,7 @@ fn metrics(text: &str) -> SurfaceList {
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let (name, _) = line.split_once([' ', '{']).unwrap();
         let all = line.rsplit_once(' ').unwrap().0.strip_prefix(name).unwrap();
-        // No value has a quotation mark in it.
+        // No value contains a quotation mark.
         let labels = all.split('"').step_by(2).filter_map(|part| part.strip_suffix('='));
         series.entry(name).or_default().extend(labels.map(|label| label.trim_start_matches(['{', ','])));
     }
@@ -370,12 +373,12 @@ fn metrics(text: &str) -> SurfaceList {
     lines
 }
 
-/// Paths in answers, with the types of what is there.
+/// Paths in answers, with the types of their values.
 #[derive(Default)]
 struct KeyPaths(BTreeMap<String, BTreeSet<&'static str>>);
 
 impl KeyPaths {
-    /// Adds JSON, a value a line.
+    /// Adds JSON, one value a line.
     fn add_lines(&mut self, command: &str, text: &str) {
         for line in text.lines() {
             let value =
@@ -415,7 +418,7 @@ impl KeyPaths {
         }
     }
 
-    /// Elements that are objects have lines for their fields only.
+    /// Elements that are objects have lines only for their fields.
     fn lines(&self) -> SurfaceList {
         let shown = |(path, kinds): (&String, &BTreeSet<&str>)| {
             let kinds: Vec<&str> = kinds.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Clusters that speak TLS: who is served, who is not and what he is told.
+//! Clusters that use TLS: which clients are served, and the errors of the others.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use crate::support::GIVE_UP_AFTER;
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 
-/// Makes a CA, and a certificate for this machine's loopback by it.
+/// Makes a CA, and a certificate for this machine's loopback.
 fn new_ca(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     let made = zerohop(&["tls".as_ref(), "new".as_ref(), path.as_os_str()]).output().unwrap();
@@ -63,7 +63,7 @@ fn three_nodes_and_their_clients_speak_tls_and_believe_only_their_ca() {
     let cluster = up(&arguments, "3");
     let secret = ["--secret-file", secret.to_str().unwrap()];
     let ask = |ca: Option<&Path>, words: &[&str]| run(&cluster, ca, &[words, &secret].concat());
-    // Larger than a record of TLS, than what is encrypted at a time and than what a socket takes.
+    // Larger than a TLS record, than one encryption step and than a socket buffer.
     let large = folder.path().join("large");
     fs::write(&large, vec![7; 3 << 20]).unwrap();
     let done = ask(Some(&ours), &["kv", "insert", "large", "--file", large.to_str().unwrap()]);
@@ -79,9 +79,9 @@ fn three_nodes_and_their_clients_speak_tls_and_believe_only_their_ca() {
 
     let told = stderr(&ask(Some(&another), &["kv", "insert", "k", "v"]));
     assert!(told.contains("is not one by the CA given"), "{told}");
-    // Beside TLS, whoever is on this machine and knows the secret is served without.
+    // Local clients with the secret are served without TLS too.
     assert_eq!(stdout(&ask(None, &["kv", "lookup", "k1"])), "v");
-    // The secret is wanted of those who speak TLS too.
+    // TLS clients need the secret too.
     assert!(refusal(&cluster, Some(&ours)).contains("--secret-file"));
 }
 
@@ -158,18 +158,19 @@ fn handshakes_that_are_none_or_never_end_harm_nobody_else() {
             let mut stream = TcpStream::connect(address).unwrap();
             stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
             stream.set_write_timeout(Some(GIVE_UP_AFTER)).unwrap();
-            // Whoever is refused before it has said all is refused.
+            // The server may close the connection before all bytes are sent, so that errors are
+            // ignored.
             drop(stream.write_all(bytes));
             stream
         };
-        // One that says no more, one that has just begun, and one that sends a byte of a long record now and then.
+        // Connections that stop in a record header, in a handshake, and in a long record.
         let silent = [connect(&[0x16]), connect(&[0x16, 3, 1, 1, 0, 1]), connect(&[0x16, 3, 3, 0x3f, 0xff])];
         let crowd: Vec<TcpStream> = (0..200).map(|_| connect(&[0x16, 3, 1])).collect();
-        // Those that are no handshake, or a handshake without end.
+        // Bytes that are no handshake, and a handshake without end.
         let endless = [&[0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff][..], &[0; 0x4000 - 4]].concat().repeat(64);
         for bytes in [&[0x16, 0, 0, 0, 0][..], &[0x16; 4096], &[0x16, 3, 1, 0xff, 0xff], &endless] {
             let mut answer = Vec::new();
-            // An alert, or none, and the end.
+            // The server sends at most an alert, and closes.
             drop(connect(bytes).read_to_end(&mut answer));
             assert!(answer.len() < 100, "{answer:?}");
         }

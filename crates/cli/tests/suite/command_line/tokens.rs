@@ -1,4 +1,5 @@
-//! Tokens: what each opens, what those who have one are told of the rest, and that a revoked one opens nothing.
+//! Tokens: the permissions of each, the errors for everything else, and that a revoked token has no
+//! permissions.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -27,7 +28,7 @@ impl TokenBench {
         TokenBench { folder, secret, cluster }
     }
 
-    /// Runs the program as somebody who knows the secret, and it must end well.
+    /// Runs the program with the secret; it must succeed.
     fn admin(&self, arguments: &[&str]) -> String {
         let done = run_with(&self.cluster, Some(&self.secret), arguments);
         assert_eq!(code(&done), 0, "{done:?}");
@@ -65,7 +66,7 @@ impl TokenBench {
         self.cluster.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap()
     }
 
-    /// Says lines to an instance as a client of Redis does, and returns all that it answers.
+    /// Sends lines to an instance as a Redis client, and returns all that it answers.
     fn redis(&self, lines: &[&str]) -> String {
         let mut stream = TcpStream::connect(self.instance()).unwrap();
         stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
@@ -100,7 +101,7 @@ fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
     assert_eq!(bench.done(&writer, &["kv", "lookup", "k"]), "v");
     assert_eq!(bench.done(&reader, &lookup), "w");
 
-    // The manager: a keyspace is its admin's, the cluster its own admin's.
+    // At the manager: a keyspace needs its `admin` permission, the cluster its own.
     bench.done(&reader, &["status"]);
     for token in [&reader, &writer, &owner] {
         assert!(bench.refused(token, &["token", "list"]).contains("`admin` in all keyspaces"));
@@ -126,7 +127,7 @@ fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
     assert!(listed.contains("reader\t") && listed.contains("papers: read\n"), "{listed}");
     assert!(listed.contains("all keyspaces: read,write,admin"), "{listed}");
     let text = fs::read_to_string(&reader).unwrap();
-    assert!(!listed.contains(&text[21..]), "a list tells nobody a token");
+    assert!(!listed.contains(&text[21..]), "the list contains a token");
 }
 
 #[test]
@@ -152,16 +153,17 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
         panic!("{error:?}");
     };
     bench.admin(&["token", "revoke", "robot"]);
-    // Every node follows the map within a moment.
+    // Every node receives the map soon.
     let started = std::time::Instant::now();
     let error = loop {
         match lookup() {
-            Ok(_) => assert!(started.elapsed() < GIVE_UP_AFTER, "it is good still"),
+            Ok(_) => assert!(started.elapsed() < GIVE_UP_AFTER, "it still works"),
             Err(error) => break error,
         }
     };
     assert_eq!(error.failure(), Some(&Failure::AuthFailed { fault: AuthFault::Token }), "{error}");
-    // Each says so itself, and none that no cluster answers. Had they waited, they would say for what.
+    // Each command reports this error itself, and none says that no cluster answers. A command that
+    // waited would say what for.
     for command in
         [&["kv", "lookup", "k"][..], &["kv", "insert", "k", "v"], &["status"], &["keyspace", "list"]]
     {
@@ -178,7 +180,7 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
     };
     let error = BlockingClient::connect_with(&[bench.cluster.endpoint()], token()).unwrap_err();
     assert!(error.is_access(), "{error:?}");
-    // Nor does a client that has a map wait for another one, which nobody tells it.
+    // A client with a map does not wait for a newer map, which it would never receive.
     let error = client.keyspace("made later").unwrap_err();
     assert!(error.is_access(), "{error:?}");
     let again = run_with(&bench.cluster, Some(&bench.secret), &["token", "revoke", "robot"]);
@@ -220,7 +222,7 @@ fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
     let mut heard = String::new();
     waits.read_to_string(&mut heard).unwrap();
     assert!(heard.starts_with("+OK\r\n$1\r\nv\r\n-NOAUTH the token has expired"), "{heard}");
-    // The clock goes back, and nothing comes back with it.
+    // A clock that is set back does not revive an expired token.
     fs::write(&clock, "0").unwrap();
     let words = "the token has expired: ask the cluster's administrator for another";
     wait_for("every node knows", listed, |listed| listed.contains("read,write\thas expired\n"));
@@ -229,7 +231,7 @@ fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
         for command in
             [&["kv", "lookup", "k"][..], &["kv", "insert", "k", "w"], &["status"], &["token", "list"]]
         {
-            // A node may hear of it a moment later than that which was asked.
+            // Other nodes may learn of the expiry a moment later than the node that was asked.
             let asked = || bench.with(&path, &[command, &["--endpoint", &manager]].concat());
             let told = wait_for("it is refused", asked, |told| code(told) == 3);
             assert!(stderr(&told).contains(words), "{told:?}");
@@ -242,7 +244,7 @@ fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
     let of = |name: &str| shown.iter().find(|one| one["name"] == name).unwrap();
     assert!(of("robot")["expired"] == true && of("robot")["expires_at_ms"].is_u64(), "{json}");
     assert!(of("ever")["expired"] == false && of("ever")["expires_at_ms"].is_null(), "{json}");
-    // Another one takes its name.
+    // Another token gets its name.
     fs::remove_file(&path).unwrap();
     let path = bench.token("robot", &["--all", "read"]);
     assert_eq!(bench.done(&path, &["kv", "lookup", "k"]), "v");
@@ -258,14 +260,14 @@ fn tokens_of_other_clusters_and_other_texts_are_refused() {
     let told = bench.refused(&bench.secret, &["kv", "lookup", "k"]);
     assert!(told.contains("no token, which is a line that begins with zht1-"), "{told}");
     assert!(bench.refused(&bench.folder.path().join("none"), &["status"]).contains("opening failed"));
-    // One that permits nothing, or what there is not, is not made.
+    // A token without permissions, or with unknown ones, is refused.
     for arguments in [&["a"][..], &["b", "--all", "reading"], &["c", "--keyspace", "none=read"]] {
         let refused = run_with(&bench.cluster, Some(&bench.secret), &[&["token", "new"], arguments].concat());
         assert_ne!(code(&refused), 0, "{refused:?}");
         assert!(!Path::new(&format!("{}.token", arguments[0])).exists());
     }
     assert_eq!(bench.admin(&["token", "list"]), "");
-    // Nor one whose file is there.
+    // An existing file is refused too.
     let path = bench.folder.path().join("old.token");
     std::fs::write(&path, "").unwrap();
     let arguments = ["token", "new", "old", "--all", "read", "--file", path.to_str().unwrap()];
@@ -294,7 +296,7 @@ fn clients_of_redis_show_their_token_as_the_password() {
         let answer = bench.redis(&[&wrong, "GET k"]);
         assert!(answer.starts_with("-WRONGPASS") && answer.contains("-NOAUTH"), "{answer}");
     }
-    // Strangers get no room for a large command.
+    // Unauthenticated clients get no memory for a large command.
     let large = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16000000\r\n{}", "x".repeat(100_000));
     assert!(bench.redis(&[&large]).starts_with("-NOAUTH"));
     bench.admin(&["token", "revoke", "robot"]);

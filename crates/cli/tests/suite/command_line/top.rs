@@ -1,4 +1,4 @@
-//! `zerohop top` tells what a node does.
+//! `zerohop top` shows the activity of a node.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

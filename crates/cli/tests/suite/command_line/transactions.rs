@@ -27,7 +27,7 @@ fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
     assert_eq!(txn(&cluster, &lines, false), (0, "1\nopen\n2\n".to_owned(), String::new()));
     assert_eq!(cluster.ok(&["kv", "lookup", "anna"]), "in the house");
     assert_eq!(cluster.ok(&["kv", "lookup", "log", "-k", "other"]), "a\nb\n");
-    // What one line refuses, no line does.
+    // If one line is refused, no line takes effect.
     for lines in [
         ["incr visitors", "insert anna out --if-absent", "append log c -k other"],
         ["incr visitors", "check anna absent", "append log c -k other"],
@@ -65,7 +65,7 @@ fn json_tells_each_result_and_every_no() {
     let (code, told, _) = txn(&cluster, &["incr n", "insert n x --if-absent"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((code, &told["reason"], &told["key"]), (1, &json!("condition_failed"), &json!("n")));
-    // One line is refused by its record, and the other done.
+    // One line is refused by its record, and the other takes effect.
     let (code, told, _) = txn(&cluster, &["append n v", "insert m v"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((code, &told["done"]), (1, &json!(true)));
@@ -83,7 +83,7 @@ fn numbers_in_records_are_transformed_among_other_lines_and_told() {
     assert_eq!((code, &told["done"]), (0, &json!(true)));
     let first = json!({ "operation": "transform", "key": "n", "done": true, "number": 120 });
     assert_eq!((&told["results"][0], &told["results"][1]["number"]), (&first, &json!(122)));
-    // What a record does not take is told of its line, and the rest is done.
+    // A refusal by a record is reported for its line, and the other lines take effect.
     let (code, _, why) = txn(&cluster, &["append l v", "incr c", "transform l add 1"], false);
     assert_eq!(code, 1);
     assert!(why.starts_with("zerohop: line 3: key \"l\""), "{why}");
@@ -126,7 +126,7 @@ fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
 fn many_and_large_operations_are_one_transaction() {
     let cluster = ServingProgram::in_memory();
     let large = "v".repeat(300_000);
-    // Over all 256 partitions of the keyspace.
+    // The lines are over all 256 partitions of the keyspace.
     let mut lines: Vec<String> = (0..10_000).map(|at| format!("insert key-{at} {at}")).collect();
     lines.push(format!("insert large {large}"));
     lines.push(format!("insert larger {large}{large}"));
@@ -197,7 +197,7 @@ fn blobs_change_among_records_or_not_at_all() {
         { "operation": "blob rm", "key": "nobody", "done": true, "found": false },
     ]);
     assert_eq!((code, &told["results"]), (0, &expected));
-    // A number within a chunk, and one across two, which rests on what is read of it.
+    // A number within a chunk, and a number across two, which depends on the version that was read.
     cluster.ok(&["blob", "put", "n", "/dev/null", "--chunk", "4KiB"]);
     let lines = [
         "blob transform n add 40 --type u16",
@@ -212,7 +212,7 @@ fn blobs_change_among_records_or_not_at_all() {
     let told: Value = serde_json::from_str(&told).unwrap();
     let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "number": 43 });
     assert_eq!(told["results"][0], expected);
-    // What one line refuses, no line does; a blob's line may be several writes.
+    // If one line is refused, no line takes effect; a line about a blob may be several writes.
     let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
     let (code, told, why) = txn(&cluster, &lines, false);
     assert_eq!((code, told.as_str()), (1, ""), "{why}");

@@ -1,5 +1,6 @@
-//! Transforms of every operator and type, in records and in blobs: at any offset, within a chunk, across two, and where nothing
-//! stands yet; alone and in transactions. What they come to is reckoned here as the guide says it.
+//! Transforms of every operator and type, in records and in blobs: at any offset, within a chunk,
+//! across two, and where no bytes exist yet; alone and in transactions. The expected results are
+//! computed here as the guide defines them.
 
 use std::fmt::Debug;
 
@@ -21,7 +22,7 @@ const ALL: [Operator; 7] = [
 /// Bytes of a chunk.
 const CHUNK: u64 = 4096;
 
-/// What a keyspace has to transform, under one client.
+/// The records and blobs of a keyspace to transform, through one client.
 struct TransformPlace<'c> {
     client: &'c Client,
     keyspace: &'c Keyspace,
@@ -29,7 +30,8 @@ struct TransformPlace<'c> {
 }
 
 impl TransformPlace<'_> {
-    /// One operation on numbers that become `first`, wherever they can be. `expected` is what follows.
+    /// Applies one operation to numbers that are `first`, at all positions. `expected` is the
+    /// result.
     async fn one<N: Number + Debug>(&self, operator: Operator, (first, operand, expected): (N, N, N)) {
         let width = N::TYPE.bytes() as u64;
         let of = |number: N| number.bits().to_le_bytes()[..width as usize].to_vec();
@@ -42,7 +44,8 @@ impl TransformPlace<'_> {
             );
         };
         let transform = |at| Transform::new(operator, operand).at(at);
-        // Aligned, not aligned, in two chunks unless it is of one byte, and in two of which the second is not there.
+        // Aligned; not aligned; in two chunks, unless the number has one byte; and in two chunks of
+        // which the second does not exist.
         for at in [8, 101, CHUNK - width / 2, 3 * CHUNK - width / 2] {
             self.again().await;
             self.blob.write_at(at, &of(first)).await.unwrap();
@@ -60,7 +63,7 @@ impl TransformPlace<'_> {
             is(committed.brought(&old).unwrap(), first, "old in a blob by a transaction");
             self.holds(at, &of(expected)).await;
         }
-        // What is not there is zeros.
+        // Missing bytes count as zeros.
         self.again().await;
         let far = 5 * CHUNK - width / 2;
         is(
@@ -85,13 +88,13 @@ impl TransformPlace<'_> {
         }
     }
 
-    /// Two chunks of zeros.
+    /// Resets the blob to two chunks of zeros.
     async fn again(&self) {
         self.blob.truncate(0).await.unwrap();
         self.blob.truncate(2 * CHUNK).await.unwrap();
     }
 
-    /// The bytes at an offset, and zeros around them.
+    /// Checks the bytes at an offset, and zeros around them.
     async fn holds(&self, at: u64, bytes: &[u8]) {
         let around =
             self.blob.read_at(at - 2, bytes.len() as u64 + 4).await.unwrap().read_to_end().await.unwrap();
@@ -101,7 +104,7 @@ impl TransformPlace<'_> {
     }
 }
 
-/// Every operator on numbers of an integer type, of which some overflow.
+/// Every operator on numbers of an integer type; some cases overflow.
 macro_rules! integers {
     ($place:expr, $($type:ty),*) => {$(
         for (a, b) in [(<$type>::MAX, 2), (<$type>::MIN, 3), (100, <$type>::MAX / 7 * 3)] {
@@ -121,7 +124,7 @@ macro_rules! integers {
     )*};
 }
 
-/// Those that floats have, with what is no number and what is without end.
+/// The operators of floats, with NaN and infinities.
 macro_rules! floats {
     ($place:expr, $($type:ty),*) => {$(
         let nan = <$type>::NAN;

@@ -1,4 +1,5 @@
-//! What goes away under whoever uses it, a keyspace or a snapshot: they are told so, and nobody waits.
+//! A keyspace or a snapshot that disappears while clients use it: they receive an error, and none
+//! waits.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -10,7 +11,7 @@ use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::{GIVE_UP_AFTER, patience};
 
-/// How long a snapshot lasts that nobody renews.
+/// The lease of a snapshot that is not renewed.
 const LEASE: Duration = Duration::from_millis(600);
 
 fn in_runtime(task: impl Future<Output = ()>) {
@@ -49,7 +50,7 @@ fn a_transaction_over_a_keyspace_that_is_dropped_is_refused_whole() {
         assert!(is_gone(&refused), "{refused}");
         assert!(stays.lookup("k").await.unwrap().is_none(), "a part of it is done");
 
-        // One of the same name is another: whoever has the old one is told so.
+        // A new keyspace of the same name is another one: clients of the old one receive an error.
         cluster.ok(&["keyspace", "create", "gone"]);
         let refused = gone.insert("k", "v").await.unwrap_err();
         assert!(is_gone(&refused), "{refused}");
@@ -76,7 +77,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
         let mut filling = blob.fill().await.unwrap();
         filling.push(&bytes[..100_000]).await.unwrap();
 
-        // A program that waits for whoever reads what it prints.
+        // The program waits until its output is read.
         let mut command = zerohop(&["blob", "get", "b", "-k", "gone"]);
         command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         let mut getting = RunningProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
@@ -129,7 +130,8 @@ fn a_snapshot_whose_client_was_held_up_beyond_its_lease_is_told_to_be_gone() {
         blob.create_with(12, b"").await.unwrap();
         blob.write_at(0, &[7; 10_000]).await.unwrap();
         let options = SnapshotOptions { lease: LEASE, ..SnapshotOptions::default() };
-        // It renews by itself, unless the machine stands still for longer than it lasts.
+        // The snapshot is renewed in the background, unless the machine stalls for longer than the
+        // lease.
         let (began, mut value) = (Instant::now(), 0);
         let snapshot = loop {
             keyspace.insert("k", &format!("old {value}")).await.unwrap();
@@ -146,7 +148,7 @@ fn a_snapshot_whose_client_was_held_up_beyond_its_lease_is_told_to_be_gone() {
             value += 1;
         };
 
-        // The only thread of this runtime: nothing is renewed.
+        // This blocks the only thread of the runtime, so that nothing is renewed.
         std::thread::sleep(LEASE * 5);
         let of_record = snapshot.lookup(&keyspace, "k").await.map(drop).unwrap_err();
         let of_scan = snapshot.scan(&keyspace, "").next_page().await.map(drop).unwrap_err();

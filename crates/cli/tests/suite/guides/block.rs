@@ -1,14 +1,14 @@
-//! The blocks of a guide that are run, and their commands.
+//! The runnable blocks of a guide, and their commands.
 
 use crate::guides::programs::{TEST, VARIABLE};
 
-/// A command and what stands below it.
+/// A command and the lines below it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct GuideCommand {
-    /// Of the first line of the command, from 1.
+    /// The first line of the command, from 1.
     pub(crate) line: usize,
     pub(crate) text: String,
-    /// `None`: nothing is said of what it prints, and it must end well.
+    /// `None`: the output is not given, and the command must succeed.
     pub(crate) prints: Option<Vec<String>>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn programs(guide: &str) -> Vec<String> {
     rust.map(|(_, block)| text(&block)).collect()
 }
 
-/// Each block: how it is marked, and its lines, with their numbers from 1.
+/// Each block: its mark, and its lines with their numbers from 1.
 fn blocks(guide: &str) -> Vec<(&str, Vec<(usize, &str)>)> {
     let mut blocks = Vec::new();
     let mut lines = guide.lines().enumerate();
@@ -49,7 +49,7 @@ fn blocks(guide: &str) -> Vec<(&str, Vec<(usize, &str)>)> {
     blocks
 }
 
-/// Whether a block is Rust, whatever the documentation of its crate is to do with it (`rust,no_run`).
+/// Whether a block is Rust, with any attributes for rustdoc (`rust,no_run`).
 fn is_rust(mark: &str) -> bool {
     mark.split(',').next() == Some("rust")
 }
@@ -59,15 +59,15 @@ fn text(block: &[(usize, &str)]) -> String {
     lines.join("\n")
 }
 
-/// A program in Rust, which this test program has compiled in and runs: see `programs.rs`.
+/// A program in Rust, which is compiled into this test program: see `programs.rs`.
 fn program(block: &[(usize, &str)]) -> Option<GuideCommand> {
     let run = format!("\"${VARIABLE}\" --exact {TEST} --nocapture");
     let text = format!("{run} <<'END OF PROGRAM'\n{}\nEND OF PROGRAM", text(block));
     block.first().map(|(line, _)| GuideCommand { line: *line, text, prints: None })
 }
 
-/// A program for Python, which must end well. Conversations with it (`>>>`) are tried with the package itself, by
-/// `cargo xtask python`.
+/// A program in Python, which must succeed. Interactive sessions (`>>>`) are tested with the
+/// package itself, by `cargo xtask python`.
 fn script(block: &[(usize, &str)]) -> Option<GuideCommand> {
     if block.first().is_some_and(|(_, line)| line.starts_with(">>>")) {
         return None;
@@ -76,7 +76,7 @@ fn script(block: &[(usize, &str)]) -> Option<GuideCommand> {
     block.first().map(|(line, _)| GuideCommand { line: *line, text, prints: None })
 }
 
-/// Commands one after the other; one may go over several lines.
+/// Commands in sequence; a command may have several lines.
 fn listed(block: &[(usize, &str)]) -> Vec<GuideCommand> {
     let mut commands = Vec::new();
     let mut open: Option<GuideCommand> = None;
@@ -100,7 +100,7 @@ fn listed(block: &[(usize, &str)]) -> Vec<GuideCommand> {
     commands
 }
 
-/// Commands behind `$ `, and what they print.
+/// Commands behind `$ `, and their output.
 fn transcript(block: &[(usize, &str)]) -> Vec<GuideCommand> {
     let mut commands: Vec<GuideCommand> = Vec::new();
     for (line, text) in block {
@@ -127,7 +127,8 @@ fn transcript(block: &[(usize, &str)]) -> Vec<GuideCommand> {
     commands
 }
 
-/// Whether the next line belongs to the same command: a backslash at the end, a here-document, an open loop.
+/// Whether the next line belongs to the same command: after a backslash, in a here-document, in a
+/// loop.
 fn goes_on(text: &str) -> bool {
     let mut lines = text.lines();
     let last = text.lines().next_back().unwrap_or("");

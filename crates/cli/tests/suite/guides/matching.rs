@@ -1,10 +1,10 @@
-//! Whether what was printed is what the guide says.
+//! Compares the output with the guide.
 
-/// A word of so many hexadecimal digits is a checksum, a key or a token: it differs from run to run.
+/// The least hexadecimal digits of a checksum, a key or a token, which differ from run to run.
 const HEXADECIMAL_MIN: usize = 8;
 
-/// Whether the lines are those of the guide. Numbers may differ; `…` in a line stands for anything, and as a line of its own for
-/// any lines.
+/// Whether the output matches the guide. Numbers may differ; `…` in a line matches anything, and as
+/// a line of its own any lines.
 pub(crate) fn is_as_told(told: &[String], printed: &[String]) -> bool {
     match told.split_first() {
         None => printed.is_empty(),
@@ -32,7 +32,7 @@ fn is_line(told: &str, printed: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A line with every number replaced by `#`, and blanks at its end gone.
+/// A line with every number replaced by `#`, and without trailing blanks.
 fn plain(line: &str) -> String {
     let mut plain = String::new();
     let is_word = |c: char| c.is_ascii_alphanumeric();

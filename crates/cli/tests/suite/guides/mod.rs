@@ -1,15 +1,16 @@
-//! Every command of the guides, run as it stands there, on clusters that the guides themselves start.
+//! Every command of the guides, run as written, on clusters that the guides themselves start.
 //!
 //! ```text
-//!   guide.md ──> blocks ──> one shell for the guide, in an empty folder ──> what it printed ──> what the guide says
+//!   guide.md ──> blocks ──> one shell for the guide, in an empty folder ──> output ──> compare
 //! ```
 //!
-//! A block that is marked `sh` is a list of commands, each of which must end well. One marked `console` is a transcript:
-//! behind each `$ ` stands a command, below it what it prints. Numbers and what is as long as a checksum may differ, and `…`
-//! stands for anything. One marked
-//! `python` or `rust` is a program. `zerohop up` and `zerohop node` run on in the background, until the guide ends. Each guide
-//! has a loopback of its own where that is permitted, so that the ports of the guides are free; else it takes those of the machine.
-//! What is not to be run is in blocks marked `text`; how commands are written there is held against what the program takes.
+//! A block marked `sh` is a list of commands, each of which must succeed. One marked `console` is a
+//! transcript: a command behind each `$ `, and its output below. Numbers and words as long as a
+//! checksum may differ, and `…` matches anything. One marked `python` or `rust` is a program.
+//! `zerohop up` and `zerohop node` run in the background until the guide ends. Each guide has its
+//! own loopback if that is permitted, so that its ports are free; otherwise it uses the machine's
+//! ports. Blocks marked `text` are not run; the syntax of commands in them is compared with the
+//! program's help.
 
 mod block;
 mod matching;
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use self::play::play;
 
-/// What is played with nothing but the program itself, from the root of the sources.
+/// Guides that need only the program itself; paths are from the root of the sources.
 const GUIDES: [&str; 7] = [
     "docs/guide/quick-start.md",
     "README.md",
@@ -41,7 +42,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn every_command_in_the_guides_does_what_the_guide_says() {
-    // Others are named by those who have installed what they need.
+    // The variable names guides that need other installed software.
     let named = std::env::var("ZEROHOP_GUIDES").unwrap_or_else(|_| GUIDES.join(" "));
     let mut commands = 0;
     for guide in named.split_whitespace() {

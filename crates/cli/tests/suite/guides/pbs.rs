@@ -1,4 +1,5 @@
-//! The command for PBS, with one host and in place of `pbsdsh` what that does there: it runs the command in the job's environment.
+//! The guide for PBS, with one host and a substitute for `pbsdsh` that also runs the command in the
+//! job's environment.
 
 use crate::guides::block::commands;
 use crate::guides::root;
@@ -26,7 +27,7 @@ fn the_command_for_pbs_brings_a_node_up_on_the_hosts_of_its_file() {
     ok("zerohop secret new \"$HOME/zerohop-secret\"");
     ok(&start.text);
     ok("node=$!; export ZEROHOP_SECRET_FILE=$HOME/zerohop-secret");
-    // As long as the node runs it may still come up.
+    // As long as the node runs, it may still become ready.
     ok("until zerohop kv insert colour blue; do kill -0 $node || break; sleep 0.2; done");
     assert_eq!(ok("zerohop kv lookup colour"), ["blue"]);
     ok("test -d /tmp/zerohop-$PBS_JOBID");

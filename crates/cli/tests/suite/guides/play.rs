@@ -1,4 +1,4 @@
-//! One guide, from its first command to its last.
+//! Runs one guide, from its first command to its last.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::guides::matching::is_as_told;
 use crate::guides::programs::TEST;
 use crate::guides::shell::Shell;
 
-/// Runs all commands of a guide; how many there were.
+/// Runs all commands of a guide; returns their number.
 pub(crate) fn play(root: &Path, guide: &str) -> usize {
     let text = std::fs::read_to_string(root.join(guide)).unwrap();
     let commands = commands(&text);

@@ -1,8 +1,8 @@
-//! What the documents show of Rust: compiled here, and run where it stands in its guide, in the folder and beside the cluster that
-//! the commands before it have made.
+//! The Rust programs of the documents: compiled here, and run at their place in the guide, in the
+//! folder and with the cluster of the commands before them.
 //!
-//! A guide's program is a command like any other: this test program again, which is given the text, finds the same text among
-//! what is compiled into it, runs it, and looks at what it did.
+//! A guide's program runs like any other command: as this test program again, which reads the text,
+//! finds the same text among the compiled programs, runs it, and checks its effects.
 
 use std::error::Error;
 use std::future::Future;
@@ -14,22 +14,24 @@ use crate::guides::{GUIDES, block, root};
 
 mod client;
 
-/// Says, in the environment of a guide's shell, where this test program is. Set, [`TEST`] runs what it is given.
+/// Holds the path of this test program, in the environment of a guide's shell. If it is set,
+/// [`TEST`] runs the program that it reads.
 pub(crate) const VARIABLE: &str = "ZEROHOP_TEST_OF_GUIDES";
 
-/// What runs a program of a guide.
+/// The test that runs a program of a guide.
 pub(crate) const TEST: &str = "guides::programs::the_program_of_a_guide_does_what_the_guide_says";
 
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// A program of a document.
 struct Program {
-    /// As it stands there, but for comments and spaces.
+    /// Its text in the document, without comments and spaces.
     text: String,
     run: fn() -> Pin<Box<dyn Future<Output = Outcome>>>,
 }
 
-/// Programs, each with what surrounds it: what it is `given`, what the document `shows`, to the letter, and what must be so `then`.
+/// Programs with their context: the `given` setup, the text that the document `shows`, verbatim,
+/// and the checks afterwards (`then`).
 macro_rules! programs {
     ($($name:ident: $(given { $($given:tt)* })? shows { $($shows:tt)* } then { $($then:tt)* })*) => {
         pub(super) fn programs() -> Vec<crate::guides::programs::Program> {
@@ -113,7 +115,7 @@ mod short {
     }
 }
 
-/// Without comments and spaces, and with what a document hides (`# …`).
+/// The code without comments, spaces and the lines that a document hides (`# …`).
 fn bare(code: &str) -> String {
     let lines =
         code.lines().map(|line| if line == "#" { "" } else { line.strip_prefix("# ").unwrap_or(line) });
@@ -125,7 +127,7 @@ fn all() -> Vec<Program> {
     [short::programs(), client::programs()].into_iter().flatten().collect()
 }
 
-/// Run by the shell of a guide, with a program of it as the input.
+/// The shell of a guide runs this, with a program of the guide as its input.
 #[tokio::test]
 async fn the_program_of_a_guide_does_what_the_guide_says() {
     if std::env::var_os(VARIABLE).is_none() {

@@ -1,4 +1,4 @@
-//! The shell in which a guide is played.
+//! The shell in which a guide runs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -13,7 +13,7 @@ use rustix::process::{Signal, kill_process_group};
 use crate::support::process::RunningProcess;
 use crate::support::{GIVE_UP_AFTER, report, wait_for};
 
-/// Printed behind each command, with how it ended.
+/// Printed behind each command, with its exit code.
 const END: &str = "--- ended:";
 
 pub(crate) struct Shell {
@@ -25,7 +25,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// A shell in this folder, which is its home too, that finds the program.
+    /// Starts a shell in this folder, which is its home too, with the program in its path.
     pub(crate) fn start(folder: &Path) -> Shell {
         let program = Path::new(env!("CARGO_BIN_EXE_zerohop")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -35,7 +35,7 @@ impl Shell {
         for name in ["ZEROHOP_ENDPOINT", "ZEROHOP_SECRET_FILE", "ZEROHOP_TOKEN_FILE", "XDG_CONFIG_HOME"] {
             command.env_remove(name);
         }
-        // A group of its own, with all that it starts: so nothing is left behind.
+        // The shell has a process group of its own, so that all of its children can be ended.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = RunningProcess::start(&mut command);
         let (told, lines) = channel();
@@ -44,14 +44,15 @@ impl Shell {
         let mut input = child.stdin.take().unwrap();
         input.write_all(b"exec 2>&1\n").unwrap();
         let mut shell = Shell { child, input, lines, folder: folder.to_owned(), backgrounds: 0 };
-        // Down in a new name space; where it is the machine's there is nothing to be done, nor permitted.
+        // In a new network namespace the loopback is down. In the machine's namespace the command
+        // fails, and nothing is to be done.
         drop(shell.run("ip link set lo up"));
         shell
     }
 
-    /// Runs a command to its end: what it printed, and its exit code.
+    /// Runs a command to its end; returns its output and its exit code.
     pub(crate) fn run(&mut self, command: &str) -> (Vec<String>, i32) {
-        // The line feed first: a command may end within a line.
+        // The line feed comes first, as the command's output may end within a line.
         write!(self.input, "{command}\nprintf '\\n{END}%s\\n' \"$?\"\n").unwrap();
         let mut printed = Vec::new();
         let started = Instant::now();
@@ -70,7 +71,8 @@ impl Shell {
         }
     }
 
-    /// Runs a server in the background, until it has printed so many lines (or says that it is ready, if none is asked for).
+    /// Runs a server in the background, until it has printed this many lines (or reports that it is
+    /// ready, if the number is zero).
     pub(crate) fn background(&mut self, command: &str, lines: usize) -> Vec<String> {
         self.backgrounds += 1;
         let file = format!("background-{}", self.backgrounds);
@@ -93,7 +95,7 @@ impl Shell {
     }
 }
 
-/// A shell with network interfaces of its own, if that is permitted.
+/// A shell with its own network namespace, if that is permitted.
 fn bash() -> Command {
     for own in [["--net", "--"].as_slice(), &["--net", "--map-root-user", "--"]] {
         let tried = Command::new("unshare").args(own).arg("true").stderr(Stdio::null()).status();
@@ -109,7 +111,8 @@ fn bash() -> Command {
 impl Drop for Shell {
     fn drop(&mut self) {
         let group = self.child.pid();
-        // Asked first, so that nodes end in order. The shell itself is waited for only then, so that no other group has this number.
+        // The group is asked first, so that nodes end cleanly. The shell is waited for only then,
+        // so that no other group gets its number.
         let _ = kill_process_group(group, Signal::TERM);
         if !std::thread::panicking() {
             let left = std::panic::catch_unwind(AssertUnwindSafe(|| {

@@ -1,21 +1,22 @@
-//! What the documents say of how commands are written, in blocks marked `text`: there is each command, with each option.
+//! The syntax of commands in blocks marked `text` of the documents: each command and each option
+//! must exist.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::root;
 
-/// A line of a block that tells how a command is written, with what it goes on with.
+/// A line of a block with the syntax of a command, including continuation lines.
 #[derive(Debug, PartialEq, Eq)]
 struct Synopsis {
-    /// From 1.
+    /// The number of the line, from 1.
     line: usize,
-    /// The commands by their names: `keyspace create`.
+    /// The name of the command: `keyspace create`.
     words: Vec<String>,
     options: Vec<String>,
 }
 
-/// All of a document. What stands behind two spaces says what it is for.
+/// All synopses of a document. Text behind two spaces is an explanation.
 fn synopses(guide: &str) -> Vec<Synopsis> {
     let mut found: Vec<Synopsis> = Vec::new();
     let mut fence: Option<bool> = None;
@@ -49,13 +50,13 @@ fn synopses(guide: &str) -> Vec<Synopsis> {
     found
 }
 
-/// What begins with two dashes.
+/// The options of a text: words that begin with two dashes.
 fn options(text: &str) -> impl Iterator<Item = String> + use<'_> {
     let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '-');
     words.filter(|word| word.len() > 2 && word.starts_with("--")).map(str::to_owned)
 }
 
-/// What there is not of it.
+/// The command or options of a synopsis that do not exist.
 fn wrong(synopsis: &Synopsis, help: impl Fn(&[String]) -> Option<String>) -> Option<String> {
     let Some(help) = help(&synopsis.words) else {
         return Some(format!("{}: there is no `zerohop {}`", synopsis.line, synopsis.words.join(" ")));
@@ -65,7 +66,7 @@ fn wrong(synopsis: &Synopsis, help: impl Fn(&[String]) -> Option<String>) -> Opt
     Some(format!("{}: `zerohop {}` has no option {unknown}", synopsis.line, synopsis.words.join(" ")))
 }
 
-/// All documents of the sources.
+/// All documents in the sources.
 fn documents() -> Vec<PathBuf> {
     let mut found = vec![root().join("README.md"), root().join("python/README.md")];
     let mut folders = vec![root().join("docs")];

@@ -1,5 +1,5 @@
-//! The unit of `docs/guide/systemd.md`, started as systemd would start it: its command line, its environment, its signal. What
-//! systemd itself does (starting again, lingering, the journal) is not tried.
+//! The unit of `docs/guide/systemd.md`, started as by systemd: its command line, its environment,
+//! its signal. The functions of systemd itself (restarts, lingering, the journal) are not tested.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::guides::root;
 use crate::support::ports::ports;
 use crate::support::process::RunningProcess;
 
-/// The unit as the guide has it: the lines of the block that begins with its name.
+/// The unit of the guide: the lines of the block that begins with its name.
 fn unit() -> Vec<String> {
     let guide = std::fs::read_to_string(root().join("docs/guide/systemd.md")).unwrap();
     let mut lines = guide.lines().skip_while(|line| *line != "# ~/.config/systemd/user/zerohop.service");
@@ -39,7 +39,7 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
     let secret = home.path().join(".config/zerohop/secret").display().to_string();
     std::fs::create_dir_all(home.path().join(".config/zerohop")).unwrap();
     assert!(program(&[&zerohop, "secret", "new", &secret]).status().unwrap().success());
-    // One host of this machine instead of three: the rest is as it stands there.
+    // One host of this machine instead of three; the rest is unchanged.
     let free = format!("127.0.0.1:{}", ports(20));
     let line = setting(&unit, "ExecStart").replace("%h", &home.path().display().to_string());
     assert!(line.contains("node[1-3]:7400"), "{line}");
@@ -48,14 +48,15 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
     let stop_within: u64 = setting(&unit, "TimeoutStopSec").parse().unwrap();
     assert!(stop_within > 0);
     assert_eq!(setting(&unit, "Restart"), "on-failure");
-    // In order, which is no failure; and killed, which is one, so that systemd starts it again: it finds its data.
+    // A clean stop is no failure. A kill is one, so that systemd restarts the node, which then
+    // finds its data.
     for (signal, is_failure) in [(Signal::TERM, false), (Signal::KILL, true), (Signal::TERM, false)] {
         let mut command = program(&words);
         let told = home.path().join("told");
         let errors = std::fs::File::create(&told).unwrap();
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = RunningProcess::start(&mut command);
-        // It says where it serves once it does.
+        // The node prints its endpoint once it serves.
         let ready = child.first_line();
         let status = program(&[&zerohop, "status", "--endpoint", &free]).output().unwrap();
         let told = std::fs::read_to_string(told).unwrap();
@@ -64,7 +65,7 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
         assert_eq!(!child.ended().success(), is_failure);
     }
     assert!(home.path().join("zerohop-data/node").is_dir(), "its data is where the unit says");
-    // A folder that it refuses: it ends at once, with a code that says so.
+    // With an unusable folder the node ends at once, with an exit code that says so.
     let lock = words.iter().map(|word| match *word {
         data if data.ends_with("zerohop-data") => format!("{data}/node/member"),
         other => other.to_owned(),
@@ -82,7 +83,7 @@ fn the_unit_of_the_guide_is_one_as_far_as_systemd_is_here_to_say() {
     }
     let folder = crate::support::folder();
     let path = folder.path().join("zerohop.service");
-    // The program is where whoever runs this test has it.
+    // The program is at the path of this test run.
     let text = unit.join("\n").replace("%h/.local/bin/zerohop", env!("CARGO_BIN_EXE_zerohop"));
     std::fs::write(&path, text).unwrap();
     match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output() {

@@ -1,19 +1,19 @@
-//! What one record was, write after write, and what it may be after a kill.
+//! The states of one record, write after write, and the states that are allowed after a kill.
 
 use std::time::{Duration, Instant};
 
 use crate::kill::NodeAvailability;
 
-/// Which acknowledged writes must have survived a kill.
+/// The acknowledged writes that must have survived a kill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rules {
     /// All.
     All,
-    /// Those acknowledged so long before it, and [`NodeAvailability::late`].
+    /// Writes acknowledged this long before the kill, plus [`NodeAvailability::late`].
     Before(Duration),
 }
 
-/// The states of a record, oldest first; the last is the one that its writer believes in.
+/// The states of a record, oldest first; the last is the state that its writer expects.
 #[derive(Debug)]
 pub(crate) struct RecordHistory<S> {
     states: Vec<RecordState<S>>,
@@ -22,7 +22,7 @@ pub(crate) struct RecordHistory<S> {
 #[derive(Debug)]
 struct RecordState<S> {
     state: S,
-    /// `None`: nobody said whether the write was done.
+    /// `None`: the outcome of the write is unknown.
     acknowledged: Option<Instant>,
 }
 
@@ -39,17 +39,17 @@ impl<S: Clone + PartialEq + std::fmt::Debug> RecordHistory<S> {
         self.states.push(RecordState { state, acknowledged: Some(Instant::now()) });
     }
 
-    /// A write whose outcome nobody knows.
+    /// Adds a write with an unknown outcome.
     pub(crate) fn in_doubt(&mut self, state: S) {
         self.states.push(RecordState { state, acknowledged: None });
     }
 
-    /// Judges what is there after a kill, and goes on from that.
+    /// Checks the state that was found after a kill, and continues from it.
     pub(crate) fn judge(&mut self, key: &str, found: S, stand: &NodeAvailability, rules: Rules) {
         let must_be_there = |state: &RecordState<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,
-            // An answer that comes soon after the kill may have been on its way before it.
+            // An answer soon after the kill may have been in flight before it.
             (Some(at), Rules::Before(window)) => {
                 at + window + stand.late <= stand.killed_at || at >= stand.up_at
             }
@@ -68,7 +68,7 @@ impl<S: Clone + PartialEq + std::fmt::Debug> RecordHistory<S> {
             );
         };
         self.states.truncate(oldest + at + 1);
-        // Nothing older than what was synced by then can come back; all that is younger may, with the next kill.
+        // States older than the last synced one cannot return; later ones may, after the next kill.
         let is_synced = |state: &RecordState<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,
@@ -76,7 +76,7 @@ impl<S: Clone + PartialEq + std::fmt::Debug> RecordHistory<S> {
         };
         let synced = self.states.iter().rposition(is_synced).unwrap_or(0);
         self.states.drain(..synced);
-        // It is there: that was said now, if by nobody before.
+        // The state is confirmed now, if no answer had confirmed it before.
         let last = self.states.last_mut().unwrap();
         last.acknowledged.get_or_insert_with(Instant::now);
     }

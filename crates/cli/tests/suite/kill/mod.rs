@@ -1,18 +1,19 @@
-//! A real node, killed with SIGKILL again and again under concurrent load, on the disk that holds unsynced bytes in
-//! memory: each kill is a power cut.
+//! A real node, killed with SIGKILL repeatedly under concurrent load, on the disk that keeps
+//! unsynced bytes in memory: each kill is a power cut.
 //!
 //! ```text
 //!   workers: write, wait while the node is down, look at all they wrote, write …
 //!   here:    run for a while ──> "down", SIGKILL ──> start (sometimes killed while it recovers) ──> "up" …
 //! ```
 //!
-//! The clients live on through all kills, so that what was in flight is sent again under its number. After each kill
-//! every worker checks its keys: under `sync` all that was acknowledged is there; under `interval` all that was
-//! acknowledged an interval (and a margin for a loaded machine, wider the slower its disk just was) before the kill;
-//! nothing is there that was not written;
-//! and no increment or append happened twice. Some kills come in the middle of a split.
+//! The clients live through all kills, so that requests in flight are sent again under their
+//! sequence numbers. After each kill every worker checks its keys. With `sync`, every acknowledged
+//! write is there. With `interval`, every write is there that was acknowledged an interval before
+//! the kill, plus a margin for a loaded machine, which grows with the recent slowness of its disk.
+//! No value is there that was not written, and no increment or append happened twice. Some kills
+//! come in the middle of a split.
 //!
-//! `ZEROHOP_KILLS=500` kills so often, `ZEROHOP_KILL_SEED` chooses when.
+//! `ZEROHOP_KILLS=500` sets the number of kills, `ZEROHOP_KILL_SEED` the seed of their times.
 
 mod history;
 mod node;
@@ -32,43 +33,45 @@ use self::values::random;
 use self::workers::{RecordWorker, Rules, Totals, WorkerKind};
 use crate::support::GIVE_UP_AFTER;
 
-/// Kills, unless the environment says otherwise.
+/// The default number of kills.
 const KILLS_DEFAULT: u64 = 40;
 
-/// Kills of one node, then it is one with new data: a log that is read after each kill must not grow for ever.
+/// Kills of one node before it gets new data: a log that is read after each kill must not grow
+/// without end.
 const KILLS_OF_ONE_MAX: u64 = 100;
 
-/// Every so many kills a keyspace is split just before: of 16 partitions it gets 32, 64, 128.
+/// A keyspace is split just before every n-th kill: from 16 partitions to 32, 64, 128.
 const SPLIT_EVERY: u64 = 5;
 const SPLITS_MAX: u64 = 6;
 
-/// The interval of the keyspace that has one.
+/// The interval of the keyspace with interval durability.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How much later than that a machine may sync whose disk is not slow just now.
+/// How much later than the interval a node may sync if its disk is not slow.
 const MARGIN: Duration = Duration::from_millis(700);
 
-/// The disk of this test carries out one sync after the other, and up to 128 partitions may each have a new file to be synced, and
-/// then the file's folder: so many of the slowest are allowed on top.
+/// The disk of this test runs syncs in sequence, and up to 128 partitions may each have a new file
+/// to be synced, and then the file's folder: this many of the slowest are allowed in addition.
 const SLOW_SYNCS: u32 = 64;
 
-/// A node that stands still answers nobody meanwhile: so many of its slowest answers are allowed on top too.
+/// A node that stalls answers no request meanwhile: this many of its slowest answers are allowed in
+/// addition.
 const SLOW_ANSWERS: u32 = 4;
 
 /// Writes that are acknowledged between a start and the kill.
 const WRITES_MIN: u64 = 20;
 
-/// What workers know of the node.
+/// The workers' knowledge of the node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeAvailability {
     pub(crate) is_up: bool,
-    /// Counts the starts.
+    /// The number of starts.
     pub(crate) starts: u64,
-    /// Just before the last kill.
+    /// The time just before the last kill.
     pub(crate) killed_at: Instant,
     /// How much later than its interval the node may have synced before that kill.
     pub(crate) late: Duration,
-    /// When it was known to serve again.
+    /// The time at which it was known to serve again.
     pub(crate) up_at: Instant,
     pub(crate) is_over: bool,
 }
@@ -130,24 +133,26 @@ async fn run(kills: u64, seed: u64) -> Totals {
         let splits = kill % SPLIT_EVERY == 1 && kill < SPLIT_EVERY * SPLITS_MAX;
         let split =
             splits.then(|| node.split_keyspace(["careful", "quick"][(kill / SPLIT_EVERY % 2) as usize]));
-        // Mostly at once, for then there is much that is not synced; now and then so late that something must be.
+        // Most kills come at once, when much is not synced; some come so late that some writes must
+        // be synced.
         let run_ms = if draw.is_multiple_of(8) { 900 + draw / 8 % 400 } else { draw / 8 % 80 };
         let before = answers.count();
         wait_or_fail(&mut workers, Duration::from_millis(run_ms)).await;
-        // A slow machine has done hardly anything until then.
+        // A slow machine has hardly done anything by then.
         let began = Instant::now();
         while answers.count() <= before + WRITES_MIN {
             assert!(began.elapsed() < GIVE_UP_AFTER, "hardly anything is written");
             wait_or_fail(&mut workers, Duration::from_millis(1)).await;
         }
-        // From here to the kill nothing else runs on this thread: what is in flight stays in flight.
+        // From here to the kill nothing else runs on this thread, so that requests in flight stay
+        // in flight.
         let late = MARGIN + SLOW_SYNCS * pulse.slowest() + SLOW_ANSWERS * answers.slowest();
         answers.killed();
         stand.send_modify(|stand| (stand.is_up, stand.killed_at, stand.late) = (false, Instant::now(), late));
         node.kill();
         drop(split);
         if (draw / 1024).is_multiple_of(5) {
-            // Killed while it recovers, which changes nothing.
+            // A kill during recovery changes nothing.
             node.spawn();
             wait_or_fail(&mut workers, Duration::from_millis(draw / 8192 % 120)).await;
             node.kill();
@@ -183,7 +188,7 @@ async fn connect(node: &KilledNode) -> Client {
     Client::connect_with(&[&node.endpoint()], options).await.unwrap()
 }
 
-/// Waits, and fails at once when a worker does.
+/// Waits, and fails at once if a worker fails.
 async fn wait_or_fail(workers: &mut JoinSet<Totals>, time: Duration) {
     tokio::select! {
         () = tokio::time::sleep(time) => {}

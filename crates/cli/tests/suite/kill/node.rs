@@ -18,11 +18,11 @@ pub(crate) struct KilledNode {
     process: Option<process::NodeProcess>,
 }
 
-/// A split that was asked for; the asking ends with it.
+/// A requested split; dropping this ends the request.
 pub(crate) struct Split(#[expect(dead_code, reason = "it is held")] RunningProcess);
 
 impl KilledNode {
-    /// Starts one at ports that it keeps through all kills.
+    /// Starts a node on ports that it keeps through all kills.
     pub(crate) async fn start(folder: &Path) -> KilledNode {
         let mut node = KilledNode { port: ports(1 + INSTANCES), folder: folder.to_owned(), process: None };
         node.spawn();
@@ -43,7 +43,7 @@ impl KilledNode {
         self.process = Some(process::NodeProcess::start(command, &log_of(&self.folder, 0)));
     }
 
-    /// Waits until it serves, away from the thread on which the clients run.
+    /// Waits until it serves, on another thread than the clients'.
     pub(crate) async fn ready(&mut self) {
         let mut node = self.process.take().unwrap();
         let ready = tokio::task::spawn_blocking(move || {
@@ -57,12 +57,12 @@ impl KilledNode {
         process::NodeProcess::kill([&mut self.process]);
     }
 
-    /// At the end it must still be able to stop as it should.
+    /// At the end it must still be able to stop cleanly.
     pub(crate) fn stop_in_order(mut self) {
         process::NodeProcess::stop([&mut self.process], Signal::TERM);
     }
 
-    /// Has a keyspace split, and does not wait for it.
+    /// Requests a split of a keyspace, without waiting for it.
     pub(crate) fn split_keyspace(&self, name: &str) -> Split {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
         command.args(["keyspace", "split", name]).stdout(Stdio::null()).stderr(Stdio::null());

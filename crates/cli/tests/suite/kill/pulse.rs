@@ -1,4 +1,5 @@
-//! How slow the machine is at the moment, as one sees who does what the node does: writes a little and syncs it.
+//! The present slowness of the machine, measured by the same work as a node's: small writes and
+//! syncs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -9,13 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A round follows the last one after so long.
+/// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How far back is looked: longer than any node here lives between two kills.
+/// The period that is remembered: longer than any node here lives between two kills.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// How long what somebody asked of the node took of late.
+/// The recent answer times of the node.
 #[derive(Clone, Default)]
 pub(crate) struct Answers(Arc<Mutex<AnswersOfLate>>);
 
@@ -23,7 +24,7 @@ pub(crate) struct Answers(Arc<Mutex<AnswersOfLate>>);
 struct AnswersOfLate {
     done: VecDeque<(Instant, Duration)>,
     count: u64,
-    /// When those were asked that are not answered yet, by who asked.
+    /// The times of the unanswered requests, by worker.
     under_way: BTreeMap<u64, Instant>,
 }
 
@@ -35,24 +36,24 @@ impl Answers {
     pub(crate) fn answered(&self, who: u64) {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap();
-        // Asked before a kill, it took as long as the node was down.
+        // A request from before a kill takes as long as the node is down, so it is not counted.
         let Some(asked) = all.under_way.remove(&who) else { return };
         all.count += 1;
         all.done.push_back((now, now.duration_since(asked)));
         forget(&mut all.done, now);
     }
 
-    /// The node is killed: what is under way says no more how slow it was.
+    /// The node is killed: the times of requests in flight no longer measure its slowness.
     pub(crate) fn killed(&self) {
         self.0.lock().unwrap().under_way.clear();
     }
 
-    /// How many there were, without those that were asked before a kill and answered after it.
+    /// The number of answers, without those to requests from before a kill.
     pub(crate) fn count(&self) -> u64 {
         self.0.lock().unwrap().count
     }
 
-    /// The slowest answer of late, those under way included.
+    /// The slowest recent answer, including requests in flight.
     pub(crate) fn slowest(&self) -> Duration {
         let all = self.0.lock().unwrap();
         let under_way = all.under_way.values().map(Instant::elapsed);
@@ -66,7 +67,7 @@ fn forget(done: &mut VecDeque<(Instant, Duration)>, now: Instant) {
     }
 }
 
-/// A thread that writes and syncs, and takes down how long that took.
+/// A thread that writes and syncs, and records how long that took.
 pub(crate) struct Pulse {
     rounds: Arc<Mutex<Rounds>>,
     is_over: Arc<AtomicBool>,
@@ -74,7 +75,7 @@ pub(crate) struct Pulse {
 }
 
 struct Rounds {
-    /// When a round ended, and how long it took with the pause before it, beyond that pause.
+    /// The end of each round, and its duration with the pause before it, minus the nominal pause.
     done: VecDeque<(Instant, Duration)>,
     began: Instant,
 }
@@ -91,7 +92,7 @@ impl Pulse {
         Pulse { rounds, is_over, thread: Some(thread) }
     }
 
-    /// The slowest round of late, the one under way included.
+    /// The slowest recent round, including the present one.
     pub(crate) fn slowest(&self) -> Duration {
         let rounds = self.rounds.lock().unwrap();
         let under_way = rounds.began.elapsed().saturating_sub(PAUSE);

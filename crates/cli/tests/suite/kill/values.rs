@@ -1,4 +1,5 @@
-//! Values that tell whose they are: key, number and checksum, so that whatever is read can be judged by itself.
+//! Values that identify their write: key, number and checksum, so that each value can be checked by
+//! itself.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use zerohop_client::{Client, Record};
@@ -9,7 +10,8 @@ pub(crate) fn random(seed: u64, at: u64) -> u64 {
     xxh3_64_with_seed(&at.to_le_bytes(), seed)
 }
 
-/// The value of a key's write of this number: mostly small, at times larger than what a journal takes whole.
+/// The value of a key's write of this number: mostly small, sometimes larger than the journal
+/// stores whole.
 pub(crate) fn value(key: &str, number: u64) -> Vec<u8> {
     let draw = random(number, xxh3_64(key.as_bytes()));
     let bytes = if draw.is_multiple_of(50) { 60_000 + draw / 32 % 20_000 } else { 20 + draw / 32 % 1500 };
@@ -20,7 +22,7 @@ pub(crate) fn value(key: &str, number: u64) -> Vec<u8> {
     value
 }
 
-/// The number of the write that made this value. Fails if no write of this key did.
+/// The number of the write with this value. Fails if it is not a value of this key.
 pub(crate) fn number_of(key: &str, value: &[u8]) -> u64 {
     let damaged = || panic!("key {key} holds what was never written: {} bytes", value.len());
     let Some(split) = value.len().checked_sub(CHECKSUM_BYTES) else { damaged() };
@@ -35,7 +37,7 @@ pub(crate) fn number_of(key: &str, value: &[u8]) -> u64 {
     number
 }
 
-/// Goes over all that there is: no key is there, and no value, that no worker can have written.
+/// Scans all keys: there is no key, and no value, that no worker can have written.
 pub(crate) async fn check_all_keys(client: &Client, keyspaces: &[&str]) {
     for name in keyspaces {
         let keyspace = client.keyspace(name).await.unwrap();

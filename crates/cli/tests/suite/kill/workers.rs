@@ -1,4 +1,4 @@
-//! Those who write, and check what became of it.
+//! Workers that write, and check their writes.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ pub(crate) use crate::kill::history::Rules;
 use crate::kill::pulse::Answers;
 use crate::kill::values::{number_of, random, value};
 
-/// Keys of one worker that inserts and removes.
+/// Keys of a worker that inserts and removes.
 const KEYS: u64 = 12;
 
-/// Values of a list that are looked at after every kill; all are at the end.
+/// The last values of a list, which are checked after every kill; all values are checked at the
+/// end.
 const TAIL: i64 = -100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +28,17 @@ pub(crate) enum WorkerKind {
     Append,
 }
 
-/// What was done in all.
+/// The totals of all workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) acknowledged: u64,
-    /// Writes whose outcome was not known.
+    /// Writes with an unknown outcome.
     pub(crate) in_doubt: u64,
-    /// Records looked at after a kill.
+    /// Records checked after a kill.
     pub(crate) checked: u64,
 }
 
-/// One who writes one record at a time.
+/// A worker that writes one record at a time.
 pub(crate) struct RecordWorker {
     keyspace: Keyspace,
     rules: Rules,
@@ -47,7 +48,7 @@ pub(crate) struct RecordWorker {
     stand: watch::Receiver<NodeAvailability>,
     checked: mpsc::Sender<()>,
     answers: Answers,
-    /// By key: the number of the value that is there, or of the counter or list; `None`: no record.
+    /// By key: the number of the value, or of the counter or list; `None`: no record.
     records: BTreeMap<String, RecordHistory<Option<u64>>>,
     step: u64,
     totals: Totals,
@@ -75,7 +76,7 @@ impl RecordWorker {
         RecordWorker { keyspace, rules, kind, id, seed, stand, checked, answers, records, step: 0, totals }
     }
 
-    /// Writes until it is over; after every kill checks first.
+    /// Writes until the end of the test; checks first after every kill.
     pub(crate) async fn run(mut self) -> Totals {
         let mut starts = 1;
         loop {
@@ -145,7 +146,7 @@ impl RecordWorker {
         let key = format!("append-{}", self.id);
         let history = self.records.entry(key.clone()).or_insert_with(|| RecordHistory::new(None));
         let next = Some(history.last().unwrap_or(0) + 1);
-        // Rises also where earlier ones were lost.
+        // The number rises even if earlier writes were lost.
         let value = value(&key, self.step);
         match self.keyspace.append(&key, &[&value]).await {
             Ok(length) => self.counted(&key, next, length),
@@ -153,8 +154,8 @@ impl RecordWorker {
         }
     }
 
-    /// An increment or append brought this number. A kill while it was under way may have taken earlier ones away, if
-    /// the rules allow it; never may one have been done twice.
+    /// An increment or append returned this number. A kill meanwhile may have lost earlier ones, if
+    /// the rules allow it; but none may have happened twice.
     fn counted(&mut self, key: &str, next: Option<u64>, found: u64) {
         let may_be_less = may_have_lost(&self.stand, self.rules);
         let expected = next.unwrap_or(0);
@@ -168,7 +169,7 @@ impl RecordWorker {
         self.totals.acknowledged += 1;
     }
 
-    /// A write ended otherwise than done. Only one whose outcome is not known may have been done.
+    /// A write has failed. It may have taken effect only if its outcome is unknown.
     async fn doubt(&mut self, key: &str, state: Option<u64>, error: &Error) {
         assert!(error.is_unknown(), "key {key}: {error}");
         assert!(
@@ -179,14 +180,14 @@ impl RecordWorker {
         self.totals.in_doubt += 1;
     }
 
-    /// Goes through whole lists, at the end.
+    /// Checks whole lists, at the end.
     async fn check_lists(&self) {
         for (key, history) in self.records.iter().filter(|_| self.kind == WorkerKind::Append) {
             assert_eq!(list_length(&self.keyspace, key, i64::MIN, self.rules).await, *history.last());
         }
     }
 
-    /// Looks at all that it wrote; of a list at its end.
+    /// Checks all of its records; of a list only the end.
     async fn check(&mut self, stand: NodeAvailability) {
         for (key, history) in &mut self.records {
             let found = match self.kind {
@@ -202,7 +203,7 @@ impl RecordWorker {
     }
 }
 
-/// Whether a kill may have taken writes of a worker away that it has not yet looked for.
+/// Whether a kill that a worker has not checked for yet may have lost some of its writes.
 fn may_have_lost(stand: &watch::Receiver<NodeAvailability>, rules: Rules) -> bool {
     let was_killed = !stand.borrow().is_up || stand.has_changed().unwrap_or(true);
     was_killed && matches!(rules, Rules::Before(_))
@@ -212,8 +213,8 @@ async fn lookup(keyspace: &Keyspace, key: &str) -> Option<bytes::Bytes> {
     keyspace.lookup_bytes(key).await.unwrap()
 }
 
-/// How many values a list has, from this place on. Each must be the one of its place; where some may have been lost, the
-/// others are still in order and none is there twice.
+/// The length of a list, from this position on. Each value must be that of its position; where some
+/// may have been lost, the others are still in order and none is duplicated.
 async fn list_length(keyspace: &Keyspace, key: &str, start: i64, rules: Rules) -> Option<u64> {
     let mut range = Range { start, stop: i64::MAX };
     let mut last = None;
@@ -223,7 +224,7 @@ async fn list_length(keyspace: &Keyspace, key: &str, start: i64, rules: Rules) -
         for (at, value) in (first..).zip(&values) {
             let number = number_of(key, value);
             let is_next = match rules {
-                // One append a step, and none was lost.
+                // Each step appends one value, and none was lost.
                 Rules::All => number == at + 1,
                 Rules::Before(_) => last.is_none_or(|last| number > last),
             };

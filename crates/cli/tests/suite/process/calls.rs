@@ -1,4 +1,4 @@
-//! Calls as lines of text: a client process writes them, the test reads them and hands them to the checkers.
+//! Calls as lines of text: a client process writes them, and the test passes them to the checkers.
 //!
 //! `CLIENT INVOKED RETURNED KEY ACT END`, times in microseconds since 1970; see [`line`].
 
@@ -17,13 +17,13 @@ use zerohop_wire::messages::Expiry;
 
 use crate::support::GIVE_UP_AFTER;
 
-/// Of the keyspace that all use.
+/// The keyspace that all processes use.
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
-/// Longer than any call takes: a client gives up before.
+/// Longer than any call takes: a client's own limit is shorter.
 const DEADLINE_US: u64 = 2 * GIVE_UP_AFTER.as_micros() as u64;
 
-/// The same in all processes of this machine, whose own time of day nobody sets in these tests.
+/// The time in all processes of this machine, whose own clock is not set in these tests.
 pub(crate) fn now() -> Time {
     Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
 }
@@ -65,7 +65,7 @@ pub(crate) fn line(
     line
 }
 
-/// The call of a line.
+/// Parses a line into a call.
 pub(crate) fn parse(line: &str) -> Call {
     let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_else(|| panic!("cut short: {line}"));
@@ -101,11 +101,11 @@ pub(crate) fn parse(line: &str) -> Call {
         }
         "absent" => OperationEnd::Failed(Failure::NotFound),
         "unknown" => OperationEnd::Unknown,
-        // Which one is of no matter to the checkers.
+        // The checkers do not distinguish these errors.
         "refused" => OperationEnd::NotDone(SessionError::Closed),
         other => panic!("no end: {other}"),
     };
-    // Each key counts as a partition of its own, of which versions rise all the same.
+    // Each key counts as a partition of its own; versions within a key rise all the same.
     let partition = PartitionId(zerohop_wire::checksum::crc32c(key.as_bytes()));
     let operation = RecordCall::new(key.as_bytes(), act);
     Call {
@@ -121,7 +121,7 @@ pub(crate) fn parse(line: &str) -> Call {
     }
 }
 
-/// All calls of a run, in which nothing may be lost, for the checkers.
+/// All calls of a run, in which no write may be lost, for the checkers.
 pub(crate) fn history(mut calls: Vec<Call>) -> RunHistory {
     calls.sort_by_key(|call| call.invoked);
     let ended = calls.iter().filter_map(|call| call.returned).max().unwrap_or(Time(0));
@@ -130,7 +130,7 @@ pub(crate) fn history(mut calls: Vec<Call>) -> RunHistory {
     RunHistory { calls, is_cluster: true, keyspaces, ended, ..RunHistory::default() }
 }
 
-/// A number that no other call of this run has.
+/// A number that is unique within this run.
 pub(crate) fn fresh(process: u64) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     process * 100_000_000 + NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,5 +1,5 @@
-//! A client process: this test program again, told by its environment what to do. It writes each call to a file once it has
-//! ended, and goes on until its standard input does.
+//! A client process: this test program again, configured by its environment. It writes each call to
+//! a file once the call has ended, and continues until its standard input ends.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -25,16 +25,18 @@ use crate::process::net::Net;
 use crate::support::process::RunningProcess;
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
-/// What a client process is told, separated by `|`: its number, the keyspace, the file, the endpoints by commas.
+/// The configuration of a client process, separated by `|`: its number, the keyspace, the file, the
+/// endpoints with commas.
 const VARIABLE: &str = "ZEROHOP_TEST_CLIENT";
 
-/// Those in a process that do one call after the other.
+/// Tasks of a process, each with one call at a time.
 pub(crate) const TASKS: usize = 4;
 
-/// Records that all share, of each kind.
+/// Records of each kind that all tasks share.
 const KEYS: u64 = 12;
 
-/// Between two calls of one task: enough calls to meet every fault, few enough to be checked in seconds.
+/// The pause between two calls of a task: enough calls to meet every fault, few enough to be
+/// checked in seconds.
 const PAUSE: Duration = Duration::from_millis(8);
 
 /// Load from several processes.
@@ -43,7 +45,7 @@ pub(crate) struct ProcessLoad {
 }
 
 impl ProcessLoad {
-    /// Starts so many processes.
+    /// Starts this many processes.
     pub(crate) fn start(
         net: &Net,
         processes: usize,
@@ -62,31 +64,31 @@ impl ProcessLoad {
         ProcessLoad { processes: (0..processes).map(start).collect() }
     }
 
-    /// Waits until each task of each process has ended so many calls more.
+    /// Waits until each task of each process has ended this many more calls.
     pub(crate) fn goes_on(&self, calls: usize) {
         let before = self.counted();
         let is_so = |now: &Vec<usize>| now.iter().zip(&before).all(|(now, before)| *now >= before + calls);
         wait_for("all clients go on", || self.counted(), is_so);
     }
 
-    /// The calls that each task of each process has ended so far.
+    /// The number of calls that each task of each process has ended so far.
     fn counted(&self) -> Vec<usize> {
         let mut counted = vec![0; self.processes.len() * TASKS];
         for (_, file) in &self.processes {
-            // Not there yet: none.
+            // The file does not exist yet.
             let text = std::fs::read_to_string(file).unwrap_or_default();
             for line in text.lines() {
                 let client = line.split(' ').next().and_then(|client| client.parse::<usize>().ok());
-                // The line that is being written may end in its number.
+                // The last line may be incomplete, even within its number.
                 client.and_then(|client| counted.get_mut(client)).into_iter().for_each(|count| *count += 1);
             }
         }
         counted
     }
 
-    /// Ends them; what they did.
+    /// Ends the processes; returns their calls.
     pub(crate) fn stop(mut self) -> Vec<Call> {
-        // The end of its input tells a process to end.
+        // A process ends at the end of its input.
         self.processes.iter_mut().for_each(|(child, _)| drop(child.stdin.take()));
         let mut calls = Vec::new();
         for (child, file) in &mut self.processes {
@@ -101,7 +103,7 @@ impl ProcessLoad {
     }
 }
 
-/// Is one, if the environment says so.
+/// Runs as a client process if the environment says so.
 pub(crate) fn run_if_told() {
     let Ok(told) = std::env::var(VARIABLE) else { return };
     let [number, keyspace, file, endpoints] = told.split('|').collect::<Vec<_>>()[..] else {
@@ -140,7 +142,7 @@ async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], sto
     let mut file = std::io::BufWriter::new(std::fs::File::create(file).unwrap());
     while let Some(line) = told.recv().await {
         writeln!(file, "{line}").unwrap();
-        // The test looks how far it has come.
+        // The test reads the file for the progress.
         file.flush().unwrap();
     }
     while let Some(ended) = tasks.join_next().await {
@@ -169,7 +171,7 @@ async fn one_after_the_other(
     }
 }
 
-/// Values and lists hold tokens, which tell whose they are.
+/// Values and elements of lists are tokens that identify their write.
 fn operation(draw: u64, number: u64) -> RecordCall {
     let (kind, what, key) = (draw % 8, draw / 8 % 8, draw / 64 % KEYS);
     let (key, act) = match (kind, what) {

@@ -1,8 +1,9 @@
-//! A cluster as real processes, and clients in processes of their own, while something happens to a node: it is killed, paused,
-//! cut off, loses its disk's room or its time of day, or is started again. What clients were told is checked as the simulator's
-//! histories are: linearizable, once, written, in order, and nothing lost.
+//! A cluster of real processes, and clients in processes of their own, during faults of a node: it
+//! is killed, paused, cut off, restarted, its disk fills up, or its clock steps. The results that
+//! clients saw are checked like the simulator's histories: linearizable, exactly once, only written
+//! values, in order, and nothing lost.
 //!
-//! Each test prints what it was and how long the longest call took that ran into it.
+//! Each test prints its name and the longest time of a call during the fault.
 
 mod calls;
 mod client;
@@ -21,25 +22,26 @@ use self::nodes::Nodes;
 
 const NODES: usize = 3;
 
-/// Keys of which every node is the primary of some.
+/// Enough keys that every node is the primary of some.
 const KEYS_EVERYWHERE: usize = 24;
 
 /// Client processes.
 const CLIENTS: usize = 3;
 
-/// Calls that every task ends before something happens, and after it: enough to meet every key.
+/// Calls that every task ends before the fault, and after it: enough to use every key.
 const CALLS: usize = 60;
 
-/// How long a node is dead, paused or cut off at least: longer than its lease, so that others take over.
+/// The least time for which a node is dead, paused or cut off: longer than its lease, so that
+/// others take over.
 const AWAY: Duration = Duration::from_millis(2500);
 
-/// Not a test: a client process of the others.
+/// Not a test: a client process of the tests.
 #[test]
 fn client_process() {
     client::run_if_told();
 }
 
-/// Has clients work while `strike` does something to the nodes; checks what they were told. `name` is printed.
+/// Runs clients while `strike` causes a fault; checks their results. `name` is printed.
 fn under_load(name: &str, net: Net, keyspace: &str, strike: impl FnOnce(&mut Nodes)) {
     let folder = crate::support::folder();
     under_load_in(folder.path(), name, net, keyspace, strike);
@@ -136,7 +138,7 @@ fn clocks_are_stepped_ahead_and_back() {
             nodes.step_clock(0, ms);
             std::thread::sleep(Duration::from_millis(800));
         }
-        // Nobody follows it there, and nobody is refused for it.
+        // No node follows the wrong clock, and no request is refused because of it.
         nodes.wait_for_node(0, "it tells of its clock", |node| node.to_string().contains("was set 30"));
         for key in 0..KEYS_EVERYWHERE {
             let key = format!("stepped-{key}");
@@ -148,12 +150,12 @@ fn clocks_are_stepped_ahead_and_back() {
     });
 }
 
-/// To the last byte: others take over what it is the primary of, so that everything is written and read on, and it stays, says what
-/// is wrong, and comes back by itself.
+/// The disk is full to the last byte: other nodes take over its primaries, so that reads and writes
+/// continue. The node keeps running, reports the problem, and recovers by itself.
 #[test]
 fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
     let folder = crate::support::folder();
-    // A node keeps 64 MiB for itself.
+    // A node reserves 64 MiB.
     let Some(disk) = crate::support::disk::SmallDisk::mount(&folder.path().join("node-0"), "160m") else {
         return crate::support::not_run("only root may mount a disk of 160 MiB");
     };
@@ -176,7 +178,8 @@ fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
         disk.free();
         nodes.wait_for_node(0, "it is well", |node| node["troubles"] == serde_json::json!([]));
         assert!(!nodes.health(0).contains("full"), "{}", nodes.health(0));
-        // What is in sync with it holds writes again: without another node it is needed.
+        // The replicas of the node are in sync and accept writes again: with another node dead,
+        // they are needed.
         nodes.kill(&[1]);
         nodes.wait_for_node(0, "it takes part again", |node| node["in_sync"].as_u64() > Some(200));
         assert!(nodes.command(&["kv", "insert", "after", "full"]).status.success());
@@ -185,7 +188,7 @@ fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
     });
 }
 
-/// Namespaces, or a word about why there are none.
+/// Namespaces, or a printed reason why there are none.
 fn spaces() -> Option<Net> {
     let net = Net::spaces(NODES);
     if net.is_none() {

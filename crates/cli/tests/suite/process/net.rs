@@ -1,20 +1,22 @@
-//! Where nodes and clients run: on loopback addresses of their own, or each node in a network namespace of its own, joined by a
-//! router that can be told to let nothing pass from one to another.
+//! The network of nodes and clients: loopback addresses of their own, or a network namespace for
+//! each node, joined by a router that can block traffic from one node to another.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Where every manager listens; its instance has the next port.
+/// The port of every manager; its instance has the next port.
 pub(crate) const PORT: u16 = 7400;
 
-/// Where nodes run.
+/// The network of the nodes.
 #[derive(Debug)]
 pub(crate) enum Net {
-    /// On 127.A.B.2 and following. No other test of this machine uses these while the mark is held, a UDP socket at 127.A.B.1.
+    /// On 127.A.B.2 and following. The mark, a UDP socket at 127.A.B.1, reserves them against other
+    /// tests of this machine.
     Loopback { a: u8, b: u8, _mark: UdpSocket },
-    /// In namespaces whose names begin so. Clients run where the router is, and are never cut off.
+    /// In namespaces whose names begin with `name`. Clients run at the router, and are never cut
+    /// off.
     Spaces { name: String, nodes: usize },
 }
 
@@ -33,10 +35,10 @@ impl Net {
         places.find_map(hold).expect("loopback addresses that nobody uses")
     }
 
-    /// Namespaces for so many nodes. `None`: this user may not make any.
+    /// Namespaces for this many nodes. `None`: this user may not create any.
     ///
-    /// # Panics
-    /// `ip` is not there, though this user may make some: a test that was not run must not pass where it can be run.
+    /// # Panics `ip` is missing, though this user may create namespaces: where the test can run, it
+    /// must not be skipped.
     pub(crate) fn spaces(nodes: usize) -> Option<Net> {
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -72,7 +74,7 @@ impl Net {
         }
     }
 
-    /// A program that runs where a node does.
+    /// A command that runs on the network of a node.
     pub(crate) fn node(&self, node: usize, program: &Path) -> Command {
         match self {
             Net::Loopback { .. } => Command::new(program),
@@ -80,7 +82,7 @@ impl Net {
         }
     }
 
-    /// A program that runs where clients do.
+    /// A command that runs on the network of clients.
     pub(crate) fn client(&self, program: &Path) -> Command {
         match self {
             Net::Loopback { .. } => Command::new(program),
@@ -88,12 +90,12 @@ impl Net {
         }
     }
 
-    /// From now on nothing passes from one node to another; what goes the other way does.
+    /// Blocks traffic from one node to another; the other direction still works.
     pub(crate) fn cut(&self, from: usize, to: usize) {
         self.rule("add", from, to);
     }
 
-    /// It passes again.
+    /// Unblocks the traffic.
     pub(crate) fn heal(&self, from: usize, to: usize) {
         self.rule("del", from, to);
     }

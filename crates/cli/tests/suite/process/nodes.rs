@@ -12,24 +12,24 @@ use crate::support::patience::patient;
 use crate::support::process::{NodeProcess, log_of};
 use crate::support::{report, wait_for};
 
-/// The variable that names the file whose milliseconds are added to a node's time of day.
+/// The variable with the name of a file, whose milliseconds are added to a node's clock.
 const CLOCK_VARIABLE: &str = "ZEROHOP_TEST_CLOCK";
 
 pub(crate) struct Nodes {
     pub(crate) net: Net,
     folder: PathBuf,
     running: Vec<Option<NodeProcess>>,
-    /// The folder of certificates, if nodes serve only those who speak TLS.
+    /// The folder of certificates, if nodes serve only TLS clients.
     tls: Option<PathBuf>,
 }
 
 impl Nodes {
-    /// Starts so many nodes together and waits until all serve and every copy is there.
+    /// Starts this many nodes together and waits until all serve and every copy exists.
     pub(crate) fn start(net: Net, nodes: usize, folder: &Path) -> Nodes {
         Nodes::start_with(net, nodes, folder, None)
     }
 
-    /// The same, speaking TLS with the certificates in this folder.
+    /// As [`Self::start`], with TLS by the certificates in this folder.
     pub(crate) fn start_with(net: Net, nodes: usize, folder: &Path, tls: Option<PathBuf>) -> Nodes {
         let running = (0..nodes).map(|_| None).collect();
         let mut all = Nodes { net, folder: folder.to_owned(), running, tls };
@@ -46,7 +46,7 @@ impl Nodes {
         self.folder.join(format!("node-{node}"))
     }
 
-    /// What is added to a node's time of day from now on.
+    /// Sets the offset of a node's clock from now on.
     pub(crate) fn step_clock(&self, node: usize, ms: i64) {
         std::fs::write(self.clock(node), ms.to_string()).unwrap();
     }
@@ -56,7 +56,7 @@ impl Nodes {
         NodeProcess::kill(killed.map(|(_, node)| node));
     }
 
-    /// Stops a node in order.
+    /// Stops a node cleanly.
     pub(crate) fn stop(&mut self, node: usize) {
         assert!(self.running[node].is_some(), "it runs");
         NodeProcess::stop([&mut self.running[node]], Signal::TERM);
@@ -67,12 +67,12 @@ impl Nodes {
         self.running[node].as_mut().is_some_and(NodeProcess::has_ended)
     }
 
-    /// Stops a node's process in the middle of whatever it does, or lets it go on.
+    /// Stops a node's process with SIGSTOP, or continues it.
     pub(crate) fn pause(&self, node: usize, is_paused: bool) {
         self.running[node].as_ref().unwrap().pause(is_paused);
     }
 
-    /// Starts nodes together, and waits until each says that it serves.
+    /// Starts nodes together, and waits until each reports that it serves.
     pub(crate) fn start_again(&mut self, nodes: &[usize]) {
         for &node in nodes {
             self.running[node] = Some(NodeProcess::start(self.node(node), &log_of(&self.folder, node)));
@@ -110,7 +110,7 @@ impl Nodes {
         command
     }
 
-    /// What a node says of itself: over HTTP, as a client may ask any other.
+    /// The state that a node reports of itself: over HTTP, while clients may ask other nodes.
     pub(crate) fn status_of(&self, node: usize) -> Option<Value> {
         let answer = self.get(node, "/status");
         let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
@@ -118,12 +118,12 @@ impl Nodes {
         status["nodes"].as_array()?.iter().find(|one| one["manager"] == manager.as_str()).cloned()
     }
 
-    /// Waits until a node says so of itself.
+    /// Waits until a node reports a state of itself.
     pub(crate) fn wait_for_node(&self, node: usize, what: &str, is_so: impl Fn(&Value) -> bool) {
         wait_for(what, || self.status_of(node), |status| status.as_ref().is_some_and(&is_so));
     }
 
-    /// What a node answers on `/health`.
+    /// A node's answer on `/health`.
     pub(crate) fn health(&self, node: usize) -> String {
         self.get(node, "/health")
     }

@@ -1,4 +1,4 @@
-//! Nodes that serve other machines only by TLS.
+//! Nodes that serve other machines only with TLS.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ fn who_comes_from_another_machine_without_tls_is_told_so_where_only_tls_is_serve
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
-    // They find each other, and copy to each other, from one machine to another.
+    // Nodes on different machines discover each other, and replicate to each other.
     let nodes = Nodes::start_with(net, 3, folder.path(), Some(tls));
     for key in 0..12 {
         let done = nodes.command(&["kv", "insert", &format!("k{key}"), "v"]);
@@ -33,7 +33,7 @@ fn who_comes_from_another_machine_without_tls_is_told_so_where_only_tls_is_serve
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(3) && told.contains("takes only TLS"), "{refused:?}");
     assert!(told.contains("--tls-ca"), "{told}");
-    // HTTP, and Redis at an instance.
+    // Over HTTP, and over Redis at an instance.
     for (port, words, answer) in [
         (7400, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "say https"),
         (7401, "PING\r\n", "-ERR only TLS is served"),
@@ -47,7 +47,7 @@ fn who_comes_from_another_machine_without_tls_is_told_so_where_only_tls_is_serve
     }
 }
 
-/// Not a test: says to somebody what the other test wants, from where that wants it said.
+/// Not a test: sends a request of the other test from another machine.
 #[test]
 fn speaks_as_it_is_told() {
     let (Ok(to), Ok(words)) = (std::env::var("ZEROHOP_TEST_TO"), std::env::var("ZEROHOP_TEST_SAY")) else {

@@ -1,17 +1,16 @@
-//! A disk so small that it can be filled.
+//! A disk that is small enough to be filled.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system in memory, until it is dropped.
+/// A file system in memory, mounted until it is dropped.
 pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one of this size at a folder, which is made. `None`: this user may not.
+    /// Mounts a file system of this size on a folder, which is created. `None`: this user may not.
     ///
-    /// # Panics
-    /// It cannot be mounted by root.
+    /// # Panics The mount fails for root.
     pub(crate) fn mount(folder: &Path, size: &str) -> Option<SmallDisk> {
         std::fs::create_dir_all(folder).unwrap();
         let mut command = Command::new("mount");
@@ -21,13 +20,14 @@ impl SmallDisk {
         is_mounted.then(|| SmallDisk(folder.to_owned()))
     }
 
-    /// Takes all the room that is left.
+    /// Fills all free space.
     pub(crate) fn fill(&self) {
         let mut file = std::fs::File::create(self.ballast()).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
     }
 
-    /// Takes room, or gives it back, until so much is free: now, not for long, where a node writes and compacts meanwhile.
+    /// Allocates or frees space until this much is free; it is not kept so while a node writes and
+    /// compacts.
     pub(crate) fn leave(&self, bytes: u64) {
         let mut file = std::fs::File::options().append(true).create(true).open(self.ballast()).unwrap();
         let length = file.metadata().unwrap().len();
@@ -42,7 +42,7 @@ impl SmallDisk {
         disk.f_bavail * disk.f_frsize
     }
 
-    /// Gives it back.
+    /// Frees the space again.
     pub(crate) fn free(&self) {
         std::fs::remove_file(self.ballast()).unwrap();
     }
@@ -54,7 +54,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Whoever has files open there is gone by then, or holds on to it until it is.
+        // A lazy unmount succeeds even if a process still has files open there.
         drop(Command::new("umount").arg("-l").arg(&self.0).output());
     }
 }

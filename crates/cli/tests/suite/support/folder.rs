@@ -1,13 +1,13 @@
-//! A folder of a test's own.
+//! The folder of a test.
 
 use std::path::Path;
 
 use tempfile::TempDir;
 
-/// The variable that has the folder of a failed test kept.
+/// With this variable, the folder of a failed test is kept.
 const KEEP_VARIABLE: &str = "ZEROHOP_TEST_KEEP";
 
-/// A folder that goes with the test, unless this fails and whoever runs it wants to look.
+/// A folder that is removed with the test, unless the test fails and the variable asks to keep it.
 #[derive(Debug)]
 pub(crate) struct TestFolder(TempDir);
 

@@ -1,4 +1,5 @@
-//! What all tests of the program share: starting and ending it, its ports and folders, and waiting.
+//! Shared code of all tests of the program: starting and ending it, its ports and folders, and
+//! waiting.
 
 pub(crate) mod disk;
 pub(crate) mod folder;
@@ -18,7 +19,8 @@ pub(crate) use self::folder::folder;
 pub(crate) use self::give_up::GIVE_UP_AFTER;
 pub(crate) use self::waiting::wait_for;
 
-/// A test cannot be run here. `cargo xtask test` counts it as skipped, and in CI as failed (`xtask/src/runner/job.rs` reads the line).
+/// Reports that a test cannot run here. `cargo xtask test` counts it as skipped, and in CI as
+/// failed (`xtask/src/runner/job.rs` reads the line).
 pub(crate) fn not_run(reason: &str) {
     eprintln!("not run: {reason}");
 }

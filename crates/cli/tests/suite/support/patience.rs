@@ -1,4 +1,4 @@
-//! Programs and clients that wait as long as a test does: what they are asked for may take long on a slow machine.
+//! Programs and clients with long time limits: requests may take long on a slow machine.
 
 use std::ffi::{OsStr, OsString};
 
@@ -6,7 +6,8 @@ use zerohop_client::{BlockingClient, Client, ClientOptions, Error};
 
 use super::GIVE_UP_AFTER;
 
-/// The arguments of the program, with a time limit that no slow machine hits where they name a command that has one, and name no limit.
+/// Adds a time limit that no slow machine reaches to the arguments, if the command has such an
+/// option and the arguments do not set it.
 pub(crate) fn patient(arguments: &[impl AsRef<OsStr>]) -> Vec<OsString> {
     let mut all: Vec<OsString> = arguments.iter().map(|one| one.as_ref().to_owned()).collect();
     let is_named = all.iter().any(|one| one == "--timeout");

@@ -25,7 +25,7 @@ impl RunningProcess {
         Pid::from_child(&self.0)
     }
 
-    /// Waits until it has ended, by itself or because it was told to.
+    /// Waits until it has ended, by itself or on request.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         wait_for(
             &format!("the end of process {}", self.0.id()),
@@ -35,7 +35,7 @@ impl RunningProcess {
         .unwrap()
     }
 
-    /// Its end, with what it has printed into pipes that nobody has taken.
+    /// Waits for its end; returns its status with the output in its remaining pipes.
     pub(crate) fn output(mut self) -> Output {
         drop(self.0.stdin.take());
         let all = |pipe: Option<Box<dyn Read + Send>>| {
@@ -50,7 +50,7 @@ impl RunningProcess {
         Output { status: self.ended(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
     }
 
-    /// The first line that it prints, without what follows. Empty: it has ended.
+    /// The first line of its output. Empty: it has ended.
     pub(crate) fn first_line(&mut self) -> String {
         let output = self.0.stdout.take().expect("its output is taken once");
         let (told, heard) = mpsc::channel();
@@ -79,7 +79,7 @@ impl DerefMut for RunningProcess {
 
 impl Drop for RunningProcess {
     fn drop(&mut self) {
-        // Of one that has ended and was waited for this does nothing.
+        // If it has ended and was waited for, this does nothing.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -90,7 +90,7 @@ impl Drop for RunningProcess {
 pub(crate) struct NodeProcess(RunningProcess);
 
 impl NodeProcess {
-    /// Starts one, whose log goes behind what is in a file.
+    /// Starts a node, whose log is appended to a file.
     pub(crate) fn start(mut command: Command, log: &Path) -> NodeProcess {
         let log = File::options().create(true).append(true).open(log).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
@@ -101,7 +101,7 @@ impl NodeProcess {
         self.0.id()
     }
 
-    /// Waits until it says that it serves.
+    /// Waits until it reports that it serves.
     pub(crate) fn ready(&mut self) -> Value {
         let line = self.0.first_line();
         let said = serde_json::from_str(&line).ok();
@@ -117,12 +117,12 @@ impl NodeProcess {
         kill_process(self.0.pid(), signal).unwrap();
     }
 
-    /// Stops it in the middle of whatever it does, or lets it go on.
+    /// Stops it with SIGSTOP, or continues it.
     pub(crate) fn pause(&self, is_paused: bool) {
         self.signal(if is_paused { Signal::STOP } else { Signal::CONT });
     }
 
-    /// Those that run, killed at once. Whoever tells of them does so until they have ended.
+    /// Kills all running nodes at once, and then waits until each has ended.
     pub(crate) fn kill<'n>(nodes: impl IntoIterator<Item = &'n mut Option<NodeProcess>>) {
         let mut nodes: Vec<&mut Option<NodeProcess>> = nodes.into_iter().collect();
         running(&mut nodes).for_each(|node| node.0.kill().unwrap());
@@ -133,7 +133,7 @@ impl NodeProcess {
         nodes.into_iter().for_each(|node| *node = None);
     }
 
-    /// Those that run, asked to end at once, which they do well.
+    /// Asks all running nodes to end at once, and waits; each must end with success.
     pub(crate) fn stop<'n>(nodes: impl IntoIterator<Item = &'n mut Option<NodeProcess>>, signal: Signal) {
         let mut nodes: Vec<&mut Option<NodeProcess>> = nodes.into_iter().collect();
         running(&mut nodes).for_each(|node| node.signal(signal));
@@ -149,7 +149,7 @@ fn running<'n>(nodes: &'n mut [&mut Option<NodeProcess>]) -> impl Iterator<Item 
     nodes.iter_mut().filter_map(|node| node.as_mut())
 }
 
-/// Where the log of a node goes.
+/// The log file of a node.
 pub(crate) fn log_of(folder: &Path, node: usize) -> PathBuf {
     folder.join(format!("node-{node}.log"))
 }

@@ -1,14 +1,15 @@
-//! What a test that fails tells of its nodes.
+//! The report of a failed test about its nodes.
 
 use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, test_kill_process};
 
-/// Lines of a log that are told.
+/// The last lines of a log in the report.
 const LINES: usize = 40;
 
-/// If the test has failed: whether each node's process lives, the end of its log, and what the cluster says of itself.
+/// Prints, if the test has failed: whether each node's process is alive, the end of its log, and
+/// the status of the cluster.
 pub(crate) fn if_failed<'a>(
     nodes: impl Iterator<Item = (String, Option<u32>, &'a Path)>,
     status: impl FnOnce() -> Command,
@@ -42,24 +43,24 @@ fn end_of(log: &Path) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
-/// As the system tells it: running, sleeping, stopped, a zombie, or gone.
+/// The state of a process: running, sleeping, stopped, a zombie, or gone.
 fn state_of(process: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let state = status.lines().find_map(|line| line.strip_prefix("State:")).map(str::trim);
     state.unwrap_or("gone").to_owned()
 }
 
-/// Whether a process is there, and has not ended.
+/// Whether a process exists, and has not ended.
 pub(crate) fn is_alive(process: Pid) -> bool {
-    // Who took an orphan over may never ask how it ended.
+    // An orphan may stay a zombie, as its new parent need not wait for it.
     let id = u32::try_from(process.as_raw_nonzero().get()).unwrap();
     test_kill_process(process).is_ok() && !state_of(id).starts_with('Z')
 }
 
-/// Whether a process is of a group of processes, and has not ended.
+/// Whether a process is in a process group, and has not ended.
 pub(crate) fn is_of_group(process: u32, group: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything: the state, the parent, the group.
+    // The fields behind the name, which may contain anything: the state, the parent, the group.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     matches!(fields[..], [state, _, of, ..] if state != "Z" && of == group.to_string())
 }

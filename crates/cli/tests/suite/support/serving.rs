@@ -1,4 +1,4 @@
-//! Clusters that live as long as a test, and the program run against them.
+//! Clusters that live as long as a test, and the program with such a cluster as its endpoint.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::{report, wait_for};
 /// The program with these arguments.
 pub(crate) fn zerohop(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
-    // What whoever runs the tests has set is not for them.
+    // Variables of the user's environment must not affect the tests.
     command.args(patient(arguments)).env_remove("ZEROHOP_ENDPOINT").env("ZEROHOP_SECRET_FILE", "");
     for variable in ["ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA"] {
         command.env_remove(variable);
@@ -25,25 +25,25 @@ pub(crate) fn zerohop(arguments: &[impl AsRef<OsStr>]) -> Command {
     command
 }
 
-/// A program that serves; ended with the test.
+/// A serving program; it ends with the test.
 pub(crate) struct ServingProgram {
     process: RunningProcess,
-    /// What it said once it served.
+    /// The line that it printed once it served.
     pub(crate) ready: Value,
     log: PathBuf,
-    /// Where its log is, if that has no other place.
+    /// The folder of its log, unless the log is elsewhere.
     _folder: Option<TestFolder>,
 }
 
 impl ServingProgram {
-    /// Starts `zerohop up` at free ports, with these arguments too.
+    /// Starts `zerohop up` on free ports, with additional arguments.
     pub(crate) fn up(arguments: &[impl AsRef<OsStr>]) -> ServingProgram {
         let mut command = zerohop(&["up", "--nodes", "1", "--port", "0", "--json"]);
         command.args(arguments);
         ServingProgram::start(command)
     }
 
-    /// With all data in memory.
+    /// Starts it with all data in memory.
     pub(crate) fn in_memory() -> ServingProgram {
         ServingProgram::up(&["--memory", "--instances", "2"])
     }
@@ -56,7 +56,7 @@ impl ServingProgram {
         serving
     }
 
-    /// Starts one whose log the test reads.
+    /// Starts a program whose log the test reads.
     pub(crate) fn start_with_log(mut command: Command, log: &Path) -> ServingProgram {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log).unwrap());
         let mut process = RunningProcess::start(&mut command);
@@ -81,37 +81,37 @@ impl ServingProgram {
         self.process.pid()
     }
 
-    /// The processes of its nodes, where it is not a node itself.
+    /// The processes of its nodes, if it is not a node itself.
     fn nodes(&self) -> Vec<Pid> {
         let nodes = self.ready["nodes"].as_array().into_iter().flatten();
         nodes.filter_map(|node| node["pid"].as_u64()).map(pid).collect()
     }
 
-    /// Runs the program against it.
+    /// Runs the program with it as the endpoint.
     pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>]) -> Output {
         self.run_with(arguments, b"")
     }
 
-    /// The same, with this as standard input.
+    /// Runs the program with this standard input.
     pub(crate) fn run_with(&self, arguments: &[impl AsRef<OsStr>], input: &[u8]) -> Output {
         let mut command = zerohop(arguments);
         command.env("ZEROHOP_ENDPOINT", self.endpoint());
         output(command, input)
     }
 
-    /// Runs the program, which must end well, and returns what it printed.
+    /// Runs the program, which must succeed, and returns its output.
     pub(crate) fn ok(&self, arguments: &[impl AsRef<OsStr>]) -> String {
         let output = self.run(arguments);
         assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{output:?}");
         stdout(&output)
     }
 
-    /// The same with `--json`.
+    /// Runs the program with `--json`.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).unwrap()
     }
 
-    /// The same of a command that prints a list: its lines as one array.
+    /// Runs a command that prints a list: its lines of JSON as one array.
     pub(crate) fn list(&self, arguments: &[&str]) -> Value {
         let told = self.ok(&[arguments, &["--json"]].concat());
         told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect()
@@ -133,17 +133,19 @@ impl Drop for ServingProgram {
         let own = ("the cluster".to_owned(), Some(self.process.id()), self.log.as_path());
         report::if_failed(std::iter::once(own), || {
             let mut status = zerohop(&["status", "--timeout", "10s"]);
-            // Of a node by itself.
+            // For a single node, its manager.
             let manager = self.ready["manager"].as_str();
             status.env("ZEROHOP_ENDPOINT", manager.or(self.ready["endpoint"].as_str()).unwrap_or_default());
             status
         });
-        // Asked first, so that its nodes end too; whoever has ended needs no asking.
+        // The program is asked first, so that its nodes end too; one that has ended needs no
+        // signal.
         if self.process.try_wait().unwrap().is_none() {
             kill_process(self.pid(), Signal::TERM).unwrap();
         }
         if std::thread::panicking() {
-            // Killed as this is left, which its nodes end with, unless the test has stopped one of them.
+            // It is killed when this function returns, and its nodes end with it; a node that the
+            // test has stopped must be continued for that.
             self.nodes().into_iter().for_each(|node| {
                 let _ = kill_process(node, Signal::CONT);
             });
@@ -160,13 +162,13 @@ pub(crate) fn output(mut command: Command, input: &[u8]) -> Output {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
-        // A program that ends without reading it all is no failure of the test.
+        // A program that ends without reading all of its input is no failure of the test.
         scope.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().unwrap()
     })
 }
 
-/// Waits until there is no such process.
+/// Waits until the process does not exist.
 pub(crate) fn wait_until_gone(pid: Pid) {
     wait_for(&format!("the end of process {pid:?}"), || report::is_alive(pid), |is_alive| !is_alive);
 }

@@ -16,11 +16,12 @@ use super::GIVE_UP_AFTER;
 use super::process::RunningProcess;
 use super::serving::{ServingProgram, zerohop};
 
-/// A slowed program runs for so long, or as much longer as the machine lets it, and stands still for so many times as long, in turns.
+/// How long a slowed program runs, at least, before it is stopped for a multiple of that time, in
+/// turns.
 const RUNS: Duration = Duration::from_millis(4);
 const STANDS: u32 = 38;
 
-/// The program, which finds this cluster.
+/// The program, with this cluster as its endpoint.
 fn against(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
@@ -37,7 +38,7 @@ pub(crate) struct OnTerminal {
 }
 
 impl OnTerminal {
-    /// Its standard error is the terminal, and standard output a pipe.
+    /// Its standard error is the terminal, and its standard output a pipe.
     pub(crate) fn start(cluster: &ServingProgram, arguments: &[&str]) -> OnTerminal {
         OnTerminal::with(against(cluster, arguments), |command, theirs| {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
@@ -49,7 +50,7 @@ impl OnTerminal {
         OnTerminal::all_of(against(cluster, arguments))
     }
 
-    /// The same of a command that was prepared.
+    /// Runs a prepared command, with the terminal as all three streams.
     pub(crate) fn all_of(command: Command) -> OnTerminal {
         OnTerminal::with(command, |command, theirs| {
             let copy = || theirs.try_clone().unwrap();
@@ -67,7 +68,7 @@ impl OnTerminal {
         connect(&mut command, theirs);
         let started = Instant::now();
         let child = RunningProcess::start(&mut command);
-        // Closed here too, so that the terminal ends with the program.
+        // This end is closed too, so that the terminal ends with the program.
         drop(command);
         let ours = File::from(ours);
         let keys = ours.try_clone().unwrap();
@@ -98,7 +99,7 @@ impl OnTerminal {
         kill_process(self.child.pid(), signal).unwrap();
     }
 
-    /// Slows it down until it has told all of this.
+    /// Slows it down until it has printed all of these texts.
     pub(crate) fn slow_until(&mut self, texts: &[&str]) {
         let mut went_on = self.started;
         while self.child.try_wait().unwrap().is_none() {
@@ -115,7 +116,7 @@ impl OnTerminal {
         }
     }
 
-    /// Its end: what the terminal showed, how long it took, and the rest.
+    /// Waits for its end; returns what the terminal showed, the time it took, and the rest.
     pub(crate) fn end(mut self) -> (String, Duration, Output) {
         let status = self.child.ended();
         let took = self.started.elapsed();

@@ -1,4 +1,4 @@
-//! What must hold, whatever happens. Knows only what managers show and what clients are told.
+//! The invariants of managers, checked only from their outputs and the answers to clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,16 @@ use zerohop_control::command::{
 use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
-/// Everything seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub(crate) struct Checker {
     leaders: BTreeMap<u64, ManagerId>,
-    /// The map of each epoch, as first seen.
+    /// The first map that was seen at each epoch.
     maps: BTreeMap<u64, ClusterMap>,
-    /// What was decided for whom.
+    /// The outcome of each request.
     pub(crate) decided: BTreeMap<RequestId, (CommandRequest, CommandOutcome)>,
     won: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), RequestId>,
-    /// Starts that found all logs whole and the mark of a stop in order.
+    /// Starts that found complete logs and the mark of a clean stop.
     closed: BTreeSet<Incarnation>,
     pub(crate) violations: Vec<String>,
     pub(crate) coverage: BTreeMap<&'static str, u64>,
@@ -45,7 +45,7 @@ impl Checker {
         self.leaders.len()
     }
 
-    /// A manager has gone from one map to the next.
+    /// A manager has applied a delta to its map.
     pub(crate) fn changed(&mut self, before: &ClusterMap, delta: &MapDelta, after: &ClusterMap) {
         if delta.from != before.epoch() || after.epoch() != delta.to || delta.to.get() != delta.from.get() + 1
         {
@@ -73,7 +73,8 @@ impl Checker {
         }
     }
 
-    /// A manager has the map of some epoch: the same as everybody at that epoch. Whether it was seen before.
+    /// A manager has this map: all managers must have the same map at an epoch. Returns whether the
+    /// epoch was seen before.
     pub(crate) fn has(&mut self, map: &ClusterMap) -> bool {
         match self.maps.get(&map.epoch().get()) {
             None => {
@@ -153,7 +154,8 @@ impl Checker {
                 };
                 let serves = group.state != GroupState::Recovering;
                 let in_sync = own(&group.primary) || group.in_sync.iter().any(own);
-                // A group whose log was chosen just now may be led by whoever holds it.
+                // A group whose log was chosen just now may have any owner of that log as its
+                // primary.
                 let chosen = old.is_some_and(|old| old.state == GroupState::Recovering);
                 kept |= serves && in_sync && closed && !chosen;
                 if serves && in_sync && !keeps_all && !chosen {
@@ -167,7 +169,7 @@ impl Checker {
         told.into_iter().for_each(|what| self.violation(what));
     }
 
-    /// A client asks for this.
+    /// A client has sent this command.
     pub(crate) fn asked(&mut self, command: &ControlCommand) {
         if let ControlCommand::Join(join) = command
             && join.intact
@@ -177,7 +179,7 @@ impl Checker {
         }
     }
 
-    /// A client was told what became of a request.
+    /// A client has received the outcome of a request.
     pub(crate) fn decided(&mut self, request: &CommandRequest, outcome: &CommandOutcome) {
         if outcome.result == Err(CommandRefusal::TooOld) {
             self.saw("too old");
@@ -186,7 +188,7 @@ impl Checker {
         if let Some((_, first)) = self.decided.get(&request.id) {
             if first != outcome {
                 let (first, id) = (first.clone(), request.id);
-                self.violation(format!("{id:?} was told {first:?}, and then {outcome:?}"));
+                self.violation(format!("{id:?} got {first:?}, and then {outcome:?}"));
             }
             return;
         }

@@ -1,8 +1,8 @@
-//! A manager's disk: what was issued is not what is durable, until it is.
+//! A manager's disk: issued writes are not durable before a sync.
 
 use super::random::Random;
 
-/// A write under way.
+/// A write in flight.
 #[derive(Clone, Debug)]
 struct DiskWrite {
     number: u64,
@@ -34,7 +34,8 @@ impl Disk {
         }
     }
 
-    /// Some first writes have reached the disk, and of an append that was under way a piece.
+    /// A prefix of the writes in flight has reached the disk, and perhaps a part of the next
+    /// append.
     pub(crate) fn crash(&mut self, random: &mut Random) -> Vec<u8> {
         let issued = std::mem::take(&mut self.issued);
         let whole = random.below(issued.len() as u64 + 1) as usize;

@@ -1,4 +1,4 @@
-//! What happens at some time in the simulation of managers.
+//! The events in the simulation of managers.
 
 use zerohop_control::command::{CommandRequest, ManagerId};
 use zerohop_control::manager::RequestAnswer;
@@ -29,7 +29,7 @@ pub(super) enum ManagerHappening {
         token: u64,
         request: CommandRequest,
     },
-    /// The turn tells the newest of a client's alarms from those before it.
+    /// `turn` distinguishes the newest alarm of a client from earlier ones.
     Client {
         client: usize,
         turn: u64,

@@ -1,5 +1,5 @@
-//! A control group under a simulated network, disks and clocks, with clients that ask for all kinds of things, from one
-//! seed; and what must hold of it.
+//! A control group under a simulated network, disks and clocks, with clients that send all kinds of
+//! commands, from one seed; and its invariants.
 
 pub(crate) mod check;
 pub(crate) mod disk;

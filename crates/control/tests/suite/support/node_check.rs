@@ -1,4 +1,4 @@
-//! What must hold of nodes and their agents, whatever happens.
+//! The invariants of nodes and their agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use zerohop_control::command::{CommandOutcome, ManagerId};
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, NodeId};
 
-/// Everything seen so far.
+/// The observations so far.
 #[derive(Default)]
 pub(crate) struct NodeChecker {
     leaders: BTreeMap<u64, ManagerId>,
-    /// The map of each epoch, as first seen.
+    /// The first map that was seen at each epoch.
     maps: BTreeMap<u64, ClusterMap>,
-    /// The newest that each node's present process followed.
+    /// The newest epoch that each node's present process follows.
     follows: BTreeMap<usize, u64>,
-    /// The newest that anybody followed when a process started.
+    /// The newest epoch that any node followed when a process started.
     before: BTreeMap<usize, u64>,
     numbers: BTreeMap<Incarnation, NodeId>,
     asked: BTreeSet<u64>,
@@ -58,7 +58,8 @@ impl NodeChecker {
         }
     }
 
-    /// A node follows this map, and hands it out: of each epoch there is one, and nobody goes back.
+    /// A node follows this map, and passes it on. There is one map for each epoch, and no node goes
+    /// back.
     pub(crate) fn has(&mut self, at: usize, map: &ClusterMap) {
         let epoch = map.epoch().get();
         let follows = self.follows.entry(at).or_default();
@@ -92,7 +93,7 @@ impl NodeChecker {
         self.asked.insert(token);
     }
 
-    /// The process that was asked is no more.
+    /// The process that was asked has ended.
     pub(crate) fn nobody_waits(&mut self, token: u64) {
         self.asked.remove(&token);
     }
@@ -110,7 +111,7 @@ impl NodeChecker {
         self.outcomes.insert(token, result.clone());
     }
 
-    /// Operators that wait still.
+    /// Operators without an answer.
     pub(crate) fn unanswered(&self) -> usize {
         self.asked.len()
     }

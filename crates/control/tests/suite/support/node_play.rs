@@ -1,5 +1,6 @@
-//! Nodes under faults, from one seed: lost, repeated and late messages, cuts, crashes with and without disks, restarts of
-//! all; an operator at random nodes; and a calm end, when all must be well again.
+//! Nodes under faults, from one seed: lost, repeated and late messages, partitioned networks,
+//! crashes with and without loss of disks, restarts of all nodes; an operator at random nodes; and
+//! a final time without faults, after which all nodes must be well.
 
 use zerohop_control::command::ControlCommand;
 use zerohop_placement::{Durability, GroupState, KeyspaceConfig, NodeState, PartitionCount};
@@ -15,13 +16,13 @@ const RECOVER: u64 = 4;
 /// Microseconds.
 const FAULTS_BEGIN: u64 = 2_500_000;
 const FAULTS_END: u64 = 14_000_000;
-/// When the operator gives up what will not return.
+/// The time at which the operator accepts the loss of nodes that will not return.
 const RECOVERED: u64 = 22_000_000;
 const CALM_END: u64 = 32_000_000;
-/// Nobody may need longer to follow than this.
+/// The longest time that a node may need to follow a new map.
 const FOLLOW_MAX: u64 = 3_000_000;
 
-/// Which faults there are.
+/// The kinds of faults in a run.
 struct NodeFaultKinds {
     crashes: u64,
     disks: bool,
@@ -101,7 +102,7 @@ fn fault(nodes: &mut Nodes, faults: &mut NodeFaultKinds) {
     match nodes.faults.below(5) {
         0 | 1 if nodes.faults.chance(faults.crashes) => {
             nodes.checker.saw("crashes");
-            // Sometimes just the one that leads.
+            // Sometimes it is the leader.
             let at = nodes.leader().filter(|_| down.is_multiple_of(3)).unwrap_or(at);
             nodes.crash(at, down);
         }
@@ -166,7 +167,8 @@ fn operate(nodes: &mut Nodes, work: &mut Random) {
     nodes.operate(at, command);
 }
 
-/// What still recovers when all are back that will come: the operator accepts the loss.
+/// For groups that still recover when all nodes that return are back, the operator accepts the
+/// loss.
 fn recover(nodes: &mut Nodes, work: &mut Random) {
     let Some(leader) = nodes.leader() else { return };
     let map = nodes.machines[leader].map.clone();
@@ -180,10 +182,10 @@ fn recover(nodes: &mut Nodes, work: &mut Random) {
     }
 }
 
-/// After a time without faults: what is not well.
+/// After a time without faults: the first problem that is left.
 fn finish(nodes: &Nodes) -> Option<String> {
     let leader = nodes.leader().and_then(|at| nodes.machines[at].agent.as_ref()?.manager());
-    let Some(leader) = leader else { return Some("nobody leads at the end".to_owned()) };
+    let Some(leader) = leader else { return Some("there is no leader at the end".to_owned()) };
     let newest = leader.map();
     for (at, machine) in nodes.machines.iter().enumerate() {
         let Some(agent) = machine.agent.as_ref() else { return Some(format!("node {at} does not run")) };

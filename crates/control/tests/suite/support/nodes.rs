@@ -1,5 +1,6 @@
-//! Nodes with their agents, the network between them, their control logs and folders, in one thread under one clock. What
-//! instances do is played in a few lines: they open, tell where their logs end, and primaries ask for admissions.
+//! Nodes with their agents, the network between them, their control logs and folders, in one thread
+//! under one clock. Instances are simulated in a few lines: they open, report the ends of their
+//! logs, and their primaries request admissions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +19,12 @@ use super::disk::Disk;
 use super::node_check::NodeChecker;
 use super::random::Random;
 
-/// What is switched on.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) managers: usize,
     pub(crate) others: usize,
-    /// In a thousand messages.
+    /// Lost messages, per mille.
     pub(crate) loss: u64,
     pub(crate) repeats: u64,
     pub(crate) late: u64,
@@ -54,7 +55,7 @@ pub(crate) enum NodeHappening {
         life: u64,
         wanted: Vec<LogWanted>,
     },
-    /// What primaries want is asked again.
+    /// Primaries repeat their requests.
     Upkeep {
         at: usize,
         life: u64,
@@ -62,32 +63,32 @@ pub(crate) enum NodeHappening {
     Start {
         at: usize,
     },
-    /// Not for this world: whoever plays it decides.
+    /// An event of the caller, which handles it.
     Other(u64),
 }
 
-/// A machine: what is on its disks, and the process on it.
+/// A machine: the contents of its disks, and its process.
 pub(crate) struct Machine {
     pub(crate) address: Address,
     pub(crate) agent: Option<Agent>,
     pub(crate) life: u64,
     started: u64,
     pub(crate) control: Disk,
-    /// Its number among the managers, if it is one; another once its disk is lost.
+    /// Its manager number, if it is a manager; a new number after the loss of its disk.
     pub(crate) manager: Option<ManagerId>,
-    /// It has had a control log since its disk was made.
+    /// Whether it has had a control log since its disk was made.
     has_log: bool,
     is_founder: bool,
-    /// The number in its folder.
+    /// The node number in its folder.
     pub(crate) number: Option<NodeId>,
     first_instance: InstanceId,
     pub(crate) incarnation: Incarnation,
-    /// The map as its instances have it.
+    /// The map that its instances have.
     pub(crate) map: Arc<ClusterMap>,
     intact: bool,
     closed: bool,
     pub(crate) waiting: BTreeMap<u64, u64>,
-    /// What its log tells.
+    /// Notices in its log.
     pub(crate) noted: Vec<LogNotice>,
 }
 
@@ -97,7 +98,7 @@ pub(crate) struct Nodes {
     agenda: BTreeMap<(u64, u64, u64), NodeHappening>,
     pub(crate) machines: Vec<Machine>,
     founders: Vec<ManagerInfo>,
-    /// Where managers are, as the shells of all know.
+    /// The addresses of managers, as all shells know them.
     pub(crate) moved: Vec<ManagerInfo>,
     pub(crate) cuts: BTreeMap<(usize, usize), u64>,
     pub(crate) setting: Setting,
@@ -163,7 +164,7 @@ impl Nodes {
         }
     }
 
-    /// The next thing that happens until then, if it is for whoever plays.
+    /// Runs until this time, or until the next event of the caller, which is returned.
     pub(crate) fn run(&mut self, until: u64) -> Option<u64> {
         while self.checker.violations.is_empty() {
             let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= until) else { break };
@@ -234,7 +235,7 @@ impl Nodes {
         if wake != Time::NEVER {
             let time = (machine.started + wake.0).max(self.now + 1);
             let life = machine.life;
-            // Once for each time: what was scheduled before for later does no harm.
+            // One tick for each time is enough; an earlier schedule for a later time does no harm.
             let is_there = self.agenda.range((time, 0, 0)..(time + 1, 0, 0)).any(
                 |(_, happening)| matches!(happening, NodeHappening::Tick { at: other, .. } if *other == at),
             );
@@ -293,7 +294,7 @@ impl Nodes {
         self.at(self.now + 1, NodeHappening::Tick { at, life });
     }
 
-    /// The newest epoch of any map that anybody follows.
+    /// The newest epoch of all maps that nodes follow.
     fn newest(&self) -> u64 {
         let epochs = self.machines.iter().filter_map(|machine| machine.agent.as_ref());
         epochs.map(|agent| agent.map().epoch().get()).max().unwrap_or(0)
@@ -335,7 +336,7 @@ impl Nodes {
                 }
                 AgentEffect::Map(delta) => match self.machines[at].map.apply(&delta) {
                     Ok(map) => self.machines[at].map = Arc::new(map),
-                    Err(error) => self.checker.violation(format!("node {at} is told of a gap: {error}")),
+                    Err(error) => self.checker.violation(format!("node {at} receives a gap: {error}")),
                 },
                 AgentEffect::MapReplaced(map) => {
                     if map.epoch() <= self.machines[at].map.epoch() {
@@ -419,7 +420,8 @@ impl Nodes {
         }
     }
 
-    /// Its disks are gone: another node comes, and another manager, or one that believes that it is to found the group.
+    /// Its disks are lost: another node starts in its place, with another manager, or with one that
+    /// would bootstrap the group.
     pub(crate) fn lose_disks(&mut self, at: usize) {
         let id = ManagerId(self.faults.next() | 1 << 40);
         let machine = &mut self.machines[at];
@@ -433,7 +435,7 @@ impl Nodes {
         machine.manager = machine.manager.map(|_| id);
     }
 
-    /// Another machine with a copy of the folder of one; where it is.
+    /// Adds a machine with a copy of a machine's folder; returns its index.
     pub(crate) fn copy(&mut self, of: usize) -> usize {
         let at = self.machines.len();
         let number = self.machines[of].number;
@@ -468,7 +470,7 @@ impl Nodes {
             .max_by_key(|at| term(&self.machines[*at]))
     }
 
-    /// Those that copy are always done at once here.
+    /// Requests admissions; in this world a copy is complete at once.
     fn ask_for_admissions(&mut self, at: usize) {
         let machine = &self.machines[at];
         let map = Arc::clone(&machine.map);

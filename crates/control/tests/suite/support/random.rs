@@ -22,12 +22,12 @@ impl Random {
         self.stream.next_u64()
     }
 
-    /// In `0..bound`.
+    /// A number in `0..bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound.max(1))) >> 64) as u64
     }
 
-    /// So many times in a thousand.
+    /// True with this probability, per mille.
     pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }

@@ -1,4 +1,4 @@
-//! What clients ask for: everything, right and wrong.
+//! The commands of clients: all kinds, valid and invalid.
 
 use zerohop_control::command::{
     ControlCommand, GroupStep, HeldLog, HeldLogs, JoinNode, LogEnd, Regroup, RegroupOrigin,
@@ -14,7 +14,7 @@ use super::random::Random;
 const NODES: usize = 6;
 const KEYSPACES: usize = 3;
 
-/// Draws a command, looking at a state that may be old.
+/// Draws a command from a state that may be old.
 pub(crate) fn draw(state: &ControlState, number: u64, random: &mut Random) -> ControlCommand {
     let map = state.map();
     let nodes: Vec<NodeId> = map.nodes().map(|node| node.id()).collect();
@@ -69,7 +69,8 @@ fn config(number: u64, random: &mut Random) -> KeyspaceConfig {
     }
 }
 
-/// A change of a group: mostly one that may be, sometimes by the wrong one, to the wrong one, or of an old epoch.
+/// A change of a group: mostly a valid one, sometimes from the wrong sender, for the wrong target,
+/// or of an old epoch.
 fn regroup(state: &ControlState, keyspace: KeyspaceId, random: &mut Random) -> ControlCommand {
     let map = state.map();
     let found = map.keyspace(keyspace).expect("is in the map");
@@ -107,7 +108,7 @@ fn regroup(state: &ControlState, keyspace: KeyspaceId, random: &mut Random) -> C
     ControlCommand::Regroup(Regroup { keyspace, partition, epoch: PartitionEpoch(epoch), by, step })
 }
 
-/// What a node would tell of its logs.
+/// The log ends that a node would report.
 fn held(state: &ControlState, node: NodeId, incarnation: Incarnation, random: &mut Random) -> ControlCommand {
     let map = state.map();
     let own: Vec<InstanceId> =

@@ -14,14 +14,14 @@ use super::manager_happening::ManagerHappening;
 use super::random::Random;
 use super::workload;
 
-/// When faults end, and when everything must be well again; microseconds.
+/// The time at which faults end; microseconds. Later everything must be well again.
 const FAULTS_END: u64 = 20_000_000;
 const CALM_END: u64 = 32_000_000;
-/// A client asks elsewhere if it hears nothing for so long.
+/// A client asks another manager if it has no answer for this long.
 const PATIENCE: u64 = 700_000;
 const CLIENTS: u64 = 4;
 
-/// What is switched on in a seed.
+/// The parameters of a seed.
 #[derive(Clone, Debug)]
 struct ManagerScenario {
     managers: u64,
@@ -43,10 +43,10 @@ struct ManagerSlot {
     addr: Address,
     disk: Disk,
     process: Option<RaftManager>,
-    /// Counts its processes, so that nothing meant for one reaches the next.
+    /// The number of its process, so that no event for one process reaches the next.
     life: u64,
     started: u64,
-    /// Its clock's microseconds in a thousand of ours.
+    /// Its clock's microseconds per thousand microseconds of the world.
     rate: u64,
     paused_until: u64,
     map: Arc<ClusterMap>,
@@ -69,7 +69,7 @@ pub(crate) struct ManagerWorld {
     agenda: BTreeMap<(u64, u64, u64), ManagerHappening>,
     slots: Vec<ManagerSlot>,
     clients: Vec<CommandClient>,
-    /// Ordered pairs of slots between which nothing gets through, until when.
+    /// Ordered pairs of slots between which no message passes, with the end of that time.
     cuts: BTreeMap<(usize, usize), u64>,
     scenario: ManagerScenario,
     network: Random,
@@ -150,7 +150,7 @@ impl ManagerWorld {
         world
     }
 
-    /// Plays to the end and says what did not hold.
+    /// Runs to the end; the checker has the violations.
     pub(crate) fn play(mut self) -> ManagerWorld {
         while let Some(((now, ..), happening)) = self.agenda.pop_first() {
             if now > CALM_END || !self.checker.violations.is_empty() {
@@ -262,7 +262,7 @@ impl ManagerWorld {
 
     fn give(&mut self, at: usize, event: ManagerEvent<'_>) {
         if self.slots[at].paused_until > self.now {
-            // What comes to a process that stands still waits, or is lost where nothing tells the difference.
+            // Events for a paused process wait, or are lost where that is equivalent.
             let (life, until) = (self.slots[at].life, self.slots[at].paused_until);
             match event {
                 ManagerEvent::Persisted(number) => {
@@ -286,7 +286,7 @@ impl ManagerWorld {
         let faults = self.now < FAULTS_END;
         let persists = effects.iter().any(|effect| matches!(effect, ManagerEffect::Persist { .. }));
         self.carry_out(at, effects);
-        // Some crashes come just when something was to be made durable.
+        // Some crashes happen just when a write is issued.
         if faults && persists && self.faults.chance(self.scenario.crashes / 100) {
             let down = 1 + self.faults.below(100_000);
             self.crash(at, down);
@@ -513,8 +513,8 @@ impl ManagerWorld {
         }
     }
 
-    /// After a time without faults: one leader, all of one mind, nobody waiting, and every answer that was given is
-    /// given again.
+    /// After a time without faults: there is one leader, all states are equal, no client waits, and
+    /// every repeated request gets its first answer.
     fn finish(&mut self) {
         let waiting = self.clients.iter().filter(|client| client.pending.is_some()).count();
         if waiting > 0 {
@@ -525,7 +525,7 @@ impl ManagerWorld {
             .iter()
             .position(|slot| slot.process.as_ref().is_some_and(|manager| manager.leading().is_some()))
         else {
-            self.checker.violations.push("nobody leads at the end".to_owned());
+            self.checker.violations.push("there is no leader at the end".to_owned());
             return;
         };
         let mut state = self.slots[leader].process.as_ref().expect("runs").state().clone();
@@ -533,7 +533,7 @@ impl ManagerWorld {
             let other = slot.process.as_ref().map(RaftManager::state);
             let member = state.managers().iter().any(|manager| manager.id == slot.id);
             if member && other != Some(&state) {
-                self.checker.violations.push(format!("manager {at} is not of the leader's mind"));
+                self.checker.violations.push(format!("manager {at} differs from the leader's state"));
             }
         }
         let (voters, learners) = self.slots[leader].process.as_ref().expect("runs").members();
@@ -547,7 +547,7 @@ impl ManagerWorld {
             let again = state.apply(&request);
             let forgotten = first.mark + 4_096 <= state.mark();
             if again.outcome != first && !forgotten {
-                let told = format!("{:?} was told {first:?}, and at the end {:?}", request.id, again.outcome);
+                let told = format!("{:?} got {first:?}, and at the end {:?}", request.id, again.outcome);
                 self.checker.violations.push(told);
                 break;
             }

@@ -1,4 +1,4 @@
-//! Comparing the engine with the models while it runs.
+//! Compares the engine with the models while it runs.
 
 use zerohop_engine::{Durability, EngineError, EntryKind, FLAG_JOINED, FLAG_LIST};
 
@@ -8,7 +8,7 @@ use super::part::{ModelledPartition, ReadRecord, read};
 use super::world::EngineWorld;
 
 impl EngineWorld {
-    /// Looks a random record up, now and as it was.
+    /// Looks up a random record, in its present and an earlier version.
     pub fn look(&mut self, at: usize) -> Result<(), String> {
         let key = self.key();
         let part = &self.parts[at];
@@ -48,7 +48,7 @@ impl EngineWorld {
         }
     }
 
-    /// A range of a chunk, and what it says of itself.
+    /// Checks a range of a chunk, and the chunk's metadata.
     fn look_at_chunk(&mut self, at: usize, key: &[u8], expected: &Chunk) -> Result<(), String> {
         let handle = self.parts[at].handle;
         let from = self.random.below(4000);
@@ -81,7 +81,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// The log ends where the model says, and what the engine says of itself is so.
+    /// Checks that the log ends where the model says, and that the engine's statistics agree.
     pub fn check_ends(&mut self, at: usize) -> Result<(), String> {
         let handle = self.parts[at].handle;
         let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
@@ -96,7 +96,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// Every record, and the entries that wait.
+    /// Checks every record, and the uncommitted entries.
     pub fn check_all(&mut self, at: usize) -> Result<(), String> {
         let part = &self.parts[at];
         let engine = self.engine.as_mut().expect("open");
@@ -106,7 +106,7 @@ impl EngineWorld {
         }
     }
 
-    /// A walk meets each key that is there, and no other.
+    /// Checks that a scan returns each existing key, and no other.
     pub fn scan(&mut self, at: usize) -> Result<(), String> {
         let part = &self.parts[at];
         match walk(self.engine.as_mut().expect("open"), part.handle) {
@@ -122,7 +122,7 @@ impl EngineWorld {
         }
     }
 
-    /// After compaction, what is not live is little.
+    /// Checks that little dead space is left after compaction.
     pub fn check_dead_space(&mut self, at: usize) -> Result<(), String> {
         let part = &self.parts[at];
         if part.durability == Durability::Memory
@@ -139,7 +139,7 @@ impl EngineWorld {
         if part.pinned.iter().all(Vec::is_empty) {
             let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
             bytes = stats.log.bytes;
-            // The open segment and, where entries wait to be committed, the sealed ones that hold them are left alone.
+            // Compaction leaves out the open segment, and sealed segments with uncommitted entries.
             let part = &self.parts[at];
             let newest: u64 = part.log[part.commit.saturating_sub(60) as usize..]
                 .iter()
@@ -160,7 +160,7 @@ impl EngineWorld {
     }
 }
 
-/// All keys that a walk meets.
+/// All keys that a scan returns.
 pub fn walk(engine: &mut Engine, handle: zerohop_engine::Handle) -> Result<Vec<Vec<u8>>, EngineError> {
     let (mut keys, mut cursor) = (Vec::new(), Some(0));
     while let Some(from) = cursor {
@@ -171,7 +171,7 @@ pub fn walk(engine: &mut Engine, handle: zerohop_engine::Handle) -> Result<Vec<V
     Ok(keys)
 }
 
-/// Compares every record, and every entry that is not committed. The outer error is the engine's.
+/// Compares every record, and every uncommitted entry. The outer error is the engine's.
 pub fn compare_all(
     engine: &mut Engine,
     part: &ModelledPartition,
@@ -199,7 +199,7 @@ pub fn compare_all(
     Ok(Ok(()))
 }
 
-/// Compares one record. Of the present one also the fields of its newest entry.
+/// Compares one record. For the present version also the fields of its newest entry.
 pub fn check_record(
     part: &ModelledPartition,
     key: &[u8],
@@ -251,7 +251,8 @@ pub fn check_record(
     }
     let entry = |index: u64| -> &ModelEntry { &part.log[index as usize - 1] };
     let last_part = expected.parts.last().map_or(expected.newest, |(index, _)| *index);
-    // A trim that has done its work may be gone; the newest part then speaks for the record.
+    // A trim that has taken effect may be gone; the record's fields are then those of its newest
+    // part.
     let may_be_gone = entry(expected.newest).meta.kind == EntryKind::Trim;
     if is_present && got.index != expected.newest && !(may_be_gone && got.index == last_part) {
         return Err(format!("{}: changed last by {}, not {}", name(), got.index, expected.newest));

@@ -1,4 +1,4 @@
-//! The last act: bytes that were synced change on the disk.
+//! The last phase of a seed: synced bytes change on the disk.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::part::{ModelledPartition, ReadRecord, read};
 use super::world::EngineWorld;
 
 impl EngineWorld {
-    /// Everything is made durable and stopped, a few bytes become corrupt, and whatever is then returned is right, or an error,
-    /// or the damage was reported.
+    /// Everything is made durable, the engine is closed, and a few bytes become corrupt. Every
+    /// later result must be right, or an error, or the damage must be reported.
     pub fn corruption(&mut self) -> Result<(), String> {
         for at in 0..self.parts.len() {
             let ModelledPartition { handle, is_group, .. } = self.parts[at];
@@ -25,9 +25,10 @@ impl EngineWorld {
         let count = 1 + self.random.below(3) as usize;
         let hits = self.disk.corrupt_random(count);
         self.note(|| format!("corruption at {hits:?}"));
-        // What was told once may be gone for good later: a log cut where it could not be read, for one.
+        // A report may be made only once, for example when a log is cut at an unreadable place.
         let mut reported = BTreeSet::new();
-        // Of two hits the second may take what vouched for the entry that the first took: a torn tail looks the same.
+        // With two corruptions in one partition, the second may hit the evidence that the first
+        // corrupt entry was synced. This looks like a torn tail, and is not reported.
         reported.extend(self.parts.iter().map(|part| part.id).filter(|id| {
             let folder = format!("p-{:016x}/", id.0);
             hits.iter().filter(|hit| hit.path.starts_with(&folder)).count() > 1
@@ -35,7 +36,7 @@ impl EngineWorld {
         for round in 0..3 {
             let (mut engine, report) = match Engine::open(self.disk.clone(), self.plan.options) {
                 Ok(opened) => opened,
-                // The one file that names the format, or a header that now names another.
+                // The file with the format version is corrupt, or a header has another version.
                 Err(EngineError::Format { .. }) => return Ok(()),
                 Err(error) => return Err(format!("{hits:?}: opening corrupt data: {error}")),
             };
@@ -68,7 +69,8 @@ impl EngineWorld {
     }
 }
 
-/// Each record is right, an error, or covered by a report; and never something that was never written.
+/// Each record must be right, an error, or covered by a report; and never have contents that were
+/// never written.
 fn look_at_corrupt(engine: &mut Engine, part: &ModelledPartition, was_reported: bool) -> Result<(), String> {
     let Some((_, handle)) = engine.partitions().find(|(id, _)| *id == part.id) else {
         return if part.log.is_empty() { Ok(()) } else { Err(format!("partition {} is gone", part.id)) };

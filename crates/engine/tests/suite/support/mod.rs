@@ -1,14 +1,15 @@
-//! A property test of the engine: random operations, crashes and faults on a simulated disk, beside a plain model.
+//! A property test of the engine: random operations, crashes and faults on a simulated disk,
+//! compared with a plain model.
 //!
 //! ```text
-//!   plan    what a seed plays with: options, partitions, which faults
-//!   world   engine, disk and models; one step is one random operation      (ops)
-//!   recover the power goes, and what comes back is judged                  (checks)
-//!   repair    an entry becomes corrupt, and is repaired
-//!   corruption     the last act of some seeds: bytes on disk change
+//!   plan        the parameters of a seed: options, partitions, faults
+//!   world       engine, disk and models; one step is one random operation  (ops)
+//!   recover     a stop of the engine, and the check of what is restored    (checks)
+//!   repair      an entry becomes corrupt, and is repaired
+//!   corruption  the last phase of some seeds: bytes on the disk change
 //! ```
 //!
-//! A seed fixes everything. What is wrong is told as text, and panics of the engine count as wrong.
+//! A seed determines everything. Errors are text, and panics of the engine count as errors.
 
 #![allow(unreachable_pub, missing_docs, reason = "helpers of tests, which have no public")]
 
@@ -30,7 +31,7 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 
 pub type TestEngine = zerohop_engine::Engine<SimulatedDisk>;
 
-/// Plays one seed. What went wrong, if anything did.
+/// Runs one seed. The error is the first difference.
 pub fn play(seed: u64) -> Result<(), String> {
     let trace = std::env::var_os("ZEROHOP_TRACE").is_some();
     let mut world = world::EngineWorld::new(seed, trace);
@@ -46,7 +47,7 @@ pub fn play(seed: u64) -> Result<(), String> {
     })
 }
 
-/// The seeds asked for by `ZEROHOP_SEEDS=from..to`, or so many from 0.
+/// The seeds of `ZEROHOP_SEEDS=from..to`, or this many from 0.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let Ok(asked) = std::env::var("ZEROHOP_SEEDS") else { return 0..usual };
     let parsed = asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));

@@ -1,4 +1,5 @@
-//! What a partition must hold: a list of entries, and the plain map that comes of applying them.
+//! The expected contents of a partition: a list of entries, and the map that results from applying
+//! them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,13 +23,13 @@ pub struct ModelValue {
     /// Log index and payload of each part.
     pub parts: Vec<(u64, Rc<[u8]>)>,
     pub skipped: u64,
-    /// Log index of the entry that changed it last.
+    /// Log index of the last entry that changed it.
     pub newest: u64,
-    /// Of a chunk, what it holds.
+    /// The contents, if it is a chunk.
     pub chunk: Option<Chunk>,
 }
 
-/// What a chunk holds, byte by byte.
+/// The contents of a chunk, byte by byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     pub bytes: Vec<u8>,
@@ -36,7 +37,7 @@ pub struct Chunk {
 }
 
 impl ModelValue {
-    /// Units in all, those skipped left out.
+    /// Number of units, without those that are trimmed.
     pub fn units(&self) -> u64 {
         if self.chunk.is_some() {
             return 0;
@@ -45,7 +46,7 @@ impl ModelValue {
         whole.saturating_sub(self.skipped)
     }
 
-    /// Where a trim of so many units cuts; `None` if nothing is left.
+    /// The target of a trim of this many units; `None` if nothing is left.
     pub fn trim_point(&self, units: u64) -> Option<TrimTo> {
         let mut skip = self.skipped + units;
         for (index, payload) in &self.parts {
@@ -83,7 +84,8 @@ impl Chunk {
     }
 }
 
-/// Takes away those of which later ones hide every byte; the first part stays. What covers nothing goes with its place.
+/// Removes the parts whose bytes are all hidden by later parts; the first part stays. An empty part
+/// is removed if a later part covers its position.
 fn hide(parts: &mut Vec<(u64, Rc<[u8]>)>) {
     let range = |payload: &[u8]| ChunkHead::decode(payload).expect("chunks are written with heads").range();
     let ranges: Vec<_> = parts.iter().map(|(_, payload)| range(payload)).collect();
@@ -139,7 +141,7 @@ pub fn apply(records: &mut RecordsOfModel, entry: &ModelEntry) {
                 value.parts.push((meta.index, payload.clone()));
                 value.newest = meta.index;
             }
-            // Upper layers refuse it.
+            // Upper layers refuse this case.
             Some(_) => drop(records.insert(key.clone(), alone())),
         },
         EntryKind::Trim => {
@@ -154,7 +156,7 @@ pub fn apply(records: &mut RecordsOfModel, entry: &ModelEntry) {
     }
 }
 
-/// The records that the first entries of a log make.
+/// The records that result from the first entries of a log.
 pub fn records_of<'a>(log: impl IntoIterator<Item = &'a ModelEntry>) -> RecordsOfModel {
     let mut records = RecordsOfModel::new();
     log.into_iter().for_each(|entry| apply(&mut records, entry));

@@ -1,4 +1,4 @@
-//! One random operation at a time.
+//! The random operations.
 
 use std::rc::Rc;
 
@@ -10,14 +10,14 @@ use super::model::{ModelEntry, apply};
 use super::part::ModelledPartition;
 use super::world::{EngineWorld, ErrorVerdict};
 
-/// What is done instead of what is usual, in the numbers of [`EngineWorld::one_step`].
+/// The operations of a `fierce` seed, in the numbers of [`EngineWorld::one_step`].
 const FIERCE: [u64; 50] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 55, 55, 55, 60, 60, 62, 62, 62, 68, 70, 70, 70, 70, 70,
     70, 70, 70, 70, 94, 93, 78, 79, 81, 81, 82, 83, 83, 85, 86, 87, 88, 90, 91, 91,
 ];
 
 impl EngineWorld {
-    /// One random operation, and a look at a record.
+    /// Runs one random operation, and checks a record.
     pub fn one_step(&mut self) -> Result<(), String> {
         let at = self.random.below(self.parts.len() as u64) as usize;
         let drawn = match self.random.below(100) {
@@ -88,7 +88,7 @@ impl EngineWorld {
         payload
     }
 
-    /// Somebody keeps a copy of the store's own files in it: good entries within a value.
+    /// A value that contains bytes of the store's own files: valid entries inside a value.
     fn bytes_of_a_file(&mut self, is_list: bool) -> Vec<u8> {
         let mut out = if is_list { 3u32.to_le_bytes().to_vec() } else { Vec::new() };
         if self.disturbed {
@@ -117,7 +117,7 @@ impl EngineWorld {
         let upper = (self.random.below(16) as u8) << 4;
         let list_flag = |is_list| if is_list { FLAG_LIST | upper } else { upper };
         let part = &self.parts[at];
-        // What the record will be once all that waits is committed.
+        // The record after the commit of all uncommitted entries.
         let mut records = std::collections::BTreeMap::new();
         records.extend(part.records.get_key_value(&key).map(|(key, value)| (key.clone(), value.clone())));
         part.log[part.commit as usize..].iter().filter(|e| e.key == key).for_each(|e| apply(&mut records, e));
@@ -125,12 +125,12 @@ impl EngineWorld {
         let is_chunk_key = self.plan.chunks && key.get(1).is_some_and(|digit| digit % 2 == 1);
         let (kind, is_list, payload) = match self.random.below(20) {
             0..=2 if is_chunk_key => return self.chunk_entry(at, EntryKind::Put, key),
-            // Now and then a chunk is appended to as if it were not one, and is replaced.
+            // Sometimes a chunk is appended to as another type, which replaces it.
             3..=7 | 11..=16 if is_chunk_key => return self.chunk_entry(at, EntryKind::Append, key),
             0..=7 => (EntryKind::Put, is_list, self.payload(is_list)),
             8..=10 => (EntryKind::Remove, false, Vec::new()),
             11..=17 => {
-                // Now and then of the other kind, which replaces the record.
+                // Sometimes the entry is of another type, which replaces the record.
                 let wrong = self.random.chance(1, 30);
                 let is_list = held.as_ref().map_or(is_list, |value| value.is_list != wrong);
                 (EntryKind::Append, is_list, self.payload(is_list))
@@ -162,7 +162,7 @@ impl EngineWorld {
         part.next(kind, list_flag(is_list), key, payload)
     }
 
-    /// A write of a chunk: bytes, or zeros without them.
+    /// A write of a chunk: bytes, or zeros without bytes.
     fn chunk_entry(&mut self, at: usize, kind: EntryKind, key: Rc<[u8]>) -> ModelEntry {
         let mut bytes = self.payload(false);
         let length = match self.random.below(4) {
@@ -199,7 +199,7 @@ impl EngineWorld {
             let &Meta { kind, flags, timestamp, .. } = meta;
             let new = NewEntry { kind, flags, timestamp, key, payload, hint: hint.as_ref() };
             let written = self.engine().write_entry(handle, &new);
-            written.map(|index| assert_eq!(index, meta.index, "the index that was told"))
+            written.map(|index| assert_eq!(index, meta.index, "the returned index"))
         };
         let what = format!("entry {}", meta.index);
         match result {
@@ -220,7 +220,7 @@ impl EngineWorld {
         self.check_ends(at)
     }
 
-    /// After a failure of the disk an entry may be in the log or not.
+    /// After a disk failure an entry may be in the log or not.
     pub fn see_whether_it_happened(&mut self, at: usize, entry: ModelEntry) -> Result<(), String> {
         let handle = self.parts[at].handle;
         let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
@@ -268,7 +268,7 @@ impl EngineWorld {
         let index = self.parts[at].whole(index);
         self.note(|| format!("p{at} cut after {index}"));
         if self.plan.fills_up {
-            // Told by a journal that has no room, a cut may be undone by a crash.
+            // If the journal has no space to record a truncation, a crash may undo it.
             self.disk.set_capacity(None);
         }
         let result = self.engine().cut_after(handle, index);
@@ -334,7 +334,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// Upkeep, called often enough, makes everything of `interval` partitions durable.
+    /// Maintenance, called often enough, makes all entries of `interval` partitions durable.
     pub fn settle(&mut self) -> Result<(), String> {
         if self.disturbed || self.plan.fills_up {
             return Ok(());
@@ -359,7 +359,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// What the engine says is durable must be.
+    /// Everything that the engine reports as durable must be.
     fn raise_floor(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, durability, is_unsure, .. } = self.parts[at];
         if durability == Durability::Memory || is_unsure {
@@ -389,7 +389,7 @@ impl EngineWorld {
     fn checkpoint(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, durability, .. } = self.parts[at];
         self.note(|| format!("p{at} checkpoint"));
-        // The state of an upper layer: all up to here.
+        // The state of an upper layer: all entries up to here.
         let commit = self.parts[at].commit;
         match self.engine().checkpoint_begin(handle, &commit.to_le_bytes()) {
             Ok(()) => Ok(()),
@@ -453,11 +453,12 @@ impl EngineWorld {
     fn change_durability(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, durability, is_unsure, .. } = self.parts[at];
         let wanted = match durability {
-            // Its log has not kept what an upper layer would read again; that begins a checkpoint (`crates/partition`).
+            // The log of a memory partition lacks entries that an upper layer would read again; in
+            // `crates/partition` such a change begins with a checkpoint.
             Durability::Memory if self.plan.holds_state => return Ok(()),
             Durability::Memory if self.random.chance(1, 2) => Durability::Interval { ms: 20 },
             Durability::Memory => Durability::Sync,
-            // On disk already: it gets a long interval.
+            // A partition that is on disk already gets a long interval, or none.
             Durability::Interval { ms: 100 } if self.random.chance(1, 4) => Durability::Memory,
             Durability::Interval { ms: 100 } if self.random.chance(1, 2) => Durability::Interval { ms: 20 },
             Durability::Interval { .. } => Durability::Sync,
@@ -478,7 +479,7 @@ impl EngineWorld {
                 Ok(())
             }
             Err(error) => {
-                // Some of it may have come to the disk; its owner drops it at the next start.
+                // Some of it may be on the disk; its owner drops that at the next start.
                 self.parts[at].is_dropping |= durability == Durability::Memory;
                 self.judge("durability", durability, error).map(drop)
             }
@@ -509,7 +510,7 @@ impl EngineWorld {
         }
     }
 
-    /// Something begins to fail.
+    /// Switches on a random fault.
     fn fault(&mut self) -> Result<(), String> {
         if self.plan.cuts_power && self.random.chance(1, 2) && self.power_cut_in.is_none() {
             let operations = self.random.below(60);

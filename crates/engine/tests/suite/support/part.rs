@@ -1,4 +1,4 @@
-//! One partition of the world: what was done to it, and what must have become of it.
+//! One partition of the world: its history, and its expected contents.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -10,36 +10,37 @@ use zerohop_engine::{
 use super::TestEngine as Engine;
 use super::model::{ModelEntry, RecordsOfModel, apply, records_of, units_of};
 
-/// A partition, beside the model of it.
+/// A partition with its model.
 #[derive(Clone)]
 pub struct ModelledPartition {
     pub id: PartitionId,
     pub handle: Handle,
     pub durability: Durability,
     pub index_seed: u64,
-    /// Entries come with epochs and are committed later, as in a replica group; otherwise each is committed at once.
+    /// Whether entries come with epochs and are committed later, as in a replica group; otherwise
+    /// each is committed at once.
     pub is_group: bool,
     pub log: Vec<ModelEntry>,
     pub commit: u64,
     pub records: RecordsOfModel,
-    /// Log index up to which an operation returned well.
+    /// The log index up to which operations succeeded.
     pub accepted: u64,
-    /// What must be there after a crash.
+    /// The log index that must survive a crash.
     pub floor: u64,
     pub epoch: u32,
-    /// All there have been.
+    /// All epochs so far.
     pub epochs: BTreeSet<u32>,
     pub timestamp: u64,
-    /// Versions above this are asked for; the timestamp from which on they were kept.
+    /// The horizon, above which versions are kept, and the timestamp from which on they were kept.
     pub horizon: Option<(u64, u64)>,
     pub pinned: Vec<Vec<SegmentFile>>,
-    /// A cut failed half-way: nothing more is done to it until it is opened again.
+    /// A truncation failed in the middle: nothing more is done until the partition is opened again.
     pub is_unsure: bool,
-    /// A removal of the whole partition failed half-way.
+    /// A removal of the whole partition failed in the middle.
     pub is_dropping: bool,
-    /// Where a key was found once.
+    /// An earlier location of a key.
     pub hint: Option<(Box<[u8]>, Hint)>,
-    /// A split failed: whether it has happened after all, an opening shows.
+    /// A split failed: the next opening shows whether it has taken effect.
     pub splitting: Option<[PartitionId; 2]>,
 }
 
@@ -72,7 +73,7 @@ impl ModelledPartition {
         self.log.len() as u64
     }
 
-    /// The last index at or before this one that no unit goes on behind.
+    /// The last index at or before this one that does not divide an atomic batch.
     pub fn whole(&self, index: u64) -> u64 {
         let upto = &self.log[..index.min(self.last()) as usize];
         upto.iter().rposition(|entry| !entry.meta.is_joined()).map_or(0, |at| at as u64 + 1)
@@ -89,8 +90,8 @@ impl ModelledPartition {
         ModelEntry { meta, key, payload: payload.into() }
     }
 
-    /// Another primary numbers the entries from here on. `lower`: if it can be, with an epoch that is below those that
-    /// were just cut off: entries that the new primary had from an older one are fetched first.
+    /// Another primary numbers the next entries. With `lower`, its epoch is below those of the
+    /// removed entries, if possible: the new primary has entries of an older epoch.
     pub fn begin_epoch(&mut self, lower: bool) {
         let last = self.last_epoch();
         let highest = self.epochs.last().copied().unwrap_or(0);
@@ -99,12 +100,13 @@ impl ModelledPartition {
         self.epochs.insert(self.epoch);
     }
 
-    /// Applies what is committed by now.
+    /// Applies the entries that are committed now.
     pub fn commit_to(&mut self, index: u64) {
         self.stopped_at(self.whole(index));
     }
 
-    /// Applies what is committed by now, after a failure of the disk perhaps not all of a unit.
+    /// Applies the entries that are committed now; after a disk failure they may end inside an
+    /// atomic batch.
     pub fn stopped_at(&mut self, index: u64) {
         for at in self.commit..index.min(self.last()) {
             apply(&mut self.records, &self.log[at as usize]);
@@ -112,7 +114,7 @@ impl ModelledPartition {
         self.commit = self.commit.max(index.min(self.last()));
     }
 
-    /// The log is cut after `last`, and only what is before `commit` is known to be committed.
+    /// The log is cut after `last`, and only the entries up to `commit` are known to be committed.
     pub fn restart_at(&mut self, last: u64, commit: u64) {
         self.log.truncate(last as usize);
         self.commit = commit;
@@ -124,7 +126,7 @@ impl ModelledPartition {
         self.hint = None;
     }
 
-    /// What an entry is in bytes.
+    /// The length of an entry in bytes.
     pub fn entry_bytes(entry: &ModelEntry) -> u64 {
         28 + (entry.key.len() + entry.payload.len()) as u64
     }
@@ -140,7 +142,7 @@ impl ModelledPartition {
     }
 }
 
-/// Chunks are written to within this many bytes.
+/// Chunks are written within this many bytes.
 pub const CHUNK_SPACE: usize = 160 << 10;
 
 /// A record as the engine gives it, read whole.
@@ -154,7 +156,7 @@ pub struct ReadRecord {
     pub parts: Vec<Vec<u8>>,
     pub skipped: u64,
     pub units: u64,
-    /// What a chunk holds, from its beginning on.
+    /// The contents of a chunk, from its beginning.
     pub chunk: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! What one seed plays with.
+//! The parameters of one seed.
 
 use zerohop_base::random::Random;
 use zerohop_engine::{Durability, EngineOptions};
@@ -6,26 +6,27 @@ use zerohop_engine::{Durability, EngineOptions};
 /// Options, sizes and faults of one seed.
 pub struct SeedPlan {
     pub options: EngineOptions,
-    /// Durability, and whether entries come as in a replica group.
+    /// The durability of each partition, and whether its entries come as in a replica group.
     pub partitions: Vec<(Durability, bool)>,
     pub keys: u64,
     pub steps: u64,
     pub crashes: bool,
-    /// Power goes in the middle of a call.
+    /// Power cuts in the middle of calls.
     pub cuts_power: bool,
     pub failures: bool,
     pub fills_up: bool,
     pub horizons: bool,
-    /// Values of some KiB, so that upkeep compacts and takes checkpoints by itself.
+    /// Values of some KiB, so that maintenance compacts and takes checkpoints by itself.
     pub bulk: bool,
     /// Payloads above 64 KiB.
     pub large: bool,
-    /// Epochs and timestamps jump further than one segment can count.
+    /// Epochs and timestamps with larger steps than one segment can encode.
     pub jumps: bool,
     pub corruption: bool,
-    /// More upkeep, checkpoints, cuts and crashes for each entry, and crashes one upon the other.
+    /// More maintenance, checkpoints, truncations and crashes for each entry, and crashes in quick
+    /// succession.
     pub fierce: bool,
-    /// Entries tell an upper layer more than their records do.
+    /// Entries have information for an upper layer that their records do not have.
     pub holds_state: bool,
     /// Partitions are split.
     pub splits: bool,

@@ -1,4 +1,4 @@
-//! Stopping in every way there is, and judging what comes back.
+//! Stops the engine in every way, and checks the restored state.
 
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk, SimulatedFaults};
 use zerohop_engine::disk::{Disk, DiskResult};
@@ -10,11 +10,11 @@ use super::part::ModelledPartition;
 use super::world::EngineWorld;
 
 impl EngineWorld {
-    /// The engine stops: the power goes, the process dies, or it is closed in order.
+    /// The engine stops: a power cut, the death of the process, or a clean close.
     pub fn crash(&mut self) -> Result<(), String> {
         let way = if self.power_cut_in.take().is_some() { 0 } else { self.random.below(8) };
-        // Where a sync has failed, what the system still shows may never reach the disk, whoever syncs it again: a
-        // process that is started again on it cannot tell. Such a machine is restarted.
+        // After a failed sync, data in the system's cache may never reach the disk, even with
+        // another sync, and a restarted process cannot know. Such a machine is restarted.
         let way = if self.disturbed && way == 5 { 0 } else { way };
         match way {
             0..=3 => self.power_goes(),
@@ -31,7 +31,7 @@ impl EngineWorld {
         }
         self.calm();
         self.reopen()?;
-        // Again at once, or after a little upkeep.
+        // Another crash, at once or after a little maintenance.
         while self.plan.fierce && self.random.chance(1, 3) {
             if self.random.chance(1, 2) {
                 self.maintain()?;
@@ -46,7 +46,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// Stops in order, for the last time.
+    /// Stops cleanly, for the last time.
     pub fn calm_restart(&mut self) -> Result<(), String> {
         if self.power_cut_in.take().is_some() {
             self.power_goes();
@@ -89,14 +89,14 @@ impl EngineWorld {
     fn calm(&mut self) {
         self.disk.set_faults(SimulatedFaults::default());
         self.disk.set_capacity(None);
-        // A failure that was asked for and has not come yet goes with the power, as does a cut.
+        // A requested failure that has not happened yet is cancelled, as is a power cut.
         for operation in zerohop_engine::disk::simulated::DiskOperation::ALL {
             self.disk.fail_nth(operation, u64::MAX);
         }
         self.disturbed = false;
     }
 
-    /// Opens again, now and then with the power going meanwhile, and compares all there is.
+    /// Opens again, sometimes with a power cut meanwhile, and compares everything.
     fn reopen(&mut self) -> Result<(), String> {
         while self.plan.cuts_power && self.random.chance(1, if self.plan.fierce { 3 } else { 6 }) {
             if self.random.chance(1, 3) {
@@ -142,7 +142,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// It opens though the disk is full, and is opened again when there is room.
+    /// The engine opens although the disk is full, and is opened again when there is space.
     fn open_when_full(&mut self) -> Result<(), String> {
         let free = self.random.below(3000);
         self.note(|| format!("opening with {free} bytes free"));
@@ -166,7 +166,8 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// Something fails while it is opened, and the next attempt goes well, on the same running system.
+    /// A disk operation fails during the opening, and the next attempt succeeds, without a restart
+    /// of the machine.
     fn fail_to_open(&mut self) -> Result<(), String> {
         const MAY_FAIL: [DiskOperation; 6] = [
             DiskOperation::Open,
@@ -188,16 +189,17 @@ impl EngineWorld {
         }
     }
 
-    /// What came back is a prefix of what was written, and holds all that was synced.
+    /// The restored log is a prefix of the written one, and has everything that was synced.
     fn judge_partition(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { id, durability, is_group, is_dropping, .. } = self.parts[at];
         let found = self.engine().partitions().find(|(there, _)| *there == id).map(|(_, handle)| handle);
         if durability == Durability::Memory || is_dropping {
             if let Some(handle) = found.filter(|_| !is_dropping) {
                 let last = self.engine().partition_stats(handle).map_err(|e| e.to_string())?.last.1;
-                // The folder of one that was on disk until it was cut to nothing may stand.
+                // A partition that was on disk, and was then truncated to nothing, may have a
+                // folder.
                 if last > 0 {
-                    return Err(format!("p{at}: a partition held in memory has files"));
+                    return Err(format!("p{at}: a partition in memory has files"));
                 }
                 self.engine().drop_partition(id).map_err(|error| error.to_string())?;
             }
@@ -242,7 +244,7 @@ impl EngineWorld {
         self.scan(at)
     }
 
-    /// An upper layer finds its state in the checkpoint, and every entry that came behind it.
+    /// An upper layer finds its state in the checkpoint, and every later entry.
     fn check_state(&mut self, at: usize) -> Result<(), String> {
         if !self.plan.holds_state {
             return Ok(());
@@ -257,7 +259,7 @@ impl EngineWorld {
         self.declare(id, durability, index_seed)
     }
 
-    /// A partition is declared again and goes on.
+    /// A partition is declared again and continues.
     fn go_on(&mut self, at: usize) -> Result<(), String> {
         let handle = self.declare_at(at)?;
         let part = &mut self.parts[at];
@@ -276,15 +278,15 @@ impl EngineWorld {
         self.check_ends(at)
     }
 
-    /// The same files without their checkpoints, or without the newest of them, give the same state: nothing was
-    /// dropped too early.
+    /// The same files without their checkpoints, or without the newest of them, give the same
+    /// state: nothing was dropped too early.
     fn compare_twin(&mut self, twin: SimulatedDisk) -> Result<(), String> {
         let mut disk = twin.clone();
         let only_newest = self.random.chance(1, 3);
         for folder in disk.list("").map_err(|e| e.to_string())? {
             let names = disk.list(&folder.name).map_err(|e| e.to_string())?;
             let checkpoints: Vec<_> = names.iter().filter(|n| n.name.ends_with(".ckp")).collect();
-            // One alone has nothing to stand in for it.
+            // A single checkpoint has no older one as a substitute.
             let kept = if only_newest && checkpoints.len() > 1 { checkpoints.len() - 1 } else { 0 };
             for name in &checkpoints[kept..] {
                 disk.remove(&format!("{}/{}", folder.name, name.name)).map_err(|e| e.to_string())?;
@@ -296,7 +298,7 @@ impl EngineWorld {
             return Err(format!("without checkpoints: {damage}"));
         }
         for (id, handle) in other.partitions().collect::<Vec<_>>() {
-            // Of one that was to be held in memory, what came to the disk is dropped.
+            // For a memory partition, entries on the disk are dropped.
             let on_disk = |p: &&ModelledPartition| p.id == id && p.durability != Durability::Memory;
             let Some(part) = self.parts.iter().find(on_disk) else { continue };
             let wrong = |wrong: String| format!("without checkpoints: {wrong}");
@@ -329,7 +331,7 @@ impl EngineWorld {
     }
 }
 
-/// Every entry behind the state that a checkpoint holds of an upper layer is there.
+/// Every entry behind the state of an upper layer in a checkpoint must be there.
 fn check_state_of(engine: &mut Engine, handle: Handle, part: &ModelledPartition) -> Result<(), String> {
     let extra = engine.recovered_extra(handle).map_err(|e| e.to_string())?;
     let told = |extra: &[u8]| extra.first_chunk::<8>().map_or(u64::MAX, |commit| u64::from_le_bytes(*commit));
@@ -344,7 +346,7 @@ fn check_state_of(engine: &mut Engine, handle: Handle, part: &ModelledPartition)
         let expected = part.log.get(next as usize - 1);
         let is_it = expected.is_some_and(|expected| {
             let (mut meta, mut wanted) = (entry.head.meta, expected.meta);
-            // Compaction drops the flag: parts of a unit that is committed may go.
+            // Compaction drops the flag: parts of a committed atomic batch may be removed.
             (meta.flags, wanted.flags) = (meta.flags & !FLAG_JOINED, wanted.flags & !FLAG_JOINED);
             (meta, entry.key, entry.payload) == (wanted, &*expected.key, &*expected.payload)
         });

@@ -1,4 +1,4 @@
-//! Entries corruption, and are repaired with what another replica has.
+//! Entries become corrupt, and are repaired with another replica's entry.
 
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::{CorruptEntry, Durability, ScrubFrom};
@@ -6,12 +6,13 @@ use zerohop_engine::{CorruptEntry, Durability, ScrubFrom};
 use super::part::ModelledPartition;
 use super::world::EngineWorld;
 
-/// Fewer bytes may stand elsewhere too.
+/// Fewer bytes may occur elsewhere too.
 const TELLING_BYTES_MIN: usize = 16;
 
 impl EngineWorld {
-    /// Some entry becomes corrupt, is found, and is repaired. Then its bytes turn right again on the disk: no start need find it corrupt, while the
-    /// engine does not know that, and has it rewritten.
+    /// A random entry becomes corrupt, is found, and is repaired. Then its bytes on the disk are
+    /// restored, so that no later start finds corruption; the engine does not know that, and
+    /// rewrites the segment.
     pub fn repair(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { id, handle, durability, is_unsure, is_dropping, .. } = self.parts[at];
         let is_well = !is_unsure && !is_dropping && self.parts[at].splitting.is_none();

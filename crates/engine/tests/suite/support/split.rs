@@ -5,11 +5,11 @@ use zerohop_engine::PartitionId;
 use super::part::ModelledPartition;
 use super::world::{EngineWorld, ErrorVerdict};
 
-/// Partitions at most: each step looks at one.
+/// The most partitions: each step checks one.
 const PARTS_MAX: usize = 6;
 
 impl EngineWorld {
-    /// Splits a partition, after some of its segments were copied ahead or not.
+    /// Splits a partition, with or without some segments copied in advance.
     pub fn split(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { id, durability, is_unsure, is_dropping, .. } = self.parts[at];
         if is_unsure || is_dropping || self.parts.len() >= PARTS_MAX {
@@ -73,7 +73,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// The parent's model becomes its children'.
+    /// Replaces the parent's model by its children's.
     fn has_split(&mut self, at: usize, [first, second]: [PartitionId; 2]) -> Result<(), String> {
         let mut part = self.parts[at].clone();
         part.pinned.clear();
@@ -83,7 +83,7 @@ impl EngineWorld {
         Ok(())
     }
 
-    /// After an opening: splits of which it was open whether they had happened.
+    /// After an opening: decides the splits whose effect was unknown.
     pub fn judge_splits(&mut self) -> Result<(), String> {
         for at in 0..self.parts.len() {
             let Some(children) = self.parts[at].splitting.take() else { continue };
@@ -94,7 +94,7 @@ impl EngineWorld {
                 (false, [true, true]) => self.has_split(at, children)?,
                 (_, [false, false]) => {}
                 (true, _) => {
-                    // An empty folder may be left of one that was given up.
+                    // An abandoned child may have left an empty folder.
                     for id in children.into_iter().filter(|id| there.contains(id)) {
                         let found = self.engine().partitions().find(|(there, _)| *there == id);
                         let handle = found.map(|(_, handle)| handle).ok_or("it was there")?;

@@ -1,4 +1,4 @@
-//! Units of several entries, and hints for where a key stands.
+//! Atomic batches of several entries, and hints for the location of a key.
 
 use zerohop_engine::{FLAG_JOINED, Hint, Meta, NewEntry};
 
@@ -6,8 +6,8 @@ use super::part::ModelledPartition;
 use super::world::{EngineWorld, ErrorVerdict};
 
 impl EngineWorld {
-    /// Where the key was found: just now, or when it was looked up some time ago, whatever has happened since. Not drawn, so
-    /// that it disturbs no seed.
+    /// The location of the key: the present one, or one from an earlier lookup, whatever has
+    /// happened since. It uses no random draw, so that seeds stay the same.
     pub fn hint_for(&mut self, at: usize, meta: &Meta, key: &[u8]) -> Option<Hint> {
         if !meta.kind.has_key() || meta.index.is_multiple_of(3) {
             return None;
@@ -16,7 +16,7 @@ impl EngineWorld {
             return Some(hint);
         }
         let handle = self.parts[at].handle;
-        // What is wrong with a record, reading it finds.
+        // Reads find errors in a record; here they are ignored.
         let hint = self.engine().inspect(handle, key).ok().flatten().map(|found| found.hint);
         if meta.index % 3 == 1 {
             self.parts[at].hint = hint.map(|hint| (key.into(), hint));
@@ -24,7 +24,7 @@ impl EngineWorld {
         hint
     }
 
-    /// Several entries that stand or fall together.
+    /// Several entries that take effect together or not at all.
     pub fn add_unit(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, is_group, durability, is_unsure, .. } = self.parts[at];
         if is_unsure {
@@ -64,7 +64,7 @@ impl EngineWorld {
         self.check_ends(at)
     }
 
-    /// There is no room for the rest: what is there of it goes.
+    /// There is no space for the rest: the entries that were written are removed.
     fn give_up_unit(&mut self, at: usize, before: u64) -> Result<(), String> {
         let ModelledPartition { handle, durability, .. } = self.parts[at];
         match self.engine().cut_after(handle, before) {
@@ -79,7 +79,7 @@ impl EngineWorld {
         }
     }
 
-    /// The same in one call.
+    /// Writes an atomic batch in one call.
     fn write_unit(&mut self, at: usize, count: u64) -> Result<(), String> {
         let ModelledPartition { handle, durability, .. } = self.parts[at];
         let before = self.parts[at].last();
@@ -100,7 +100,7 @@ impl EngineWorld {
             Ok(last) => {
                 let part = &mut self.parts[at];
                 part.log.extend(entries);
-                assert_eq!(last, part.last(), "the index that was told");
+                assert_eq!(last, part.last(), "the returned index");
                 part.accepted = last;
                 part.commit_to(u64::MAX);
             }

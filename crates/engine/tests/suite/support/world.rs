@@ -8,7 +8,7 @@ use super::TestEngine as Engine;
 use super::part::ModelledPartition;
 use super::plan::SeedPlan;
 
-/// Everything that one seed plays with.
+/// The whole state of one seed.
 pub struct EngineWorld {
     pub random: Random,
     pub plan: SeedPlan,
@@ -17,21 +17,23 @@ pub struct EngineWorld {
     pub parts: Vec<ModelledPartition>,
     pub now_ms: u64,
     pub step: u64,
-    /// A fault was switched on since the engine was opened: operations may fail, partitions may have stopped.
+    /// Whether a fault was switched on since the engine was opened: operations may fail, partitions
+    /// may have stopped.
     pub disturbed: bool,
-    /// The power will go in the middle of some call; steps left until it does for certain.
+    /// A power cut will happen in the middle of some call; the number of steps until it happens for
+    /// certain.
     pub power_cut_in: Option<u64>,
     pub trace: Vec<String>,
-    /// Partitions there have been.
+    /// The number of partitions so far.
     pub ids: u64,
     is_traced: bool,
-    /// Told at once, for a seed that does not end.
+    /// Prints the trace at once, for a seed that does not end.
     is_live: bool,
 }
 
-/// What becomes of an operation's error.
+/// The effect of an operation that has failed.
 pub enum ErrorVerdict {
-    /// Refused, nothing changed.
+    /// It was refused, and nothing changed.
     Refused,
     /// The disk failed: the operation may have happened in part.
     Failed,
@@ -58,7 +60,7 @@ impl EngineWorld {
         }
     }
 
-    /// Plays all steps and the last act.
+    /// Runs all steps and the last phase.
     pub fn play(&mut self) -> Result<(), String> {
         let (engine, _) =
             Engine::open(self.disk.clone(), self.plan.options).map_err(|e| format!("open: {e}"))?;
@@ -77,7 +79,7 @@ impl EngineWorld {
         if self.plan.corruption { self.corruption() } else { Ok(()) }
     }
 
-    /// A name that no partition had.
+    /// A partition id that was never used.
     pub fn new_id(&mut self) -> PartitionId {
         self.ids += 1;
         PartitionId((self.ids - 1) * ((1 << 32) + 1) + 1)
@@ -116,7 +118,7 @@ impl EngineWorld {
         }
     }
 
-    /// Whether an error is one that may come now.
+    /// Whether an error is permitted now.
     pub fn judge(
         &mut self,
         what: &str,

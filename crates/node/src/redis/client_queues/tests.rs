@@ -1,4 +1,4 @@
-//! The rules of lanes, one after the other.
+//! Tests of the rules of lanes.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const CLIENT: ConnectionId = ConnectionId { slot: 3, generation: 1 };
 const NEAR: UnitTarget = UnitTarget::Sibling(1);
 const FAR: UnitTarget = UnitTarget::Wire(ConnectionId { slot: 9, generation: 1 });
 
-/// For how long units wait here.
+/// How long units wait in these tests.
 const TIME_OUT_MS: u64 = 700;
 const TIME_OUT: Duration = Duration::from_millis(TIME_OUT_MS);
 
@@ -15,7 +15,7 @@ fn lane(partition: u32) -> ClientLane {
     ClientLane::of(CLIENT, to, 4)
 }
 
-/// Takes up so many units of one lane, of which those that are named write.
+/// Queues so many units of one lane; the named ones write.
 fn lanes(units: u64, writes: &[u64]) -> ClientQueues {
     let mut lanes = ClientQueues::new(TIME_OUT);
     for number in 1..=units {
@@ -25,7 +25,7 @@ fn lanes(units: u64, writes: &[u64]) -> ClientQueues {
     lanes
 }
 
-/// Sends all that may go to a target: the unit, its number and that of the one before it.
+/// Sends all units that may go to a target: each unit, its number and that of the unit before it.
 fn send(lanes: &mut ClientQueues, target: UnitTarget, now_ms: u64) -> Vec<(u8, u64, u64)> {
     let mut sent = Vec::new();
     while let Some(lane) = lanes.take_due(now_ms) {
@@ -70,7 +70,7 @@ fn after_one_was_not_run_nothing_goes_before_all_are_told_of_and_then_from_there
     let again = send(&mut lanes, NEAR, 6 + RETRY_MS);
     assert_eq!(units(&again), [2, 3, 4]);
     assert!(again.iter().all(|(_, number, _)| *number > sent[2].1));
-    // What is told of the first attempts says nothing any more.
+    // A report on the first attempt matches nothing now.
     assert!(lanes.target_of(sent[1].1).is_none());
 }
 

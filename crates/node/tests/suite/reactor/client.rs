@@ -1,4 +1,4 @@
-//! A client that speaks bare frames over a blocking socket.
+//! A client that sends plain frames over a blocking socket.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use zerohop_wire::ids::{MapEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, Outcome, Query, RecordRead};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
-/// What an answer said.
+/// The content of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SocketAnswer {
     Ack,
@@ -29,7 +29,7 @@ impl SocketClient {
         SocketClient { socket, received: Vec::new() }
     }
 
-    /// Connects and says hello.
+    /// Connects and sends the greeting.
     pub(crate) fn greeted(address: SocketAddr) -> Self {
         let mut client = SocketClient::connect(address);
         client.send(&hello());

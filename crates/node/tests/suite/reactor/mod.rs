@@ -46,13 +46,13 @@ impl ReactorThread {
         ReactorThread { address, mailbox, counters, thread: Some(thread) }
     }
 
-    /// What the reactor has counted, and how many connections it has.
+    /// The reactor's counters, and how many connections it has.
     fn count(&self) -> (ReactorCounters, usize) {
         self.mailbox.leave(SuiteNotice::Count).unwrap();
         self.counters.recv().unwrap()
     }
 
-    /// Waits until what was counted is as asked.
+    /// Waits until the counters satisfy `holds`.
     fn until(&self, what: &str, holds: impl Fn(&ReactorCounters, usize) -> bool) {
         wait_for(what, || self.count(), |(counters, open)| holds(counters, *open));
     }

@@ -65,7 +65,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_no_one_else_anything() {
     let limits = Limits { unsent_bytes_max: 100_000, send_time_out_ms: 1_500, ..Limits::DEFAULT };
     let server = ReactorThread::start(5_000, limits);
     let mut deaf = SocketClient::greeted(server.address);
-    // 4,000 answers of 40 KB each: 160 MB, far beyond what the sockets' own buffers hold.
+    // 4,000 answers of 40 KB each: 160 MB, far more than the buffers of the sockets.
     let all: Vec<u8> = (0..4_000).flat_map(|id| lookup(id, &key(id))).collect();
     deaf.send(&all);
     let mut other = SocketClient::greeted(server.address);
@@ -134,7 +134,7 @@ fn garbage_is_answered_as_the_protocol_says_and_harms_nobody() {
             })
             .collect();
         let greeting = if round % 2 == 0 { hello() } else { Vec::new() };
-        // It may be closed before all is written.
+        // The connection may be closed before all is written.
         drop(stranger.write_all(&[greeting, noise].concat()));
         if round % 3 == 0 {
             drop(stranger);

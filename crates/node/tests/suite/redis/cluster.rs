@@ -1,4 +1,4 @@
-//! Keys of several owners: forwarded to them, or corrected, or refused together.
+//! Keys of several owners: commands are forwarded, redirected, or refused together.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Transactions on a node that is killed while its disk holds back what was not synced: what was acknowledged is there, and
-//! of what was not, all or nothing.
+//! Transactions on a node that is killed while its disk holds back unsynced data. Acknowledged ones
+//! must be there; of the others all or nothing.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;

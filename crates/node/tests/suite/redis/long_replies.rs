@@ -1,4 +1,4 @@
-//! Replies of any length: complete, of one moment, at the pace of their reader, wherever their records are.
+//! Replies of any length: complete, consistent, at the pace of the reader, from any instance.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -9,7 +9,7 @@ use crate::support::waiting::wait_for;
 
 const VALUE_BYTES: usize = 64 << 10;
 
-/// Bytes that may wait for a client here: what is sent at once, and a page.
+/// Bytes that may wait for a client here: the output limit, and a page.
 const OUTPUT_BYTES_MAX: u64 = 3 << 20;
 
 fn value(number: usize) -> Vec<u8> {
@@ -18,7 +18,7 @@ fn value(number: usize) -> Vec<u8> {
     head.into_iter().chain(tail).collect()
 }
 
-/// Fills a list, and says what a reply with all of it is.
+/// Fills a list, and returns the reply that contains all of it.
 fn fill(redis: &mut Redis, key: &str, count: usize) -> Vec<u8> {
     let values: Vec<Vec<u8>> = (0..count).map(value).collect();
     for part in values.chunks(100) {
@@ -30,7 +30,7 @@ fn fill(redis: &mut Redis, key: &str, count: usize) -> Vec<u8> {
     command(&values.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// Reads so many bytes, which are to be these.
+/// Reads so many bytes and compares them.
 fn expect(redis: &mut Redis, expected: &[u8]) {
     let mut bytes = vec![0; 256 << 10];
     redis.stream.read_exact(&mut bytes[..1]).unwrap();
@@ -42,7 +42,7 @@ fn expect(redis: &mut Redis, expected: &[u8]) {
     }
 }
 
-/// What waits at this instance to be sent to its clients, all together.
+/// Bytes that wait at this instance for its clients, in all.
 fn waiting(address: SocketAddr) -> u64 {
     let Reply::Bulk(Some(text)) = Redis::connect(address).ask("CLIENT LIST") else { panic!("a text") };
     let text = String::from_utf8(text).unwrap();
@@ -53,14 +53,14 @@ fn waiting(address: SocketAddr) -> u64 {
 fn a_list_of_a_hundred_megabytes_is_read_whole_at_the_pace_of_its_reader() {
     let server = in_memory(2);
     let addresses = addresses(&server);
-    // Of one of them it is the other's.
+    // One of the two instances reads the list from the other.
     for address in &addresses {
         let expected = fill(&mut Redis::connect(addresses[0]), "list", 1_600);
         assert!(expected.len() >= 100 << 20);
         let mut reader = Redis::connect(*address);
         reader.send("LRANGE list 0 -1");
         expect(&mut reader, &expected[..1 << 20]);
-        // It takes no more, so nothing more is read for it, and others are served.
+        // The client reads no more, so no page is read for it, and others are served.
         let mut writer = Redis::connect(addresses[0]);
         for number in 0..200 {
             assert_eq!(writer.ask(&format!("SET {{list}}{number} {number}")), ok());
@@ -134,7 +134,7 @@ fn clients_that_close_in_the_middle_leave_room_for_others() {
     let server = in_memory(2);
     let addresses = addresses(&server);
     let expected = fill(&mut Redis::connect(addresses[0]), "list", 160);
-    // Many more than a partition keeps snapshots for, each of which is in the middle of its reply.
+    // Many more than a partition keeps snapshots for, each in the middle of its reply.
     for number in 0..100 {
         let mut reader = Redis::connect(addresses[number % 2]);
         reader.send("LRANGE list 0 -1");

@@ -1,4 +1,4 @@
-//! Clients of Redis on a whole node, over real sockets: what belongs to whom, in which order, and what strangers do.
+//! Redis clients of a whole node, over real sockets: ownership of keys, order, and hostile clients.
 
 mod cluster;
 mod kill;

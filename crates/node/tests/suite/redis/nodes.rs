@@ -1,4 +1,4 @@
-//! Three nodes: whoever is asked, every key is served, in order, as if there were one.
+//! Three nodes: each of them serves every key, in order, like a single server.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::support::waiting::wait_for;
 
 const NODES: usize = 3;
 
-/// Ports of a node: its manager's, two instances', and one that is left free.
+/// Ports of a node: its manager's, two instances', and an unused one.
 const PORTS: u16 = 4;
 
 /// Nodes in memory with two instances each.
@@ -42,7 +42,7 @@ pub(super) fn stop(nodes: Vec<Server>) {
     });
 }
 
-/// Waits until a key is served everywhere: the groups have settled.
+/// Waits until every address serves a key: the groups have settled.
 fn wait_until_served(addresses: &[SocketAddr]) {
     for address in addresses {
         let mut redis = Redis::connect(*address);
@@ -56,7 +56,7 @@ fn a_plain_client_of_any_instance_of_any_node_uses_every_key_in_order() {
     let nodes = nodes();
     let addresses = all(&nodes);
     wait_until_served(&addresses);
-    // Each writes what the next one reads.
+    // Each address writes what the next one reads.
     for round in 0..addresses.len() {
         let (mut writes, mut reads) =
             (Redis::connect(addresses[round]), Redis::connect(addresses[(round + 3) % addresses.len()]));
@@ -74,7 +74,7 @@ fn a_plain_client_of_any_instance_of_any_node_uses_every_key_in_order() {
             assert_eq!(reads.ask(&format!("GET k{n}")), bulk(&format!("{round}x")));
         }
     }
-    // Several keys of one partition, wherever it is; of several, nowhere.
+    // Several keys are allowed in one partition of any node, and not in several partitions.
     let mut redis = Redis::connect(addresses[5]);
     for tag in 0..20 {
         assert_eq!(redis.ask(&format!("MSET {{t{tag}}}a 1 {{t{tag}}}b 2")), ok());
@@ -138,11 +138,12 @@ fn what_is_longer_than_a_frame_goes_to_another_node_and_back() {
     wait_until_served(&addresses);
     let mut redis = Redis::connect(addresses[1]);
     let value = |byte: u8| vec![byte; 9 << 20];
-    // One partition of each of several tags: of two nodes at least, so that one is not this.
+    // One partition for each of several tags, on at least two nodes, so that one of them is remote.
     for tag in 0..4 {
         let (a, b) = (format!("{{{tag}}}a"), format!("{{{tag}}}b"));
         let words: [&[u8]; 5] = [b"MSET", a.as_bytes(), &value(b'a'), b.as_bytes(), &value(b'b')];
-        // Where the machine is so busy that a group changes meanwhile, what became of it is in doubt: it may be repeated.
+        // On a very busy machine a group may change meanwhile. Then the outcome is in doubt, and
+        // the command may be repeated.
         let stored = (0..5).any(|_| {
             redis.stream.write_all(&command(&words)).unwrap();
             let reply = redis.reply();
@@ -158,7 +159,7 @@ fn what_is_longer_than_a_frame_goes_to_another_node_and_back() {
     stop(nodes);
 }
 
-/// The array that a reply is.
+/// The items of an array reply.
 fn items(reply: Reply) -> Vec<Reply> {
     let Reply::Array(Some(items)) = reply else { panic!("no array: {reply:?}") };
     items

@@ -1,4 +1,5 @@
-//! Replies come in the order of their commands, whoever owns the keys and however long each takes.
+//! Replies come in the order of their commands, whatever the owner of the keys and the time of
+//! each.
 
 use std::io::Write;
 

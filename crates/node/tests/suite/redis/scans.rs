@@ -1,4 +1,5 @@
-//! Commands that go through much: all keys, whatever was removed, or more than a value, a reply or a step may have.
+//! Commands that read much: all keys after many removals, or more than a value, reply or step may
+//! have.
 
 use std::io::Write;
 

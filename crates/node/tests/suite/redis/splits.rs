@@ -1,5 +1,5 @@
-//! A keyspace is split while plain clients of all nodes use it: nothing that was acknowledged is lost, commands of one client stay in
-//! their order, and all keys are told, each once.
+//! A keyspace is split while plain clients of all nodes use it. No acknowledged write is lost, the
+//! commands of one client stay in order, and `KEYS` and `SCAN` return each key once.
 #![expect(clippy::disallowed_methods, reason = "a test that takes some time")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,17 +13,17 @@ use crate::redis::support::{Redis, Reply, bulk, command, make_keyspace, ok, spli
 
 const KEYSPACE: &str = "torn";
 
-/// How often the keyspace is split, from one partition on.
+/// How often the keyspace, first of one partition, is split.
 const SPLITS: u32 = 5;
 
-/// Between two of them.
+/// The pause between two splits.
 const PAUSE: Duration = Duration::from_millis(400);
 
 /// Keys of each client, and commands that it sends at once.
 const KEYS: usize = 12;
 const DEPTH: usize = 24;
 
-/// Keys that are there all the time.
+/// Keys that exist all the time.
 const STAY: usize = 400;
 
 fn connect(address: SocketAddr) -> Redis {
@@ -32,16 +32,16 @@ fn connect(address: SocketAddr) -> Redis {
     redis
 }
 
-/// Whether a command was not done, or perhaps.
+/// Whether a command was not executed, or is in doubt.
 fn is_temporary(reply: &Reply) -> bool {
     let text = |text: &String| text.starts_with("TRYAGAIN") || text.contains("may have been done or not");
     matches!(reply, Reply::Error(error) if text(error))
 }
 
-/// What one client was told of its keys: how often each was appended to, and how often perhaps.
+/// Acknowledged appends to each key, and those in doubt.
 type AppendCounts = BTreeMap<String, (i64, i64)>;
 
-/// Appends to its keys, and writes to and reads others, many commands at once.
+/// Appends to its keys, and writes and reads others, many commands at once.
 fn append(address: SocketAddr, client: usize, ends: &AtomicBool) -> AppendCounts {
     let (mut redis, mut told) = (connect(address), AppendCounts::new());
     let mut lengths = BTreeMap::<String, i64>::new();
@@ -79,7 +79,7 @@ fn append(address: SocketAddr, client: usize, ends: &AtomicBool) -> AppendCounts
     told
 }
 
-/// Asks for all keys that stay, again and again; how often they were told.
+/// Lists all permanent keys, repeatedly; returns how often they were listed.
 fn list(address: SocketAddr, ends: &AtomicBool) -> u32 {
     let (mut redis, mut lists) = (connect(address), 0);
     while !ends.load(Ordering::Relaxed) {
@@ -101,7 +101,7 @@ fn what_is_acknowledged_while_a_keyspace_is_split_is_there_and_in_order() {
     let addresses = all(&nodes);
     let manager = nodes[0].manager_address();
     make_keyspace(manager, KEYSPACE, "memory");
-    // Everybody has heard of it.
+    // All nodes have learned of it.
     for address in &addresses {
         let mut redis = Redis::connect(*address);
         while redis.ask(&format!("ZH.KEYSPACE {KEYSPACE}")) != ok() || redis.ask("SET begun 1") != ok() {

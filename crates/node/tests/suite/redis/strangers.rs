@@ -1,4 +1,4 @@
-//! Clients that break off, claim too much, or do not listen harm nobody.
+//! Clients that disconnect, announce too much, or do not read do not disturb others.
 
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
@@ -93,7 +93,7 @@ fn who_never_reads_is_not_read_for_ever_and_holds_up_nobody() {
         deaf.stream.write_all(&command(&[b"SET", key, &value])).unwrap();
         assert_eq!(deaf.reply(), ok());
     }
-    // One of the two is forwarded.
+    // One of the two keys is forwarded.
     deaf.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let pair = [command(&[b"GET", b"a"]), command(&[b"GET", b"b"])].concat().repeat(1000);
     let mut taken = 0;

@@ -1,4 +1,4 @@
-//! A node, and a client that speaks the protocol in bytes.
+//! A node, and a client that sends the protocol's bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ pub(crate) fn in_memory(instances: usize) -> Server {
     Server::start(ServerOptions { instances: Some(instances), ..ServerOptions::new(listen) }).unwrap()
 }
 
-/// Where its instances listen.
+/// The addresses of its instances.
 pub(crate) fn addresses(server: &Server) -> Vec<SocketAddr> {
     server.instances().iter().map(|(_, address)| *address).collect()
 }
@@ -130,7 +130,7 @@ pub(crate) fn make_sync_keyspace(manager: SocketAddr, name: &str) {
     make_keyspace(manager, name, "sync");
 }
 
-/// The same, with another durability.
+/// The same with any durability.
 pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
     let settings = KeyspaceSettings {
         name: name.to_owned(),
@@ -141,7 +141,7 @@ pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
     about_keyspace(manager, AdminQuestion::CreateKeyspace(settings));
 }
 
-/// Has a keyspace split, so that it has so many partitions.
+/// Splits a keyspace to so many partitions.
 pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
     let partitions = Some(partitions);
     let settings = KeyspaceSettings { name: name.to_owned(), partitions, ..KeyspaceSettings::default() };

@@ -1,5 +1,5 @@
-//! Transactions, as frames, that no client of this project would send: each is refused by its reason, changes nothing, and leaves
-//! nobody waiting.
+//! Invalid transactions, as frames that no client of this project would send. Each is refused for
+//! the right reason, changes nothing, and blocks nobody.
 
 use zerohop_node::server::Server;
 use zerohop_transaction::codec::encode_parts;
@@ -28,7 +28,7 @@ fn items(part: &mut TransactionPart) -> &mut Vec<TransactionItem> {
     }
 }
 
-/// How a good transaction of two parts is spoilt.
+/// How a valid transaction of two parts is made invalid.
 type Spoil = fn(&mut Vec<TransactionPart>);
 
 #[test]
@@ -89,7 +89,7 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
         assert_eq!((node.value(&one), node.value(&other)), (None, None), "{at}");
     }
 
-    // Bytes of any kind, and every beginning of a good one.
+    // Arbitrary bytes, and every prefix of valid ones.
     let encoded = encode_parts(&good);
     let beginnings = (0..encoded.len()).step_by(7).map(|length| encoded[..length].to_vec());
     for bytes in beginnings.chain([vec![0xFF; 64], vec![0; 64], [&encoded[..], &[0]].concat()]) {
@@ -99,7 +99,7 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
         assert_eq!(reason(&told), AbortReason::Malformed, "{bytes:?}: {told:?}");
     }
 
-    // A wait among its items; one who is not the coordinator.
+    // A wait among its items; a coordinator that is not the last partition.
     let mut parts = good.clone();
     let wait = Query::Wait { until: zerohop_wire::messages::WaitUntil::Present };
     let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
     let asked = node.transact(sequence, &first, &good);
     assert!(node.outcome(asked).is_err());
 
-    // Nobody is in the way of anybody after all that, and nothing is there.
+    // After all that no lock is left, and no record is there.
     assert_eq!((node.value(&one), node.value(&other)), (None, None));
     sequence += 1;
     let write = RecordWrite {
@@ -131,7 +131,7 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
     server.stop().unwrap();
 }
 
-/// A piece that nobody has staged.
+/// A staged piece that does not exist.
 fn nobodys() -> StageId {
     StageId { session: SessionId::default(), sequence: Sequence(99) }
 }

@@ -1,4 +1,4 @@
-//! A cluster with a secret while strangers, or clients whose tokens permit little, take what they can.
+//! A cluster with a secret, while unauthenticated clients or weak tokens use all they can.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -25,7 +25,8 @@ fn secret() -> Secret {
     Secret::from_text(b"8f14e45fceea167a5a36dedd4bea2543 of tests").unwrap()
 }
 
-/// Few strangers, whose time is not over before the test is: what closes them is that they have to give way.
+/// Few unauthenticated connections, with a time limit longer than the test: only the limit of their
+/// number closes them.
 fn few_strangers() -> ConnectionLimits {
     ConnectionLimits {
         strangers_max: 10,
@@ -34,7 +35,7 @@ fn few_strangers() -> ConnectionLimits {
     }
 }
 
-/// A node of one instance and with a secret.
+/// A node with one instance and a secret.
 fn secured(connections: ConnectionLimits) -> Server {
     let options = ServerOptions::new(anywhere());
     Server::start(ServerOptions { instances: Some(1), secret: Some(secret()), connections, ..options })
@@ -53,7 +54,8 @@ async fn client(server: &Server, token: Option<Token>) -> Client {
     Client::connect_with(&[&server.manager_address().to_string()], options).await.unwrap()
 }
 
-/// Makes a token of this number that permits so much in all keyspaces, and waits until the instance knows it.
+/// Creates a token with this number and these permissions in all keyspaces, and waits until the
+/// instance knows it.
 async fn token(server: &Server, id: u64, permissions: u32) -> Token {
     let grants = vec![TokenGrant { keyspace: String::new(), permissions }];
     let put = TokenPut { id, name: format!("robot-{id}"), grants };
@@ -72,11 +74,11 @@ fn is_error(reply: &Reply, begins: &str) -> bool {
     matches!(reply, Reply::Error(text) if text.starts_with(begins))
 }
 
-/// Connections of this address on which something was said, and is kept.
+/// Connections to this address that have sent `said` and stay open.
 fn flood(address: SocketAddr, many: usize, said: &[u8]) -> Vec<TcpStream> {
     let connect = || {
         let mut stream = TcpStream::connect(address).unwrap();
-        // It may have been closed on us already.
+        // The server may have closed it already.
         drop(stream.write_all(said));
         stream.set_nonblocking(true).unwrap();
         stream
@@ -84,7 +86,7 @@ fn flood(address: SocketAddr, many: usize, said: &[u8]) -> Vec<TcpStream> {
     (0..many).map(|_| connect()).collect()
 }
 
-/// How many of them are open, whatever they were told.
+/// How many of them are open, whatever was answered on them.
 fn open(streams: &mut [TcpStream]) -> usize {
     let is_open = |stream: &mut TcpStream| {
         loop {
@@ -106,7 +108,8 @@ fn strangers_never_lock_anybody_out_of_an_instance() {
         let robot = token(&server, 7, READ_WRITE).await;
         for said in [&b"PING\r\n"[..], b"*2\r\n$4\r\nAUTH\r\n$300\r\nhalf of it", b"Z", b""] {
             let mut strangers = flood(addresses(&server)[0], 100, said);
-            // Those that were there before are served, and new ones find their places: with the secret, and with a token.
+            // Earlier connections are served, and new ones are accepted, with the secret and with a
+            // token.
             let keyspace = default_keyspace(&client(&server, None).await).await;
             keyspace.insert("k", "v").await.unwrap();
             assert_eq!(with_token(&server, &robot).ask("SET k w"), ok());
@@ -172,14 +175,14 @@ fn strangers_never_lock_anybody_out_of_the_manager() {
     server.stop().unwrap();
 }
 
-/// All that is answered to two requests on one connection.
+/// The whole answer to two requests on one connection.
 fn http(address: SocketAddr, header: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
     let one = format!("GET /health HTTP/1.1\r\nHost: {address}\r\n{header}");
     stream.write_all(format!("{one}\r\n{one}Connection: close\r\n\r\n").as_bytes()).unwrap();
     let mut text = String::new();
-    // Closed with a request unread, the end may be a reset.
+    // With an unread request the close may be a reset.
     drop(stream.read_to_string(&mut text));
     text
 }
@@ -234,7 +237,7 @@ fn a_token_queues_what_it_may_do_and_its_share_of_the_memory() {
             }
         }
         assert!((1..=share / value.len()).contains(&queued), "{queued}");
-        // Another token has a share of its own, and what is let go makes room.
+        // Another token has its own share, and released memory is available again.
         let mut free = with_token(&server, &other);
         assert_eq!(free.ask("MULTI"), ok());
         free.stream.write_all(&command(&[b"SET", b"k", &value])).unwrap();
@@ -264,7 +267,7 @@ fn a_revoked_token_hears_nothing_of_what_it_waited_for() {
         let waits = its.clone();
         let wait = waiting.spawn_local(async move { waits.wait("key", WaitUntil::Present).await });
         let revoked = async {
-            // The wait is there once a later request is answered.
+            // The wait is registered once a later request is answered.
             its.insert("other", "v").await.unwrap();
             admin(&owner, AdminQuestion::RevokeToken(TokenRevoke { name: "robot-7".to_owned() })).await;
             assert!(is_told(AuthFault::Token, &wait.await.unwrap().unwrap_err()));
@@ -290,7 +293,7 @@ fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
         let waits = its.clone();
         let wait = waiting.spawn_local(async move { waits.wait("key", WaitUntil::Present).await });
         let expired = async {
-            // The wait is there once a later request is answered.
+            // The wait is registered once a later request is answered.
             its.insert("other", "v").await.unwrap();
             let put = TokenPut {
                 id: 7,
@@ -374,7 +377,7 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
         };
         assert_eq!(kept.len(), 16);
         assert!(error.to_string().contains("snapshots"), "{error}");
-        // The owner's backups find room.
+        // The owner's backups have room.
         owner.snapshot(&[&mine]).await.unwrap();
     });
     server.stop().unwrap();
@@ -395,7 +398,7 @@ fn a_wrong_password_is_waited_out_and_only_an_administrator_sees_the_connections
         };
         assert_eq!(listed(&mut redis), 2, "its own and the other of the same token");
         assert!(listed(&mut with_token(&server, &admin)) >= 4);
-        // What follows a wrong password is taken up, later.
+        // The command after a wrong password is executed, later.
         redis.stream.write_all(&[command(&[b"AUTH", b"wrong"]), command(&[b"PING"])].concat()).unwrap();
         assert!(is_error(&redis.reply(), "WRONGPASS"));
         assert_eq!(redis.reply(), Reply::Simple("PONG".to_owned()));

@@ -1,4 +1,4 @@
-//! Keyspaces come, change and go while the node serves, and stay as they are over a restart.
+//! Keyspaces are created, changed and dropped while the node serves, and persist over a restart.
 
 use zerohop_client::Failure;
 use zerohop_node::server::Server;

@@ -1,4 +1,4 @@
-//! Bounds are typed errors.
+//! Exceeded limits are typed errors.
 
 use zerohop_client::{Failure, RecordType};
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};

@@ -1,4 +1,4 @@
-//! Every operation, over the wire and back.
+//! Every operation, over the wire.
 
 use std::time::Duration;
 

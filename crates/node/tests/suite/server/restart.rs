@@ -1,4 +1,4 @@
-//! Stopping and starting again: what was acknowledged is there, and clients go on.
+//! Stop and start: acknowledged writes are there, and clients continue.
 
 use std::fs::read_to_string;
 use std::time::Duration;
@@ -24,7 +24,8 @@ fn a_client_outlives_a_restart_of_its_server_and_its_sessions_go_on() {
         assert_eq!(keyspace.increment("counter", 5).await.unwrap(), 5);
         let mut server = server;
         for round in 1..=3 {
-            // Under way while the server stops and starts: repeated under its number, and done once.
+            // Under way while the server stops and starts: retried under its sequence number,
+            // executed once.
             let others = keyspace.clone();
             let counting = tokio::spawn(async move {
                 for _ in 0..50 {
@@ -61,7 +62,7 @@ fn a_second_server_on_the_folder_is_refused_and_the_first_goes_on() {
     Server::start(on(folder.path(), anywhere())).unwrap().stop().unwrap();
 }
 
-/// As the next one does that is started while the system still takes a killed process apart.
+/// After a kill, the next node may start while the system still releases the old one's resources.
 #[test]
 fn who_starts_while_its_predecessor_goes_waits_for_its_folder_and_its_ports() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,7 +116,7 @@ fn what_memory_held_goes_with_the_process_and_the_rest_stays() {
             keyspace.insert("k", name).await.unwrap();
         }
     });
-    // A clean stop syncs all that has a disk.
+    // A clean stop syncs every keyspace with a disk.
     server.stop().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     block_on(async {
@@ -149,7 +150,7 @@ fn a_server_stops_while_clients_wait_and_leaves_nothing_running() {
     assert!(std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err());
 }
 
-/// Says, in the environment, that the test is alone in its process.
+/// An environment variable: the test is the only one in its process.
 const ALONE: &str = "ZEROHOP_IDLE_TEST_ALONE";
 
 #[test]
@@ -162,7 +163,7 @@ fn an_idle_node_takes_little_and_is_ready_soon() {
     }
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
-    // How soon is for benchmarks: this says only that it is told.
+    // Benchmarks measure the time; this test only checks that it is reported.
     assert!(server.ready_after() > Duration::ZERO);
     let text = read_to_string("/proc/self/status").unwrap();
     let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -1,4 +1,4 @@
-//! Whatever anybody sends to any port of a node, those who speak properly do not notice.
+//! Whatever is sent to any port of a node, correct clients are not disturbed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -46,7 +46,7 @@ fn hello() -> Vec<u8> {
     )
 }
 
-/// What an answer says, as far as these tests look at it.
+/// The parts of an answer that these tests check.
 #[derive(Debug, PartialEq)]
 enum StrangerAnswer {
     Failure(Failure<'static>),
@@ -54,10 +54,10 @@ enum StrangerAnswer {
     Something,
 }
 
-/// Reads answers until there are so many, or the end; each with its request.
+/// Reads up to so many answers, each with its request id.
 fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, StrangerAnswer)> {
     let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
-    // A frame of the greeting and one of the version agreed on are of one form.
+    // Frames of the greeting and of the agreed version have the same form.
     let decoder = Decoder::agreed(1, Features::default());
     let mut chunk = vec![0; 64 << 10];
     while found.len() < many {
@@ -110,7 +110,7 @@ fn bytes_of_any_kind_on_any_port_harm_nobody() {
                     let at = random.below(bytes.len() as u64) as usize;
                     bytes[at] ^= 1 << random.below(8);
                 }
-                // It may have been closed on us already.
+                // The server may have closed it already.
                 drop(stream.write_all(&bytes));
             }
             let found = keyspace.lookup_bytes("k").await.unwrap();
@@ -138,7 +138,7 @@ fn the_manager_tells_who_asks_it_for_records_where_they_are() {
         }
         other => panic!("no redirect: {other:?}"),
     }
-    // The refusal of a control request is an answer of its own kind.
+    // The refusal of a control request has its own kind of answer.
     assert!(matches!(&found[2], (3, StrangerAnswer::Admin(_))), "{found:?}");
     assert_eq!(found[3], (4, StrangerAnswer::Failure(What::Unexpected.into())));
 }
@@ -160,7 +160,7 @@ fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
         change: zerohop_wire::messages::WriteChange::Insert { value: &value, expiry: Default::default() },
     };
     let large = frame(8, &Message::Write { stamp: Default::default(), write });
-    // It is refused before all of it has come.
+    // It is refused before it is complete.
     drop(stream.write_all(&large));
     let found = answers(&mut stream, 2);
     assert!(matches!(found[..], [(8, StrangerAnswer::Failure(Failure::FrameTooLong { .. }))]), "{found:?}");
@@ -180,7 +180,7 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
     assert_eq!(found.len(), ASKED as usize + 1);
     assert!(found.iter().all(|(_, said)| *said == StrangerAnswer::Something));
 
-    // Frames that are begun and not ended.
+    // Incomplete frames.
     let encoded = vec![0; 1 << 20];
     let whole = frame(9, &Message::Admin(Admin { encoded: &encoded }));
     let begun: Vec<TcpStream> = (0..40)
@@ -188,7 +188,7 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
             let mut stream = connect(server.manager_address());
             stream.write_all(&hello()).unwrap();
             assert_eq!(answers(&mut stream, 1), [(1, StrangerAnswer::Something)]);
-            // It may be refused before all of it has come.
+            // It may be refused before it is complete.
             drop(stream.write_all(&whole[..whole.len() - 1]));
             stream
         })
@@ -201,11 +201,11 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
         begun.iter().filter(is_refused).count()
     };
     wait_for("so many are more than all may hold together", refused, |refused| *refused >= 40 - 31);
-    // The others are held, for as long as one looks.
+    // The other connections stay open while the test waits.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(refused(), 40 - 31);
     drop(begun);
-    // They are gone now, and there is room again.
+    // They are closed now, and there is room again.
     let mut stream = connect(server.manager_address());
     stream.write_all(&[hello(), whole].concat()).unwrap();
     assert!(matches!(
@@ -225,7 +225,7 @@ fn a_control_request_that_comes_to_an_instance_is_answered_by_the_manager() {
     let status = AdminRequest::of(AdminQuestion::Status(StatusGet {})).to_bytes();
     for (place, (_, address)) in server.instances().iter().enumerate() {
         let mut stream = connect(*address);
-        // It changes the map of the very instance that waits for the answer.
+        // The request changes the map of the instance that waits for the answer.
         let create = create(&format!("k{place}"));
         let asked = [
             hello(),
@@ -257,7 +257,7 @@ fn a_control_request_that_comes_to_an_instance_is_answered_by_the_manager() {
             other => panic!("not as asked: {other:?}"),
         }
     }
-    // Some of these are under way when the node stops: each is answered once, or its connection closed.
+    // Some are under way when the node stops: each is answered once, or its connection is closed.
     let mut streams: Vec<TcpStream> =
         server.instances().iter().map(|(_, address)| connect(*address)).collect();
     let flood: Vec<u8> =

@@ -1,4 +1,4 @@
-//! Starting nodes, and asking them.
+//! Starts nodes and sends requests to them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) fn in_memory(instances: usize) -> Server {
     Server::start(ServerOptions { instances: Some(instances), ..ServerOptions::new(anywhere()) }).unwrap()
 }
 
-/// What starts a node on a folder.
+/// The options of a node with this folder.
 pub(crate) fn on(folder: &Path, listen: SocketAddr) -> ServerOptions {
     let data = Some(folder.to_owned());
     ServerOptions { data, instances: Some(2), memory_bytes: 64 << 20, ..ServerOptions::new(listen) }
@@ -37,7 +37,7 @@ pub(crate) async fn client(server: &Server) -> Client {
     Client::connect(&server.manager_address().to_string()).await.unwrap()
 }
 
-/// A client that is patient enough for a restart.
+/// A client with time-outs long enough for a restart.
 pub(crate) async fn patient_client(server: &Server) -> Client {
     let options = ClientOptions {
         deadline: GIVE_UP_AFTER,
@@ -76,7 +76,7 @@ pub(crate) async fn create(client: &Client, name: &str, durability: Option<&str>
     }
 }
 
-/// Runs a test on a runtime of its own.
+/// Runs a test on its own runtime.
 pub(crate) fn block_on<R>(future: impl Future<Output = R>) -> R {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }

@@ -1,4 +1,4 @@
-//! Transactions over partitions of two instances of a node, asked for frame by frame.
+//! Transactions over partitions of two instances of a node, as single frames.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -54,7 +54,7 @@ impl InstanceConnection {
         self.requests
     }
 
-    /// The next answer, to whatever it is.
+    /// The next answer, to any request.
     fn next<T>(&mut self, take: impl FnOnce(u64, &Message<'_>) -> T) -> T {
         let decoder = Decoder::agreed(1, Features::default());
         loop {
@@ -121,7 +121,7 @@ impl NodeClient {
         (route.instance, Envelope { keyspace, partition, partition_epoch, ..Envelope::default() })
     }
 
-    /// A key of an instance, different for each number.
+    /// A key of an instance; each number gives another.
     pub(crate) fn key(&self, instance: InstanceId, number: usize) -> String {
         let mut keys = (0..).map(|n| format!("key-{n}")).filter(|key| self.envelope(key).0 == instance);
         keys.nth(number).unwrap()
@@ -153,7 +153,7 @@ impl NodeClient {
         parts
     }
 
-    /// Asks for a transaction, and does not wait. The key is one of the coordinator's.
+    /// Sends a transaction and does not wait. The key is one of the coordinator's.
     pub(crate) fn transact(
         &mut self,
         sequence: u64,
@@ -163,7 +163,7 @@ impl NodeClient {
         self.transact_bytes(sequence, coordinator, &encode_parts(parts))
     }
 
-    /// The same with these bytes for its parts.
+    /// The same with encoded parts.
     pub(crate) fn transact_bytes(&mut self, sequence: u64, coordinator: &str, parts: &[u8]) -> InstanceId {
         let (instance, envelope) = self.envelope(coordinator);
         let stamp = Stamp {
@@ -204,7 +204,7 @@ pub(crate) fn insert(value: &str) -> WriteChange<'_> {
     WriteChange::Insert { value: value.as_bytes(), expiry: Expiry::Never }
 }
 
-/// The key among them whose partition comes last in the order of partitions, which decides.
+/// The key of the coordinator: its partition is the last in the global order.
 pub(crate) fn coordinator<'k>(node: &NodeClient, keys: &[&'k str]) -> &'k str {
     keys.iter().max_by_key(|key| node.envelope(key).1.partition).unwrap()
 }
@@ -228,10 +228,10 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     assert_eq!(told.1.len(), 3);
     assert_eq!(node.value(&one), Some((told.0, "ac".to_owned())));
     assert_eq!(node.value(&other), Some((told.0, "b".to_owned())));
-    // Again, under its number.
+    // The same transaction again, under its sequence number.
     let asked = node.transact(1, last, &parts);
     assert_eq!(node.outcome(asked), Ok(told.clone()));
-    // Many that meet each other, and single writes between them: each is done once.
+    // Many transactions that conflict, with single writes in between: each is executed once.
     let counters = [node.key(InstanceId(1), 1), node.key(InstanceId(2), 1), node.key(InstanceId(2), 2)];
     let mut asked = Vec::new();
     for sequence in 2..40 {
@@ -247,14 +247,14 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     }
     let counts: u64 = counters.iter().map(|key| node.value(key).unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(counts, 2 * 38);
-    // One that fails leaves nothing.
+    // A transaction that fails has no effect.
     let swap = WriteChange::CompareSwap { expected: Some(b"no"), new: None };
     let parts = node.parts(Durability::Sync, &[(&one, insert("x")), (&other, swap)]);
     let asked = node.transact(40, last, &parts);
     let failure = node.outcome(asked).unwrap_err();
     assert!(matches!(failure, Failure::Aborted { reason: AbortReason::ConditionFailed, .. }), "{failure:?}");
     assert_eq!(node.value(&one), Some((told.0, "ac".to_owned())));
-    // Stopped with one just decided, of which the participant may not have heard.
+    // The node stops when one is just decided and the participant may not have learned of it.
     let parts_of_last = node.parts(Durability::Sync, &[(&one, insert("last")), (&other, insert("last"))]);
     let asked = node.transact(41, last, &parts_of_last);
     let told_of_last = node.outcome(asked).unwrap();

@@ -26,7 +26,7 @@ fn get(server: &Server, path: &str) -> (String, String) {
     http(server, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
 }
 
-/// Metrics by name and labels; a line that is none is a fault.
+/// Metrics by name and labels; panics at an invalid line.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     assert!(text.ends_with("# EOF\n"), "{text}");
     let lines = text.lines().filter(|line| !line.starts_with('#'));

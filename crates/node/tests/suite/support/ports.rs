@@ -1,23 +1,24 @@
-//! Ports that nodes keep when they are started again.
+//! Ports that nodes keep over a restart.
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Mutex;
 
-/// Where they are looked for: below those that `zerohop up` looks for, and those that systems give to outgoing connections, one of
-/// which could take a port while its node is down.
+/// The searched ports. They are below those of `zerohop up` and below the ephemeral ones; an
+/// outgoing connection could occupy such a port while its node is down.
 const FIRST: u16 = 10_000;
 const END: u16 = 20_000;
 
-/// Ports of one block, whose first is marked.
+/// Ports of one block. A process reserves a block at its first port.
 const BLOCK: u16 = 20;
 const BLOCKS: u16 = (END - FIRST) / BLOCK;
 
-/// The marks of what this process was given, until it ends. A mark is a UDP socket at the first port of a block, which the system gives
-/// to one process of the machine only, and takes back however that process ends.
+/// The reservations of this process, until it ends. Each is a UDP socket bound to the first port of
+/// a block; the system gives it to one process only, and releases it however the process ends.
 static MARKS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
 
-/// The first of so many ports in a row, at which nobody listens. No other test of this machine is given them while this process lives,
-/// nor is this one again: clusters that came to the same addresses would take each other's nodes for their own.
+/// The first of so many free ports in a row. No other test on this machine gets them while this
+/// process lives, and this process does not get them again. With equal addresses, nodes of two
+/// clusters would accept each other.
 pub(crate) fn ports(count: u16) -> u16 {
     assert!(count <= BLOCK, "{count} ports in a row are more than a block");
     let begin = (std::process::id() % u32::from(BLOCKS)) as u16;

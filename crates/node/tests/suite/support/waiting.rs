@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::give_up::GIVE_UP_AFTER;
 
-/// Between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks again and again, until it is so; what was seen then. Who gives up tells what was seen last.
+/// Checks repeatedly until `is_so`, and returns what was seen then. On time-out it panics with what
+/// was seen last.
 #[expect(clippy::disallowed_methods, reason = "a test waits for another thread or process")]
 pub(crate) fn wait_for<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
     let began = Instant::now();

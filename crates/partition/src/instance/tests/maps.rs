@@ -42,9 +42,9 @@ fn a_keyspace_is_served_from_its_creation_to_its_drop_and_leaves_no_file() {
     let drop = next(bench.instance.map(), vec![MapChange::DropKeyspace(KeyspaceId(2))]);
     bench.apply(&drop);
     let gone = Failure::UnknownKeyspace { keyspace: KeyspaceId(2) };
-    assert_eq!(bench.answer(wait), Some(Err(gone.clone())), "whoever waits in it is told");
+    assert_eq!(bench.answer(wait), Some(Err(gone.clone())), "a waiting request is answered");
     let late = bench.read_at(stale, "a", Query::Lookup);
-    assert_eq!(bench.answer(late), Some(Err(gone)), "also whoever has not heard of the drop");
+    assert_eq!(bench.answer(late), Some(Err(gone)), "also for a client with an older map");
     assert_eq!(folders(&mut bench.disk), before);
 }
 

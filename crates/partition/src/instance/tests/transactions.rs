@@ -306,7 +306,7 @@ fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
     world.play(50);
     assert_eq!(world.answer(read), None, "an intent stands");
     assert_eq!(world.answer((participant, put)), None, "an intent stands");
-    let told = world.answer((participant, confirmed)).expect("waits for nobody").expect("is told");
+    let told = world.answer((participant, confirmed)).expect("does not wait").expect("succeeds");
     assert_eq!(told, "done 0");
     world.loses = Box::new(|_, _| false);
     world.play(600);
@@ -559,7 +559,7 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
         world.play(3_000);
         let told = world.answer(again).expect("is answered");
         if let Some(first @ (Ok(_) | Err(Failure::Aborted { .. }))) = first {
-            assert_eq!(first, told, "one outcome, whoever asks");
+            assert_eq!(first, told, "one outcome for all requests");
         }
         let wanted = match told {
             Ok(told) => {

@@ -182,9 +182,9 @@ fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_oth
     }
     assert!(rig.partition.stats().session_bytes <= crate::limits::SESSION_BYTES_MAX + 1_000);
     assert!(busy(&ask(&mut rig, 999_999, 1, 1)), "a new session");
-    assert!(busy(&ask(&mut rig, 1, 16_001, 1)), "one that frees nothing");
+    assert!(busy(&ask(&mut rig, 1, 16_001, 1)), "a request that frees nothing");
     assert_eq!(ask(&mut rig, 1, 1, 1), Some(Ok(0)), "a retry");
-    assert_eq!(ask(&mut rig, 1, 16_002, 16_000), Some(Ok(0)), "one that frees what it can");
+    assert_eq!(ask(&mut rig, 1, 16_002, 16_000), Some(Ok(0)), "a request that frees outcomes");
     assert_eq!(ask(&mut rig, 999_999, 1, 1), Some(Ok(0)), "now there is room");
 }
 

@@ -182,7 +182,7 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
             assert_eq!(ask(&mut bench, open.id, SnapshotAsk::Close).number(), Ok(0));
         }
         bench.maintain();
-        assert_eq!(bench.versions_kept(), 0, "seed {seed}: nothing is kept for nobody");
+        assert_eq!(bench.versions_kept(), 0, "seed {seed}: no version is kept without a snapshot");
     }
 }
 

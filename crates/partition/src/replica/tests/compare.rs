@@ -172,7 +172,7 @@ fn those_who_wait_are_bounded_and_forgotten_with_their_connection_or_group() {
     a.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
     assert_eq!((a.out.wrong_owner, a.replica.has_waits()), (1, false));
     a.ask(102, &compare(0));
-    assert_eq!(a.out.wrong_owner, 2, "who is not primary");
+    assert_eq!(a.out.wrong_owner, 2, "it is not the primary");
 }
 
 #[test]

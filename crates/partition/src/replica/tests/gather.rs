@@ -58,7 +58,7 @@ fn a_follower_gets_several_entries_in_one_message_where_one_in_sync_gets_each_at
         a.tell(ReplicaEvent::Tick);
     }
     assert_eq!(entries_to(&mut a, 2), [1, 1, 1]);
-    assert_eq!(entries_to(&mut a, 3), [0; 0], "others may have something for it too");
+    assert_eq!(entries_to(&mut a, 3), [0; 0], "other partitions may have entries for it too");
     // At the next such time, whenever the first of the entries was appended.
     let due_us = 1_002 * GATHER_US;
     assert_eq!(wake_us(&mut a), due_us, "it wakes for it by itself");

@@ -82,7 +82,7 @@ fn who_is_primary_again_before_its_holds_have_lapsed_changes_nothing() {
     node.hear(2, 3, &holds(3));
     node.out.answered.clear();
     node.write(2, b"key", b"other");
-    assert_eq!(node.out.answered, [(2, false)], "it is told to come again");
+    assert_eq!(node.out.answered, [(2, false)], "the client must retry");
     node.now_us += HOLD_MS * 1_000;
     node.granted_by(2);
     node.write(3, b"key", b"other");

@@ -62,7 +62,7 @@ fn a_primary_whose_disk_is_full_hands_over_to_a_replica_that_has_room() {
     let mut a = primary();
     a.fill();
     a.later(1_000);
-    assert_eq!(a.out.asked, [], "others may say that theirs are full too");
+    assert_eq!(a.out.asked, [], "others may report full disks too");
     assert!(a.wakes_within(NO_ROOM_SURE_US), "it wakes for it by itself");
     a.later(NO_ROOM_SURE_US);
     assert_eq!(a.out.asked, [GroupChange::Remove(member(1))]);

@@ -12,7 +12,7 @@ fn fill(node: &mut TestNode, through: u64) {
     Mark::Filler.encode(Timestamp::ZERO, &mut payload);
     for index in node.replica.last() + 1..=through {
         let meta = Meta { kind: EntryKind::Mark, flags: 0, epoch: 1, index, timestamp: 0 };
-        node.replica.partition.receive(&mut node.engine, &meta, &[], &payload).expect("is taken");
+        node.replica.partition.receive(&mut node.engine, &meta, &[], &payload).expect("is accepted");
     }
 }
 
@@ -160,7 +160,7 @@ fn parts_of_two_attempts_are_never_put_together() {
     let second = parts(&mut a);
     answer.iter().for_each(|frame| deliver(frame, 2, &mut a));
     let copying = a.replica.copies().next().expect("is sent");
-    assert_eq!(copying.done_bytes, 0, "what is held of the first attempt counts for nothing in the second");
+    assert_eq!(copying.done_bytes, 0, "data of the first attempt does not count in the second");
     // Part 1 of the second attempt arrives before its part 0.
     deliver(&second[1], 1, &mut b);
     let said = b.said();

@@ -1,4 +1,5 @@
-//! What servers hold for readers of several records: who would change it is told to come again, where a real one has him wait.
+//! The read locks of servers. A write to a locked record is refused with a retry, where a real
+//! server lets it wait.
 
 use zerohop_base::time::Time;
 use zerohop_wire::messages::{Message, RecordOperation};
@@ -7,9 +8,9 @@ use zerohop_wire::{Envelope, Features};
 use super::server::FakeCluster;
 
 impl FakeCluster {
-    /// Holds what is read, if all of it is there. For how long.
+    /// Read-locks the records of a read, if all exist. Returns the microseconds of the lock.
     pub fn holds(&mut self, now: Time, envelope: &Envelope, message: &Message<'_>) -> u32 {
-        assert!(!envelope.hold || self.features.has(Features::HOLD), "who does not hold is not asked to");
+        assert!(!envelope.hold || self.features.has(Features::HOLD), "no read lock without the feature");
         let records = &self.partitions[envelope.partition.get() as usize].records;
         let keys: Vec<Vec<u8>> = keys_of(message).into_iter().map(<[u8]>::to_vec).collect();
         let is_all = keys.iter().all(|key| records.contains_key(key));
@@ -21,7 +22,7 @@ impl FakeCluster {
         self.held_us
     }
 
-    /// Whether something is held that would be changed.
+    /// Whether a message would change a locked record.
     pub fn is_held(&self, now: Time, message: &Message<'_>) -> bool {
         let is_held = |key: &[u8]| self.held.get(key).is_some_and(|until| now < *until);
         match message {
@@ -30,14 +31,14 @@ impl FakeCluster {
                 .operations
                 .iter()
                 .any(|operation| matches!(operation, RecordOperation::Write(write) if is_held(write.key))),
-            // The model keeps to no partition: whatever a transaction changes is looked at.
+            // This model does not locate the parts of a transaction: any locked record counts.
             Message::Transact(_) => self.held.values().any(|until| now < *until),
             _ => false,
         }
     }
 }
 
-/// The records that are read, if nothing else is asked.
+/// The keys of a message that only reads.
 fn keys_of<'m>(message: &Message<'m>) -> Vec<&'m [u8]> {
     match message {
         Message::Read { read, .. } => vec![read.key],

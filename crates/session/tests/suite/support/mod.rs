@@ -1,5 +1,5 @@
-//! A world for a session: a clock that jumps, a network that loses, repeats, reorders and resets, and servers that
-//! share one model of the data, so that a partition that moves takes its state along.
+//! A world for a session: a simulated clock, a network that loses, repeats, reorders and resets,
+//! and servers that share one model of the data, so that a moved partition has its state.
 
 #![allow(unreachable_pub, reason = "a module of tests has no public")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -29,10 +29,10 @@ use zerohop_wire::{DecodeResult, Decoder, Elements, Features, Kind};
 
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
-/// All that servers may agree to; which of them they do, each world says.
+/// All features that servers may have; each world selects some.
 pub const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0 | Features::HOLD.0);
 
-/// In parts of a thousand.
+/// Rates per mille.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetworkFaultRates {
     pub lose: u64,
@@ -40,7 +40,8 @@ pub struct NetworkFaultRates {
     pub reset: u64,
     pub refuse_connection: u64,
     pub damage: u64,
-    /// Longest delay of a frame on one way beyond the usual 50 us: what reorders.
+    /// The longest additional delay of a frame in one direction, beyond the usual 50 us; it causes
+    /// reordering.
     pub delay_us: u64,
 }
 
@@ -68,13 +69,14 @@ pub struct SessionWorld {
     pub faults: NetworkFaultRates,
     pub random: Random,
     pub results: Vec<Option<Result<Reply, SessionError>>>,
-    /// Frames as they were sent, before any fault, when kept.
+    /// Frames as they were sent, before any fault, if they are recorded.
     pub sent: Option<Vec<ReceivedFrame>>,
-    /// Send effects so far.
+    /// The number of send effects so far.
     pub writes: usize,
-    /// Whoever listens there hears everything, and does not answer what is appended: it waits for others.
+    /// The server at this address receives everything, and does not answer appends: it cannot
+    /// replicate them.
     pub mute: Option<String>,
-    /// Takes connections, and says nothing at all: a process that stands still.
+    /// The server at this address accepts connections and never answers: a stopped process.
     pub still: Option<String>,
     pub connects: Vec<String>,
     events: BTreeMap<(Time, u64), NetworkEvent>,
@@ -117,7 +119,7 @@ impl SessionWorld {
         token
     }
 
-    /// Lets everything happen until nothing is outstanding. Panics if that takes long.
+    /// Runs until no operation is in flight. Panics if that takes too long.
     pub fn settle(&mut self) {
         let last = self.now.after_ms(600_000);
         while self.session.outstanding() > 0 {
@@ -127,7 +129,7 @@ impl SessionWorld {
         self.turn();
     }
 
-    /// Lets everything happen until this time.
+    /// Runs all events until this time.
     pub fn run_until(&mut self, until: Time) {
         self.turn();
         while self.next_at().is_some_and(|at| at <= until) {
@@ -141,7 +143,7 @@ impl SessionWorld {
         self.run_until(self.now.after_ms(ms));
     }
 
-    /// What came of an operation that has ended.
+    /// The result of an operation that has ended.
     pub fn result(&self, token: usize) -> &Result<Reply, SessionError> {
         self.results[token].as_ref().expect("the operation has ended")
     }
@@ -154,7 +156,7 @@ impl SessionWorld {
         }
     }
 
-    /// Closes every connection, as a network that fails would.
+    /// Closes every connection, like a network failure.
     pub fn reset_all(&mut self) {
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             self.reset(id);
@@ -240,7 +242,7 @@ impl SessionWorld {
         let copies = 1 + u64::from(self.random.chance(self.faults.repeat));
         for _ in 0..copies {
             let mut frame = frame.to_vec();
-            // Only bodies: a damaged header closes the connection, which `reset` plays.
+            // Only bodies: a corrupt header closes the connection, as `reset` does.
             if frame.len() > 48 && self.random.chance(self.faults.damage) {
                 let at = 48 + self.random.below(frame.len() as u64 - 48) as usize;
                 frame[at] ^= 1 << self.random.below(8);
@@ -273,7 +275,7 @@ impl SessionWorld {
                 let lost = ConnectionLoss { kind: ErrorKind::ConnectionReset, fault: None };
                 self.session.disconnected(self.now, id, lost);
             }
-            // Also over a connection that has gone meanwhile: what was sent may still arrive.
+            // Also over a connection that is closed meanwhile: sent frames may still arrive.
             NetworkEvent::Request(id, frame) => {
                 let address = self.open.get(&id).cloned();
                 let kind = u16::from_le_bytes([frame[4], frame[5]]);
@@ -347,7 +349,7 @@ pub fn insert(key: &str, value: &[u8]) -> SessionRequest {
     write(key, WriteChange::Insert { value, expiry: Expiry::Never })
 }
 
-/// Kinds of the frames sent so far, with whom they went to.
+/// The kinds of the frames sent so far, with their targets.
 pub fn kinds(world: &SessionWorld) -> Vec<(Kind, String)> {
     let frames = world.sent.as_ref().unwrap();
     let kind = |bytes: &[u8]| match Decoder::agreed(1, FEATURES).decode(bytes) {
@@ -361,7 +363,7 @@ pub fn count(world: &SessionWorld, kind: Kind) -> usize {
     kinds(world).iter().filter(|(found, _)| *found == kind).count()
 }
 
-/// Stamps of the writes sent so far.
+/// The write identities of the writes sent so far.
 pub fn stamps(world: &SessionWorld) -> Vec<Stamp> {
     let frames = world.sent.as_ref().unwrap();
     let stamp = |message: Message<'_>| match message {

@@ -7,7 +7,7 @@ use zerohop_wire::{Elements, Envelope};
 use super::server::{FakeCluster, ServerRecord, encode};
 
 impl FakeCluster {
-    /// Cursors are the last key of the page before.
+    /// A cursor is the last key of the previous page.
     pub fn scan(&self, envelope: &Envelope, at: PartitionId, scan: &Scan<'_>) -> Vec<u8> {
         let records = &self.partitions[at.get() as usize].records;
         let after = records.iter().filter(|(key, _)| {

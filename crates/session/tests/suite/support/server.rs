@@ -1,4 +1,4 @@
-//! Servers that answer as the protocol says, over one model of the data.
+//! Servers that follow the protocol, over one model of the data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,7 +24,7 @@ pub enum ServerRecord {
     List(Vec<Vec<u8>>),
 }
 
-/// What one write came to, as the session table keeps it.
+/// The outcome of a write, as in the session table.
 #[derive(Clone, Debug)]
 pub enum RememberedOutcome {
     Done {
@@ -61,37 +61,37 @@ pub struct FakeCluster {
     pub map: ClusterMap,
     history: Vec<MapDelta>,
     pub partitions: Vec<Partition>,
-    /// Of connections, as far as servers know: the map of the client.
+    /// The epoch of the client's map, as the servers know it, by connection.
     client_epochs: BTreeMap<ConnectionId, MapEpoch>,
     pub down: Vec<String>,
     pub idle_ms: u32,
-    /// In parts of a thousand.
+    /// Rates per mille.
     pub busy: u64,
     pub time_out: u64,
     pub expire: u64,
     pub without_delta: u64,
-    /// How often what is read is held that is to be, and for how long.
+    /// The rate at which requested read locks are granted, and their time.
     pub hold: u64,
     pub held_us: u32,
-    /// It says that it holds what it does not.
+    /// Whether it claims read locks that it has not granted.
     pub says_held: bool,
     pub held: BTreeMap<Vec<u8>, Time>,
-    /// Writes that have met what is held.
+    /// Writes that were refused because of a read lock.
     pub held_up: u64,
-    /// Answers of a script, which go before all others; whether the request is still carried out comes with them.
+    /// Scripted answers, before all others, and whether the request still takes effect.
     pub script: VecDeque<(bool, Failure<'static>)>,
     pub random: Random,
     pub features: Features,
     pub sessions_opened: u64,
     pub cluster_id: ClusterId,
-    /// Of the secret, if there is one.
+    /// The guard of the secret, if there is one.
     pub guard: Option<Guard>,
     challenges: BTreeMap<ConnectionId, Challenge>,
     proved: BTreeSet<ConnectionId>,
     clock: u64,
-    /// Why the next transactions are aborted.
+    /// The reasons for which the next transactions are aborted.
     pub abort: VecDeque<AbortReason>,
-    /// Over how many partitions each transaction went.
+    /// The number of partitions of each transaction.
     pub transacted_parts: Vec<usize>,
 }
 
@@ -145,7 +145,7 @@ impl FakeCluster {
         }
     }
 
-    /// Of the manager of a node.
+    /// The address of a node's manager.
     pub fn address(&self, node: u32) -> String {
         format!("m{node}:7400")
     }
@@ -166,7 +166,7 @@ impl FakeCluster {
         partition.records.get(key.as_bytes()).map(|(_, record)| record.clone())
     }
 
-    /// How often a value stands in the list of this key.
+    /// How often the list of this key contains a value.
     pub fn count(&self, key: &str, value: &str) -> usize {
         match self.record(key) {
             Some(ServerRecord::List(values)) => {
@@ -183,7 +183,7 @@ impl FakeCluster {
         self.change(vec![MapChange::SetGroup { keyspace: KEYSPACE, partition, group }]);
     }
 
-    /// Splits every partition: both children have all that it had.
+    /// Splits every partition: both children have all records of the parent.
     pub fn split(&mut self) {
         let parents = std::mem::take(&mut self.partitions);
         self.partitions = parents.into_iter().flat_map(|parent| [parent.clone(), parent]).collect();
@@ -196,7 +196,7 @@ impl FakeCluster {
         self.history.push(delta);
     }
 
-    /// Makes a partition forget all sessions that it knows.
+    /// Makes a partition forget all of its sessions.
     pub fn forget_sessions(&mut self, partition: PartitionId) {
         let partition = &mut self.partitions[partition.get() as usize];
         for (session, _) in std::mem::take(&mut partition.sessions) {
@@ -204,7 +204,7 @@ impl FakeCluster {
         }
     }
 
-    /// What the servers answer to a frame that arrives at `address`.
+    /// The answers of the servers to a frame that arrives at `address`.
     pub fn take(
         &mut self,
         now: Time,
@@ -225,7 +225,7 @@ impl FakeCluster {
                         message,
                     ));
                 };
-                assert!(self.features.has(Features::GATHER), "the session gathers what nobody takes so");
+                assert!(self.features.has(Features::GATHER), "no coalesced frame without the feature");
                 let mut answers = Vec::new();
                 for (request, place) in requests.iter().zip(1..) {
                     let message = request.message().expect("the session keeps to the protocol");
@@ -239,7 +239,7 @@ impl FakeCluster {
         }
     }
 
-    /// Puts some answers together, in any order.
+    /// Coalesces some answers, in any order.
     fn gathered(&mut self, mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         while !frames.is_empty() {
@@ -298,7 +298,7 @@ impl FakeCluster {
                     encode(envelope, &Message::Proved)
                 }
                 Some(Err(failure)) => encode(envelope, &Message::Answer(Err(failure))),
-                None => panic!("a proof that nobody asked for"),
+                None => panic!("a proof without a challenge"),
             },
             other if self.guard.is_some() && !self.proved.contains(&id) => {
                 panic!("before it is proved, the session asks {other:?}")
@@ -448,7 +448,7 @@ impl FakeCluster {
         }
     }
 
-    /// `None`: the request is dropped, as its number is below those that may still come.
+    /// `None`: the request is dropped, as its number is below the lowest unanswered one.
     fn write(
         &mut self,
         now: Time,
@@ -464,7 +464,7 @@ impl FakeCluster {
         })
     }
 
-    /// Does what is stamped unless it was done, or can never be. `None`: dropped.
+    /// Runs `work` unless the write is done already. `None`: dropped, its number is too low.
     fn once(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Transactions in the model of the servers: all at once, at the partition that decides.
+//! Transactions in the model of the servers: they take effect at once, at the coordinator.
 
 use zerohop_placement::partition_of;
 use zerohop_transaction::codec::decode_items;
@@ -11,7 +11,8 @@ use super::KEYSPACE;
 use super::server::{FakeCluster, RememberedOutcome, answer_of, apply};
 
 impl FakeCluster {
-    /// All of it at once, or nothing: what becomes of a transaction between servers is not this model's business.
+    /// Applies all of it at once, or nothing: this model does not simulate the protocol between
+    /// servers.
     pub fn transact(&mut self, parts: &[TransactionPart], version: Timestamp) -> RememberedOutcome {
         let aborted = |reason, part: usize, item: usize| {
             RememberedOutcome::Failed(Failure::Aborted { reason, part: part as u32, item: item as u32 })

@@ -1,14 +1,14 @@
-//! Lists: a list that was read tells the order of all that is in it.
+//! Lists: a list that was read gives the order of all its values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Anomaly, CheckedAction, Edge, EdgeReason, KnownHistory};
 
-/// What was read of lists.
+/// The reads of lists.
 pub(super) struct Lists<'h> {
-    /// By list: who has read it, and what was there without what the reader has appended itself.
+    /// Per list, each reader and the values without those that the reader has appended itself.
     reads: BTreeMap<u64, Vec<(usize, &'h [u64])>>,
-    /// By list, the longest that was read.
+    /// Per list, the longest values that were read.
     longest: BTreeMap<u64, &'h [u64]>,
 }
 
@@ -50,7 +50,7 @@ impl<'h> Lists<'h> {
 
     pub(super) fn edges(&self, known: &KnownHistory<'h>, add: &mut impl FnMut(Edge)) {
         let writer = |key: u64, value: u64| known.writers[&(key, value)].0;
-        // What has happened and is not in the longest list comes behind it.
+        // A value of a committed transaction that is not in the longest read comes after it.
         let mut seen: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         for (key, values) in &self.longest {
             seen.entry(*key).or_default().extend(*values);
@@ -82,7 +82,8 @@ impl<'h> Lists<'h> {
                 }
                 match next(longest, values.len(), |value| writer(*key, value) != *reader) {
                     Some(next) => add((*reader, writer(*key, next), EdgeReason::ReadWrite)),
-                    // Of others it follows: they come before who wrote the last.
+                    // The other transactions follow, as they come before the writer of the last
+                    // value.
                     None => unseen
                         .get(key)
                         .into_iter()
@@ -94,12 +95,12 @@ impl<'h> Lists<'h> {
     }
 }
 
-/// The first value from a place on that somebody else has written.
+/// The first value from an index on that another transaction has written.
 fn next(values: &[u64], from: usize, is_other: impl Fn(u64) -> bool) -> Option<u64> {
     values.get(from..)?.iter().copied().find(|value| is_other(*value))
 }
 
-/// Whether a list may be so: `foreign` values first that others have written.
+/// Whether a list may have these values: at first `foreign` values of other transactions.
 fn look_at(
     known: &mut KnownHistory<'_>,
     reader: usize,

@@ -1,16 +1,16 @@
-//! Registers: versions tell the order of what was written to them.
+//! Registers: versions give the order of writes.
 
 use std::collections::BTreeMap;
 
 use super::{Anomaly, CheckedAction, Edge, EdgeReason, KnownHistory, TransactionFate};
 
-/// By version: a value, who has written it, and who has read or written it first.
+/// Per version: the value, its writer, and the first transaction that has read or written it.
 type Versions = BTreeMap<u64, (u64, usize, usize)>;
 
-/// What is known of registers.
+/// The known versions of registers.
 pub(super) struct Registers {
     versions: BTreeMap<u64, Versions>,
-    /// Who has read which version of which register.
+    /// Each reader, with the register and its version.
     reads: Vec<(usize, u64, u64)>,
 }
 
@@ -26,7 +26,7 @@ impl Registers {
                     CheckedAction::Write { key, value, version } => {
                         own.insert(key, value);
                         let is_over = known.writers.get(&(key, value)).is_some_and(|(_, over)| *over);
-                        // What the same transaction has written over has no version.
+                        // A value that the same transaction has overwritten has no version.
                         let Some(version) = version.filter(|_| !is_over) else { continue };
                         (key, value, version)
                     }

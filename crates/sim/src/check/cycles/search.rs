@@ -1,18 +1,19 @@
-//! The graph: edges of real time, and cycles, the simplest kind first.
+//! The graph: edges of real time, and the search for cycles, the simplest class first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{CycleClass, Edge, EdgeReason, Transaction, TransactionFate};
 
-/// Cycles are looked for from so many transactions on them: of thousands one is as good as another.
+/// The search starts at so many transactions on cycles; more would give no better cycle.
 const STARTS_MAX: usize = 64;
 
-/// Edges of real time, without those that follow from others: to whom began from those who had ended and behind whom nobody
-/// had both begun and ended. There are as many for each as were under way at one time.
+/// Edges of real time, without those that follow from others. Each transaction has an edge from
+/// every transaction that ended before it began, unless a third one lies fully between them. There
+/// are at most as many per transaction as were concurrent.
 pub(super) fn real_time(history: &[Transaction]) -> Vec<Edge> {
     let mut moments: Vec<(u64, bool, usize)> = Vec::with_capacity(history.len() * 2);
     for (number, one) in history.iter().enumerate().filter(|(_, one)| one.fate != TransactionFate::Aborted) {
-        // Who ends when another begins has not ended before it.
+        // A transaction that ends when another begins has not ended before it.
         moments.push((one.begin, false, number));
         if let (TransactionFate::Committed, Some(end)) = (one.fate, one.end) {
             moments.push((end, true, number));
@@ -36,7 +37,7 @@ pub(super) fn real_time(history: &[Transaction]) -> Vec<Edge> {
     edges
 }
 
-/// A cycle of the simplest class of which there is one, among so many transactions.
+/// A cycle of the simplest class that exists, among so many transactions.
 pub(super) fn cycle(count: usize, edges: &[Edge]) -> Option<Vec<Edge>> {
     let among = |is_in: &dyn Fn(EdgeReason) -> bool| {
         let mut next: Vec<Vec<(usize, EdgeReason)>> = vec![Vec::new(); count];
@@ -54,13 +55,13 @@ pub(super) fn cycle(count: usize, edges: &[Edge]) -> Option<Vec<Edge>> {
         .or_else(|| shortest(&all))
 }
 
-/// The shortest cycle found from some of those that are on one.
+/// The shortest cycle from a few starting points on cycles.
 fn shortest(next: &[Vec<(usize, EdgeReason)>]) -> Option<Vec<Edge>> {
     let starts = on_cycles(next).into_iter().take(STARTS_MAX);
     starts.filter_map(|start| path(next, start, start)).min_by_key(Vec::len)
 }
 
-/// The shortest cycle with one read of what was written over, found from some of those.
+/// The shortest cycle with one read of an overwritten value, from a few such edges.
 fn shortest_with_one(edges: &[Edge], next: &[Vec<(usize, EdgeReason)>]) -> Option<Vec<Edge>> {
     let reads = edges.iter().filter(|(_, _, why)| *why == EdgeReason::ReadWrite);
     let cycles = reads.filter_map(|edge| {
@@ -76,7 +77,7 @@ fn shortest_with_one(edges: &[Edge], next: &[Vec<(usize, EdgeReason)>]) -> Optio
     cycle
 }
 
-/// Who is left when those are taken away, again and again, who come before nobody or after nobody.
+/// The transactions that remain when those without predecessor or successor are removed repeatedly.
 fn on_cycles(next: &[Vec<(usize, EdgeReason)>]) -> Vec<usize> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); next.len()];
     for (from, tos) in next.iter().enumerate() {
@@ -107,7 +108,7 @@ fn on_cycles(next: &[Vec<(usize, EdgeReason)>]) -> Vec<usize> {
     (0..next.len()).filter(|one| !gone[*one]).collect()
 }
 
-/// The shortest way of at least one edge.
+/// The shortest path of at least one edge.
 fn path(next: &[Vec<(usize, EdgeReason)>], start: usize, goal: usize) -> Option<Vec<Edge>> {
     let mut came: BTreeMap<usize, Edge> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);

@@ -1,4 +1,4 @@
-//! Histories made by hand, good and bad.
+//! Hand-written histories, correct and wrong.
 
 use super::*;
 
@@ -168,7 +168,7 @@ fn look(key: u64, value: u64, version: u64) -> CheckedAction {
 fn versions_order_what_is_written_to_registers() {
     let history = [
         committed(0, 1, &[write(X, 1, Some(10))]),
-        // Nobody knows that it was done but who has read it.
+        // Only the transaction that has read it proves that it took effect.
         Transaction { end: None, fate: TransactionFate::Unknown, ..committed(2, 0, &[write(X, 2, None)]) },
         committed(3, 4, &[look(X, 2, 20)]),
         committed(5, 6, &[write(X, 3, Some(30))]),
@@ -210,7 +210,7 @@ fn lost_updates_and_write_skew_of_registers_are_found() {
     assert_eq!(cycle_of(&skew), [EdgeReason::ReadWrite, EdgeReason::ReadWrite]);
 }
 
-/// What a history is said to be.
+/// The class that the checker reports for a history.
 fn class_of(history: &[Transaction]) -> CycleClass {
     match check(history) {
         Err(Anomaly::Cycle(edges)) => CycleClass::of(&edges),
@@ -238,7 +238,7 @@ fn cycles_have_classes_and_the_simplest_is_told() {
         committed(10, 11, &[read(X, &[2]), read(Y, &[1])]),
     ];
     assert_eq!(class_of(&skew), CycleClass::G2);
-    // All four at once, each on lists of its own.
+    // All four at once, on separate lists.
     let shifted = |history: &[Transaction], by: u64| -> Vec<Transaction> {
         let key = |key: u64| key + by;
         let of = |action: &CheckedAction| match action {
@@ -259,13 +259,13 @@ fn cycles_have_classes_and_the_simplest_is_told() {
 
 #[test]
 fn real_time_is_kept_over_many() {
-    // One after the other, each alone: the first is read as if the last had not been.
+    // One after the other, without overlap: the first reads as if the last had not run.
     let mut history: Vec<Transaction> =
         (0..2_000).map(|at| committed(at * 2, at * 2 + 1, &[append(X, at)])).collect();
     let all: Vec<u64> = (0..2_000).collect();
     history.push(committed(5_000, 5_001, &[read(X, &all)]));
     assert_eq!(check(&history), Ok(()));
     history.push(committed(6_000, 6_001, &[read(X, &all[..1_999])]));
-    // By way of who has read it between the two.
+    // By way of the transaction that has read it between the two.
     assert_eq!(cycle_of(&history), [EdgeReason::WriteRead, EdgeReason::ReadWrite, EdgeReason::RealTime]);
 }

@@ -1,4 +1,4 @@
-//! What clients know once they have changed a blob; and blobs that are not there.
+//! What clients know after they have changed a blob, and the creation of blobs that are absent.
 
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
@@ -11,10 +11,10 @@ use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
 use crate::workload::blobs::{BASE_CHUNKS, NUMBERS, chunk_id, header_id, marks_shown};
 
 impl SimulatedCluster {
-    /// There is no blob: it is made, empty or with all that is in it.
+    /// The blob is absent: it is created, empty or with contents.
     pub(super) fn create_blob(&mut self, number: usize, made: HeaderChange) {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        // What it has seen before has gone.
+        // The blob of the cached header is gone.
         open.header = None;
         let (blob, value) = (open.deed.blob, open.deed.value);
         let register = |key| CheckedAction::Write { key, value, version: None };
@@ -26,7 +26,7 @@ impl SimulatedCluster {
 }
 
 impl OpenBlobOperation {
-    /// A change is done. Whether it is.
+    /// Records the reply to a change. Returns whether the change has succeeded.
     pub(super) fn blob_changed(
         &self,
         entry: &mut TransactionRecord,
@@ -35,7 +35,7 @@ impl OpenBlobOperation {
     ) -> bool {
         let (blob, value) = (self.deed.blob, self.deed.value);
         let may_lack = matches!(made, HeaderChange::Rewrite | HeaderChange::PartCut(_));
-        // A chunk of which it was seen that it is not there.
+        // `NotFound` is correct for a chunk that the read found absent.
         let is_well = |one: &Result<_, _>| one.is_ok() || may_lack && *one == Err(Failure::NotFound);
         let version = match reply {
             Reply::Transacted { version, answers } if answers.iter().all(is_well) => *version,
@@ -49,7 +49,8 @@ impl OpenBlobOperation {
         entry.version = Some(version);
         let order = match (made, reply) {
             (HeaderChange::Creation, Reply::Done { number, .. }) => Some(*number),
-            // The time of its creation is the transaction's version, and what is in it its first change.
+            // Its creation time is the transaction's version, and its contents are its first
+            // change.
             (HeaderChange::Making | HeaderChange::Renewal, _) => Some(version.0 + 1),
             _ => self.header.as_ref().map(|header| header.order() + 1),
         };
@@ -60,11 +61,11 @@ impl OpenBlobOperation {
         }
         debug_assert!(value > 0, "it has a value of its own");
         if let (HeaderChange::Mark(chunk, _), Some(header), 0) = (made, &self.header, value % 2) {
-            // It brings what the marks were.
+            // The reply returns the marks before the change.
             let numbers = match reply {
                 Reply::Done { number, .. } => vec![*number],
                 Reply::Transacted { answers, .. } => {
-                    // Behind that of the header.
+                    // Skips the answer about the header.
                     let number = |one: &Result<Reply, _>| match one {
                         Ok(Reply::Done { number, .. }) => *number,
                         _ => 0,

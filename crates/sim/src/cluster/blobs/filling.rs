@@ -1,4 +1,5 @@
-//! What is filled in behind the end and published, what rests on a read, and what whoever writes next cuts off for others.
+//! Staged appends and their publication, changes that depend on a read, and removal of other
+//! clients' bytes behind the end.
 
 use zerohop_wire::blob::FillState;
 
@@ -8,18 +9,19 @@ use super::{BlobStage, contents};
 use crate::check::cycles::CheckedAction;
 use crate::workload::blobs::{BASE_CHUNKS, BlobChangeKind, BlobOperationPlan, chunk_id, header_id, tail_id};
 
-/// A deed cuts so often what is behind the end, and is given up then: others fill it again and again.
+/// An operation removes bytes behind the end at most so often and is then abandoned: other clients
+/// stage new ones each time.
 const SETTLED_MAX: u32 = 3;
 
 impl BlobOperationPlan {
-    /// The tokens of so many records that it fills in.
+    /// The tokens of the first `count` records of the staged append.
     pub(super) fn records(&self, count: u64) -> &[u64] {
         &self.tokens[..count as usize]
     }
 }
 
 impl SimulatedCluster {
-    /// A blob is to be written, and somebody fills it, or has not finished a cut.
+    /// Before a write: removes another client's staged append, or finishes its truncation.
     pub(super) fn settle_blob(&mut self, number: usize, header: ReadHeader) {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
         open.settled += 1;
@@ -35,7 +37,7 @@ impl SimulatedCluster {
         self.ask_of_blob(number, stage, Vec::new());
     }
 
-    /// All that is to be filled in is written.
+    /// All records of the staged append are written: publishes them.
     pub(super) fn publish_blob(&mut self, number: usize, records: u64) {
         let Some(open) = self.blobs.open.get(&number) else { return };
         let Some(header) = &open.header else { return };
@@ -45,13 +47,15 @@ impl SimulatedCluster {
         self.ask_of_blob(number, BlobStage::Change(HeaderChange::Publication(records)), actions);
     }
 
-    /// All of it was read, and is changed if it still is so: the transaction has seen what was read.
+    /// The whole blob was read, and is changed in a transaction that depends on all versions that
+    /// were read.
     pub(super) fn blob_rests(&mut self, number: usize, header: ReadHeader) {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
         let (client, BlobOperationPlan { blob, value, kind, .. }) = (open.client, open.deed);
         let read = contents(blob, &header, &open.looked);
         let (Ok(mut actions), Ok(tail)) = (read.actions(), read.tail()) else {
-            // What nobody can have written was told when it was read; where a partition has lost the end of its log it may be so.
+            // The read has already reported impossible contents; after a partition has lost the end
+            // of its log they may be correct.
             self.blobs.open.remove(&number);
             let life = self.clients[client].life;
             return self.call_again(client, life);

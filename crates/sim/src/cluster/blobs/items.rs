@@ -1,4 +1,4 @@
-//! The requests of which what is done with blobs consists, as `crates/client/src/blob` makes them.
+//! The requests of blob operations, as `crates/client/src/blob` makes them.
 
 use zerohop_session::{CompositeItem, Reply, SessionRequest};
 use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, chunk_key, header_key};
@@ -16,81 +16,82 @@ use crate::workload::blobs::{
 };
 use crate::workload::tokens::token;
 
-/// A header as it was read.
+/// A header that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct ReadHeader {
     pub(in crate::cluster) version: Timestamp,
     pub(in crate::cluster) stamp: BlobStamp,
     pub(in crate::cluster) size: u64,
-    /// Where bytes end that are cut off and still there, or that are being filled in; 0: there are none.
+    /// End of the bytes that are truncated but still present, or staged; 0 if there are none.
     pub(in crate::cluster) uncut: u64,
     pub(in crate::cluster) filling: FillState,
     pub(in crate::cluster) edition: u64,
     pub(in crate::cluster) change: u64,
-    /// How often the blob has changed.
+    /// Number of changes of the blob.
     pub(in crate::cluster) count: u64,
 }
 
 impl ReadHeader {
-    /// Rises with every change, and from a blob to the next of its name: that has a later time than all changes before.
+    /// Rises with every change. A later blob of the same name starts above all changes of the
+    /// earlier one.
     pub(in crate::cluster) fn order(&self) -> u64 {
         self.stamp.id + self.count
     }
 
-    /// What whoever rests on it has seen.
+    /// The read of the header that a dependent transaction records.
     pub(in crate::cluster) fn seen(&self, blob: u64) -> CheckedAction {
         CheckedAction::Look { key: header_id(blob), value: self.change, version: self.order() }
     }
 
-    /// Chunks of which a reader finds any.
+    /// Number of chunks that a reader may find.
     pub(in crate::cluster) fn chunks(&self) -> u64 {
         self.size.div_ceil(CHUNK_BYTES)
     }
 
-    /// Chunks of which there may be any.
+    /// Number of chunks that may exist, staged and truncated ones included.
     pub(in crate::cluster) fn all_chunks(&self) -> u64 {
         self.size.max(self.uncut).div_ceil(CHUNK_BYTES)
     }
 }
 
-/// What changes a blob.
+/// A change of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) enum HeaderChange {
     Creation,
-    /// With all that is in it.
+    /// Creation with contents.
     Making,
     Write,
     Replacement,
-    /// It is removed, and another made in its place with all that is in it.
+    /// Removal and creation with contents in one transaction.
     Renewal,
-    /// Of this chunk.
+    /// A write to this chunk alone.
     Poke(u64),
     Append,
     Cut,
     Deletion,
-    /// So much of one of the shares, from one chunk to the other.
+    /// Adds an amount to one of the shares and subtracts it from another, in different chunks.
     Share {
         amount: i32,
         is_float: bool,
     },
-    /// Of this mark of this chunk, or of both.
+    /// Sets this mark in one chunk, or in both.
     Mark(Option<u64>, u32),
-    /// It is said that so many records are being filled in.
+    /// Announces that so many records are staged.
     Filling(u64),
-    /// They are a part of it.
+    /// Publishes so many staged records.
     Publication(u64),
-    /// All chunks, if nothing has changed.
+    /// Writes all chunks, if nothing has changed.
     Rewrite,
-    /// So many records of the tail stay, if nothing has changed.
+    /// Truncates the tail to so many records, if nothing has changed.
     PartCut(u64),
-    /// What somebody else fills is cut off.
+    /// Removes another client's staged bytes.
     FillingCut,
-    /// All that is cut off is gone.
+    /// Declares a truncation finished.
     Settling,
 }
 
 impl HeaderChange {
-    /// Whether it is one operation by itself.
+    /// Whether it is a single operation, not a transaction.
     pub(in crate::cluster) fn is_alone(self) -> bool {
         matches!(
             self,
@@ -104,7 +105,7 @@ impl HeaderChange {
         )
     }
 
-    /// As it is counted.
+    /// The name under which it is counted.
     pub(in crate::cluster) fn name(self) -> &'static str {
         match self {
             HeaderChange::Creation => "blobs: creations",
@@ -129,15 +130,15 @@ impl HeaderChange {
     }
 }
 
-/// Which blob: its keyspace, and its number.
+/// Keyspace and number of a blob.
 type BlobKey = (KeyspaceId, u64);
 
-/// How large a blob is with so many appended tokens.
+/// Size in bytes of a blob with so many appended tokens.
 pub(super) const fn size_after(records: u64) -> u64 {
     BASE_BYTES + records * RECORD_BYTES
 }
 
-/// The header that a lookup has brought.
+/// The header in the reply of a lookup.
 pub(in crate::cluster) fn header_of(reply: &Reply) -> Option<ReadHeader> {
     let Reply::Value { version, bytes, .. } = reply else { return None };
     let BlobHeader { stamp, size, uncut, filling, attributes, .. } = BlobHeader::decode(bytes)?;
@@ -145,7 +146,7 @@ pub(in crate::cluster) fn header_of(reply: &Reply) -> Option<ReadHeader> {
     Some(ReadHeader { version: *version, stamp, size, uncut, filling, edition, change, count })
 }
 
-/// The chunk that a read has brought.
+/// The chunk in the reply of a read.
 pub(in crate::cluster) fn looked_of(reply: &Reply) -> Option<ChunkRead> {
     let Reply::Chunk { version, stamp, bytes } = reply else { return None };
     Some(ChunkRead { version: *version, stamp: *stamp, bytes: bytes.clone() })
@@ -156,7 +157,7 @@ pub(in crate::cluster) fn key_of_header(blob: u64) -> Vec<u8> {
     header_key(&name(blob)).expect("is a name")
 }
 
-/// The key of one of its chunks.
+/// The key of a blob's chunk.
 pub(in crate::cluster) fn key_of_chunk(blob: u64, chunk: u64) -> Vec<u8> {
     chunk_key(&name(blob), chunk).expect("is a name")
 }
@@ -174,7 +175,7 @@ pub(super) fn looks(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<Se
     (0..header.chunks()).map(look).collect()
 }
 
-/// The same in one request, that tells whether all are of one moment.
+/// Reads all chunks in one request; the reply says whether they were read at one moment.
 pub(super) fn look_at(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> SessionRequest {
     let mut together = BlobItems { blob, items: Vec::new() };
     (0..header.chunks()).for_each(|chunk| together.add(&read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK)));
@@ -199,7 +200,7 @@ pub(super) fn read_together(blob: BlobKey, header: &ReadHeader, limit_us: u64) -
     together.request(limit_us)
 }
 
-/// What is filled in, chunk by chunk, under the generation before.
+/// Writes the staged records, chunk by chunk, under the previous generation.
 pub(super) fn fills(blob: BlobKey, header: &ReadHeader, bytes: &[u8], limit_us: u64) -> Vec<SessionRequest> {
     let parts = parts(header.size, bytes);
     let fill = |(chunk, offset, bytes): (u64, u32, &[u8])| {
@@ -210,7 +211,7 @@ pub(super) fn fills(blob: BlobKey, header: &ReadHeader, bytes: &[u8], limit_us: 
     parts.map(fill).collect()
 }
 
-/// What is behind the end goes, chunk by chunk.
+/// Truncates behind the end, chunk by chunk.
 pub(super) fn cuts(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<SessionRequest> {
     let (stamp, marks) = (header.stamp, header.filling == FillState::CutOff);
     let cut = |chunk| {
@@ -221,7 +222,8 @@ pub(super) fn cuts(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<Ses
     (header.size >> CHUNK_BITS..header.uncut.div_ceil(CHUNK_BYTES)).map(cut).collect()
 }
 
-/// What makes a change of it, which may rest on the versions of its chunks. Without a header it is made.
+/// The request of a change, which may depend on the versions of chunks. Without a header it creates
+/// the blob.
 pub(super) fn change(
     blob: BlobKey,
     header: Option<&ReadHeader>,
@@ -234,7 +236,7 @@ pub(super) fn change(
         if made == HeaderChange::Making {
             let mut together = BlobItems { blob, items: Vec::new() };
             together.make(value);
-            // It was seen that there is none.
+            // Depends on the blob's absence, which was read.
             together.items[0].rest_on(Timestamp::ZERO);
             return together.request(limit_us);
         }
@@ -293,7 +295,7 @@ pub(super) fn change(
             };
             together.add(&RecordOperation::Write(remove));
             if made == HeaderChange::Renewal || value % 2 == 1 {
-                // As it is removed among other things, by a transaction that has read it.
+                // As part of a larger transaction that has read the header.
                 together.items[0].rest_on(header.version);
             }
             for chunk in 0..header.all_chunks() {
@@ -344,7 +346,7 @@ pub(super) fn change(
     together.request(limit_us)
 }
 
-/// A share that grows by so much.
+/// The increment of a share.
 fn added(amount: i32, is_float: bool) -> Transform {
     let (number, operand) = match is_float {
         true => (NumberType::F64, f64::from(amount).to_bits()),
@@ -354,7 +356,7 @@ fn added(amount: i32, is_float: bool) -> Transform {
     Transform { operator: Operator::Add, number, operand, offset, brings: Brings::Nothing }
 }
 
-/// Items of one transaction.
+/// The items of one transaction.
 struct BlobItems {
     blob: BlobKey,
     items: Vec<CompositeItem>,
@@ -386,7 +388,7 @@ impl BlobItems {
         self.add(&write(&key_of_chunk(self.blob.1, chunk), change));
     }
 
-    /// The blob, whose id only the commit tells, with all that is in it.
+    /// Creates the blob with contents. Its id is the transaction's timestamp, known only at commit.
     fn make(&mut self, value: u64) {
         let own = BlobStamp { id: BlobStamp::OWN, generation: 0 };
         let attributes = attributes(value, value, 1);
@@ -396,13 +398,13 @@ impl BlobItems {
         self.base(own, &token(value));
     }
 
-    /// A token in each of the chunks that are written as one; those of numbers are there too then.
+    /// Writes a token into each base chunk, and initial values into the chunks of numbers.
     fn base(&mut self, stamp: BlobStamp, token: &[u8]) {
         (0..BASE_CHUNKS).for_each(|chunk| self.bytes(stamp, chunk << CHUNK_BITS, token));
         NUMBERS.for_each(|chunk| self.transform(stamp, chunk, added(0, false)));
     }
 
-    /// Bytes at an offset of the blob.
+    /// Writes bytes at an offset of the blob.
     fn bytes(&mut self, stamp: BlobStamp, at: u64, bytes: &[u8]) {
         for (chunk, offset, bytes) in parts(at, bytes) {
             let length = bytes.len() as u32;
@@ -411,7 +413,7 @@ impl BlobItems {
         }
     }
 
-    /// A chunk has the version that was seen.
+    /// Depends on the version of a chunk.
     fn rests_on(&mut self, chunk: u64, version: Timestamp) {
         let key = key_of_chunk(self.blob.1, chunk);
         self.add(&read(&key, Query::Inspect));
@@ -423,7 +425,7 @@ impl BlobItems {
     }
 }
 
-/// Bytes at an offset of a blob, by chunks: which, from where on, and what.
+/// Splits bytes at an offset of a blob by chunk: chunk, offset in the chunk, bytes.
 fn parts(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u32, &[u8])> {
     let (mut at, mut rest) = (at, bytes);
     std::iter::from_fn(move || {

@@ -1,11 +1,11 @@
-//! What must hold of a seed that was played.
+//! The invariants of a finished run.
 
 use super::cycles::{self, CheckedAction, EdgeReason, Transaction, TransactionFate};
 use super::group::owns;
 use super::store::CellValue;
 use super::world::TransactionWorld;
 
-/// What does not hold.
+/// The violations.
 pub fn check(world: &mut TransactionWorld) -> Vec<String> {
     let mut wrong = std::mem::take(&mut world.seen.wrong);
     if !world.has_ended() {
@@ -43,7 +43,7 @@ pub fn check(world: &mut TransactionWorld) -> Vec<String> {
             wrong.push(format!("a snapshot of {cell:x} at {at} has shown {value:?}, and it was {was:?}"));
         }
     }
-    // In the end all is read.
+    // At the end all records are read.
     let lists = stores().flat_map(|store| store.all()).filter_map(|(key, value)| match value {
         CellValue::List(values) => Some(CheckedAction::Read { key, values: values.clone() }),
         CellValue::Number(_) => None,
@@ -61,7 +61,7 @@ pub fn check(world: &mut TransactionWorld) -> Vec<String> {
         };
         wrong.push(format!("no order explains it: {anomaly:?} {told:#?}"));
     }
-    // Timestamps are in an order that explains it too.
+    // The timestamps must be in an order that explains the history too.
     for (from, to, why) in cycles::dependencies(&history).unwrap_or_default() {
         let of = |number: usize| world.seen.timestamps.get(&number);
         if let (Some(one), Some(other)) = (of(from), of(to))

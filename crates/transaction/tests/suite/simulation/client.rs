@@ -1,4 +1,4 @@
-//! Simulated clients: what they ask for, and what they make of the answers.
+//! Simulated clients: their requests, and how they process the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use super::group::ClientAnswer;
 use super::random::Random;
 use super::store::{CellOp, CellValue, LIST, decode_values};
 
-/// What a client sends to a partition.
+/// A request of a client to a partition.
 #[derive(Clone, Debug)]
 pub enum ClientRequest {
     Transaction { request: TransactionRequest, lowest: u64, after: Timestamp },
@@ -25,16 +25,16 @@ pub enum ClientRequest {
     Stage { id: StageId, bytes: Bytes },
 }
 
-/// What a client is about.
+/// The present task of a client.
 #[derive(Clone, Debug)]
 enum Goal {
-    /// A transaction with these operations; some are done by what was read before.
+    /// A transaction with these operations; it reads the cells of `read_first` before.
     Transaction { ops: Vec<(u64, CellOp)>, read_first: Vec<u64>, is_staged: bool },
-    /// A read of several cells that is confirmed.
+    /// A confirmed read of several cells.
     Confirmed { cells: Vec<u64>, tries: u32 },
-    /// A read of several cells as they were.
+    /// A snapshot read of several cells.
     Snapshot { cells: Vec<u64>, at: Timestamp },
-    /// One read, one write.
+    /// A single read or write.
     Single { cell: u64, op: CellOp },
 }
 
@@ -46,7 +46,7 @@ enum ClientPhase {
     Committing,
 }
 
-/// One client: a session that does one thing after another.
+/// A client: a session that runs one task after another.
 pub struct TransactionClient {
     pub process: usize,
     session: SessionId,
@@ -54,27 +54,27 @@ pub struct TransactionClient {
     after: Timestamp,
     goal: Option<Goal>,
     phase: ClientPhase,
-    /// What is under way: call, a hash of the partition, request.
+    /// Requests in flight: call, a hash of the partition, request.
     pub pending: BTreeMap<u64, (u64, ClientRequest)>,
-    /// Calls of it that were never sent.
+    /// Calls that were never sent.
     pub unsent: Vec<u64>,
     got: BTreeMap<u64, (Timestamp, CellValue)>,
     has_refusal: bool,
-    /// The order in which the cells of lookups stand in the results, by part.
+    /// The order of the cells of lookups in the results, by part.
     lookups: Vec<u64>,
-    /// The present transaction's place in the history.
+    /// The index of the present transaction in the history.
     entry: usize,
     begin: u64,
     pub done: u32,
 }
 
-/// What all clients have seen.
+/// The observations of all clients.
 #[derive(Default)]
 pub struct ClientsHistory {
     pub history: Vec<Transaction>,
-    /// Timestamps of committed transactions, by place in the history.
+    /// Timestamps of committed transactions, by index in the history.
     pub timestamps: BTreeMap<usize, Timestamp>,
-    /// Who did it, and the order in which each process did.
+    /// Values of snapshot reads: the cell, the time of the snapshot, and the value.
     pub snapshots: Vec<(u64, Timestamp, CellValue)>,
     pub wrong: Vec<String>,
     pub counts: BTreeMap<&'static str, u64>,
@@ -93,10 +93,10 @@ impl ClientsHistory {
     }
 }
 
-/// The partitions as clients see them.
+/// The partitions as clients know them.
 pub struct Map {
     pub durabilities: Vec<Durability>,
-    /// The first hashes of their slices, as far as has got about.
+    /// The first hashes of their ranges, as far as clients know them.
     pub firsts: BTreeSet<u64>,
 }
 
@@ -148,7 +148,7 @@ impl TransactionClient {
         self.unsent.push(seen.next_call);
     }
 
-    /// Begins something. `now` orders events; `wall` is a time of day.
+    /// Starts a task. `now` orders events; `wall` is the physical time.
     pub fn begin(
         &mut self,
         seen: &mut ClientsHistory,
@@ -248,7 +248,7 @@ impl TransactionClient {
         }
     }
 
-    /// Puts what it does into the history, with what it has read so far.
+    /// Adds the transaction to the history, with its reads so far.
     fn note(&mut self, seen: &mut ClientsHistory, ops: &[(u64, CellOp)], fate: TransactionFate) {
         let mut actions: Vec<CheckedAction> = self
             .got
@@ -269,7 +269,7 @@ impl TransactionClient {
     fn commit(&mut self, seen: &mut ClientsHistory, map: &Map, ops: &[(u64, CellOp)], read_first: &[u64]) {
         self.note(seen, ops, TransactionFate::Unknown);
         let mut parts: BTreeMap<u64, Vec<TransactionItem>> = BTreeMap::new();
-        // Lookups first, so that they return what was before.
+        // Lookups come first, so that they return the earlier values.
         for (cell, op) in ops.iter().filter(|(_, op)| *op == CellOp::Lookup) {
             parts.entry(map.part_of(*cell)).or_default().push(op.item(*cell, None));
         }
@@ -321,7 +321,7 @@ impl TransactionClient {
             after: self.after,
         };
         if is_staged {
-            // Under call 0 until all is staged.
+            // The request has call 0 until everything is staged.
             self.pending.insert(0, (coordinator.point, ask));
         } else {
             self.phase = ClientPhase::Committing;
@@ -329,7 +329,7 @@ impl TransactionClient {
         }
     }
 
-    /// An answer has come.
+    /// Processes an answer.
     pub fn told(
         &mut self,
         seen: &mut ClientsHistory,
@@ -387,7 +387,7 @@ impl TransactionClient {
                     self.goal = Some(Goal::Confirmed { cells: cells.clone(), tries: 1 });
                     self.read(seen, &cells, None);
                 } else {
-                    // After two failures the read runs as a transaction.
+                    // After two failures the read becomes a transaction.
                     seen.count("reads as transactions");
                     self.got.clear();
                     let ops: Vec<(u64, CellOp)> = cells.iter().map(|cell| (*cell, CellOp::Lookup)).collect();
@@ -416,7 +416,7 @@ impl TransactionClient {
         }
     }
 
-    /// A read that rests on no transaction is one by itself.
+    /// A read outside of transactions counts as a transaction by itself.
     fn finish_read(&mut self, seen: &mut ClientsHistory, now: u64) {
         self.note(seen, &[], TransactionFate::Committed);
         let entry = self.entry;
@@ -426,7 +426,7 @@ impl TransactionClient {
         }
     }
 
-    /// If all accounts were read, they add up to nothing.
+    /// If all accounts were read, their sum must be zero.
     fn check_accounts(&self, seen: &mut ClientsHistory, map: &Map) {
         let numbers: Vec<i64> = self
             .got
@@ -461,7 +461,7 @@ impl TransactionClient {
                     match &value {
                         CellValue::List(values) if !has_reads => {
                             let read = CheckedAction::Read { key: *cell, values: values.clone() };
-                            // As it was before the transaction.
+                            // The value from before the transaction.
                             seen.history[entry].actions.insert(0, read);
                         }
                         CellValue::List(values) => {

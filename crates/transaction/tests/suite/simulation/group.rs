@@ -1,5 +1,5 @@
-//! One simulated partition: a log of which the committed part survives, a primary that may be replaced at any moment, and
-//! deposed primaries that do not know it yet.
+//! A simulated partition: a log of which the committed part survives, a primary that may be
+//! replaced at any moment, and deposed primaries that do not know it yet.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,10 @@ use super::store::{CellOp, CellValue, VersionStore};
 /// An entry of the log.
 #[derive(Clone, Debug)]
 pub enum Logged {
-    /// A new primary begins.
+    /// The epoch marker of a new primary.
     Mark,
-    /// Of transactions, with the lowest sequence that its client waits for, if it is an outcome.
+    /// An entry of a transaction; for an outcome, with the lowest sequence that its client waits
+    /// for.
     Of(TransactionEntry, u64),
     /// A write of one record.
     Local { session: SessionId, sequence: u64, cell: u64, op: CellOp, at: Timestamp },
@@ -32,15 +33,15 @@ pub enum Logged {
 pub struct SessionOutcomes {
     pub lowest: u64,
     pub outcomes: BTreeMap<u64, TransactionOutcome>,
-    /// When this primary, or whoever makes it of the log, took the last of them in.
+    /// The time at which this primary, or a replay of the log, added the last outcome.
     used: Time,
 }
 
-/// What is remembered of sessions.
+/// The session table.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
     pub by_id: BTreeMap<SessionId, SessionOutcomes>,
-    /// Those issued before are forgotten, unless they are there.
+    /// Sessions issued before this time are forgotten, unless they are in the table.
     mark: Timestamp,
 }
 
@@ -55,7 +56,7 @@ impl Sessions {
     }
 }
 
-/// Who waits for what.
+/// A caller that waits for an answer.
 #[derive(Clone, Debug)]
 pub enum WaitingCaller {
     /// A transaction.
@@ -66,7 +67,7 @@ pub enum WaitingCaller {
     Local { client: usize, call: u64, session: SessionId, sequence: u64, cell: u64, op: CellOp },
 }
 
-/// What is told a client.
+/// An answer to a client.
 #[derive(Clone, Debug)]
 pub enum ClientAnswer {
     Outcome(TransactionOutcome),
@@ -74,11 +75,11 @@ pub enum ClientAnswer {
     Confirmed(bool),
     Written(Timestamp),
     Staged,
-    /// Its session is forgotten: nobody knows whether it was done.
+    /// Its session is forgotten, so the outcome is unknown.
     Forgotten,
 }
 
-/// What leaves a primary.
+/// An output of a primary.
 #[derive(Clone, Debug)]
 pub enum PrimaryOutput {
     Message(Message),
@@ -86,13 +87,13 @@ pub enum PrimaryOutput {
     Loss(TransactionId),
 }
 
-/// What the state machine sees of the partition.
+/// The partition's records, as the state machine sees them.
 pub struct SimulatedRecords {
     pub span: KeyspaceSlice,
     pub store: VersionStore,
     pub sessions: Sessions,
     pub clock: Timestamp,
-    /// The time of day here, which differs from others'.
+    /// The physical time here, which differs from that of others.
     pub wall: Timestamp,
 }
 
@@ -143,21 +144,21 @@ impl PartitionHost for SimulatedRecords {
     }
 }
 
-/// One primary.
+/// A primary.
 pub struct Primary {
     pub instance: usize,
     pub records: SimulatedRecords,
     pub transactions: Transactions,
-    /// Appended and not committed, behind the log.
+    /// Entries that are appended and not committed, behind the log.
     pub appended: Vec<Logged>,
-    /// What waits for the log to be committed up to there.
+    /// Pending outputs, each with the log length that must be committed first.
     held: Vec<(usize, PrimaryOutput)>,
     pub out: Vec<PrimaryOutput>,
     pub asked: BTreeMap<Ticket, WaitingCaller>,
     tickets: u64,
-    /// The lowest sequences that requests have told.
+    /// The lowest sequences that requests have reported.
     lowest: BTreeMap<TransactionId, u64>,
-    /// Sessions of which an entry that is not committed says that they are forgotten.
+    /// Sessions that an uncommitted entry evicts.
     evicting: Vec<SessionId>,
 }
 
@@ -171,12 +172,12 @@ pub struct SimulatedPartition {
     pub epoch: u64,
     pub instance: usize,
     pub skew_ms: u64,
-    /// Above everything that any primary has given or followed.
+    /// Above all timestamps that any primary has assigned or followed.
     pub ceiling: Timestamp,
 }
 
 impl SimulatedPartition {
-    /// What the committed log says.
+    /// The state after the committed log.
     fn replay(&self, now: Time) -> (ParticipantState, VersionStore, Sessions) {
         let owns = owns(self.span);
         let (mut state, mut store, mut sessions) =
@@ -206,7 +207,8 @@ impl SimulatedPartition {
         (state, store, sessions)
     }
 
-    /// Makes a new primary of what is committed, and of so many entries that are not.
+    /// Starts a new primary with the committed log; optionally its state passes through a
+    /// checkpoint.
     pub fn begin(&mut self, now: Time, wall: Timestamp, through_checkpoint: bool) {
         self.log.push(Logged::Mark);
         let (mut state, store, sessions) = self.replay(now);
@@ -244,13 +246,13 @@ impl SimulatedPartition {
         });
     }
 
-    /// Takes the primary away. Of what it has appended, so many entries survive.
+    /// Deposes the primary. This many of its uncommitted entries survive.
     pub fn depose(&mut self, kept: usize) {
         if let Some(mut primary) = self.primary.take() {
             self.ceiling = self.ceiling.max(primary.records.clock);
             let rest = primary.appended.split_off(kept.min(primary.appended.len()));
             self.log.append(&mut primary.appended);
-            // It goes on as if nothing had been committed.
+            // The deposed primary continues without any commit.
             primary.appended = rest;
             primary.out.clear();
             primary.held.clear();
@@ -259,12 +261,13 @@ impl SimulatedPartition {
         self.epoch += 1;
     }
 
-    /// Cuts the upper half of the slice off: both have the log, with so many entries that are not committed.
+    /// Splits the upper half off: both children have the log, with this many uncommitted entries.
     pub fn split(&mut self, (kept, kept_upper): (usize, usize)) -> SimulatedPartition {
         let appended = self.primary.as_ref().map(|primary| primary.appended.clone()).unwrap_or_default();
         let least = kept.min(kept_upper).min(appended.len());
         let rest = &appended[least..kept.max(kept_upper).clamp(least, appended.len())];
-        // A decision in the log of one alone, with a half of what it changes, is what is not promised.
+        // The protocol does not allow a decision in the log of one child only, with half of its
+        // changes.
         let is_decided = |logged: &Logged| matches!(logged, Logged::Of(TransactionEntry::Commit { .. }, _));
         let (kept, kept_upper) =
             if rest.iter().any(is_decided) { (least, least) } else { (kept, kept_upper) };
@@ -357,7 +360,7 @@ impl Primary {
         Ticket(self.tickets)
     }
 
-    /// Forgets sessions that were not used for so long.
+    /// Forgets sessions that were idle for this long.
     pub fn sweep(&mut self, now: Time, idle_us: u64) -> usize {
         if self.evicting.is_empty() {
             let is_idle = |session: &SessionOutcomes| session.used.after_us(idle_us) < now;
@@ -371,7 +374,7 @@ impl Primary {
         0
     }
 
-    /// Whether nothing can be done for a session any more.
+    /// Whether no request of a session can be executed any more.
     pub fn has_forgotten(&self, id: SessionId) -> bool {
         self.records.sessions.is_forgotten(id)
             || self.evicting.iter().any(|one| {
@@ -388,7 +391,7 @@ impl Primary {
         for effect in effects {
             match effect {
                 TransactionEffect::Append { entry, .. } => {
-                    // Through bytes, as in a log.
+                    // The entry is encoded and decoded, as in a log.
                     let entry = TransactionEntry::decode(&entry.encode()).unwrap();
                     let lowest = match &entry {
                         TransactionEntry::Commit { id, .. } | TransactionEntry::Abort { id, .. } => {
@@ -438,7 +441,7 @@ impl Primary {
         }
     }
 
-    /// Answers over all that is appended, once that is committed.
+    /// Sends an answer once all appended entries are committed.
     pub fn answer(&mut self, (client, call): (usize, u64), told: ClientAnswer, log: usize) {
         self.hold(log + self.appended.len(), log, PrimaryOutput::Client { client, call, told });
     }
@@ -458,7 +461,7 @@ impl Primary {
         else {
             return;
         };
-        // It may have come again while it waited.
+        // The request may have been repeated while it waited.
         let is_mine = |logged: &&Logged| matches!(logged, Logged::Local { session: one, sequence: number, .. } if *one == session && *number == sequence);
         let appended = self.appended.iter().find(is_mine).cloned();
         let known = self.records.sessions.by_id.get(&session);

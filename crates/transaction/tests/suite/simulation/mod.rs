@@ -1,7 +1,8 @@
-//! Whole transactions in a small world: partitions with logs of which the committed part survives, primaries that are
-//! replaced at any moment and moved, deposed ones that do not know it yet, a network that loses, repeats, delays and
-//! reorders, clients that repeat and vanish. What comes of a seed is checked: an order explains all that was read, accounts
-//! add up, snapshots are what was, and in the end nothing is left of any transaction.
+//! Whole transactions in a small world: partitions with logs of which the committed part survives;
+//! primaries that are replaced at any moment and moved, and deposed ones that do not know it yet; a
+//! network that loses, repeats, delays and reorders; clients that retry and vanish. Checks of each
+//! seed: an order explains all reads, account sums are right, snapshots have past states, and in
+//! the end nothing is left of any transaction.
 
 mod check;
 mod client;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 
 use world::TransactionWorld;
 
-/// Plays one seed. What does not hold, and what was seen.
+/// Runs one seed. Returns the violations, and the events that occurred.
 pub fn play(seed: u64, traced: bool) -> (Vec<String>, BTreeMap<&'static str, u64>, TransactionWorld) {
     let mut world = TransactionWorld::new(seed, traced);
     world.play();
@@ -52,7 +53,7 @@ fn transactions_are_strictly_serializable_and_end() {
     }
 }
 
-/// What must have been seen: a simulation in which it does not happen would find nothing, quietly.
+/// Events that must occur: a simulation without them would find nothing, and pass silently.
 const SEEN: [&str; 25] = [
     "Prepare",
     "Release",

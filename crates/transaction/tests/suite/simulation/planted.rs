@@ -1,14 +1,15 @@
-//! Every planted bug is found within so many seeds. That nothing is found without one, the other test shows.
+//! Every mutant is found within a stated number of seeds. Another test shows that nothing is found
+//! without a mutant.
 
 use zerohop_transaction::planted::{Bug, plant};
 
-/// Within so many seeds each is found.
+/// Seeds within which each mutant must be found.
 const SEEDS: u64 = 1500;
 
-/// The first seed that finds it, and what it finds.
+/// The first seed that finds the mutant, and what it finds.
 fn found(bug: Bug, seeds: u64) -> Option<(u64, String)> {
     plant(Some(bug));
-    // What panics is found as well; where, nobody needs to read.
+    // A panic counts as found; its location is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let found = (1..=seeds).find_map(|seed| {
         let run = std::panic::catch_unwind(|| super::play(seed, false).0);

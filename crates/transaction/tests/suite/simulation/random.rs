@@ -1,4 +1,4 @@
-//! Numbers from a seed.
+//! Random numbers from a seed.
 
 use zerohop_base::random::SplitMix64;
 
@@ -18,7 +18,7 @@ impl Random {
         self.next() % bound
     }
 
-    /// True `parts` times in a thousand.
+    /// True with this probability, per mille.
     pub fn chance(&mut self, parts: u64) -> bool {
         parts > 0 && self.below(1000) < parts
     }

@@ -1,4 +1,4 @@
-//! Staged pieces, and who comes for them at the moment at which they go.
+//! Staged pieces, and requests for them at the moment at which they expire.
 
 use zerohop_base::time::Time;
 use zerohop_transaction::limits::STAGED_US_MAX;
@@ -16,7 +16,7 @@ const COORDINATOR: RoutingKey = RoutingKey { keyspace: KeyspaceId(2), point: 0 }
 const SESSION: SessionId = SessionId { issued: Timestamp(1), nonce: 2 };
 const PIECE: StageId = StageId { session: SESSION, sequence: Sequence(1) };
 
-/// A partition in which a piece was staged at time 0.
+/// A partition with a piece that was staged at time 0.
 fn with_a_piece() -> SimulatedPartition {
     let mut group = SimulatedPartition {
         span: KeyspaceSlice { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
@@ -39,7 +39,7 @@ fn with_a_piece() -> SimulatedPartition {
     group
 }
 
-/// A coordinator asks for a transaction that adds what is staged.
+/// A coordinator prepares a transaction that applies the piece.
 fn prepare(group: &mut SimulatedPartition, now: Time, (sequence, counter): (u64, u64)) {
     let id = TransactionId { coordinator: COORDINATOR, session: SESSION, sequence: Sequence(sequence) };
     let item = TransactionItem {
@@ -79,7 +79,7 @@ fn tick(group: &mut SimulatedPartition, now: Time) {
     primary.carry_out(now, effects, log);
 }
 
-/// What is appended, by kind.
+/// The kinds of the appended entries.
 fn appended(group: &SimulatedPartition) -> Vec<u8> {
     let kind = |logged: &Logged| match logged {
         Logged::Of(entry, _) => Some(entry.kind()),
@@ -88,7 +88,7 @@ fn appended(group: &SimulatedPartition) -> Vec<u8> {
     group.primary.as_ref().unwrap().appended.iter().filter_map(kind).collect()
 }
 
-/// Why transactions were refused.
+/// The reasons for which transactions were refused.
 fn refused(group: &mut SimulatedPartition) -> Vec<Reason> {
     let reason = |out: PrimaryOutput| match out {
         PrimaryOutput::Message(Message { what: TransactionMessage::Refused { refusal, .. }, .. }) => {

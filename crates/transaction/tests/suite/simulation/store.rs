@@ -6,16 +6,16 @@ use bytes::{BufMut, Bytes, BytesMut};
 use zerohop_transaction::{Access, EvaluatedPart, ItemBody, Reason, Refusal, StageId, TransactionItem};
 use zerohop_wire::ids::Timestamp;
 
-/// What a record is.
+/// The value of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CellValue {
-    /// A list, to which values are appended.
+    /// A list with appended values.
     List(Vec<u64>),
-    /// A number, to which is added, or which is set.
+    /// A number, which operations add to or set.
     Number(i64),
 }
 
-/// What an item does.
+/// The operation of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellOp {
     Lookup,
@@ -61,17 +61,18 @@ impl CellOp {
     }
 }
 
-/// The record that was never written.
+/// The value of a record that was never written.
 fn nothing(cell: u64) -> CellValue {
     if cell & LIST != 0 { CellValue::List(Vec::new()) } else { CellValue::Number(0) }
 }
 
-/// All versions of all records, as of a commit index, with what the primary has appended alone.
+/// All versions of all records as of a commit index, including entries that only the primary has
+/// appended.
 #[derive(Clone, Debug, Default)]
 pub struct VersionStore {
     cells: BTreeMap<u64, BTreeMap<Timestamp, CellValue>>,
     pub staged: BTreeMap<StageId, Bytes>,
-    /// What contradicts the order of versions.
+    /// A violation of the order of versions.
     pub wrong: Option<String>,
 }
 
@@ -80,7 +81,7 @@ impl VersionStore {
         self.below(cell, Timestamp::MAX)
     }
 
-    /// What it was at a time.
+    /// The value at a time.
     pub fn below(&self, cell: u64, at: Timestamp) -> (Timestamp, CellValue) {
         let versions = self.cells.get(&cell).and_then(|versions| versions.range(..=at).next_back());
         versions.map_or_else(|| (Timestamp::ZERO, nothing(cell)), |(at, value)| (*at, value.clone()))
@@ -138,7 +139,7 @@ impl VersionStore {
             if !owns(cell) {
                 continue;
             }
-            // A list may be appended to twice by one transaction.
+            // One transaction may append to a list twice.
             self.change_within(cell, CellOp::decode(&change[8..]), at);
         }
     }

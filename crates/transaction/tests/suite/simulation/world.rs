@@ -1,4 +1,4 @@
-//! Partitions, clients and what is between them, under one clock and from one seed.
+//! Partitions, clients and the network between them, under one clock and from one seed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,20 +10,20 @@ use super::client::{ClientRequest, ClientsHistory, Map, TransactionClient};
 use super::group::{ClientAnswer, Primary, PrimaryOutput, SimulatedPartition, WaitingCaller, owns};
 use super::random::Random;
 
-/// Which faults there are, and how often: in thousandths.
+/// The kinds of faults and their rates, per mille.
 #[derive(Clone, Debug)]
 pub struct FaultRates {
     pub lost: u64,
     pub repeated: u64,
     pub late: u64,
     pub stale_map: u64,
-    /// Each, every so many milliseconds, on average.
+    /// The mean times between failovers, splits and vanishing clients.
     pub failover_ms: u64,
     pub split_ms: u64,
     pub vanish_ms: u64,
-    /// Sessions that are idle for so long are forgotten, if not 0.
+    /// Sessions that are idle for this long are forgotten; 0: never.
     pub idle_us: u64,
-    /// Clients ask again after so long.
+    /// The time after which clients retry.
     pub again_us: u64,
 }
 
@@ -72,7 +72,7 @@ enum SimulationEvent {
     Split {
         group: usize,
     },
-    /// Clients hear of a split.
+    /// Clients learn of a split.
     Known {
         first: u64,
     },
@@ -98,12 +98,12 @@ pub struct TransactionWorld {
     pub instances: usize,
 }
 
-/// Faults end after this.
+/// Faults end at this time.
 const FAULTS_US: u64 = 8_000_000;
-/// A `Drop` comes again so often, within so long.
+/// A `Drop` message is repeated this often, within this time.
 const DROPS_AGAIN: u64 = 3;
 const DROPS_AGAIN_US: u64 = 600_000;
-/// Everything has ended by then.
+/// By this time everything must have ended.
 const END_US: u64 = 200_000_000;
 
 impl TransactionWorld {
@@ -225,7 +225,7 @@ impl TransactionWorld {
         self.groups[group].begin(now, wall, through_checkpoint);
     }
 
-    /// Plays until everything has ended, or nothing more can.
+    /// Runs until everything has ended, or the time is over.
     pub fn play(&mut self) {
         while let Some(((at, _), event)) = self.events.pop_first() {
             self.now = at;
@@ -271,7 +271,7 @@ impl TransactionWorld {
             }
             SimulationEvent::Answer { client, process, call, told } => {
                 if self.clients[client].process == process {
-                    self.note(|| format!("client {client} call {call} is told {told:?}"));
+                    self.note(|| format!("client {client} call {call}: answer {told:?}"));
                     self.numbers += 1;
                     let now = self.numbers;
                     if matches!(told, ClientAnswer::Forgotten) {
@@ -328,7 +328,7 @@ impl TransactionWorld {
         }
     }
 
-    /// A client goes on with a new session, and never learns what became of what it was about.
+    /// The client continues with a new session, and never learns the outcome of its present task.
     fn begin_again(&mut self, client: usize) {
         let done = self.clients[client].done;
         self.clients[client] = TransactionClient::new(&mut self.seen);
@@ -346,13 +346,13 @@ impl TransactionWorld {
         }
     }
 
-    /// Sends what the client has to say.
+    /// Sends the requests of the client.
     fn send_asks(&mut self, client: usize) {
         let unsent = std::mem::take(&mut self.clients[client].unsent);
         unsent.into_iter().for_each(|call| self.send_ask(client, call));
     }
 
-    /// Sends everything again that was not answered.
+    /// Repeats all requests without an answer.
     fn send_again(&mut self, client: usize) {
         let calls: Vec<u64> =
             self.clients[client].pending.keys().copied().filter(|call| *call != 0).collect();
@@ -408,7 +408,7 @@ impl TransactionWorld {
         self.carry(group);
     }
 
-    /// Lets whoever is, or takes itself for, the primary at an instance do something.
+    /// Runs `act` at the primary of an instance, or at a deposed primary there.
     fn with(
         &mut self,
         group: usize,
@@ -430,13 +430,13 @@ impl TransactionWorld {
         self.carry(group);
     }
 
-    /// Carries out what primaries have to send, and has what they have appended committed after a while.
+    /// Sends the outputs of primaries, and commits their appended entries after a while.
     fn carry(&mut self, group: usize) {
         let one = &mut self.groups[group];
         let epoch = one.epoch;
         let mut outs: Vec<PrimaryOutput> = Vec::new();
         for primary in &mut one.deposed {
-            // It may not answer: it has no leases. What a coordinator says to participants is no answer.
+            // Without leases it may not answer clients; messages to participants are no answers.
             let says = |out: &PrimaryOutput| matches!(out, PrimaryOutput::Message(message) if message.what.kind() <= 3 || message.what.kind() == 11);
             outs.extend(std::mem::take(&mut primary.out).into_iter().filter(says));
         }
@@ -458,7 +458,7 @@ impl TransactionWorld {
                     let instance = self.instance_of(group);
                     let bytes = message.encode();
                     let event = SimulationEvent::Deliver { group, instance, bytes };
-                    // That something is over is said seldom: it comes again when all has changed.
+                    // `Drop` messages are rare, so that they are repeated in a changed state.
                     if matches!(message.what, TransactionMessage::Drop { .. })
                         && self.chance(2 * self.faults.repeated)
                     {
@@ -470,21 +470,21 @@ impl TransactionWorld {
                     self.transmit(event);
                 }
                 PrimaryOutput::Client { client, call, told } => {
-                    // Of a client that has vanished, nobody hears it.
+                    // If the client is gone, the answer is ignored.
                     let process = self.clients[client].process;
                     self.transmit(SimulationEvent::Answer { client, process, call, told });
                 }
                 PrimaryOutput::Loss(id) => {
-                    self.seen.wrong.push(format!("{id}: what was decided is not held"))
+                    self.seen.wrong.push(format!("{id}: a decided transaction is lost"))
                 }
             }
         }
     }
 
-    /// The map cuts a partition in two.
+    /// The map splits a partition.
     fn split(&mut self, group: usize) {
         let span = self.groups[group].span;
-        // A half holds one record of the four that a whole one has, at the least.
+        // Each child must have at least one of the group's four records.
         if self.is_healed || span.last - span.first < 1 << 58 {
             return;
         }
@@ -536,13 +536,13 @@ impl TransactionWorld {
     }
 }
 
-/// By kind.
+/// The names of messages, by kind.
 pub const NAMES: [&str; 11] = [
     "Prepare", "Release", "Commit", "Drop", "Prepared", "Busy", "Refused", "Released", "Applied", "NotHeld",
     "Ask",
 ];
 
-/// What a primary does with a client's request.
+/// A primary processes a client's request.
 fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u64), ask: ClientRequest) {
     match ask {
         ClientRequest::Transaction { request, lowest, after } => {

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use zerohop_client::{Client, Keyspace, Record};
 
-/// The cluster that the guide has started.
+/// The endpoint of the cluster that the guide has started.
 const ENDPOINT: &str = "127.0.0.1:7400";
 
 async fn connected() -> Result<Client, zerohop_client::Error> {
@@ -15,7 +15,7 @@ async fn default() -> Result<Keyspace, zerohop_client::Error> {
     connected().await?.keyspace("default").await
 }
 
-/// What a record holds, as text; values of a list behind each other, with `|` between them.
+/// The contents of a record, as text; values of a list are separated by `|`.
 async fn text(keyspace: &Keyspace, key: &str) -> Result<Option<String>, Box<dyn Error>> {
     let values = match keyspace.lookup(key).await? {
         None => return Ok(None),
@@ -26,7 +26,7 @@ async fn text(keyspace: &Keyspace, key: &str) -> Result<Option<String>, Box<dyn 
     Ok(Some(texts?.join("|")))
 }
 
-/// On a thread of its own, where no runtime is.
+/// Runs on another thread, outside of the runtime.
 fn alone<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(work).join().expect("it has not panicked"))
 }
@@ -206,7 +206,7 @@ crate::guides::programs::programs! {
         let client = connected().await?;
         let (accounts, audit) = (client.keyspace("default").await?, client.keyspace("audit").await?);
         accounts.insert("anna", "15").await?;
-        // The second time she has not got enough.
+        // The second time the balance is too low.
         for _ in 0..2 {
             example(&client, &accounts, &audit).await?;
             assert_eq!(text(&accounts, "anna").await?.as_deref(), Some("5"));
@@ -238,7 +238,7 @@ crate::guides::programs::programs! {
         let keyspace = client.keyspace("default").await?;
         keyspace.insert("visits", "41").await?;
         keyspace.remove("owner").await?;
-        // The second time somebody owns it.
+        // The second time the name is in use.
         for _ in 0..2 {
             example(&client, &keyspace).await?;
             assert_eq!(text(&keyspace, "owner").await?.as_deref(), Some("me"));

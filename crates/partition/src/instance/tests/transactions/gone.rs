@@ -62,7 +62,7 @@ fn what_is_prepared_for_a_keyspace_that_is_dropped_is_let_go_and_the_next_of_its
     world.drop_keyspace(OTHER);
     world.loses = Box::new(|_, _| false);
     world.play(100);
-    let failure = world.answer(asked).expect("is answered").expect_err("nobody is there to decide it");
+    let failure = world.answer(asked).expect("is answered").expect_err("its coordinator is gone");
     assert!(matches!(failure, Failure::TimedOut { .. } | Failure::WrongOwner { .. }), "{failure:?}");
     let read = world.read(&keys[0]);
     world.play(1_000);

@@ -45,9 +45,9 @@ fn write(world: &mut InstanceNetwork, key: &str, change: WriteChange<'_>) -> u64
 fn waits_for_it(world: &mut InstanceNetwork, request: u64) {
     for _ in 0..HOLD_MS {
         world.benches[0].end();
-        assert_eq!(world.benches[0].answer(request), None, "it is held");
+        assert_eq!(world.benches[0].answer(request), None, "it waits");
         let bench = &mut world.benches[0];
-        assert!(bench.instance.next_wake_ms() <= bench.now.elapsed_ms + HOLD_MS, "nobody else would wake it");
+        assert!(bench.instance.next_wake_ms() <= bench.now.elapsed_ms + HOLD_MS, "no other timer wakes it");
         pass(world, 1);
     }
     let answer = world.benches[0].answer(request).expect("is answered");
@@ -68,7 +68,7 @@ pub(super) fn whoever_writes_a_record_waits_until_it_is_not_held() {
         // Another record is written at once.
         let beside = write(&mut world, &keys[1], change);
         let request = write(&mut world, &keys[0], change);
-        assert_eq!(hold(&mut world, &keys[0]), 0, "somebody waits to change it");
+        assert_eq!(hold(&mut world, &keys[0]), 0, "a change waits for it");
         world.benches[0].end();
         assert!(world.benches[0].answer(beside).is_some());
         waits_for_it(&mut world, request);

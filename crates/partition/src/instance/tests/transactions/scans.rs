@@ -70,7 +70,7 @@ fn a_scan_waits_for_no_transaction_longer_than_a_bound_and_for_none_that_comes_l
     let keys = world.half_told();
     let scan = world.scan(&keys[0], false);
     world.play(INTENT_WAIT_MS + 400);
-    let failure = world.answer(scan).expect("is answered").expect_err("nobody knows");
+    let failure = world.answer(scan).expect("is answered").expect_err("the decision is unknown");
     assert!(matches!(failure, Failure::Unavailable { .. }), "{failure:?}");
     let scan = world.scan(&keys[0], false);
     world.play(5);

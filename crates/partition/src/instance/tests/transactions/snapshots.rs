@@ -218,7 +218,7 @@ fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
     world.set_group(PartitionId(0), group(4, 2, &[1, 3], &[]));
     world.play(1_500);
     put(&mut world);
-    assert_eq!(kept(&mut world), [(1, 2), (1, 2), (1, 2)], "all keep the one that the new primary knows");
+    assert_eq!(kept(&mut world), [(1, 2), (1, 2), (1, 2)], "all keep the new primary's snapshot");
     let renew = SnapshotAsk::Renew { lease_ms: 1_000 };
     assert_eq!(ask(&mut world, 1, renew), Err(Failure::SnapshotExpired));
     ask(&mut world, 2, renew).expect("is open");

@@ -103,7 +103,7 @@ fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
     world.play(3_000);
     let again = world.transact(1, &parts);
     world.play(1_000);
-    let told = world.answer(again).expect("is answered").expect_err("its part has been taken apart");
+    let told = world.answer(again).expect("is answered").expect_err("its part has been split");
     // By the client, or by a participant that queries the coordinator's child, which does not know the transaction, whichever
     // comes first.
     let Failure::Aborted { reason, .. } = told else { panic!("{told:?}") };

@@ -103,7 +103,7 @@ fn what_is_staged_outlives_a_crash_and_is_done_once() {
     world.staged(2, &keys[3], piece(b'b'));
     let staged = world.all_staged();
     assert!(staged.0 == 2 && staged.1 > 2 * PIECE_BYTES as u64);
-    assert_eq!(world.value(&keys[0]), Some(Err(Failure::NotFound)), "nobody sees it");
+    assert_eq!(world.value(&keys[0]), Some(Err(Failure::NotFound)), "it is not visible");
     for has_checkpoints in [false, true] {
         // These checkpoints have the names of pieces and not their bytes.
         if has_checkpoints {
