@@ -3,14 +3,17 @@
 use std::borrow::Cow;
 
 use zerohop_placement::MapHistory;
-use zerohop_wire::messages::Member;
-use zerohop_wire::{Failure, Message};
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::messages::{Member, Slice};
+use zerohop_wire::{Envelope, Failure, Message};
 
 use super::connections::Connections;
+use super::partitions::send_peer;
 use super::stats::RequestCounters;
 use super::transactions::Transit;
 use super::{AnswerOrigin, InstanceEffect, InstanceEffects};
 use crate::event::{PartitionEffect, Token};
+use crate::replica::{PartitionKey, ReplicaEffect, TableEffects};
 
 /// The effects of the partition at `place`.
 pub(super) struct Relay<'r> {
@@ -71,6 +74,43 @@ impl crate::PartitionEffects for Relay<'_> {
                 });
             }
             PartitionEffect::FlushWanted => self.wants_flush = true,
+        }
+    }
+}
+
+impl TableEffects for Relay<'_> {
+    fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
+        self.place = AnswerOrigin { keyspace, partition, epoch, held_us: 0 };
+        self.wants_flush = false;
+    }
+
+    fn wants_flush(&self) -> bool {
+        self.wants_flush
+    }
+}
+
+impl crate::replica::ReplicaEffects for Relay<'_> {
+    fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
+        let AnswerOrigin { keyspace, partition, .. } = self.place;
+        match effect {
+            ReplicaEffect::Send { to, epoch, call } => {
+                let envelope =
+                    Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
+                send_peer(self.out, &envelope, self.me, to, call);
+            }
+            ReplicaEffect::Ask { epoch, change } => {
+                let place = AnswerOrigin { epoch, ..self.place };
+                self.out.push(InstanceEffect::AskControl { place, change });
+            }
+            ReplicaEffect::Differs { who, slice } => {
+                let Slice { as_of, from, through, .. } = slice;
+                self.counters.trouble_text(format!(
+                    "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash \
+                     fragments {from} to {through} as of entry {} of epoch {}); it takes them again",
+                    who.instance, as_of.index, as_of.epoch
+                ));
+            }
+            ReplicaEffect::FetchMap { .. } => self.out.push(InstanceEffect::FetchMap),
         }
     }
 }

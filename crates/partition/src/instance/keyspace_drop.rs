@@ -11,7 +11,6 @@ use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::table::PartitionLookup;
 use super::{Instance, InstanceEffect, InstanceEffects};
 use crate::limits::{DRAINED_AGAIN_MS, DRAINED_AGAIN_MS_MAX, DRAINED_LOOK_MS, DRAINED_LOOK_MS_MAX};
 use crate::planted::{Bug, is_planted};
@@ -93,17 +92,10 @@ impl<D: Disk> Instance<D> {
 
     /// Whether nothing is in progress in any partition whose primary this instance is.
     fn is_drained(&self, keyspace: KeyspaceId) -> bool {
+        // A partition that waits for a split, or that could not be opened, is not known to be drained.
         self.primary_of(keyspace).all(|(id, group)| {
-            match self.table.find(keyspace, id) {
-                PartitionLookup::Here(slot, epoch) => {
-                    epoch == group.epoch && self.table.partition(slot).is_drained()
-                }
-                // A partition that waits for a split, or that could not be opened, is not known to be drained.
-                PartitionLookup::NotHere | PartitionLookup::NoKeyspace => self
-                    .groups
-                    .replica(keyspace, id)
-                    .is_some_and(|replica| replica.view().epoch == group.epoch && replica.is_drained()),
-            }
+            let replica = self.partitions.replica(keyspace, id);
+            replica.is_some_and(|replica| replica.view().epoch == group.epoch && replica.is_drained())
         })
     }
 

@@ -10,13 +10,12 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::clock::ClockReading;
-use super::groups::{is_shared, view_of};
-use super::open::{InstanceOpenError, durability, newest_keyspace, open_partition};
+use super::open::{InstanceOpenError, durability, newest_keyspace};
+use super::partitions::{is_shared, view_of};
 use super::splits::engine_id;
-use super::table::PartitionLookup;
-use super::{Instance, InstanceEffects, relay};
+use super::{Instance, InstanceEffects};
 use crate::limits::FOLLOW_AGAIN_MS;
-use crate::replica::ReplicaEvent;
+use crate::replica::{GroupView, ReplicaEvent};
 
 /// Keyspaces whose change could not be carried out, and when the instance tries again, on the monotonic clock.
 #[derive(Debug, Default)]
@@ -74,9 +73,9 @@ impl<D: Disk> Instance<D> {
         self.end_of_batch(now, effects);
         let before = self.map().clone();
         self.history.push(delta).map_err(MapChangeError::Map)?;
-        self.groups.set_map(self.history.map().epoch());
+        self.partitions.set_map(self.history.map().epoch());
         if tells_of_nodes(delta) {
-            self.groups.set_nodes(self.history.map());
+            self.partitions.set_nodes(self.history.map());
         }
         self.newest_keyspace = self.newest_keyspace.max(newest_keyspace(self.history.map()));
         self.begin_splits(&before, delta, effects);
@@ -84,8 +83,7 @@ impl<D: Disk> Instance<D> {
         let mut keyspaces = touched(delta);
         if delta.is_whole() {
             // Keyspaces that the change does not mention are gone.
-            keyspaces.extend(self.table.keyspaces());
-            keyspaces.extend(self.groups.keyspaces());
+            keyspaces.extend(self.partitions.keyspaces());
             keyspaces.sort_unstable();
             keyspaces.dedup();
         }
@@ -172,47 +170,27 @@ impl<D: Disk> Instance<D> {
         let Some(group) = found.group(id).filter(|_| !self.splits.awaits(keyspace, id)) else {
             return Ok(());
         };
-        let is_ours = group.primary == self.identity.instance;
-        let is_member = group.members().any(|member| member == self.identity.instance);
-        let was_shared =
-            self.groups.holds(keyspace, id) || self.splits.inherited_state(keyspace, id).is_some();
-        if was_shared || is_member && is_shared(self.map(), self.identity, group) {
-            return self.follow_shared((keyspace, id), found, (group, is_member), effects);
-        }
-        match self.table.find(keyspace, id) {
-            PartitionLookup::Here(slot, _) if is_ours => {
-                self.table.set_epoch(slot, group.epoch);
-                Ok(())
-            }
-            PartitionLookup::Here(..) => self.drop_partition(keyspace, id, effects),
-            _ if is_ours => self.take_up(keyspace, id, found, group),
-            _ => Ok(()),
-        }
-    }
-
-    /// The same for a partition that other instances have too, or had.
-    fn follow_shared(
-        &mut self,
-        (keyspace, id): (KeyspaceId, PartitionId),
-        found: &Keyspace,
-        (group, is_member): (zerohop_placement::Group<'_>, bool),
-        effects: &mut dyn InstanceEffects,
-    ) -> Result<(), MapChangeError> {
         let map = self.map().clone();
-        if let PartitionLookup::Here(slot, epoch) = self.table.find(keyspace, id)
-            && let Some((_, partition)) = self.table.remove(slot)
-        {
-            self.share((keyspace, id), (partition, epoch), found);
-        } else if !self.groups.holds(keyspace, id) {
+        let is_member = group.members().any(|member| member == self.identity.instance);
+        let is_lone = is_member && !is_shared(&map, self.identity, group);
+        let has_inherited = self.splits.inherited_state(keyspace, id).is_some();
+        if !self.partitions.has(keyspace, id) {
+            if is_lone && !has_inherited {
+                let opened = self.open_lone(keyspace, id, found, group);
+                return opened.map(drop).map_err(MapChangeError::Partition);
+            }
+            if !is_member && !has_inherited {
+                return Ok(());
+            }
             self.open_shared(keyspace, id, found, group).map_err(MapChangeError::Partition)?;
         }
         self.tell_group((keyspace, id), (&map, found.config(), group), effects);
-        if is_member { Ok(()) } else { self.drop_shared(keyspace, id) }
+        if is_member { Ok(()) } else { self.drop_replica(keyspace, id) }
     }
 
     /// The map names other instances, so the copy here is no longer needed.
-    fn drop_shared(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
-        if self.groups.remove(keyspace, id) { self.drop_files(keyspace, id) } else { Ok(()) }
+    fn drop_replica(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
+        if self.partitions.remove(keyspace, id) { self.drop_files(keyspace, id) } else { Ok(()) }
     }
 
     /// At a start, opens the partitions that the map assigns to this instance and others. They are in no group before a map names
@@ -222,8 +200,8 @@ impl<D: Disk> Instance<D> {
         all: &[(KeyspaceId, PartitionId)],
     ) -> Result<(), InstanceOpenError> {
         let map = self.map().clone();
-        self.groups.set_map(map.epoch());
-        self.groups.set_nodes(&map);
+        self.partitions.set_map(map.epoch());
+        self.partitions.set_nodes(&map);
         for &(keyspace, id) in all {
             let Some(found) = map.keyspace(keyspace) else { continue };
             let Some(group) = found.group(id) else { continue };
@@ -240,26 +218,15 @@ impl<D: Disk> Instance<D> {
         (map, config, group): (&ClusterMap, &KeyspaceConfig, zerohop_placement::Group<'_>),
         effects: &mut dyn InstanceEffects,
     ) {
-        let view = view_of(map, config, group);
+        let view = match is_shared(map, self.identity, group) {
+            true => view_of(map, config, group),
+            false => GroupView { min_in_sync: config.min_in_sync, ..self.lone_view(group) },
+        };
         let target = view.followers.first().copied();
         self.tell(key, ReplicaEvent::Group(view), effects);
         if let Some(target) = target.filter(|_| group.state == GroupState::Admitting) {
             self.tell(key, ReplicaEvent::Asked(target), effects);
         }
-    }
-
-    fn take_up(
-        &mut self,
-        keyspace: KeyspaceId,
-        id: PartitionId,
-        found: &Keyspace,
-        group: zerohop_placement::Group<'_>,
-    ) -> Result<(), MapChangeError> {
-        let (mut partition, _) = open_partition(&mut self.engine, keyspace, id, found, group)
-            .map_err(MapChangeError::Partition)?;
-        partition.await_holds(self.holding.ends_ms);
-        self.table.add(keyspace, found.config().partitions.get(), id, partition);
-        Ok(())
     }
 
     fn alter(
@@ -268,10 +235,11 @@ impl<D: Disk> Instance<D> {
         config: &KeyspaceConfig,
         effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
-        let Instance { engine, table, history, connections, counters, transit, .. } = self;
-        let mut relay = relay(history, connections, counters, transit, effects);
-        for slot in table.of(keyspace) {
-            table.set_durability(slot, engine, durability(config), &mut relay)?;
+        let durability = durability(config);
+        for id in self.partitions.of(keyspace) {
+            self.with_partitions(effects, |by, context, relay| {
+                by.set_durability((keyspace, id), context, durability, relay)
+            })?;
         }
         Ok(())
     }
@@ -283,33 +251,11 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         let mut result = Ok(());
-        for slot in self.table.of(keyspace) {
-            let id = self.table.place(slot).partition;
-            result = result.and(self.drop_partition(keyspace, id, effects));
-        }
-        for id in self.groups.of(keyspace) {
+        for id in self.partitions.of(keyspace) {
             self.tell((keyspace, id), ReplicaEvent::Gone(Failure::UnknownKeyspace { keyspace }), effects);
-            result = result.and(self.drop_shared(keyspace, id));
+            result = result.and(self.drop_replica(keyspace, id));
         }
         result.and(self.forget_splits(keyspace).map_err(MapChangeError::from))
-    }
-
-    /// Stops serving a partition and removes its files, because the map assigns it to other instances, or to none.
-    fn drop_partition(
-        &mut self,
-        keyspace: KeyspaceId,
-        id: PartitionId,
-        effects: &mut dyn InstanceEffects,
-    ) -> Result<(), MapChangeError> {
-        let PartitionLookup::Here(slot, _) = self.table.find(keyspace, id) else { return Ok(()) };
-        let failure = match self.map().keyspace(keyspace) {
-            None => Failure::UnknownKeyspace { keyspace },
-            Some(_) => Failure::Unavailable { retry_after_ms: crate::limits::UNAVAILABLE_RETRY_MS },
-        };
-        let Instance { table, history, connections, counters, transit, .. } = self;
-        table.release(slot, &failure, &mut relay(history, connections, counters, transit, effects));
-        table.remove(slot);
-        self.drop_files(keyspace, id)
     }
 }
 

@@ -1,8 +1,8 @@
 //! One instance without its sockets and its clock: an engine, its partitions, and the map that it knows.
 //!
 //! ```text
-//!   request ──> map, partition table ──> Partition::step ──┬─> answer at once
-//!                                                          └─> needs a flush
+//!   request ──> map, partition table ──> Replica::step ──┬─> answer at once
+//!                                                        └─> needs a flush
 //!   end_of_batch ──> one Engine::flush for all that need it ──> Flushed ──> pending replies
 //!                ──> partitions whose wake time has come: Tick
 //!   maintain     ──> background maintenance of the engine, in small steps
@@ -17,15 +17,14 @@ mod batch;
 mod clock;
 mod connections;
 mod effects_adapter;
-mod groups;
 mod keyspace_drop;
 mod mapping;
 mod open;
+mod partitions;
 mod read_locks;
 mod requests;
 mod splits;
 mod stats;
-mod table;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -42,9 +41,9 @@ use zerohop_wire::ids::{
 use zerohop_wire::messages::{ClusterId, Member};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use crate::event::{StepContext, Token};
+use crate::event::Token;
 use crate::limits::UNAVAILABLE_RETRY_MS;
-use crate::map_view::MapView;
+use crate::replica::ReplicaEvent;
 
 pub use clock::ClockReading;
 pub use mapping::MapChangeError;
@@ -54,10 +53,9 @@ pub use stats::InstanceStats;
 use clock::InstanceClock;
 use connections::Connections;
 use effects_adapter::Relay;
-use groups::Groups;
+use partitions::Partitions;
 use splits::Splits;
 use stats::RequestCounters;
-use table::Table;
 use transactions::Transit;
 
 /// The identity of the instance, for answers to `Hello`.
@@ -151,8 +149,7 @@ pub trait InstanceEffects {
 pub struct Instance<D: Disk> {
     identity: Identity,
     engine: Engine<D>,
-    table: Table,
-    groups: Groups,
+    partitions: Partitions,
     splits: Splits,
     unfollowed: mapping::MapBacklog,
     closing: keyspace_drop::DroppingKeyspaces,
@@ -185,30 +182,16 @@ impl<D: Disk> Instance<D> {
     /// A connection has closed: its requests need no answers.
     pub fn disconnected(&mut self, connection: u64) {
         self.connections.forget(connection);
-        self.disconnected_shared(connection);
-        let now = self.clock.now();
-        for slot in self.table.with_waits() {
-            let Instance { engine, table, history, connections, counters, transit, .. } = self;
-            let mut nobody = DiscardAnswers;
-            table.step(
-                slot,
-                (engine, StepContext { now, map: MapView::of(history.map()) }),
-                crate::PartitionEvent::Disconnected { connection },
-                &mut relay(history, connections, counters, transit, &mut nobody),
-            );
+        for key in self.partitions.by.with_waits() {
+            self.tell(key, ReplicaEvent::Disconnected { connection }, &mut DiscardAnswers);
         }
     }
 
     /// Answers all waiting requests, because nothing more will happen. Later requests are answered the same way.
     pub fn stop(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.end_of_batch(now, effects);
-        self.wait_flush_shared(effects);
-        let failure = Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS };
-        let Instance { table, history, connections, counters, transit, .. } = self;
-        for slot in table.slots() {
-            table.release(slot, &failure, &mut relay(history, connections, counters, transit, effects));
-        }
-        self.release_shared(&failure, effects);
+        self.wait_flush(effects);
+        self.release_all(&Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }, effects);
     }
 
     /// Shuts down in order: syncs everything and writes a checkpoint of every changed partition, so that the next start reads no
@@ -217,10 +200,10 @@ impl<D: Disk> Instance<D> {
     /// # Errors
     /// As [`Engine::close`]. No write that was acknowledged as durable is lost.
     pub fn close(self) -> EngineResult<D> {
-        let Instance { mut engine, mut table, .. } = self;
+        let Instance { mut engine, mut partitions, .. } = self;
         let mut checkpoints = || {
             engine.flush()?;
-            table.slots().into_iter().try_for_each(|slot| table.checkpoint(slot, &mut engine))
+            partitions.by.checkpoint_lone(&mut engine)
         };
         match checkpoints() {
             // The following steps, which need less room, tell whether the accepted writes survive.
@@ -253,11 +236,11 @@ impl<D: Disk> Instance<D> {
 
 impl<D: Disk> fmt::Debug for Instance<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Instance { identity, table, clock, upkeep, .. } = self;
+        let Instance { identity, partitions, clock, upkeep, .. } = self;
         f.debug_struct("Instance")
             .field("identity", identity)
             .field("map", &self.map().epoch())
-            .field("partitions", &table.len())
+            .field("partitions", &partitions.len())
             .field("clock", clock)
             .field("upkeep", upkeep)
             .finish_non_exhaustive()

@@ -4,20 +4,17 @@ use std::fmt;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
-use zerohop_placement::{ClusterMap, Group, Keyspace, KeyspaceConfig, MapHistory};
+use zerohop_placement::{ClusterMap, Keyspace, KeyspaceConfig, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 
 use super::clock::{ClockReading, InstanceClock};
 use super::connections::Connections;
-use super::groups::{Groups, is_shared};
 use super::keyspace_drop::DroppingKeyspaces;
+use super::partitions::{Partitions, is_shared};
 use super::read_locks::ReadLocks;
-use super::splits::{Splits, engine_id, named, split_stored};
+use super::splits::{Splits, named, split_stored};
 use super::stats::RequestCounters;
-use super::table::Table;
 use super::{Identity, Instance, Upkeep};
-use crate::hash_range::Slice;
-use crate::partition::Partition;
 use crate::partition::open as partition;
 
 /// Options of an instance.
@@ -110,66 +107,43 @@ impl<D: Disk> Instance<D> {
         let mut opened = OpenReport { engine: report, ..OpenReport::default() };
         let splits = split_stored(&mut engine, history.map(), identity.instance)?;
         opened.removed = remove_strangers(&mut engine, &history, identity.instance, &splits)?;
-        let mut table = Table::default();
-        // The previous process may have granted read locks; it has granted none since.
-        let holding = ReadLocks::begun_at(now.elapsed_ms);
-        let mut newest = Timestamp::ZERO;
-        let mut shared = Vec::new();
-        for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
-            let Some(found) = history.map().keyspace(keyspace).filter(|_| !splits.awaits(keyspace, id))
-            else {
-                continue;
-            };
-            if is_shared(history.map(), identity, group) {
-                shared.push((keyspace, id));
-                continue;
-            }
-            let (mut partition, is_state_lost) = open_partition(&mut engine, keyspace, id, found, group)?;
-            partition.await_holds(holding.ends_ms);
-            if is_state_lost {
-                opened.states_lost.push((keyspace, id));
-            }
-            newest = newest.max(partition.newest());
-            table.add(keyspace, found.config().partitions.get(), id, partition);
-        }
         let mut instance = Instance {
             identity,
             engine,
-            table,
+            partitions: Partitions::new(identity, now, Timestamp::ZERO),
             splits,
             unfollowed: Default::default(),
             closing: DroppingKeyspaces::of(history.map()),
             newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),
-            clock: InstanceClock::new(now, newest),
+            clock: InstanceClock::new(now, Timestamp::ZERO),
             counters: RequestCounters::default(),
             transit: Default::default(),
             upkeep: Upkeep::default(),
-            holding,
-            groups: Groups::new(identity, now, Timestamp::ZERO),
+            // The previous process may have granted read locks; it has granted none since.
+            holding: ReadLocks::begun_at(now.elapsed_ms),
         };
-        instance.open_all_shared(&shared)?;
-        opened.partitions = instance.table.len() + instance.groups.len();
-        Ok((instance, opened))
-    }
-}
-
-/// Opens one partition; the flag says whether its sessions were lost.
-pub(super) fn open_partition<D: Disk>(
-    engine: &mut Engine<D>,
-    keyspace: KeyspaceId,
-    id: PartitionId,
-    found: &Keyspace,
-    group: Group<'_>,
-) -> Result<(Partition, bool), InstanceOpenError> {
-    let name = engine_id(keyspace, found.splits(), id);
-    match Partition::open(engine, name, options_of(found, id, group.epoch)) {
-        Ok((mut partition, restored)) => {
-            partition.set_slice(Slice::of(keyspace, found, id));
-            Ok((partition, restored.is_state_lost))
+        let map = instance.map().clone();
+        let (mut newest, mut shared) = (Timestamp::ZERO, Vec::new());
+        for (keyspace, id, group) in map.partitions_of(identity.instance) {
+            let Some(found) = map.keyspace(keyspace).filter(|_| !instance.splits.awaits(keyspace, id)) else {
+                continue;
+            };
+            if is_shared(&map, identity, group) {
+                shared.push((keyspace, id));
+                continue;
+            }
+            let (stored, is_state_lost) = instance.open_lone(keyspace, id, found, group)?;
+            if is_state_lost {
+                opened.states_lost.push((keyspace, id));
+            }
+            newest = newest.max(stored);
         }
-        Err(error) => Err(InstanceOpenError::of_partition(keyspace, id, error)),
+        instance.clock = InstanceClock::new(now, newest);
+        instance.open_all_shared(&shared)?;
+        opened.partitions = instance.partitions.len();
+        Ok((instance, opened))
     }
 }
 

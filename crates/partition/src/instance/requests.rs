@@ -10,12 +10,11 @@ use zerohop_wire::{Envelope, Failure, Kind, Message, What};
 
 use super::clock::ClockReading;
 use super::effects_adapter::Relay;
-use super::table::PartitionLookup;
 use super::{AnswerOrigin, Instance, InstanceEffect, InstanceEffects, relay};
-use crate::event::{RecordRequest, StepContext, Token};
+use crate::event::{RecordRequest, Token};
 use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
-use crate::map_view::MapView;
 use crate::program::{Program, ProgramResult};
+use crate::replica::ReplicaEvent;
 
 impl<D: Disk> Instance<D> {
     /// Answers a client's greeting. The owner fills in version, features and the proof.
@@ -58,13 +57,6 @@ impl<D: Disk> Instance<D> {
         let envelope = &self.timely(envelope);
         let kind = message.kind();
         self.counters.asked(kind);
-        let Instance {
-            engine, table, history, newest_keyspace, connections, counters, transit, clock, ..
-        } = self;
-        let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
-        let at = StepContext { now: clock.now(), map: MapView::of(history.map()) };
-        let mut relay = relay(history, connections, counters, transit, effects);
-        relay.place = AnswerOrigin { keyspace, partition, ..AnswerOrigin::default() };
         if let Message::Peer(peer) = message {
             self.peer(envelope, peer, effects);
             return;
@@ -72,35 +64,39 @@ impl<D: Disk> Instance<D> {
         if !kind.is_for_partition() {
             return self.about_cluster(to, message, effects, relay_place(envelope));
         }
+        let Envelope { keyspace, partition, .. } = *envelope;
         // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
-        if self.closing.has(keyspace) && kind != Kind::Transact {
-            return relay.fail(to, Failure::UnknownKeyspace { keyspace });
+        let is_refused = self.closing.has(keyspace) && kind != Kind::Transact;
+        if !is_refused && self.partitions.has(keyspace, partition) {
+            let request = RecordRequest { token: to, envelope: *envelope, message };
+            return self.tell((keyspace, partition), ReplicaEvent::Request(request), effects);
         }
-        match table.find(keyspace, partition) {
-            // The client has learned of a change that has not arrived here yet.
-            PartitionLookup::Here(_, epoch) if partition_epoch > epoch => unavailable(&mut relay, to),
-            PartitionLookup::Here(slot, _) => {
-                let request = RecordRequest { token: to, envelope: *envelope, message };
-                table.request(slot, (engine, at), request, &mut relay);
+        self.answer_elsewhere(to, envelope, is_refused, effects);
+    }
+
+    /// Answers a request for a partition that is not here.
+    #[cold]
+    fn answer_elsewhere(
+        &mut self,
+        to: Token,
+        envelope: &Envelope,
+        is_refused: bool,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        let Instance { history, newest_keyspace, connections, counters, transit, splits, .. } = self;
+        let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
+        let mut relay = relay(history, connections, counters, transit, effects);
+        relay.place = relay_place(envelope);
+        match relay.history.map().keyspace(keyspace) {
+            _ if is_refused => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
+            Some(found) if splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
+                unavailable(&mut relay, to);
             }
-            _ if self.groups.holds(keyspace, partition) => {
-                let request = RecordRequest { token: to, envelope: *envelope, message };
-                self.request_shared(request, effects);
-            }
-            PartitionLookup::NotHere | PartitionLookup::NoKeyspace => {
-                match relay.history.map().keyspace(keyspace) {
-                    Some(found) if self.splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
-                        unavailable(&mut relay, to);
-                    }
-                    Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
-                    Some(_) => relay.fail(to, What::NoSuchPartition.into()),
-                    // The client may know a newer map than this instance.
-                    None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => {
-                        unavailable(&mut relay, to)
-                    }
-                    None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
-                }
-            }
+            Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
+            Some(_) => relay.fail(to, What::NoSuchPartition.into()),
+            // The client may know a newer map than this instance.
+            None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut relay, to),
+            None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
         }
     }
 
@@ -121,29 +117,20 @@ impl<D: Disk> Instance<D> {
     ) -> Result<ProgramResult, Failure<'static>> {
         self.clock.advance(now);
         self.counters.units += 1;
-        let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
-        let result = match table.find(keyspace, partition) {
-            _ if self.closing.has(keyspace) => Err(Failure::UnknownKeyspace { keyspace }),
-            PartitionLookup::Here(slot, _) => {
-                let at = StepContext { now: clock.now(), map: MapView::of(history.map()) };
-                let mut relay = relay(history, connections, counters, transit, effects);
-                table.run(slot, (engine, at), to, (program, reply), &mut relay)
-            }
-            _ if self.groups.holds(keyspace, partition) => {
-                self.run_shared((keyspace, partition), to, (program, reply), effects)
-            }
-            PartitionLookup::NotHere | PartitionLookup::NoKeyspace => {
-                match history.map().keyspace(keyspace) {
-                    Some(_) if self.splits.awaits(keyspace, partition) => {
-                        Err(Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS })
-                    }
-                    Some(_) => {
-                        Err(Failure::WrongOwner { epoch: history.map().epoch(), delta: Cow::Borrowed(&[]) })
-                    }
-                    None => Err(Failure::UnknownKeyspace { keyspace }),
-                }
-            }
+        let is_refused = self.closing.has(keyspace);
+        let ran = match is_refused {
+            true => None,
+            false => self.run_here((keyspace, partition), to, (program, reply), effects),
         };
+        let result = ran.unwrap_or_else(|| match self.map().keyspace(keyspace) {
+            Some(_) if !is_refused && self.splits.awaits(keyspace, partition) => {
+                Err(Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS })
+            }
+            Some(_) if !is_refused => {
+                Err(Failure::WrongOwner { epoch: self.map().epoch(), delta: Cow::Borrowed(&[]) })
+            }
+            _ => Err(Failure::UnknownKeyspace { keyspace }),
+        });
         if let Err(failure) = &result {
             self.counters.failed(failure.code());
         }

@@ -26,7 +26,7 @@ use super::{Instance, InstanceEffects, relay};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, UNAVAILABLE_RETRY_MS};
 use crate::map_view::MapView;
 use crate::planted::{Bug, is_planted};
-use crate::replica::{Context, InheritedState};
+use crate::replica::{Context, InheritedState, Replica, ReplicaEvent};
 
 /// Bits of the engine's partition name that contain the partition number; above them is the number of splits of its keyspace.
 const NUMBER_BITS: u32 = 24;
@@ -212,17 +212,16 @@ impl<D: Disk> Instance<D> {
                 continue;
             }
             let follows = !delta.is_whole() && is_split_alone(delta, keyspace);
-            for slot in self.table.of(keyspace) {
-                let place = self.table.place(slot);
-                let Instance { table, history, connections, counters, transit, .. } = self;
-                let mut relay = relay(history, connections, counters, transit, effects);
-                table.release(slot, &unavailable(), &mut relay);
-                let Some((_, partition)) = table.remove(slot) else { continue };
-                self.holding.ends_ms = self.holding.ends_ms.max(partition.holds_end_ms());
-                let parent = Parent { state: Some(partition.pass_on()), inherited: None };
-                self.splits.pending.insert((keyspace, old.splits(), place.partition), parent);
-            }
-            for id in self.groups.of(keyspace) {
+            for id in self.partitions.of(keyspace) {
+                let name = (keyspace, old.splits(), id);
+                if self.partitions.replica(keyspace, id).is_some_and(Replica::is_lone) {
+                    self.tell((keyspace, id), ReplicaEvent::Gone(unavailable()), effects);
+                    let Some(replica) = self.partitions.take(keyspace, id) else { continue };
+                    self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
+                    let parent = Parent { state: Some(replica.pass_on_lone()), inherited: None };
+                    self.splits.pending.insert(name, parent);
+                    continue;
+                }
                 let Some(mut inherited) = self.pass_on_shared((keyspace, id), effects) else { continue };
                 let children = found.group(PartitionId(id.0 << 1)).filter(|_| follows);
                 if let Some(children) = children
@@ -232,7 +231,7 @@ impl<D: Disk> Instance<D> {
                 }
                 let state = Some((inherited.applied, std::mem::take(&mut inherited.state)));
                 let parent = Parent { state, inherited: Some(inherited) };
-                self.splits.pending.insert((keyspace, old.splits(), id), parent);
+                self.splits.pending.insert(name, parent);
             }
             self.split_unopened(keyspace, found.splits());
             self.splits.set_level(keyspace, found.splits());
@@ -258,14 +257,14 @@ impl<D: Disk> Instance<D> {
         key: (KeyspaceId, PartitionId),
         effects: &mut dyn InstanceEffects,
     ) -> Option<InheritedState> {
-        let Instance { engine, groups, history, connections, counters, transit, clock, .. } = self;
-        let mut replica = groups.take(key.0, key.1)?;
+        let Instance { engine, partitions, history, connections, counters, transit, clock, .. } = self;
+        let mut replica = partitions.take(key.0, key.1)?;
         let mut relay = relay(history, connections, counters, transit, effects);
         let epoch = replica.view().epoch;
         relay.place = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, held_us: 0 };
         let now_us = clock.elapsed_ms().saturating_mul(1_000);
         let map = MapView::of(relay.history.map());
-        let mut context = Context { engine, now: clock.now(), now_us, leases: groups.leases(), map };
+        let mut context = Context { engine, now: clock.now(), now_us, leases: partitions.leases(), map };
         self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
         Some(replica.pass_on(&mut context, &unavailable(), &mut relay))
     }

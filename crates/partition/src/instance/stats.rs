@@ -147,7 +147,7 @@ impl<D: Disk> Instance<D> {
     /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
     pub fn stats(&mut self) -> InstanceStats {
         let drained = self.drained();
-        let Instance { engine, table, groups, counters, clock, .. } = self;
+        let Instance { engine, partitions, counters, clock, .. } = self;
         engine.look_at_room();
         let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
         let asked = asked.map(|kind| (*kind, counters.requests[place_of(*kind)]));
@@ -157,7 +157,7 @@ impl<D: Disk> Instance<D> {
             let_go: counters.let_go,
             units: counters.units,
             flushes: counters.flushes,
-            partitions: (table.len() + groups.len()) as u64,
+            partitions: partitions.len() as u64,
             drained,
             engine: engine.stats(),
             troubles: counters.troubles.clone(),
@@ -166,11 +166,11 @@ impl<D: Disk> Instance<D> {
             free_bytes: engine.disk().free_bytes().unwrap_or(u64::MAX),
             ..InstanceStats::default()
         };
-        for copying in groups.replicas().flat_map(Replica::copies) {
+        for copying in partitions.replicas().flat_map(Replica::copies) {
             stats.copies += 1;
             stats.copies_left_bytes += copying.total_bytes.saturating_sub(copying.done_bytes);
         }
-        for (place, replica) in groups.by.iter() {
+        for (place, replica) in partitions.by.iter() {
             let told = |damaged: CopyDamage| (place.0, place.1, damaged);
             if let Some(damaged) = replica.damaged_alone() {
                 stats.damaged += 1;
@@ -181,10 +181,7 @@ impl<D: Disk> Instance<D> {
             let has_room = stats.given_up.len() < DAMAGED_TOLD_MAX;
             stats.given_up.extend(replica.given_up().filter(|_| has_room).cloned().map(told));
         }
-        let shared = groups.replicas().map(|replica| (replica.stats(), replica.handle()));
-        let slots = table.slots();
-        let alone = slots.iter().map(|slot| table.partition(*slot));
-        for (own, handle) in alone.map(|one| (one.stats(), one.handle())).chain(shared) {
+        for (own, handle) in partitions.replicas().map(|replica| (replica.stats(), replica.handle())) {
             stats.sessions += own.sessions as u64;
             stats.waits += own.waits as u64;
             stats.snapshots += own.snapshots as u64;

@@ -11,12 +11,9 @@ use zerohop_wire::ids::{Incarnation, PartitionId};
 use zerohop_wire::messages::{Call, Member, PeerMessage};
 use zerohop_wire::{Envelope, Message};
 
-use super::table::PartitionLookup;
-use super::{Instance, InstanceEffect, InstanceEffects, relay};
-use crate::event::{PartitionEvent, StepContext};
+use super::{Instance, InstanceEffect, InstanceEffects};
 use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX};
-use crate::map_view::MapView;
-use crate::replica::ReplicaEvent as ToMember;
+use crate::replica::ReplicaEvent;
 
 /// Messages that must still be passed on.
 #[derive(Debug, Default)]
@@ -51,17 +48,14 @@ impl<D: Disk> Instance<D> {
     /// Whether no partition has a transaction in progress, so that the passing of time changes nothing.
     #[cfg(test)]
     pub(super) fn transactions_are_idle(&self) -> bool {
-        let alone = self.table.slots().into_iter().map(|slot| self.table.partition(slot));
-        let shared = self.groups.replicas().map(crate::replica::Replica::partition);
-        self.transit.is_empty() && alone.chain(shared).all(|one| one.next_transactions_ms().is_none())
+        let mut all = self.partitions.replicas().map(crate::replica::Replica::partition);
+        self.transit.is_empty() && all.all(|one| one.next_transactions_ms().is_none())
     }
 
     /// Starts a checkpoint of all single-copy partitions.
     #[cfg(test)]
     pub(super) fn checkpoint_all(&mut self) {
-        for slot in self.table.slots() {
-            assert_eq!(self.table.checkpoint(slot, &mut self.engine), Ok(()));
-        }
+        assert_eq!(self.partitions.by.checkpoint_lone(&mut self.engine), Ok(()));
     }
 
     fn route(&mut self, message: &Told, effects: &mut dyn InstanceEffects) {
@@ -86,16 +80,7 @@ impl<D: Disk> Instance<D> {
 
     /// Passes a message to a partition that is here.
     fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn InstanceEffects) {
-        let keyspace = message.to.keyspace;
-        if let PartitionLookup::Here(slot, _) = self.table.find(keyspace, id) {
-            let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
-            let at = StepContext { now: clock.now(), map: MapView::of(history.map()) };
-            let mut relay = relay(history, connections, counters, transit, effects);
-            table.step(slot, (engine, at), PartitionEvent::Transaction(message), &mut relay);
-            table.touch(slot);
-        } else if self.groups.holds(keyspace, id) {
-            self.tell((keyspace, id), ToMember::Transaction(message), effects);
-        }
+        self.tell((message.to.keyspace, id), ReplicaEvent::Transaction(message), effects);
     }
 
     /// A message has arrived from another instance.

@@ -25,10 +25,7 @@ impl Replica {
     ) -> EngineResult<()> {
         let named = request.envelope.partition_epoch;
         if named > self.view.epoch {
-            // The client has learned of a change of the group that has not arrived here yet.
-            effects.fetch_map(named);
-            effects.answer(request.token, &failed(unavailable()));
-            return Ok(());
+            return self.answer_newer(request, effects);
         }
         if self.role != Role::Primary {
             effects.wrong_owner(request.token);
@@ -114,6 +111,9 @@ impl Replica {
         (program, reply): (&mut P, &mut Vec<u8>),
         effects: &mut dyn ReplicaEffects,
     ) -> Result<ProgramResult, Failure<'static>> {
+        if self.is_lone() {
+            return self.partition.run(context.engine, context.now, token, (program, reply), effects);
+        }
         if self.role != Role::Primary {
             let epoch = self.view.map_epoch;
             return Err(Failure::WrongOwner { epoch, delta: std::borrow::Cow::Borrowed(&[]) });

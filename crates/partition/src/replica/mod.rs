@@ -26,6 +26,8 @@ mod follower;
 mod follower_progress;
 pub mod lease;
 pub mod limits;
+mod lone;
+mod partition_index;
 mod primary;
 mod replica_table;
 mod role_change;
@@ -58,7 +60,8 @@ pub use counts::ReplicaCounts;
 pub use digest::Digest;
 pub use event::{Context, ReplicaEffect, ReplicaEffects, ReplicaEvent};
 pub use lease::Leases;
-pub use replica_table::{EffectsOf, Replicas, Steps};
+pub use partition_index::PartitionKey;
+pub use replica_table::{Replicas, Steps, TableEffects};
 pub use snapshot_send::CopyProgress;
 pub use sole_copy_corrupt::CopyDamage;
 pub use view::{GroupChange, GroupView, Role};
@@ -91,6 +94,8 @@ pub struct Replica {
     partition: Partition,
     view: GroupView,
     role: Role,
+    /// See [`Replica::is_lone`].
+    is_lone: bool,
     counts: ReplicaCounts,
     /// The log does not represent a complete state, so the replica must install a snapshot.
     needs_state: bool,
@@ -185,12 +190,6 @@ impl Replica {
         Ok(Replica { needs_state, is_intact, has_corruption, repair, damage, ..replica })
     }
 
-    /// Converts a single-copy partition into a replica, because other members are to join. `alone` is its group so far.
-    pub fn adopt(partition: Partition, alone: GroupView, id: PartitionId, options: MemberOptions) -> Replica {
-        let replica = Replica::new(partition, alone.primary, id, options);
-        Replica { view: alone, role: Role::Primary, has_unknown_former: false, ..replica }
-    }
-
     fn new(partition: Partition, me: Member, id: PartitionId, options: MemberOptions) -> Replica {
         Replica {
             me,
@@ -199,6 +198,7 @@ impl Replica {
             partition,
             view: GroupView::default(),
             role: Role::Removed,
+            is_lone: false,
             counts: ReplicaCounts::default(),
             needs_state: false,
             is_intact: true,
@@ -247,6 +247,9 @@ impl Replica {
         told: ReplicaEvent<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
+        if self.is_lone {
+            return self.step_lone(context, told, effects);
+        }
         self.partition.advance_clock(context.now);
         let result = self.take(context, told, effects);
         if let Err(EngineError::Corrupt { .. }) = result {
@@ -417,10 +420,8 @@ impl Replica {
 
     /// Whether the replica is primary, has started its epoch, and has no transaction in progress.
     pub(crate) fn is_drained(&self) -> bool {
-        self.role == Role::Primary
-            && self.mark != role_change::NO_MARK
-            && self.mark <= self.partition.applied()
-            && self.partition.is_drained()
+        let is_started = self.mark != role_change::NO_MARK && self.mark <= self.partition.applied();
+        self.role == Role::Primary && is_started && self.partition.is_drained()
     }
 
     /// The log index up to which committed entries are applied.

@@ -12,23 +12,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult};
+use zerohop_engine::{Durability, Engine, EngineResult};
 use zerohop_wire::Failure;
-use zerohop_wire::ids::{PartitionEpoch, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{Call, FollowerReport, Member};
 
 use super::copy_throttle::Pace;
 use super::limits::{NAP_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, SETTLE_US};
+use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
 use super::{Context, Replica, ReplicaEffects, ReplicaEvent, Role};
 use crate::event::Token;
 use crate::{Program, ProgramResult};
 
-/// Effects of many replicas: the caller announces the replica whose effects follow.
-pub trait EffectsOf<K>: ReplicaEffects {
+/// Effects of many replicas: the table announces the replica whose effects follow.
+pub trait TableEffects: ReplicaEffects {
     /// The following effects are those of this replica, in this epoch.
-    fn of(&mut self, key: K, epoch: PartitionEpoch);
+    fn of(&mut self, key: PartitionKey, epoch: PartitionEpoch);
 
-    /// Whether [`crate::PartitionEffect::FlushWanted`] has come since the last call of [`EffectsOf::of`].
+    /// Whether [`crate::PartitionEffect::FlushWanted`] has come since the last call of [`TableEffects::of`].
     fn wants_flush(&self) -> bool;
 }
 
@@ -45,26 +46,21 @@ pub struct Steps {
 
 /// All replicas of one instance; see the module.
 #[derive(Debug)]
-pub struct Replicas<K> {
-    by: BTreeMap<K, ReplicaSlot>,
-    /// When replicas need a tick, in microseconds of the monotonic clock.
-    wakes: BTreeSet<(u64, K)>,
-    touched: Vec<K>,
+pub struct Replicas {
+    slots: Vec<Option<ReplicaSlot>>,
+    free: Vec<SlotId>,
+    index: PartitionIndex,
+    /// The replicas that are not [single copies](Replica::is_lone). Leases, scrubbing and the timestamp bound are for them.
+    shared: usize,
+    schedule: Schedule,
     /// Followers here have accepted or acknowledged entries since the last check. These entries must be synced.
     is_used: bool,
     /// The replicas that need a flush.
-    unflushed: Vec<K>,
-    /// The members whose leases are needed, and whether the leases were valid at the last check.
-    wanted: BTreeMap<Member, bool>,
-    /// Groups have changed since `wanted` was computed.
-    is_wanted_old: bool,
+    unflushed: Vec<SlotId>,
+    leases: WantedLeases,
     newest: Timestamp,
     steps: Steps,
-    /// Microseconds between two scrub steps; [`u64::MAX`]: never.
-    scrub_every_us: u64,
-    scrub_at_us: u64,
-    /// The replica whose log is being scrubbed.
-    scrubbed: Option<K>,
+    scrub: ScrubTurn,
     pace: Pace,
     /// The disk was full at the last check.
     was_full: bool,
@@ -73,27 +69,54 @@ pub struct Replicas<K> {
 #[derive(Debug)]
 struct ReplicaSlot {
     replica: Replica,
-    /// The time under which the replica is in `wakes`; [`u64::MAX`]: it is not there.
+    key: PartitionKey,
+    /// The time under which the replica is in the schedule; [`u64::MAX`]: it is not there.
     wake_us: u64,
     is_touched: bool,
     is_unflushed: bool,
 }
 
-impl<K> Default for Replicas<K> {
-    fn default() -> Replicas<K> {
+/// When replicas need a tick.
+#[derive(Debug, Default)]
+struct Schedule {
+    /// In microseconds of the monotonic clock.
+    wakes: BTreeSet<(u64, SlotId)>,
+    /// The replicas with an event since the last check.
+    touched: Vec<SlotId>,
+}
+
+/// The members whose leases are needed, and whether the leases were valid at the last check.
+#[derive(Debug, Default)]
+struct WantedLeases {
+    members: BTreeMap<Member, bool>,
+    /// Groups have changed since the members were computed.
+    is_old: bool,
+}
+
+/// The position of the scrub over all logs.
+#[derive(Debug)]
+struct ScrubTurn {
+    /// Microseconds between two steps; [`u64::MAX`]: never.
+    every_us: u64,
+    at_us: u64,
+    /// The replica whose log is being scrubbed.
+    key: Option<PartitionKey>,
+}
+
+impl Default for Replicas {
+    fn default() -> Replicas {
         Replicas {
-            by: BTreeMap::new(),
-            wakes: BTreeSet::new(),
-            touched: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            index: PartitionIndex::default(),
+            shared: 0,
+            schedule: Schedule::default(),
             is_used: false,
             unflushed: Vec::new(),
-            wanted: BTreeMap::new(),
-            is_wanted_old: false,
+            leases: WantedLeases::default(),
             newest: Timestamp::ZERO,
             steps: Steps::default(),
-            scrub_every_us: scrub_every_us(SCRUB_BYTES_PER_S),
-            scrub_at_us: 0,
-            scrubbed: None,
+            scrub: ScrubTurn { every_us: scrub_every_us(SCRUB_BYTES_PER_S), at_us: 0, key: None },
             pace: Pace::new(0),
             was_full: false,
         }
@@ -104,48 +127,80 @@ fn scrub_every_us(bytes_per_s: u64) -> u64 {
     (SCRUB_BYTES as u64 * 1_000_000).checked_div(bytes_per_s).unwrap_or(u64::MAX)
 }
 
-impl<K: Copy + Ord> Replicas<K> {
+impl Replicas {
     /// Adds a replica. It replaces a replica with the same key.
-    pub fn insert(&mut self, key: K, replica: Replica) {
+    pub fn insert(&mut self, key: PartitionKey, replica: Replica) {
         self.remove(key);
-        self.newest = self.newest.max(replica.newest());
-        let slot = ReplicaSlot { replica, wake_us: u64::MAX, is_touched: false, is_unflushed: false };
-        self.by.insert(key, slot);
-        self.is_wanted_old = true;
-        self.touch(key);
+        let is_shared = !replica.is_lone();
+        if is_shared {
+            self.newest = self.newest.max(replica.newest());
+        }
+        self.shared += usize::from(is_shared);
+        let slot =
+            Some(ReplicaSlot { replica, key, wake_us: u64::MAX, is_touched: false, is_unflushed: false });
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = slot;
+                at
+            }
+            None => {
+                self.slots.push(slot);
+                // Bounded by the partitions of a map, which are counted in 32 bits.
+                (self.slots.len() - 1) as SlotId
+            }
+        };
+        self.index.insert(key, at);
+        self.leases.is_old = true;
+        self.touch(at);
     }
 
-    /// Removes a replica.
-    pub fn remove(&mut self, key: K) -> Option<Replica> {
-        let slot = self.by.remove(&key)?;
-        self.wakes.remove(&(slot.wake_us, key));
-        self.touched.retain(|other| *other != key);
-        self.unflushed.retain(|other| *other != key);
-        self.is_wanted_old = true;
+    /// Removes a replica. Its pending replies must have been released.
+    pub fn remove(&mut self, key: PartitionKey) -> Option<Replica> {
+        let at = self.index.remove(key)?;
+        let slot = self.slots[at as usize].take()?;
+        self.free.push(at);
+        self.schedule.wakes.remove(&(slot.wake_us, at));
+        self.schedule.touched.retain(|other| *other != at);
+        self.unflushed.retain(|other| *other != at);
+        self.shared -= usize::from(!slot.replica.is_lone());
+        self.leases.is_old = true;
         Some(slot.replica)
     }
 
     /// A replica.
     #[must_use]
-    pub fn get(&self, key: K) -> Option<&Replica> {
-        self.by.get(&key).map(|slot| &slot.replica)
+    #[inline]
+    pub fn get(&self, key: PartitionKey) -> Option<&Replica> {
+        self.index.get(key).map(|at| &self.slot(at).replica)
     }
 
     /// All replicas, in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (K, &Replica)> {
-        self.by.iter().map(|(key, slot)| (*key, &slot.replica))
+    pub fn iter(&self) -> impl Iterator<Item = (PartitionKey, &Replica)> {
+        self.index.iter().map(|(key, at)| (key, &self.slot(at).replica))
+    }
+
+    /// The keyspaces that have a replica here, in order.
+    pub fn keyspaces(&self) -> impl Iterator<Item = KeyspaceId> + '_ {
+        self.index.keyspaces()
+    }
+
+    /// How many replicas are not [single copies](Replica::is_lone).
+    #[must_use]
+    #[inline]
+    pub fn shared(&self) -> usize {
+        self.shared
     }
 
     /// The number of replicas.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.by.len()
+        self.slots.len() - self.free.len()
     }
 
     /// Whether there are no replicas.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.by.is_empty()
+        self.len() == 0
     }
 
     /// The counters of steps so far.
@@ -163,14 +218,16 @@ impl<K: Copy + Ord> Replicas<K> {
 
     /// The members whose leases are needed.
     pub fn lease_wanted_of(&mut self) -> impl Iterator<Item = Member> + '_ {
-        if std::mem::take(&mut self.is_wanted_old) {
-            let before = std::mem::take(&mut self.wanted);
-            for member in self.by.values().flat_map(|slot| slot.replica.lease_wanted_of()) {
-                let held = before.get(&member).copied().unwrap_or(false);
-                self.wanted.entry(member).or_insert(held);
+        if std::mem::take(&mut self.leases.is_old) {
+            let before = std::mem::take(&mut self.leases.members);
+            for slot in self.slots.iter().flatten() {
+                for member in slot.replica.lease_wanted_of() {
+                    let held = before.get(&member).copied().unwrap_or(false);
+                    self.leases.members.entry(member).or_insert(held);
+                }
             }
         }
-        self.wanted.keys().copied()
+        self.leases.members.keys().copied()
     }
 
     /// Passes an event to one replica. The caller must call [`Replicas::settle`] afterwards.
@@ -179,52 +236,68 @@ impl<K: Copy + Ord> Replicas<K> {
     /// As [`Replica::step`].
     pub fn step<D: Disk>(
         &mut self,
-        key: K,
+        key: PartitionKey,
         context: &mut Context<'_, D>,
-        told: ReplicaEvent<'_>,
-        effects: &mut dyn EffectsOf<K>,
+        event: ReplicaEvent<'_>,
+        effects: &mut dyn TableEffects,
     ) -> EngineResult<()> {
-        let Some(slot) = self.by.get_mut(&key) else { return Ok(()) };
-        let epoch = match &told {
+        match self.index.get(key) {
+            Some(at) => self.step_at(at, context, event, effects),
+            None => Ok(()),
+        }
+    }
+
+    fn step_at<D: Disk>(
+        &mut self,
+        at: SlotId,
+        context: &mut Context<'_, D>,
+        event: ReplicaEvent<'_>,
+        effects: &mut dyn TableEffects,
+    ) -> EngineResult<()> {
+        let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
+        let was_lone = slot.replica.is_lone();
+        let epoch = match &event {
             ReplicaEvent::Group(view) => {
-                self.is_wanted_old = true;
+                self.leases.is_old = true;
                 view.epoch
             }
             _ => slot.replica.view().epoch,
         };
-        let is_scrub = matches!(told, ReplicaEvent::Scrub { .. });
-        let is_own = is_scrub || matches!(told, ReplicaEvent::Tick);
-        let is_routine = is_routine(&told);
-        match told {
+        let is_scrub = matches!(event, ReplicaEvent::Scrub { .. });
+        let is_own = is_scrub || matches!(event, ReplicaEvent::Tick);
+        let is_routine = is_routine(&event);
+        match event {
             ReplicaEvent::Tick => self.steps.ticks += 1,
             ReplicaEvent::Scrub { .. } => self.steps.scrubs += 1,
             _ => self.steps.others += 1,
         }
-        effects.of(key, epoch);
+        effects.of(slot.key, epoch);
         slot.replica.set_copy_room(self.pace.room());
-        let result = slot.replica.step(context, told, effects);
+        let result = slot.replica.step(context, event, effects);
         self.pace.spend(slot.replica.take_copied());
-        self.newest = self.newest.max(slot.replica.newest());
+        let is_lone = slot.replica.is_lone();
+        if !is_lone {
+            self.newest = self.newest.max(slot.replica.newest());
+            self.shared += usize::from(was_lone);
+        }
         if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.push(key);
+            self.unflushed.push(at);
         }
         if is_routine && result.is_ok() && slot.replica.is_steady() {
             self.is_used = true;
-            self.look_later(key, context.now_us);
+            self.look_later(at, context.now_us);
         } else if !is_own || is_scrub && slot.replica.is_repair() {
-            self.touch(key);
+            self.touch(at);
         }
         result
     }
 
     /// Schedules a tick for a replica a little later, unless an earlier tick is scheduled.
-    fn look_later(&mut self, key: K, now_us: u64) {
-        let Some(slot) = self.by.get_mut(&key).filter(|slot| !slot.is_touched) else { return };
+    fn look_later(&mut self, at: SlotId, now_us: u64) {
+        let slot = self.slot(at);
         let wake_us = now_us + SETTLE_US;
-        if slot.wake_us > wake_us {
-            self.wakes.remove(&(slot.wake_us, key));
-            slot.wake_us = wake_us;
-            self.wakes.insert((wake_us, key));
+        if !slot.is_touched && slot.wake_us > wake_us {
+            self.wake_at(at, wake_us);
         }
     }
 
@@ -235,42 +308,73 @@ impl<K: Copy + Ord> Replicas<K> {
     /// As there; `None`: there is no such replica.
     pub fn run<D: Disk, P: Program>(
         &mut self,
-        key: K,
+        key: PartitionKey,
         context: &mut Context<'_, D>,
         token: Token,
         (program, reply): (&mut P, &mut Vec<u8>),
-        effects: &mut dyn EffectsOf<K>,
+        effects: &mut dyn TableEffects,
     ) -> Option<Result<ProgramResult, Failure<'static>>> {
-        let slot = self.by.get_mut(&key)?;
+        let at = self.index.get(key)?;
+        let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
         self.steps.others += 1;
         effects.of(key, slot.replica.view().epoch);
         let result = slot.replica.run(context, token, (program, reply), effects);
-        self.newest = self.newest.max(slot.replica.newest());
-        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.push(key);
+        if !slot.replica.is_lone() {
+            self.newest = self.newest.max(slot.replica.newest());
         }
-        self.touch(key);
+        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
+            self.unflushed.push(at);
+        }
+        self.touch(at);
         Some(result)
     }
 
+    /// See [`Replica::set_durability`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_durability<D: Disk>(
+        &mut self,
+        key: PartitionKey,
+        context: &mut Context<'_, D>,
+        durability: Durability,
+        effects: &mut dyn TableEffects,
+    ) -> EngineResult<()> {
+        let Some(at) = self.index.get(key) else { return Ok(()) };
+        let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
+        effects.of(key, slot.replica.view().epoch);
+        slot.replica.set_durability(context.engine, durability, effects)?;
+        self.touch(at);
+        Ok(())
+    }
+
+    /// Starts a checkpoint of a replica that is the only copy, so that the next start reads no log.
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint_begin`].
+    pub fn checkpoint_lone<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        self.slots.iter_mut().flatten().try_for_each(|slot| slot.replica.checkpoint_lone(engine))
+    }
+
     /// Removes and returns the replicas that need a flush. The caller must notify them of it.
-    pub fn take_unflushed(&mut self) -> Vec<K> {
+    pub fn take_unflushed(&mut self) -> Vec<PartitionKey> {
         let unflushed = std::mem::take(&mut self.unflushed);
-        for key in &unflushed {
-            if let Some(slot) = self.by.get_mut(key) {
-                slot.is_unflushed = false;
-            }
+        let mut keys = Vec::with_capacity(unflushed.len());
+        for at in &unflushed {
+            let slot = self.slot_mut(*at);
+            slot.is_unflushed = false;
+            keys.push(slot.key);
         }
-        unflushed
+        keys
     }
 
     /// There was no room for the flush, so these replicas need the next one.
-    pub fn put_unflushed(&mut self, keys: Vec<K>) {
+    pub fn put_unflushed(&mut self, keys: Vec<PartitionKey>) {
         for key in keys {
-            if let Some(slot) = self.by.get_mut(&key)
-                && !std::mem::replace(&mut slot.is_unflushed, true)
+            if let Some(at) = self.index.get(key)
+                && !std::mem::replace(&mut self.slot_mut(at).is_unflushed, true)
             {
-                self.unflushed.push(key);
+                self.unflushed.push(at);
             }
         }
     }
@@ -281,49 +385,69 @@ impl<K: Copy + Ord> Replicas<K> {
         !self.unflushed.is_empty()
     }
 
-    /// The replicas in which requests of some connection wait.
+    /// Whether any [lone](Replica::is_lone) replica needs a flush.
     #[must_use]
-    pub fn with_waits(&self) -> Vec<K> {
-        self.by.iter().filter(|(_, slot)| slot.replica.has_waits()).map(|(key, _)| *key).collect()
+    pub fn has_unflushed_lone(&self) -> bool {
+        self.unflushed.iter().any(|at| self.slot(*at).replica.is_lone())
     }
 
-    /// The end of a batch: ticks the replicas that were touched, those whose wake time has come, and those whose leases have
-    /// started or ended. `true`: an event had touched a replica. Failures go to `trouble`.
+    /// The replicas in which requests of some connection wait.
+    #[must_use]
+    pub fn with_waits(&self) -> Vec<PartitionKey> {
+        self.slots.iter().flatten().filter(|slot| slot.replica.has_waits()).map(|slot| slot.key).collect()
+    }
+
+    /// The end of a batch: ticks the shared replicas that were touched, those whose wake time has come, and those whose leases
+    /// have started or ended. `true`: an event had touched a replica. Failures go to `trouble`.
     pub fn settle<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        effects: &mut dyn EffectsOf<K>,
-        mut trouble: impl FnMut(&mut dyn EffectsOf<K>, zerohop_engine::EngineError),
+        effects: &mut dyn TableEffects,
+        mut trouble: impl FnMut(&mut dyn TableEffects, zerohop_engine::EngineError),
     ) -> bool {
-        let any = !self.touched.is_empty() | std::mem::take(&mut self.is_used);
-        self.pace.begin_turn(context.now_us);
-        if let Err(error) = self.scrub(context, effects) {
-            trouble(effects, error);
-        }
-        self.look_at_leases(context);
-        self.look_at_room(context);
-        let now_us = context.now_us;
-        for key in std::mem::take(&mut self.touched) {
-            let Some(slot) = self.by.get_mut(&key) else { continue };
-            slot.is_touched = false;
-            // Checks that are not urgent come a little later: whether a checkpoint is due.
-            let soon = slot.wake_us.min(now_us + SETTLE_US);
-            if let Err(error) = self.step(key, context, ReplicaEvent::Tick, effects) {
+        let any = !self.schedule.touched.is_empty() | std::mem::take(&mut self.is_used);
+        if self.shared > 0 {
+            self.pace.begin_turn(context.now_us);
+            if let Err(error) = self.scrub(context, effects) {
                 trouble(effects, error);
             }
-            self.sleep(key, context, soon);
+            self.look_at_leases(context);
+            self.look_at_room(context);
         }
-        while let Some(&(wake_us, key)) = self.wakes.first()
+        let now_us = context.now_us;
+        let mut touched = std::mem::take(&mut self.schedule.touched);
+        for at in touched.drain(..) {
+            let Some(slot) = self.slots[at as usize].as_mut() else { continue };
+            slot.is_touched = false;
+            // Checks that are not urgent come a little later: whether a checkpoint is due, whether sessions must be forgotten.
+            let soon = slot.wake_us.min(now_us + SETTLE_US);
+            if slot.replica.is_lone() {
+                // It has answered, and has no other member to send to.
+                let wake_us = slot.replica.lone_deadline_us(context).min(soon);
+                self.wake_at(at, wake_us);
+                continue;
+            }
+            if let Err(error) = self.step_at(at, context, ReplicaEvent::Tick, effects) {
+                trouble(effects, error);
+            }
+            self.sleep(at, context, soon);
+        }
+        // The vector keeps its room, unless an event of these steps has touched a replica again.
+        if self.schedule.touched.is_empty() {
+            self.schedule.touched = touched;
+        }
+        while let Some(&(wake_us, at)) = self.schedule.wakes.first()
             && wake_us <= now_us
         {
-            self.wakes.pop_first();
-            if let Some(slot) = self.by.get_mut(&key) {
-                slot.wake_us = u64::MAX;
+            self.schedule.wakes.pop_first();
+            if self.slots[at as usize].is_none() {
+                continue;
             }
-            if let Err(error) = self.step(key, context, ReplicaEvent::Tick, effects) {
+            self.slot_mut(at).wake_us = u64::MAX;
+            if let Err(error) = self.step_at(at, context, ReplicaEvent::Tick, effects) {
                 trouble(effects, error);
             }
-            self.sleep(key, context, u64::MAX);
+            self.sleep(at, context, u64::MAX);
         }
         any
     }
@@ -331,10 +455,10 @@ impl<K: Copy + Ord> Replicas<K> {
     /// When [`Replicas::settle`] has something to do though no event arrives; 0: at once.
     #[must_use]
     pub fn next_wake_us(&self) -> u64 {
-        if !self.touched.is_empty() || !self.unflushed.is_empty() {
+        if !self.schedule.touched.is_empty() || !self.unflushed.is_empty() {
             return 0;
         }
-        self.wakes.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
+        self.schedule.wakes.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
     }
 
     /// Sets the bytes per second of snapshots, over all members that receive them because they have no data or are too far
@@ -345,34 +469,35 @@ impl<K: Copy + Ord> Replicas<K> {
 
     /// Sets the bytes per second of logs that are scrubbed, over all replicas; 0: none.
     pub fn set_scrub(&mut self, bytes_per_s: u64) {
-        self.scrub_every_us = scrub_every_us(bytes_per_s);
+        self.scrub.every_us = scrub_every_us(bytes_per_s);
     }
 
-    /// Scrubs a piece of one log if it is time. It reads the log of one replica to its end, then the next.
+    /// Scrubs a piece of one log if it is time. It reads the log of one shared replica to its end, then the next.
     fn scrub<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        effects: &mut dyn EffectsOf<K>,
+        effects: &mut dyn TableEffects,
     ) -> EngineResult<()> {
-        if self.scrub_every_us == u64::MAX || context.now_us < self.scrub_at_us {
+        if self.scrub.every_us == u64::MAX || context.now_us < self.scrub.at_us {
             return Ok(());
         }
-        self.scrub_at_us = context.now_us + self.scrub_every_us;
-        let after = self.scrubbed.and_then(|key| {
-            let is_done = self.by.get(&key).is_none_or(|slot| slot.replica.is_between_scrubs());
-            let next = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
-            if is_done { self.by.range(next).next().map(|(key, _)| *key) } else { Some(key) }
+        self.scrub.at_us = context.now_us + self.scrub.every_us;
+        let shared = || self.iter().filter(|(_, replica)| !replica.is_lone()).map(|(key, _)| key);
+        let after = self.scrub.key.and_then(|key| match self.get(key) {
+            Some(replica) if !replica.is_lone() && !replica.is_between_scrubs() => Some(key),
+            _ => shared().find(|other| *other > key),
         });
-        self.scrubbed = after.or_else(|| self.by.keys().next().copied());
-        let Some(key) = self.scrubbed else { return Ok(()) };
-        self.step(key, context, ReplicaEvent::Scrub { bytes: SCRUB_BYTES }, effects)
+        let next = after.or_else(|| shared().next());
+        self.scrub.key = next;
+        let Some(at) = next.and_then(|key| self.index.get(key)) else { return Ok(()) };
+        self.step_at(at, context, ReplicaEvent::Scrub { bytes: SCRUB_BYTES }, effects)
     }
 
     /// Ticks a primary when a lease that it needs starts or ends. Such changes are few, and come with events and not with time.
     fn look_at_leases<D: Disk>(&mut self, context: &Context<'_, D>) {
         drop(self.lease_wanted_of());
         let mut changed = Vec::new();
-        for (member, held) in &mut self.wanted {
+        for (member, held) in &mut self.leases.members {
             let holds = context.leases.holds(context.now_us, *member);
             if std::mem::replace(held, holds) != holds {
                 changed.push(*member);
@@ -381,54 +506,66 @@ impl<K: Copy + Ord> Replicas<K> {
         if changed.is_empty() {
             return;
         }
-        let concerned = self.by.iter().filter(|(_, slot)| {
-            slot.replica.role() == Role::Primary
-                && slot.replica.view().others().any(|other| changed.contains(&other))
+        self.touch_those(|replica| {
+            replica.role() == Role::Primary && replica.view().others().any(|other| changed.contains(&other))
         });
-        for key in concerned.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.touch(key);
-        }
     }
 
-    /// Ticks all replicas when the disk becomes full, or has room again.
+    /// Ticks all shared replicas when the disk becomes full, or has room again.
     fn look_at_room<D: Disk>(&mut self, context: &Context<'_, D>) {
         let is_full = !context.engine.has_room();
         if std::mem::replace(&mut self.was_full, is_full) != is_full {
-            for key in self.by.keys().copied().collect::<Vec<_>>() {
-                self.touch(key);
+            self.touch_those(|replica| !replica.is_lone());
+        }
+    }
+
+    /// Schedules a tick soon for the replicas whose dead space waits for a checkpoint.
+    pub fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
+        self.touch_those(|replica| engine.is_pressed(replica.handle()));
+    }
+
+    fn touch_those(&mut self, is_meant: impl Fn(&Replica) -> bool) {
+        for at in 0..self.slots.len() as SlotId {
+            if self.slots[at as usize].as_ref().is_some_and(|slot| is_meant(&slot.replica)) {
+                self.touch(at);
             }
         }
     }
 
-    /// Schedules a tick in the next batch for the replicas whose dead space waits for a checkpoint.
-    pub fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
-        let pressed = self.by.iter().filter(|(_, slot)| engine.is_pressed(slot.replica.handle()));
-        for key in pressed.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.touch(key);
+    fn touch(&mut self, at: SlotId) {
+        if !std::mem::replace(&mut self.slot_mut(at).is_touched, true) {
+            self.schedule.touched.push(at);
         }
     }
 
-    fn touch(&mut self, key: K) {
-        if let Some(slot) = self.by.get_mut(&key)
-            && !std::mem::replace(&mut slot.is_touched, true)
-        {
-            self.touched.push(key);
-        }
-    }
-
-    fn sleep<D: Disk>(&mut self, key: K, context: &mut Context<'_, D>, until_us: u64) {
-        let Some(slot) = self.by.get_mut(&key) else { return };
+    fn sleep<D: Disk>(&mut self, at: SlotId, context: &mut Context<'_, D>, until_us: u64) {
         // Never at once, so that work that is not possible now is not tried without a pause.
-        let wake_us = slot.replica.next_wake_us(context).min(until_us).max(context.now_us + NAP_US);
+        let wake_us = self.slot(at).replica.next_wake_us(context).min(until_us).max(context.now_us + NAP_US);
+        self.wake_at(at, wake_us);
+    }
+
+    fn wake_at(&mut self, at: SlotId, wake_us: u64) {
+        let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
         if wake_us != slot.wake_us {
-            self.wakes.remove(&(slot.wake_us, key));
+            self.schedule.wakes.remove(&(slot.wake_us, at));
             slot.wake_us = wake_us;
             if wake_us < u64::MAX {
-                self.wakes.insert((wake_us, key));
+                self.schedule.wakes.insert((wake_us, at));
             }
         }
     }
+
+    fn slot(&self, at: SlotId) -> &ReplicaSlot {
+        self.slots[at as usize].as_ref().expect(SLOT_IS_USED)
+    }
+
+    fn slot_mut(&mut self, at: SlotId) -> &mut ReplicaSlot {
+        self.slots[at as usize].as_mut().expect(SLOT_IS_USED)
+    }
 }
+
+/// The invariant of slot ids: the index and the lists name only slots with a replica.
+const SLOT_IS_USED: &str = "a listed slot has a replica";
 
 /// Whether a member of a healthy group has nothing left to do after this event: it has appended and acknowledged entries, or
 /// counted an acknowledgement.

@@ -11,6 +11,9 @@ use super::{Context, GroupChange, PendingChange, Replica, Role};
 impl Replica {
     /// The time of the next tick in microseconds of the monotonic clock; [`u64::MAX`]: the replica only waits for events.
     pub(super) fn next_wake_us<D: Disk>(&self, context: &mut Context<'_, D>) -> u64 {
+        if self.is_lone() {
+            return self.lone_wake_us(context);
+        }
         let now_us = context.now_us;
         let mut wake_us = match self.role {
             Role::Primary => self.primary_wake_us(context),

@@ -4,8 +4,8 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
 use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, PartitionId};
 use zerohop_partition::replica::{
-    Context, EffectsOf, GroupChange, GroupView, Leases, LogEnd, Replica, ReplicaEffect, ReplicaEffects,
-    ReplicaEvent, Replicas,
+    Context, GroupChange, GroupView, Leases, LogEnd, PartitionKey, Replica, ReplicaEffect, ReplicaEffects,
+    ReplicaEvent, Replicas, TableEffects,
 };
 use zerohop_partition::{MapView, MemberOptions, Now, PartitionEffect, RecordRequest, Token};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
@@ -49,7 +49,7 @@ pub struct SimulatedHost {
 
 pub struct LiveHost {
     pub engine: Engine<SimulatedDisk>,
-    pub replicas: Replicas<usize>,
+    pub replicas: Replicas,
     pub leases: Leases,
     pub map: Map,
     unix_ms: u64,
@@ -87,8 +87,9 @@ impl zerohop_partition::PartitionEffects for Gather<'_> {
     }
 }
 
-impl EffectsOf<usize> for Gather<'_> {
-    fn of(&mut self, partition: usize, epoch: PartitionEpoch) {
+impl TableEffects for Gather<'_> {
+    fn of(&mut self, (_, partition): PartitionKey, epoch: PartitionEpoch) {
+        let partition = partition.0 as usize;
         let group = self.map.groups.get(partition).filter(|group| group.epoch == epoch);
         let has_copies = group.is_some_and(|group| group.copies() >= usize::from(group.min_in_sync));
         (self.partition, self.epoch) = (partition, (epoch, has_copies));
@@ -112,6 +113,11 @@ impl ReplicaEffects for Gather<'_> {
             ReplicaEffect::FetchMap { .. } => HostOutput::FetchMap,
         });
     }
+}
+
+/// The key of a partition of this simulation, which has one keyspace.
+pub fn key_of(partition: usize) -> PartitionKey {
+    (zerohop_wire::ids::KeyspaceId(1), zerohop_wire::ids::PartitionId(partition as u32))
 }
 
 pub fn envelope(partition: usize, partition_epoch: PartitionEpoch) -> Envelope {
@@ -183,7 +189,7 @@ impl SimulatedHost {
         for id in 0..self.partitions {
             let partition = PartitionId(id as u64);
             let replica = Replica::open(&mut engine, self.me, partition, options).expect("opens");
-            replicas.insert(id, replica);
+            replicas.insert(key_of(id), replica);
         }
         let leases = Leases::new(self.me, self.clock_us(now_us), ceiling);
         self.live = Some(LiveHost {
@@ -297,7 +303,7 @@ impl SimulatedHost {
             }
         };
         for partition in keys {
-            self.step(now_us, partition, told.clone(), out);
+            self.step(now_us, partition.1.0 as usize, told.clone(), out);
         }
         self.settle(now_us, out);
     }
@@ -313,7 +319,7 @@ impl SimulatedHost {
     fn step(&mut self, now_us: u64, partition: usize, told: ReplicaEvent<'_>, out: &mut Vec<HostOutput>) {
         let mut result = Ok(());
         self.with_replicas(now_us, out, |replicas, context, gather| {
-            result = replicas.step(partition, context, told, gather);
+            result = replicas.step(key_of(partition), context, told, gather);
         });
         if let Err(error) = result {
             self.went_wrong(&error);
@@ -329,7 +335,7 @@ impl SimulatedHost {
         &mut self,
         now_us: u64,
         out: &mut Vec<HostOutput>,
-        act: impl FnOnce(&mut Replicas<usize>, &mut Context<'_, SimulatedDisk>, &mut Gather<'_>),
+        act: impl FnOnce(&mut Replicas, &mut Context<'_, SimulatedDisk>, &mut Gather<'_>),
     ) {
         let (clock_us, day_ms, me) = (self.clock_us(now_us), self.day_ms(now_us), self.me);
         let Some(live) = &mut self.live else { return };

@@ -15,7 +15,7 @@ use zerohop_wire::messages::Outcome;
 use super::check::Checker;
 use super::client::SimulatedClient;
 use super::control::{ControlBug, ControlModel, Map};
-use super::host::{HostOutput, SimulatedHost, with_frame};
+use super::host::{HostOutput, SimulatedHost, key_of, with_frame};
 use super::totals::Totals;
 
 /// The most waiting events. Correct members have far fewer in flight.
@@ -495,7 +495,7 @@ impl ReplicationWorld {
             for member in members {
                 let host = &mut self.hosts[member.instance.0 as usize];
                 let Some(live) = host.live.as_mut().filter(|_| host.me == member) else { return false };
-                let Some(replica) = live.replicas.get(partition) else { return false };
+                let Some(replica) = live.replicas.get(key_of(partition)) else { return false };
                 if replica.role() == Role::Removed || replica.view().epoch != group.epoch {
                     return false;
                 }

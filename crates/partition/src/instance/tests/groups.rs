@@ -142,7 +142,9 @@ fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back()
         let group = ReplicaGroup { in_sync: in_sync.into(), followers: followers.into(), ..alone };
         vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(0), group }]
     };
-    let holds = |benches: &[InstanceBench; 2]| benches[second].instance.replicas().count();
+    let holds = |benches: &[InstanceBench; 2]| {
+        benches[second].instance.replicas().filter(|(_, _, replica)| !replica.is_lone()).count()
+    };
     apply(&mut benches, group(2, &[other], &[]));
     play(&mut benches, 1_500);
     benches[first].put(9, "k", "both");
@@ -238,7 +240,7 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     apply(&mut benches, (0..PARTITIONS).map(shared).collect());
     play(&mut benches, 2_000);
     let steps = |benches: &[InstanceBench; 2]| {
-        let of = |bench: &InstanceBench| bench.instance.groups.steps();
+        let of = |bench: &InstanceBench| bench.instance.partitions.steps();
         let (first, second) = (of(&benches[0]), of(&benches[1]));
         (first.ticks + first.others, second.ticks + second.others)
     };

@@ -285,8 +285,8 @@ fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
 #[test]
 fn what_is_stored_and_not_open_is_split_as_well() {
     let mut bench = filled(Durability::Sync);
-    let slot = bench.instance.table.of(KeyspaceId(2))[1];
-    drop(bench.instance.table.remove(slot));
+    let id = bench.instance.partitions.of(KeyspaceId(2))[1];
+    drop(bench.instance.partitions.take(KeyspaceId(2), id));
     let delta = split(bench.instance.map());
     bench.apply(&delta);
     settle(&mut bench);

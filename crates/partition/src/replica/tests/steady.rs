@@ -2,15 +2,17 @@
 
 use super::*;
 use crate::replica::limits::SETTLE_US;
-use crate::replica::{EffectsOf, Replicas};
+use crate::replica::{PartitionKey, Replicas, TableEffects};
 
-impl EffectsOf<u32> for MemberOutput {
-    fn of(&mut self, _key: u32, _epoch: PartitionEpoch) {}
+impl TableEffects for MemberOutput {
+    fn of(&mut self, _key: PartitionKey, _epoch: PartitionEpoch) {}
 
     fn wants_flush(&self) -> bool {
         false
     }
 }
+
+const KEY: PartitionKey = (zerohop_wire::ids::KeyspaceId(1), zerohop_wire::ids::PartitionId(1));
 
 #[test]
 fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
@@ -19,8 +21,8 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1)]);
     let TestNode { mut engine, replica, leases, mut out, mut now_us, .. } = b;
     let mut members = Replicas::default();
-    members.insert(1, replica);
-    let mut at = |members: &mut Replicas<u32>, now_us, told: Option<&Call<'_>>| {
+    members.insert(KEY, replica);
+    let mut at = |members: &mut Replicas, now_us, told: Option<&Call<'_>>| {
         let mut context = Context {
             engine: &mut engine,
             now: Now::at_ms(5_000),
@@ -30,7 +32,7 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
         };
         if let Some(call) = told {
             let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call };
-            members.step(1, &mut context, told, &mut out).expect("goes on");
+            members.step(KEY, &mut context, told, &mut out).expect("goes on");
         }
         let before = members.steps().ticks;
         let any = members.settle(&mut context, &mut out, |_, error| panic!("{error}"));
@@ -49,10 +51,10 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     assert_eq!(at(&mut members, now_us + SETTLE_US, None).1, 1, "whether a checkpoint is due");
     // A member that differs needs more than that.
     let call = Call::Replicate { preceding: name(1, 9), commit: LogIndex(1), entries: Elements::given(&[]) };
-    members.remove(1).expect("is there");
+    members.remove(KEY).expect("is there");
     let mut c = TestNode::new(3);
     c.tell(ReplicaEvent::Group(view(1, 1, &[3], &[])));
-    members.insert(1, c.replica);
+    members.insert(KEY, c.replica);
     let mut context = Context {
         engine: &mut c.engine,
         now: Now::at_ms(5_000),
@@ -62,7 +64,7 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     };
     members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));
     let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call: &call };
-    members.step(1, &mut context, told, &mut c.out).expect("goes on");
+    members.step(KEY, &mut context, told, &mut c.out).expect("goes on");
     let before = members.steps().ticks;
     members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));
     assert_eq!(members.steps().ticks - before, 1);

@@ -1,27 +1,26 @@
-//! The partitions that this instance shares with others, the leases between the instances, and the messages to them.
+//! The partitions of an instance, the leases between the instances, and the messages to them.
 //!
-//! Single-copy partitions are in [`super::table`] and do not use this module. A partition whose group grows moves here.
+//! Every partition is a replica of its group. A partition with a single copy is a replica without other members
+//! ([`Replica::is_lone`]): it uses neither leases nor the timestamp bound.
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
-use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::{Call, Member, PeerMessage, Slice};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
+use zerohop_wire::messages::{Call, Member, PeerMessage};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::clock::ClockReading;
 use super::effects_adapter::Relay;
 use super::open::options_of;
 use super::splits::engine_id;
-use super::{AnswerOrigin, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, relay};
-use crate::event::{RecordRequest, Token};
+use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, relay};
+use crate::event::Token;
 use crate::limits::FLUSH_ROUNDS_MAX;
 use crate::map_view::MapView;
 use crate::partition::Partition;
 use crate::replica::limits::CEILING_AHEAD_MS;
-use crate::replica::{
-    Context, Digest, EffectsOf, GroupView, Leases, Replica, ReplicaEffect, ReplicaEvent, Replicas,
-};
+use crate::replica::{Context, Digest, GroupView, Leases, PartitionKey, Replica, ReplicaEvent, Replicas};
 use crate::{Program, ProgramResult};
 
 /// How often leases and the timestamp bound are checked while batches arrive. Renewals are some tens of milliseconds apart.
@@ -33,12 +32,10 @@ const IDLE_TICK_MS: u64 = 25;
 /// How often the free space of the disk is queried.
 const ROOM_LOOK_MS: u64 = 100;
 
-type PartitionKey = (KeyspaceId, PartitionId);
-
-/// The shared partitions of an instance; see the module.
+/// The partitions of an instance; see the module.
 #[derive(Debug)]
-pub(super) struct Groups {
-    pub(super) by: Replicas<PartitionKey>,
+pub(super) struct Partitions {
+    pub(super) by: Replicas,
     leases: Leases,
     ticked_ms: u64,
     room_ms: u64,
@@ -48,10 +45,10 @@ pub(super) struct Groups {
     flushing: Vec<PartitionKey>,
 }
 
-impl Groups {
-    pub(super) fn new(identity: Identity, now: ClockReading, ceiling: Timestamp) -> Groups {
+impl Partitions {
+    pub(super) fn new(identity: Identity, now: ClockReading, ceiling: Timestamp) -> Partitions {
         let me = member(identity);
-        Groups {
+        Partitions {
             by: Replicas::default(),
             leases: Leases::new(me, micros(now.elapsed_ms), ceiling),
             ticked_ms: 0,
@@ -61,11 +58,14 @@ impl Groups {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.by.is_empty()
+    /// Whether other instances have, or had, any of the partitions here.
+    #[inline]
+    pub(super) fn are_shared(&self) -> bool {
+        self.by.shared() > 0
     }
 
-    pub(super) fn holds(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+    #[inline]
+    pub(super) fn has(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         self.by.get((keyspace, partition)).is_some()
     }
 
@@ -74,7 +74,7 @@ impl Groups {
     }
 
     pub(super) fn keyspaces(&self) -> impl Iterator<Item = KeyspaceId> {
-        self.by.iter().map(|((keyspace, _), _)| keyspace)
+        self.by.keyspaces()
     }
 
     pub(super) fn replica(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<&Replica> {
@@ -117,11 +117,9 @@ impl Groups {
     }
 
     pub(super) fn next_wake_ms(&self) -> u64 {
-        if self.by.is_empty() {
-            return u64::MAX;
-        }
+        let leases_ms = if self.are_shared() { self.ticked_ms + IDLE_TICK_MS } else { u64::MAX };
         // Not before the event that a member waits for.
-        (self.ticked_ms + IDLE_TICK_MS).min(self.by.next_wake_us().div_ceil(1_000))
+        leases_ms.min(self.by.next_wake_us().div_ceil(1_000))
     }
 
     /// Whether any partition waits for the flush in progress, or for the next. If the disk does not wake the owner, the owner
@@ -165,28 +163,28 @@ impl<D: Disk> Instance<D> {
     /// Sets the timestamp bound that was synced last, as the owner has found it on its disk. The owner must call this before
     /// anything else.
     pub fn begin_above(&mut self, now: ClockReading, ceiling: Timestamp) {
-        self.groups =
-            Groups { by: std::mem::take(&mut self.groups.by), ..Groups::new(self.identity, now, ceiling) };
-        self.groups.set_map(self.history.map().epoch());
-        self.groups.set_nodes(self.history.map());
+        let by = std::mem::take(&mut self.partitions.by);
+        self.partitions = Partitions { by, ..Partitions::new(self.identity, now, ceiling) };
+        self.partitions.set_map(self.history.map().epoch());
+        self.partitions.set_nodes(self.history.map());
         self.clock.begin_above(ceiling);
     }
 
     /// The timestamp bound that [`InstanceEffects::sync_ceiling`] requested is on disk.
     pub fn ceiling_synced(&mut self, ceiling: Timestamp) {
-        self.groups.leases.synced(ceiling);
+        self.partitions.leases.synced(ceiling);
     }
 
     /// Sets the bytes per second of snapshots sent to other instances, for a move or after an absence. 0: unlimited, as long as
     /// requests do not wait.
     pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
-        self.groups.by.set_copy_rate(bytes_per_s);
+        self.partitions.by.set_copy_rate(bytes_per_s);
     }
 
     /// Sets the bytes per second of scrubbing in the logs of shared partitions; 0: none. The initial value is
     /// [`crate::replica::limits::SCRUB_BYTES_PER_S`].
     pub fn set_scrub(&mut self, bytes_per_s: u64) {
-        self.groups.by.set_scrub(bytes_per_s);
+        self.partitions.by.set_scrub(bytes_per_s);
     }
 
     /// The control group requests the admission of a follower of a partition, for a move.
@@ -203,17 +201,18 @@ impl<D: Disk> Instance<D> {
 
     /// The log index report to the control group after a start.
     pub fn log_ends(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, crate::replica::LogEnd)> {
-        self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
+        let shared = self.partitions.by.iter().filter(|(_, replica)| !replica.is_lone());
+        shared.map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
     }
 
     /// Whether any partition is shared with other instances, so that leases are in use.
     pub fn shares(&self) -> bool {
-        !self.groups.is_empty()
+        self.partitions.are_shared()
     }
 
-    /// The shared partitions.
+    /// All partitions, as replicas of their groups.
     pub fn replicas(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, &Replica)> {
-        self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))
+        self.partitions.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))
     }
 
     /// The epoch of the entry at a log index of a shared partition. The result is none if the partition is not here, or its log
@@ -226,7 +225,7 @@ impl<D: Disk> Instance<D> {
         (keyspace, partition): (KeyspaceId, PartitionId),
         index: u64,
     ) -> zerohop_engine::EngineResult<Option<u32>> {
-        let Some(replica) = self.groups.by.get((keyspace, partition)) else { return Ok(None) };
+        let Some(replica) = self.partitions.by.get((keyspace, partition)) else { return Ok(None) };
         self.engine.epoch_at(replica.handle(), index)
     }
 
@@ -239,7 +238,7 @@ impl<D: Disk> Instance<D> {
         keyspace: KeyspaceId,
         partition: PartitionId,
     ) -> zerohop_engine::EngineResult<Option<u64>> {
-        let Some(replica) = self.groups.by.get((keyspace, partition)) else { return Ok(None) };
+        let Some(replica) = self.partitions.by.get((keyspace, partition)) else { return Ok(None) };
         self.engine.durable_index(replica.handle()).map(Some)
     }
 
@@ -252,7 +251,7 @@ impl<D: Disk> Instance<D> {
         keyspace: KeyspaceId,
         partition: PartitionId,
     ) -> zerohop_engine::EngineResult<Option<Digest>> {
-        let Some(replica) = self.groups.by.get((keyspace, partition)) else { return Ok(None) };
+        let Some(replica) = self.partitions.by.get((keyspace, partition)) else { return Ok(None) };
         replica.digest(&mut self.engine).map(Some)
     }
 
@@ -269,12 +268,12 @@ impl<D: Disk> Instance<D> {
             self.transaction(bytes, effects);
             return true;
         }
-        if peer.to != me || self.groups.is_empty() {
+        if peer.to != me || !self.partitions.are_shared() {
             return false;
         }
         if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = peer.call {
             // Lease messages also announce new maps, since an idle partition sends nothing.
-            if map_epoch > self.groups.leases.map_epoch() {
+            if map_epoch > self.partitions.leases.map_epoch() {
                 effects.push(InstanceEffect::FetchMap);
             }
             if let Call::LeaseAsk { ceiling, .. } = peer.call
@@ -284,7 +283,7 @@ impl<D: Disk> Instance<D> {
                 self.clock.heard(ceiling.millis().saturating_sub(CEILING_AHEAD_MS));
             }
             let now_us = micros(self.clock.elapsed_ms());
-            if let Some(call) = self.groups.leases.take(now_us, peer.from, &peer.call) {
+            if let Some(call) = self.partitions.leases.take(now_us, peer.from, &peer.call) {
                 send_peer(effects, &Envelope::default(), me, peer.from, &call);
             }
             return true;
@@ -295,52 +294,40 @@ impl<D: Disk> Instance<D> {
         true
     }
 
-    /// Handles a request for a shared partition.
-    pub(super) fn request_shared(&mut self, request: RecordRequest<'_>, effects: &mut dyn InstanceEffects) {
-        let key = (request.envelope.keyspace, request.envelope.partition);
-        self.tell(key, ReplicaEvent::Request(request), effects);
-    }
-
-    /// Runs an atomic batch over the records of a shared partition.
-    pub(super) fn run_shared<P: Program>(
+    /// Runs an atomic batch over the records of a partition; `None`: it is not here.
+    #[inline]
+    pub(super) fn run_here<P: Program>(
         &mut self,
         key: PartitionKey,
         to: Token,
         (program, reply): (&mut P, &mut Vec<u8>),
         effects: &mut dyn InstanceEffects,
-    ) -> Result<ProgramResult, Failure<'static>> {
-        let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
-        let Groups { by, leases, .. } = groups;
-        let map = MapView::of(history.map());
-        let mut relay = relay(history, connections, counters, transit, effects);
-        relay.me = member(*identity);
-        let mut context =
-            Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases, map };
-        by.run(key, &mut context, to, (program, reply), &mut relay)
-            .unwrap_or(Err(Failure::UnknownKeyspace { keyspace: key.0 }))
+    ) -> Option<Result<ProgramResult, Failure<'static>>> {
+        self.with_partitions(effects, |by, context, relay| by.run(key, context, to, (program, reply), relay))
     }
 
-    /// Passes an event to one shared partition.
+    /// Passes an event to one partition.
     pub(super) fn tell(
         &mut self,
         key: PartitionKey,
         told: ReplicaEvent<'_>,
         effects: &mut dyn InstanceEffects,
     ) {
-        self.with_groups(effects, |by, context, relay| {
+        self.with_partitions(effects, |by, context, relay| {
             if let Err(error) = by.step(key, context, told, relay) {
                 relay.counters.trouble(&error);
             }
         });
     }
 
-    fn with_groups<T>(
+    pub(super) fn with_partitions<T>(
         &mut self,
         effects: &mut dyn InstanceEffects,
-        act: impl FnOnce(&mut Replicas<PartitionKey>, &mut Context<'_, D>, &mut Relay<'_>) -> T,
+        act: impl FnOnce(&mut Replicas, &mut Context<'_, D>, &mut Relay<'_>) -> T,
     ) -> T {
-        let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
-        let Groups { by, leases, .. } = groups;
+        let Instance { identity, engine, partitions, history, connections, counters, transit, clock, .. } =
+            self;
+        let Partitions { by, leases, .. } = partitions;
         let map = MapView::of(history.map());
         let mut relay = relay(history, connections, counters, transit, effects);
         relay.me = member(*identity);
@@ -349,60 +336,56 @@ impl<D: Disk> Instance<D> {
         act(by, &mut context, &mut relay)
     }
 
-    /// Answers all requests that wait in shared partitions with a failure.
-    pub(super) fn release_shared(&mut self, failure: &Failure<'static>, effects: &mut dyn InstanceEffects) {
-        let held: Vec<PartitionKey> = self.groups.by.iter().map(|(key, _)| key).collect();
+    /// Answers all waiting requests with a failure.
+    pub(super) fn release_all(&mut self, failure: &Failure<'static>, effects: &mut dyn InstanceEffects) {
+        let held: Vec<PartitionKey> = self.partitions.by.iter().map(|(key, _)| key).collect();
         for key in held {
             self.tell(key, ReplicaEvent::Gone(failure.clone()), effects);
         }
     }
 
-    pub(super) fn disconnected_shared(&mut self, connection: u64) {
-        for key in self.groups.by.with_waits() {
-            self.tell(key, ReplicaEvent::Disconnected { connection }, &mut super::DiscardAnswers);
+    /// The end of a batch: leases and timestamp bound every few milliseconds, then ticks and pending messages. `true`: an event had
+    /// touched some partition.
+    pub(super) fn settle(&mut self, effects: &mut dyn InstanceEffects) -> bool {
+        let are_shared = self.partitions.are_shared();
+        self.clock.set_shared(are_shared);
+        if are_shared {
+            self.look_after_leases(effects);
         }
-    }
-
-    /// Starts a flush of the entries that shared partitions have appended.
-    pub(super) fn flush_ahead_shared(&mut self, effects: &mut dyn InstanceEffects) {
-        if self.groups.by.has_unflushed() {
-            self.flush_shared(effects);
-        }
-    }
-
-    /// The end of a batch for shared partitions: one flush, then leases and timestamp bound every few milliseconds, then the
-    /// pending messages. `true`: an event had touched some partition.
-    pub(super) fn end_of_batch_shared(&mut self, effects: &mut dyn InstanceEffects) -> bool {
-        self.clock.set_shared(!self.groups.is_empty());
-        if self.groups.is_empty() {
-            return false;
-        }
-        self.flush_shared(effects);
-        self.look_after_leases(effects);
         // Entries appended in this batch are sent at its end. The owner gathers them for each peer.
         let mut troubles = Vec::new();
-        let any = self.with_groups(effects, |by, context, relay| {
+        let any = self.with_partitions(effects, |by, context, relay| {
             by.settle(context, relay, |_, error| troubles.push(error))
         });
         troubles.iter().for_each(|error| self.counters.trouble(error));
         any
     }
 
-    /// Notifies the partitions whose flush has ended, and starts the next flush for all that need one. A flush runs while
-    /// requests are served. Entries appended meanwhile belong to the next flush. They go to other members at once, so that all
-    /// members flush at the same time.
-    fn flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
+    /// Notifies the partitions whose flush has ended, and flushes all that need it.
+    ///
+    /// If only shared partitions need it, the flush runs while requests are served. Entries appended meanwhile belong to the next
+    /// flush. They go to other members at once, so that all members flush at the same time. A lone partition has nothing else to
+    /// wait for, so the flush ends here.
+    pub(super) fn flush(&mut self, effects: &mut dyn InstanceEffects) {
         for _ in 0..FLUSH_ROUNDS_MAX {
-            if !self.groups.awaits_flush() || !self.end_flush(effects) || !self.groups.by.has_unflushed() {
+            if !self.partitions.awaits_flush() {
                 return;
             }
-            let keys = self.groups.by.take_unflushed();
-            self.counters.flushes += 1;
-            let begun = self.engine.flush_begin();
-            if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) = begun {
-                return self.groups.by.put_unflushed(keys);
+            let waits = self.partitions.by.has_unflushed_lone();
+            if !waits && (!self.end_flush(effects) || !self.partitions.by.has_unflushed()) {
+                return;
             }
-            self.groups.flushing = keys;
+            let mut keys = self.partitions.by.take_unflushed();
+            self.counters.flushes += 1;
+            let begun = match waits {
+                true => self.engine.flush().map(|()| false),
+                false => self.engine.flush_begin(),
+            };
+            if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) = begun {
+                return self.partitions.by.put_unflushed(keys);
+            }
+            // A blocking flush ends the one in progress too.
+            self.partitions.flushing.append(&mut keys);
             match begun {
                 Ok(true) => return,
                 Ok(false) => {}
@@ -415,8 +398,8 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Waits for the flush in progress, and notifies its partitions.
-    pub(super) fn wait_flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
-        if !self.groups.flushing.is_empty() {
+    pub(super) fn wait_flush(&mut self, effects: &mut dyn InstanceEffects) {
+        if !self.partitions.flushing.is_empty() {
             let told =
                 if self.engine.flush().is_ok() { ReplicaEvent::Flushed } else { ReplicaEvent::FlushFailed };
             self.tell_flushed(&told, effects);
@@ -429,7 +412,7 @@ impl<D: Disk> Instance<D> {
             Ok(false) => return false,
             Ok(true) => self.tell_flushed(&ReplicaEvent::Flushed, effects),
             Err(error) => {
-                if !self.groups.flushing.is_empty() {
+                if !self.partitions.flushing.is_empty() {
                     self.counters.trouble(&error);
                 }
                 self.tell_flushed(&ReplicaEvent::FlushFailed, effects);
@@ -439,18 +422,18 @@ impl<D: Disk> Instance<D> {
     }
 
     fn tell_flushed(&mut self, told: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
-        for key in std::mem::take(&mut self.groups.flushing) {
+        for key in std::mem::take(&mut self.partitions.flushing) {
             self.tell(key, told.clone(), effects);
         }
     }
 
     fn look_after_leases(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
-        let Instance { identity, engine, groups, clock, .. } = self;
-        if elapsed_ms < groups.ticked_ms + TICK_MS {
+        let Instance { identity, engine, partitions, clock, .. } = self;
+        if elapsed_ms < partitions.ticked_ms + TICK_MS {
             return;
         }
-        let Groups { by, leases, ticked_ms, room_ms, asked_ceiling, .. } = groups;
+        let Partitions { by, leases, ticked_ms, room_ms, asked_ceiling, .. } = partitions;
         *ticked_ms = elapsed_ms;
         if elapsed_ms >= *room_ms + ROOM_LOOK_MS {
             *room_ms = elapsed_ms;
@@ -464,6 +447,33 @@ impl<D: Disk> Instance<D> {
         for (to, call) in leases.ask(micros(elapsed_ms), by.lease_wanted_of()) {
             send_peer(effects, &Envelope::default(), member(*identity), to, &call);
         }
+    }
+
+    /// Opens a partition of which the map assigns the only copy to this instance. Returns the newest timestamp in it, and whether
+    /// its sessions were lost.
+    pub(super) fn open_lone(
+        &mut self,
+        keyspace: KeyspaceId,
+        id: PartitionId,
+        found: &Keyspace,
+        group: Group<'_>,
+    ) -> Result<(Timestamp, bool), InstanceOpenError> {
+        let options = options_of(found, id, group.epoch);
+        let name = engine_id(keyspace, found.splits(), id);
+        let (mut partition, restored) = Partition::open(&mut self.engine, name, options)
+            .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
+        partition.set_slice(crate::Slice::of(keyspace, found, id));
+        partition.await_holds(self.holding.ends_ms);
+        let newest = partition.newest();
+        let replica = Replica::lone(partition, name, self.lone_view(group), options);
+        self.partitions.insert(keyspace, id, replica);
+        Ok((newest, restored.is_state_lost))
+    }
+
+    /// The group of a partition whose only member is this start of the process.
+    pub(super) fn lone_view(&self, group: Group<'_>) -> GroupView {
+        let (primary, map_epoch) = (member(self.identity), self.map().epoch());
+        GroupView { epoch: group.epoch, map_epoch, primary, ..GroupView::default() }
     }
 
     /// Opens a partition that the map assigns to this instance and to others.
@@ -484,33 +494,13 @@ impl<D: Disk> Instance<D> {
         }
         replica.set_slice(crate::Slice::of(keyspace, found, id));
         replica.await_holds(self.holding.ends_ms);
-        self.groups.insert(keyspace, id, replica);
+        self.partitions.insert(keyspace, id, replica);
         self.splits.inherited(keyspace, id);
         Ok(())
     }
-
-    /// A single-copy partition gets more members.
-    pub(super) fn share(
-        &mut self,
-        (keyspace, id): PartitionKey,
-        (partition, epoch): (Partition, PartitionEpoch),
-        found: &Keyspace,
-    ) {
-        let me = member(self.identity);
-        let options = options_of(found, id, epoch);
-        let alone = GroupView {
-            epoch,
-            map_epoch: self.groups.leases.map_epoch(),
-            primary: me,
-            ..GroupView::default()
-        };
-        let name = engine_id(keyspace, found.splits(), id);
-        let replica = Replica::adopt(partition, alone, name, options);
-        self.groups.insert(keyspace, id, replica);
-    }
 }
 
-fn send_peer(
+pub(super) fn send_peer(
     effects: &mut dyn InstanceEffects,
     envelope: &Envelope,
     from: Member,
@@ -519,41 +509,4 @@ fn send_peer(
 ) {
     let message = &Message::Peer(PeerMessage { from, to, call: call.clone() });
     effects.push(InstanceEffect::Send { to, envelope, message });
-}
-
-impl EffectsOf<PartitionKey> for Relay<'_> {
-    fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
-        self.place = AnswerOrigin { keyspace, partition, epoch, held_us: 0 };
-        self.wants_flush = false;
-    }
-
-    fn wants_flush(&self) -> bool {
-        self.wants_flush
-    }
-}
-
-impl crate::replica::ReplicaEffects for Relay<'_> {
-    fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
-        let AnswerOrigin { keyspace, partition, .. } = self.place;
-        match effect {
-            ReplicaEffect::Send { to, epoch, call } => {
-                let envelope =
-                    Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
-                send_peer(self.out, &envelope, self.me, to, call);
-            }
-            ReplicaEffect::Ask { epoch, change } => {
-                let place = AnswerOrigin { epoch, ..self.place };
-                self.out.push(InstanceEffect::AskControl { place, change });
-            }
-            ReplicaEffect::Differs { who, slice } => {
-                let Slice { as_of, from, through, .. } = slice;
-                self.counters.trouble_text(format!(
-                    "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash \
-                     fragments {from} to {through} as of entry {} of epoch {}); it takes them again",
-                    who.instance, as_of.index, as_of.epoch
-                ));
-            }
-            ReplicaEffect::FetchMap { .. } => self.out.push(InstanceEffect::FetchMap),
-        }
-    }
 }
