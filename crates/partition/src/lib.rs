@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   instance   the partitions of one thread: routes requests, flushes once per batch, applies map changes and splits
-//!      ├── table ───────────────────────────────┐  a group with one member
-//!      └── groups ──> replica ──> admission ────┤  a group with several: leases, log streams, acknowledgements
-//!                                               ▼
+//!      │
+//!   replica    one partition as a member of its group: admission, leases, log streams, acknowledgements; a single copy is
+//!      │       a replica without other members
+//!      ▼
 //!   Request ──> session table: seen before? ──> the first outcome
 //!                   │ no
 //!               evaluate over engine + overlay ──> entry (change and outcome together) ──> log writer ──> engine.append
