@@ -22,13 +22,15 @@ macro_rules! mutant_switch {
             PLANTED.set(bug);
         }
 
+        /// Whether a mutant is on in this thread.
         #[cfg(debug_assertions)]
-        pub(crate) fn is_planted(bug: $Bug) -> bool {
+        pub fn is_planted(bug: $Bug) -> bool {
             PLANTED.get() == ::std::option::Option::Some(bug)
         }
 
+        /// Whether a mutant is on: never without debug assertions.
         #[cfg(not(debug_assertions))]
-        pub(crate) const fn is_planted(_: $Bug) -> bool {
+        pub const fn is_planted(_: $Bug) -> bool {
             false
         }
     };

@@ -15,20 +15,20 @@ const LIST_VALUES: u64 = 4096;
 
 /// The digest of some records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordDigest {
+pub struct RecordDigest {
     /// The number of records.
-    pub(crate) records: u64,
+    pub records: u64,
     /// Bytes of contents that were read.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The sum over all records, in any order.
-    pub(crate) sum: u64,
+    pub sum: u64,
     /// Not all contents were read, because it would have taken too long while other requests wait.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
 }
 
 /// Why there is no digest.
 #[derive(Debug)]
-pub(crate) enum DigestError {
+pub enum DigestError {
     /// There are too many records, or they are in too many pages of the index.
     TooMany,
     /// Something is corrupt; the key if it is known.
@@ -157,7 +157,7 @@ impl DigestError {
 }
 
 /// FNV-1a with a final step that spreads every bit, so that sums of hashes do not cancel.
-pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
+pub fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut sum = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
         sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);

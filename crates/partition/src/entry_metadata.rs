@@ -88,9 +88,13 @@ pub fn transaction_entry(logged: &LogEntry<'_>) -> Option<TransactionEntry> {
     }
 }
 
+/// The payload of a filler: a mark in the place of an entry that is lost.
+pub const FILLER: &[u8] = &[MARK_FILLER];
+
 /// Whether the payload of a mark is a filler's.
-pub(crate) fn is_filler(payload: &[u8]) -> bool {
-    payload == [MARK_FILLER]
+#[must_use]
+pub fn is_filler(payload: &[u8]) -> bool {
+    payload == FILLER
 }
 
 /// The contents of a snapshot mark.

@@ -139,7 +139,8 @@ impl<F: FnMut(PartitionEffect<'_>)> PartitionEffects for F {
 }
 
 impl dyn PartitionEffects + '_ {
-    pub(crate) fn answer(&mut self, to: Token, message: &Message<'_>) {
+    /// Requests [`PartitionEffect::Answer`] for a record without a read lock.
+    pub fn answer(&mut self, to: Token, message: &Message<'_>) {
         self.push(PartitionEffect::Answer { to, message, held_us: 0 });
     }
 
@@ -151,7 +152,8 @@ impl dyn PartitionEffects + '_ {
         self.push(PartitionEffect::Reply { to, bytes });
     }
 
-    pub(crate) fn wrong_owner(&mut self, to: Token) {
+    /// Requests [`PartitionEffect::WrongOwner`].
+    pub fn wrong_owner(&mut self, to: Token) {
         self.push(PartitionEffect::WrongOwner { to });
     }
 
@@ -171,7 +173,8 @@ impl dyn PartitionEffects + '_ {
         self.push(PartitionEffect::TransactionLost { id, place });
     }
 
-    pub(crate) fn flush_wanted(&mut self) {
+    /// Requests [`PartitionEffect::FlushWanted`].
+    pub fn flush_wanted(&mut self) {
         self.push(PartitionEffect::FlushWanted);
     }
 }

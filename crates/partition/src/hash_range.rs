@@ -25,9 +25,12 @@ impl Slice {
         Slice { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
     }
 
-    /// The hash range of a keyspace with one partition.
-    #[cfg(test)]
-    pub(crate) fn whole() -> Slice {
+    /// The hash range of a keyspace with one partition and a fixed seed, for tests.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn whole() -> Slice {
         let partitions = PartitionCount::new(1).expect("is a power of two");
         let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
         Slice { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, partition, splits: 0 }

@@ -1,11 +1,6 @@
-//! The state machine of a partition, its replication, and the instance that runs many partitions on one thread.
+//! The state machine of one partition: operations on records, sessions, intents, snapshots, its log and its replies.
 //!
 //! ```text
-//!   instance   the partitions of one thread: routes requests, flushes once per batch, applies map changes and splits
-//!      │
-//!   replica    one partition as a member of its group: admission, leases, log streams, acknowledgements; a single copy is
-//!      │       a replica without other members
-//!      ▼
 //!   Request ──> session table: seen before? ──> the first outcome
 //!                   │ no
 //!               evaluate over engine + overlay ──> entry (change and outcome together) ──> log writer ──> engine.append
@@ -15,10 +10,10 @@
 //!               overlay entry removed, state applied, waits checked, pending replies sent
 //! ```
 //!
-//! All code of this crate is pure: an event and a time go in, [`PartitionEffect`]s come out. No code here reads a clock. All I/O
-//! goes through the engine that the caller passes in. [`instance`] routes a request to its partition. [`replica`] is a partition
-//! as a member of a replica group: it decides whether the primary may answer, sends the log to the other members and moves the
-//! commit index. The type `LogWriter` of this crate only numbers and appends the entries of one log.
+//! All code of this crate is pure: an event, a time and a view of the map go in, [`PartitionEffect`]s come out. No code here reads a
+//! clock. All I/O goes through the engine that the caller passes in. `zerohop-replication` makes a partition a member of its replica
+//! group: it decides whether the primary may answer, sends the log to the other members and moves the commit index. `zerohop-shard`
+//! runs many partitions on one thread. The type `LogWriter` of this crate only numbers and appends the entries of one log.
 //!
 //! `docs/protocols/partition.md` describes states, events, effects and the rules of retries. `docs/protocols/replication.md`
 //! describes the rules of replica groups. ARCHITECTURE.md, "An append, three replicas", follows a request. Replication is
@@ -27,12 +22,11 @@
 mod atomic_batch;
 mod batch;
 mod clock;
-mod digest;
+pub mod digest;
 mod entry_metadata;
 mod event;
 mod failure;
 mod hash_range;
-pub mod instance;
 pub mod limits;
 mod log_writer;
 mod map_view;
@@ -43,7 +37,6 @@ mod partition;
 mod pending_replies;
 pub mod planted;
 mod program;
-pub mod replica;
 mod snapshots;
 pub mod state;
 #[cfg(test)]
@@ -54,7 +47,7 @@ mod waits;
 mod write_buffer;
 
 pub use atomic_batch::{RecordInfo, Unit};
-pub use entry_metadata::transaction_entry;
+pub use entry_metadata::{FILLER, is_filler, transaction_entry};
 pub use event::{Now, PartitionEffect, PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token};
 pub use hash_range::Slice;
 pub use map_view::MapView;

@@ -79,42 +79,11 @@ pub const SHARED_BUFFER_KEPT_BYTES: usize = 5 << 20;
 /// writes are copied behind the head of their entry, which costs less than appending them piece by piece.
 pub const APART_BYTES_MIN: usize = 16 << 10;
 
-/// Partitions split, or segments copied ahead for a split, in one batch. Each costs a few syncs, and requests are served in
-/// between.
-pub const SPLIT_STEPS_PER_BATCH: usize = 4;
-
-/// When a failed split is tried again. A full disk may have room by then.
-pub const SPLIT_AGAIN_MS: u64 = 200;
-
-/// When a keyspace whose map change failed is tried again. The disk may work, or have room, by then.
-pub const FOLLOW_AGAIN_MS: u64 = 500;
-
 /// When to retry after `Unavailable`: a change of the map is in progress.
 pub const UNAVAILABLE_RETRY_MS: u32 = 20;
 
 /// How long after a request a partition is checked: whether a checkpoint is due, which sessions are idle.
 pub const TOUCHED_TICK_MS: u64 = 50;
-
-/// Flushes in a row. The commits of the first may append more entries (waits that are answered, records that expire).
-pub const FLUSH_ROUNDS_MAX: usize = 4;
-
-/// How often a recently used instance runs the engine's background maintenance.
-pub const UPKEEP_EVERY_MS: u64 = 5;
-
-/// How long after the last request it does so: until the written entries are synced and checkpointed.
-pub const UPKEEP_BUSY_MS: u64 = 2_000;
-
-/// How often partitions whose dead space waits for a checkpoint are ticked. A tick starts the checkpoint.
-pub const PRESSED_TICK_MS: u64 = 20;
-
-/// How often an idle instance runs the engine's background maintenance. Dead space is searched for by a timer.
-pub const UPKEEP_IDLE_MS: u64 = 1_000;
-
-/// Damaged partitions of an instance whose damage is described. The others are only counted.
-pub const DAMAGED_TOLD_MAX: usize = 64;
-
-/// Failures kept for the operator; the oldest is removed first.
-pub const TROUBLES_MAX: usize = 16;
 
 /// Memory of prepared transactions and staged pieces above which no more are accepted, since a checkpoint carries them. A single
 /// one of each may exceed it.
@@ -137,15 +106,6 @@ pub const SNAPSHOT_VERSIONS_MAX: usize = 1 << 17;
 /// How often a partition with transactions in progress is ticked: a few times between two copies of a message.
 pub const TRANSACTIONS_TICK_MS: u64 = 50;
 
-/// Transaction messages that an instance queues; more are dropped.
-pub const TRANSIT_MAX: usize = 65_536;
-
-/// Transaction messages that are passed on in one turn. Requests are served in between.
-pub const TRANSIT_PER_BATCH_MAX: usize = 4_096;
-
-/// Rounds of flushes and messages between partitions of one instance in one batch: a transaction takes three.
-pub const TRANSIT_ROUNDS_MAX: usize = 8;
-
 /// How long a request waits for the intents of transactions before its client must retry.
 pub const INTENT_WAIT_MS: u64 = 2_000;
 
@@ -159,10 +119,6 @@ pub const HELD_US: u32 = 2_000;
 /// A record that was changed within this time is not read-locked. A client that changes a record more often never waits for
 /// readers. Others wait for [`HOLD_MS`] once in this time.
 pub const HOLD_QUIET_MS: u64 = 50;
-
-/// For how long after a read with a read lock an instance reads its clock for each read of a socket. No read lock is granted
-/// while the time may be from before the request's arrival.
-pub const TIMELY_MS: u64 = 1_000;
 
 /// Bytes of requests that wait for intents; a single request may exceed it.
 pub const INTENT_WAIT_BYTES_MAX: usize = 32 << 20;
@@ -201,19 +157,6 @@ pub const CHUNK_COVER_FACTOR_MAX: u64 = 4;
 
 /// See [`CHUNK_COVER_FACTOR_MAX`].
 pub const CHUNK_COVER_SLACK_BYTES: u64 = 256 << 10;
-
-/// After how long an instance first repeats its report that a keyspace being dropped is drained. Each pause is twice as long,
-/// since each report is an entry of the control group's log.
-pub const DRAINED_AGAIN_MS: u64 = 500;
-
-/// The longest pause between two reports.
-pub const DRAINED_AGAIN_MS_MAX: u64 = 30_000;
-
-/// After how long the instance first checks again whether a keyspace is drained. Each pause is twice as long.
-pub const DRAINED_LOOK_MS: u64 = 20;
-
-/// The longest pause between two checks.
-pub const DRAINED_LOOK_MS_MAX: u64 = 500;
 
 /// Memory of blob names in one partition, above which no more blobs are created. A checkpoint carries them, and has room for
 /// [`zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX`] together with sessions and deadlines.

@@ -1,4 +1,4 @@
-//! The log writer: numbers and appends a partition's entries. They are committed by this copy alone, or as [`crate::replica`] has
+//! The log writer: numbers and appends a partition's entries. They are committed by this copy alone, or as `zerohop-replication` has
 //! counted.
 
 use std::collections::VecDeque;

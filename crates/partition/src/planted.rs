@@ -1,5 +1,5 @@
-//! Bugs that a test can switch on, to show that the simulator finds them. A release build without debug assertions has none; its
-//! checks are constants.
+//! Bugs of partitions, of their replication and of their instance that a test can switch on, to show that the simulator finds
+//! them. A release build without debug assertions has none; its checks are constants.
 
 /// A bug to switch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   control     decides groups: requests, verdicts, plans, restarts   crates/control/src/state
-//!   member      writes, copies, commits, promotions, restarts         crates/partition/src/replica
-//!   lease       which grants may be in use                            crates/partition/src/replica/lease.rs
+//!   member      writes, copies, commits, promotions, restarts         crates/replication/src
+//!   lease       which grants may be in use                            crates/replication/src/lease.rs
 //!   world       what is remembered, and what is under way             check    what must hold
 //!   rules       what can be left out, to see it noticed               bounds   how much is tried
 //!   commit      a transaction over three partitions                   crates/transaction/src/transactions

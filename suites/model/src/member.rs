@@ -1,4 +1,4 @@
-//! A member: `crates/partition/src/replica`, step by step.
+//! A member: `crates/replication/src`, step by step.
 
 use crate::log::Entry;
 use crate::model::Model;

@@ -6,12 +6,13 @@ use super::Violation;
 use super::manifest::{Dependency, DependencyKind, Manifest, Manifests};
 
 /// The floors, from the bottom; `*` stands for one folder name.
-const FLOORS: [&[&str]; 8] = [
+const FLOORS: [&[&str]; 9] = [
     &["crates/base"],
     &["crates/wire", "crates/engine", "crates/busy_poll"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction"],
     &["crates/partition", "crates/control"],
-    &["crates/session"],
+    &["crates/replication"],
+    &["crates/shard", "crates/session"],
     &["crates/node", "crates/sim", "crates/client"],
     &["crates/gateways/*", "crates/layers/*", "crates/backup"],
     &["crates/cli", "python"],
@@ -22,7 +23,8 @@ const CLIENT_SIDE: [&str; 6] =
     ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
 
 /// Crates that a client never compiles.
-const SERVER_ONLY: [&str; 3] = ["crates/engine", "crates/partition", "crates/node"];
+const SERVER_ONLY: [&str; 5] =
+    ["crates/engine", "crates/partition", "crates/replication", "crates/shard", "crates/node"];
 
 /// Outside the floors: they may depend on anything, also on each other, and no crate on a floor
 /// depends on them.

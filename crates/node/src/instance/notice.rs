@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use zerohop_control::agent::LogWanted;
 use zerohop_control::command::HeldLog;
-use zerohop_partition::instance::{AnswerOrigin, InstanceStats, MapChangeError};
-use zerohop_partition::replica::GroupChange;
 use zerohop_placement::MapDelta;
+use zerohop_replication::GroupChange;
 use zerohop_resp::Ticket;
+use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;

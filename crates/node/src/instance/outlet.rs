@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Message};
 

@@ -10,7 +10,7 @@ use zerohop_control::agent::LogWanted;
 use zerohop_control::command::{HeldLog, LogEnd};
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{ClockReading, Identity, Instance};
+use zerohop_shard::{ClockReading, Identity, Instance};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, PeerMessage};

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use zerohop_engine::EngineOptions;
-use zerohop_partition::instance::Identity;
 use zerohop_placement::{Address, ClusterMap, MapHistory, Node, NodeState};
+use zerohop_shard::Identity;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId, RequestId};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, Message};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 use zerohop_engine::EngineOptions;
-use zerohop_partition::instance::{ClockReading, Identity, Instance, InstanceOptions, OpenReport};
 use zerohop_placement::MapHistory;
+use zerohop_shard::{ClockReading, Identity, Instance, InstanceOptions, OpenReport};
 use zerohop_wire::ids::{Incarnation, InstanceId, Timestamp};
 
 use super::ceilings::Ceilings;

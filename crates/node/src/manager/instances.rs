@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
-use zerohop_partition::instance::MapChangeError;
 use zerohop_placement::{ClusterMap, MapDelta};
+use zerohop_shard::MapChangeError;
 use zerohop_wire::ids::InstanceId;
 
 use crate::instance::{Figures, InstanceNotice, RecoveredData};

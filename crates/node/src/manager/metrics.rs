@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-use zerohop_partition::instance::InstanceStats;
+use zerohop_shard::InstanceStats;
 use zerohop_wire::ErrorCode;
 use zerohop_wire::admin::{self, GroupsStatus};
 

@@ -1,8 +1,8 @@
 //! The status of the node: one value, for control requests and as JSON.
 
 use serde_json::{Value, json};
-use zerohop_partition::replica::CopyDamage;
 use zerohop_placement::ClusterMap;
+use zerohop_replication::CopyDamage;
 use zerohop_wire::admin::{
     DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
 };

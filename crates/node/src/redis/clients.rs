@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
-use zerohop_partition::instance::{ClockReading, Instance};
 use zerohop_placement::NodeState;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
 use zerohop_resp::{Connection, NextStep, PartitionPlace, Ticket, Unit};
+use zerohop_shard::{ClockReading, Instance};
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Failure};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
-use zerohop_partition::instance::Instance;
 use zerohop_partition::{ProgramResult, Token, answer_snapshot};
 use zerohop_placement::ClusterMap;
 use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
+use zerohop_shard::Instance;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};

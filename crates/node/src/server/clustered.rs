@@ -16,9 +16,9 @@ use zerohop_control::agent::{AgentSettings, ControlRole as ControlPart};
 use zerohop_control::command::{ManagerId, ManagerInfo};
 use zerohop_control::manager::RaftManager;
 use zerohop_engine::EngineOptions;
-use zerohop_partition::instance::Identity;
 use zerohop_placement::hash::HashKind;
 use zerohop_placement::{Address, MapHistory};
+use zerohop_shard::Identity;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 

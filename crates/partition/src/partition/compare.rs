@@ -47,7 +47,7 @@ impl Partition {
     }
 
     /// See [`digest::of_slice`].
-    pub(crate) fn digest<D: Disk>(
+    pub fn digest<D: Disk>(
         &self,
         engine: &mut Engine<D>,
         slice: (u32, u32),

@@ -1,4 +1,4 @@
-//! A partition as [`crate::replica`] drives it. Its entries arrive from a primary or go to other members. They are committed by
+//! A partition as `zerohop-replication` drives it. Its entries arrive from a primary or go to other members. They are committed by
 //! agreement, are truncated, or are replaced by a snapshot install.
 
 use zerohop_engine::disk::Disk;
@@ -19,12 +19,12 @@ use crate::state::{PartitionState, StateError};
 impl Partition {
     /// Adopts this epoch. A single-copy partition commits by itself; all appended entries must be committed before it becomes
     /// one.
-    pub(crate) fn set_members(&mut self, epoch: u32, is_alone: bool) {
+    pub fn set_members(&mut self, epoch: u32, is_alone: bool) {
         self.group.set_members(epoch, is_alone, self.state.applied);
     }
 
     /// All needed members have the log up to this index. Commits it.
-    pub(crate) fn agree<D: Disk>(
+    pub fn agree<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         index: u64,
@@ -36,7 +36,7 @@ impl Partition {
 
     /// Appends the epoch marker of a new primary. Returns its log index. If the log ends with an incomplete atomic batch, which
     /// was never acknowledged, its entries are truncated, because the rest never arrives.
-    pub(crate) fn append_mark<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
+    pub fn append_mark<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
         let last = self.group.last();
         let mut whole = last;
         while whole > self.state.applied && engine.read_entry(self.handle(), whole)?.head.meta.is_joined() {
@@ -55,7 +55,7 @@ impl Partition {
     }
 
     /// Appends the next entry, which the primary has numbered.
-    pub(crate) fn receive<D: Disk>(
+    pub fn receive<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         meta: &Meta,
@@ -87,7 +87,7 @@ impl Partition {
     }
 
     /// Truncates the uncommitted entries after a log index.
-    pub(crate) fn cut_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
+    pub fn cut_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
         engine.cut_after(self.handle(), index)?;
         self.held.cut_after(index);
         self.cut_snapshots_after(engine, index)?;
@@ -98,13 +98,13 @@ impl Partition {
 
     /// The member is primary no more. All waiting requests are answered with this failure, and evaluated changes that are not
     /// committed are forgotten. The entries stay in the log until a primary decides on them.
-    pub(crate) fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+    pub fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.let_go(failure, effects);
         self.forget_work(failure, effects);
     }
 
     /// The same for a member that stays in its group. Atomic batches wait until `until_us` for the fate of their entries.
-    pub(crate) fn stand_by(
+    pub fn stand_by(
         &mut self,
         until_us: u64,
         failure: &Failure<'static>,
@@ -125,12 +125,12 @@ impl Partition {
     }
 
     /// Sets whether enough members have copies for writes to be acknowledged.
-    pub(crate) fn set_has_copies(&mut self, has_copies: bool) {
+    pub fn set_has_copies(&mut self, has_copies: bool) {
         self.has_copies = has_copies;
     }
 
     /// Sets whether too few members have room on their disks for writes to be acknowledged.
-    pub(crate) fn set_lacks_room(&mut self, lacks_room: bool) {
+    pub fn set_lacks_room(&mut self, lacks_room: bool) {
         self.group.set_lacks_room(lacks_room);
     }
 
@@ -141,7 +141,7 @@ impl Partition {
 
     /// Answers all pending replies with a failure, except those of atomic batches. These wait until `until_us` for
     /// [`Partition::settle_kept`].
-    pub(crate) fn keep_units(
+    pub fn keep_units(
         &mut self,
         until_us: u64,
         failure: &Failure<'static>,
@@ -151,77 +151,79 @@ impl Partition {
     }
 
     /// Enough members have the log up to this index, and it is committed.
-    pub(crate) fn settle_kept(&mut self, index: u64, effects: &mut dyn PartitionEffects) {
+    pub fn settle_kept(&mut self, index: u64, effects: &mut dyn PartitionEffects) {
         self.held.settle(index.min(self.state.applied), effects);
     }
 
     /// Answers the kept replies with a failure.
-    pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+    pub fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.held.let_kept_go(failure, effects);
     }
 
     /// When the kept replies must be answered, in microseconds; [`u64::MAX`]: there are none.
-    pub(crate) fn kept_until_us(&self) -> u64 {
+    pub fn kept_until_us(&self) -> u64 {
         self.held.kept_until_us()
     }
 
     /// Advances the clock without an event.
-    pub(crate) fn advance_clock(&mut self, now: Now) {
+    pub fn advance_clock(&mut self, now: Now) {
         self.clock.advance(now);
     }
 
     /// Assigns no timestamp at or below this bound any more.
-    pub(crate) fn begin_above(&mut self, ceiling: Timestamp) {
+    pub fn begin_above(&mut self, ceiling: Timestamp) {
         if !is_planted(Bug::CeilingForgotten) {
             self.clock.begin_above(ceiling);
         }
     }
 
     /// The time relative to which a timestamp counts as too far ahead, in milliseconds since 1970.
-    pub(crate) fn present_ms(&self) -> u64 {
+    pub fn present_ms(&self) -> u64 {
         self.clock.present_ms()
     }
 
     /// Whether the timestamps of one more request, which has seen `seen`, stay below the bound.
-    pub(crate) fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
+    pub fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
         self.clock.is_below(seen, ceiling)
     }
 
     /// The log index of the state.
-    pub(crate) fn applied(&self) -> u64 {
+    pub fn applied(&self) -> u64 {
         self.state.applied
     }
 
     /// Whether this is the only copy that an entry needs.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.group.is_alone()
     }
 
     /// Whether the partition's data outlives the process.
-    pub(crate) fn reaches_disk(&self) -> bool {
+    pub fn reaches_disk(&self) -> bool {
         self.group.reaches_disk()
     }
 
     /// Epoch and index of the last entry of its log.
-    pub(crate) fn last_name(&self) -> (u32, u64) {
+    pub fn last_name(&self) -> (u32, u64) {
         self.group.end()
     }
 
-    pub(crate) fn durability(&self) -> Durability {
+    /// When entries survive a crash.
+    pub fn durability(&self) -> Durability {
         self.group.durability()
     }
 
-    pub(crate) fn state(&self) -> &PartitionState {
+    /// The committed state.
+    pub fn state(&self) -> &PartitionState {
         &self.state
     }
 
     /// Planted bug: forgets the session table, which a promotion must never do.
-    pub(crate) fn forget_sessions(&mut self) {
+    pub fn forget_sessions(&mut self) {
         self.state.sessions.forget_all(Timestamp::ZERO);
     }
 
     /// Drops all data and starts with an empty log.
-    pub(crate) fn wipe<D: Disk>(
+    pub fn wipe<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         (id, options): (PartitionId, MemberOptions),
@@ -241,12 +243,12 @@ impl Partition {
     }
 
     /// The empty log starts to receive another member's log, in segment runs.
-    pub(crate) fn begin_taking<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+    pub fn begin_taking<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         engine.begin_taking(self.handle())
     }
 
     /// Installs a run of the other member's log.
-    pub(crate) fn take_run<D: Disk>(
+    pub fn take_run<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         begins: bool,
@@ -258,18 +260,14 @@ impl Partition {
     }
 
     /// All runs have arrived, up to this entry.
-    pub(crate) fn taken<D: Disk>(&mut self, engine: &mut Engine<D>, last: (u32, u64)) -> EngineResult<()> {
+    pub fn taken<D: Disk>(&mut self, engine: &mut Engine<D>, last: (u32, u64)) -> EngineResult<()> {
         engine.taken(self.handle(), last)?;
         self.group.set_last(last);
         Ok(())
     }
 
     /// Installs the state that belongs to the end of the log that was received.
-    pub(crate) fn install<D: Disk>(
-        &mut self,
-        engine: &mut Engine<D>,
-        state: &[u8],
-    ) -> Result<(), StateError> {
+    pub fn install<D: Disk>(&mut self, engine: &mut Engine<D>, state: &[u8]) -> Result<(), StateError> {
         let mut state = PartitionState::decode(state)?;
         self.held.lose_track();
         let last = self.group.last();

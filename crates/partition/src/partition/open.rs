@@ -106,7 +106,7 @@ impl Partition {
 
     /// Opens a partition that may have other members. Only entries known to be committed count, and the epoch comes with the
     /// group.
-    pub(crate) fn open_as_member<D: Disk>(
+    pub fn open_as_member<D: Disk>(
         engine: &mut Engine<D>,
         id: PartitionId,
         options: MemberOptions,

@@ -71,12 +71,12 @@ impl Partition {
     }
 
     /// When the last read lock that was granted here ends, on the monotonic clock.
-    pub(crate) fn holds_end_ms(&self) -> u64 {
+    pub fn holds_end_ms(&self) -> u64 {
         self.holds_end_ms
     }
 
     /// Records that unknown read locks may last until then: those granted by the previous process, or by the parent of a split.
-    pub(crate) fn await_holds(&mut self, until_ms: u64) {
+    pub fn await_holds(&mut self, until_ms: u64) {
         // A partition without data has granted no read lock.
         if self.group.last() > 0 {
             self.holds_end_ms = self.holds_end_ms.max(until_ms);

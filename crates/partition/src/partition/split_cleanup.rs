@@ -43,7 +43,7 @@ impl SplitCleanup {
 
 impl Partition {
     /// The state that its children need beside its log, and its log index.
-    pub(crate) fn pass_on(&self) -> (u64, Vec<u8>) {
+    pub fn pass_on(&self) -> (u64, Vec<u8>) {
         (self.state.applied, self.state.encode())
     }
 

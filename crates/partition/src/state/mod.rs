@@ -51,6 +51,18 @@ pub(crate) enum TransactionEvent {
 }
 
 impl PartitionState {
+    /// The number of sessions.
+    #[must_use]
+    pub fn sessions_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The number of records that expire.
+    #[must_use]
+    pub fn deadlines_count(&self) -> usize {
+        self.deadlines.len()
+    }
+
     /// Applies a committed entry, which follows the last one. Applying an entry twice changes nothing that a later entry does not
     /// set again.
     ///

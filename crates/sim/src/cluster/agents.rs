@@ -5,8 +5,8 @@ use std::sync::Arc;
 use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEffect, AgentEvent as Told, EndReason, GroupRequest, LogWanted};
 use zerohop_control::command::{HeldLog, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo};
-use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::{ClusterMap, MapDelta};
+use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
 use super::host::{host_and_port, manager_address};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_partition::replica::{Digest, Role};
 use zerohop_placement::{Group, GroupState, KeyspaceConfig};
+use zerohop_replication::{Digest, Role};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};

@@ -6,9 +6,9 @@ use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, AgentEvent as Told, GroupRequest};
 use zerohop_control::command::KeyspaceDrained;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_partition::instance::{AnswerOrigin, Identity};
-use zerohop_partition::replica::GroupChange;
 use zerohop_placement::MapHistory;
+use zerohop_replication::GroupChange;
+use zerohop_shard::{AnswerOrigin, Identity};
 use zerohop_wire::ids::{Incarnation, InstanceId};
 
 use super::agents::DelayedEvent;

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::Keyspace;
+use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch};
 
 /// Number of hash ranges that are compared; keyspaces here never have more partitions.

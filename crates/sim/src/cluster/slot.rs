@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{
+use zerohop_placement::{MapDelta, MapHistory};
+use zerohop_replication as replica;
+use zerohop_shard::{
     AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError,
     InstanceOptions, OpenReport,
 };
-use zerohop_partition::replica;
-use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_wire::ids::{
     Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Timestamp,
 };

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_partition::instance::AnswerOrigin;
 use zerohop_placement::{
     ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapChange, MapDelta, NodeState,
 };
+use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::SimulatedCluster;

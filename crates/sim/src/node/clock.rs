@@ -1,7 +1,7 @@
 //! The node's clock: it may run fast or slow, and be set; checkers need bounds of its readings.
 
 use zerohop_base::time::Time;
-use zerohop_partition::instance;
+use zerohop_shard as instance;
 
 /// Milliseconds since 1970 at the start of the simulation.
 const START_UNIX_MS: u64 = 1_700_000_000_000;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{
+use zerohop_placement::{MapDelta, MapHistory};
+use zerohop_shard::{
     AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError,
     InstanceOptions,
 };
-use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
 use zerohop_wire::messages::{RecordOperation as Wire, RecordRead};
 use zerohop_wire::{Envelope, Message};

@@ -3,9 +3,9 @@
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{SimulatedDisk, SimulatedFaults};
-use zerohop_partition::instance::Identity;
 use zerohop_placement::{Durability, MapDelta};
 use zerohop_session::Reply;
+use zerohop_shard::Identity;
 use zerohop_wire::Message;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId};
 use zerohop_wire::messages::{Outcome, Query, RecordRead};

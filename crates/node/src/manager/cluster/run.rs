@@ -12,8 +12,8 @@ use tracing::{info, warn};
 use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, AgentEffect, AgentEvent, GroupRequest, LogWanted, NoOutcome};
 use zerohop_control::command::{CommandOutcome, HeldLog, KeyspaceDrained};
-use zerohop_partition::replica::GroupChange;
 use zerohop_placement::{Address, MapError, MapHistory};
+use zerohop_replication::GroupChange;
 use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
 
 use super::super::data_losses::DataLosses;

@@ -140,7 +140,7 @@ impl Partition {
 
     /// Whether no transaction is in progress here, nor may be in uncommitted entries. While the keyspace is being dropped this
     /// remains so, whichever member is primary.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         !self.may_hold()
             && self.group.last() == self.state.applied
             && self.state.transacted.as_ref().is_none_or(|one| one.state.is_quiet())
@@ -212,7 +212,7 @@ impl Partition {
     }
 
     /// When [`Partition::tick_transactions`] has something to do.
-    pub(crate) fn next_transactions_ms(&self) -> Option<u64> {
+    pub fn next_transactions_ms(&self) -> Option<u64> {
         match &self.transacting {
             Some(transacting) => {
                 // No tick is needed for a read lock that no request waits for.

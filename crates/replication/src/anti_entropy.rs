@@ -1,0 +1,309 @@
+//! Anti-entropy: the members of a group compare their contents, a few records at a time.
+//!
+//! ```text
+//!   primary:  a slice, as of the end of its log ──DigestAsk──> members
+//!             once that entry is committed: its own digest
+//!   member:   once exactly that entry is applied: its digest ──DigestTold──> primary
+//!   primary:  a digest other than its own ──DigestDiffers──> member: installs a snapshot, as if damaged
+//! ```
+//!
+//! All digests are of one position of the log, so a difference is certain. A member that has applied more by the time of the
+//! request does not answer; the slice is compared again later. The primary compares record metadata by itself, with each piece of
+//! its log that it scrubs. On request of a client it also compares contents ([`ComparisonRequest`]).
+
+use std::collections::VecDeque;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult};
+use zerohop_wire::messages::{Call, EntryName, Member, Slice};
+
+use super::compare::ComparisonRequest;
+use super::follower_progress::Stream;
+use super::limits::{AUDIT_RECORDS, AUDIT_ROUND_US};
+use super::primary::name_at;
+use super::{Context, Replica, ReplicaEffects, Role};
+use zerohop_partition::digest::{DigestError, RecordDigest, hash};
+use zerohop_partition::limits::COMPARED_RECORDS;
+use zerohop_partition::planted::{Bug, is_planted};
+
+/// Number of records, and their digest.
+type CountAndDigest = (u64, u64);
+
+/// The answer of a member that cannot be compared, because its log uses another hash seed.
+const INCOMPARABLE: CountAndDigest = (u64::MAX, 0);
+
+fn found_of(digested: &RecordDigest) -> CountAndDigest {
+    (digested.records, digested.sum)
+}
+
+/// The comparisons of a replica.
+#[derive(Debug, Default)]
+pub(super) struct Audit {
+    /// As primary: where the next slice starts.
+    from: u32,
+    pub(super) round: Option<Round>,
+    /// Comparisons that clients have requested. The first is in progress.
+    pub(super) wanted: VecDeque<ComparisonRequest>,
+    /// As another member: the slice to answer once its entry is applied.
+    asked: Option<Slice>,
+    /// As another member: the slice that it has answered last.
+    told: Option<Slice>,
+}
+
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) slice: Slice,
+    pub(super) begun_us: u64,
+    pub(super) own: Option<RecordDigest>,
+    pub(super) others: Vec<(Member, CountAndDigest)>,
+}
+
+impl Audit {
+    /// Limits the next commit step to the log index for which a digest is wanted.
+    pub(super) fn stop(&self, applied: u64, through: u64) -> u64 {
+        let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.slice);
+        let stop = own.or(self.asked).map_or(u64::MAX, |slice| slice.as_of.index.0);
+        if applied < stop && !is_planted(Bug::DigestOfAnyIndex) { through.min(stop) } else { through }
+    }
+}
+
+impl Replica {
+    /// Compares a few records with the other members, if this replica is the primary and the previous round has ended.
+    pub(super) fn begin_audit<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        if !self.audit.wanted.is_empty() || !self.may_begin_round(context) {
+            return Ok(());
+        }
+        let handle = self.partition.handle();
+        if !self.has_common_seed(context.engine)? {
+            return Ok(());
+        }
+        let from = self.audit.from;
+        let through = context.engine.slice_end(handle, from, AUDIT_RECORDS, u64::MAX)?;
+        self.begin_round(context, (from, through), false, effects)
+    }
+
+    pub(super) fn may_begin_round<D: Disk>(&self, context: &Context<'_, D>) -> bool {
+        let is_over = |round: &Round| context.now_us >= round.begun_us + AUDIT_ROUND_US;
+        self.audit.round.as_ref().is_none_or(is_over)
+            && self.may_answer(context)
+            && self.repair.is_idle()
+            && !self.has_corruption
+    }
+
+    /// Requests the digest of these hash fragments from all members, including this one.
+    pub(super) fn begin_round<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (from, through): (u32, u32),
+        contents: bool,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        self.audit.round = None;
+        let handle = self.partition.handle();
+        let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
+        let slice = Slice { as_of, from, through, contents };
+        self.audit.round = Some(Round { slice, begun_us: context.now_us, own: None, others: Vec::new() });
+        for stream in self.streams.iter().filter(|stream| stream.is_found) {
+            effects.send(stream.member, self.view.epoch, &Call::DigestAsk(slice));
+        }
+        self.audit_own(context, effects)
+    }
+
+    /// Computes the primary's own digest, if it has just reached the log index of the round.
+    pub(super) fn audit_own<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let applied = self.partition.applied();
+        let Some(round) = &self.audit.round else { return Ok(()) };
+        let slice = round.slice;
+        let is_there = slice.as_of.index.0 == applied || is_planted(Bug::DigestOfAnyIndex);
+        if round.own.is_some() || !is_there {
+            return Ok(());
+        }
+        let found = self.digest_of(context.engine, slice)?;
+        match (found, &mut self.audit.round) {
+            (Some(found), Some(round)) => {
+                round.own = Some(found);
+                self.compare(context.now_us, effects);
+            }
+            _ => self.audit.round = None,
+        }
+        Ok(())
+    }
+
+    /// Handles the primary's request for a digest.
+    pub(super) fn take_digest_ask<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        slice: Slice,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        self.audit.asked = Some(slice);
+        self.audit_asked(context, effects)
+    }
+
+    /// Answers the primary's request, if the entry that it names has just been applied.
+    pub(super) fn audit_asked<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let Some(slice) = self.audit.asked else { return Ok(()) };
+        let (applied, EntryName { index, .. }) = (self.partition.applied(), slice.as_of);
+        let is_whole = !self.wants_state() && self.taking.is_none() && self.repair.is_idle();
+        if applied < index.0 && is_whole && !is_planted(Bug::DigestOfAnyIndex) {
+            return Ok(());
+        }
+        self.audit.asked = None;
+        let is_as_of = name_at(context.engine, self.partition.handle(), applied)? == Some(slice.as_of);
+        // The log must equal the primary's up to there, in this epoch. Otherwise its contents must not be compared.
+        let is_matched = self.matched.is_some_and(|matched| matched >= index.0);
+        let is_comparable = self.has_common_seed(context.engine)?;
+        if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
+            return Ok(());
+        }
+        let found = if is_comparable { self.digest_of(context.engine, slice)? } else { None };
+        let (records, digest) = match found.as_ref().map(found_of) {
+            Some(found) => found,
+            // A client waits for this digest, so the member reports at once that it has none.
+            None if slice.contents && self.repair.is_idle() => INCOMPARABLE,
+            None => return Ok(()),
+        };
+        self.audit.told = Some(slice);
+        let call = Call::DigestTold { slice, records, digest };
+        effects.send(self.view.primary, self.view.epoch, &call);
+        Ok(())
+    }
+
+    pub(super) fn take_digest_told(
+        &mut self,
+        from: Member,
+        (slice, found): (Slice, CountAndDigest),
+        now_us: u64,
+        effects: &mut dyn ReplicaEffects,
+    ) {
+        if let Some(round) = self.audit.round.as_mut().filter(|round| round.slice == slice)
+            && round.others.iter().all(|(other, _)| *other != from)
+        {
+            round.others.push((from, found));
+            self.compare(now_us, effects);
+        }
+    }
+
+    /// The primary reports that the digest of this member differs from its own.
+    pub(super) fn take_digest_differs(&mut self, slice: Slice) {
+        if self.audit.told.take() == Some(slice) {
+            self.counts.differed += 1;
+            self.give_up_repair();
+        }
+    }
+
+    /// Ends the round once all digests have arrived. A member that differs is notified. If at least two other members agree with
+    /// each other and not with the primary, the primary differs, and another member must become primary.
+    fn compare(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
+        let Some(Round { own: Some(_), others, slice, .. }) = &self.audit.round else { return };
+        let is_there = |member: Member| others.iter().any(|(other, _)| *other == member);
+        let mut found = self.streams.iter().filter(|stream| stream.is_found);
+        if found.all(|stream| is_there(stream.member) || !self.comes_soon(stream, slice, now_us)) {
+            self.end_round(effects);
+        }
+    }
+
+    /// Whether the round waits for a digest. A client waits for a round with contents. A member without log progress will hardly
+    /// send a digest: its disk is full, it is installing a snapshot, or it is silent.
+    fn comes_soon(&self, stream: &Stream, slice: &Slice, now_us: u64) -> bool {
+        let gets_on = stream.sending.is_none() && now_us < stream.grew_us + AUDIT_ROUND_US;
+        !slice.contents
+            || self.view.in_sync.contains(&stream.member)
+            || stream.matched >= slice.as_of.index.0
+            || gets_on && !self.has_told_full(stream.member, now_us)
+    }
+
+    /// Compares the digests that have arrived.
+    pub(super) fn end_round(&mut self, effects: &mut dyn ReplicaEffects) {
+        let Some(Round { slice, own: Some(digested), others, .. }) = self.audit.round.take() else { return };
+        if self.looks_closer(&slice, &digested) {
+            return;
+        }
+        self.counts.audits += 1;
+        let own = found_of(&digested);
+        let others: Vec<_> = others.into_iter().filter(|(_, found)| *found != INCOMPARABLE).collect();
+        let mut differing: Vec<Member> =
+            others.iter().filter(|(_, found)| *found != own).map(|(member, _)| *member).collect();
+        let is_own_fault =
+            others.len() > 1 && differing.len() == others.len() && others.iter().all(|o| o.1 == others[0].1);
+        if is_own_fault {
+            differing = vec![self.me];
+        }
+        self.tell_compared(&slice, (&digested, others.len()), &differing, effects);
+        if is_own_fault {
+            self.counts.differed += 1;
+            effects.differs(self.me, slice);
+            self.give_up_repair();
+            return;
+        }
+        if differing.is_empty() && !slice.contents {
+            self.audit.from = slice.through.wrapping_add(1);
+        }
+        for member in differing {
+            effects.differs(member, slice);
+            effects.send(member, self.view.epoch, &Call::DigestDiffers(slice));
+        }
+    }
+
+    /// Whether this member uses the same hash fragments of keys as the other members.
+    pub(super) fn has_common_seed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<bool> {
+        Ok(engine.index_seed(self.partition.handle())? == self.options.index_seed)
+    }
+
+    /// The digest of a slice; `None` if the slice has too many records for one step, or some of them are corrupt.
+    fn digest_of<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        slice: Slice,
+    ) -> EngineResult<Option<RecordDigest>> {
+        let most = if slice.contents { COMPARED_RECORDS } else { AUDIT_RECORDS };
+        let state = self.partition.state();
+        let of_state = hash(state.sessions_count() as u64, &(state.deadlines_count() as u64).to_le_bytes());
+        match self.partition.digest(engine, (slice.from, slice.through), (4 * most, slice.contents)) {
+            Ok(digested) => Ok(Some(RecordDigest { sum: of_state.wrapping_add(digested.sum), ..digested })),
+            Err(DigestError::TooMany) => Ok(None),
+            Err(DigestError::Corrupt(key)) => {
+                match key.map(|key| engine.corrupt_of(self.partition.handle(), &key)) {
+                    Some(Ok(corrupt)) => self.note_corruption(corrupt),
+                    _ => self.suspect_corruption(true),
+                }
+                Ok(None)
+            }
+            Err(DigestError::Engine(error)) => Err(error),
+        }
+    }
+
+    /// Forgets all earlier requests, because the group is new.
+    pub(super) fn forget_audit(&mut self, effects: &mut dyn ReplicaEffects) {
+        (self.audit.round, self.audit.asked, self.audit.told) = (None, None, None);
+        self.audit.wanted.drain(..).for_each(|one| effects.wrong_owner(one.token));
+    }
+
+    /// Commits up to this index, and stops in between at the index for which a digest is wanted.
+    pub(super) fn agree_in_steps<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        through: u64,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let stop = self.audit.stop(self.partition.applied(), through);
+        self.partition.agree(context.engine, stop, effects)?;
+        match self.role {
+            Role::Primary => self.audit_own(context, effects)?,
+            _ => self.audit_asked(context, effects)?,
+        }
+        if stop < through { self.partition.agree(context.engine, through, effects) } else { Ok(()) }
+    }
+}

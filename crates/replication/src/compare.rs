@@ -1,0 +1,174 @@
+//! `compare`: a client has the members of a group compare their contents, one slice for each request.
+//!
+//! ```text
+//!   Compare ──> wanted ──> a round of digests ──all there──────────────────────> Compared
+//!                 ^             │ └── 1 s: a member is silent; again ──────────┐
+//!                 │             └── too much for one step: a smaller slice ────┤
+//!                 └────────────────────────────────────────────────────────────┘   5 s: with the digests that have arrived
+//! ```
+
+use zerohop_engine::EngineResult;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::ids::InstanceId;
+use zerohop_wire::messages::{Compare, Member, Outcome, Slice, SliceComparison};
+use zerohop_wire::{Elements, Failure, Message};
+
+use super::limits::{AUDIT_ROUND_US, COMPARE_RETRY_US, COMPARE_US, COMPARES_MAX};
+use super::{Context, Replica, ReplicaEffects, failed, unavailable};
+use zerohop_partition::digest::RecordDigest;
+use zerohop_partition::limits::{BUSY_RETRY_MS, COMPARED_BYTES, COMPARED_RECORDS};
+use zerohop_partition::{PartitionEvent, RecordRequest, Token};
+
+/// A client's request to compare a slice.
+#[derive(Debug)]
+pub(super) struct ComparisonRequest {
+    pub(super) token: Token,
+    from: u32,
+    /// Most records of a slice. The number is reduced if the slice was too much for one step.
+    records: usize,
+    /// When the comparison is started again, if it is not in progress.
+    next_us: u64,
+    until_us: u64,
+}
+
+impl Replica {
+    /// Handles a client's request to compare a slice, as the primary of the group.
+    pub(super) fn take_compare<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        request: &RecordRequest<'_>,
+        compare: Compare,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let RecordRequest { token, envelope, .. } = *request;
+        if envelope.partition_epoch.0 != 0 && envelope.partition_epoch != self.view.epoch {
+            effects.wrong_owner(token);
+            return Ok(());
+        }
+        if let Some(failure) = self.cannot_compare() {
+            effects.answer(token, &failed(failure));
+            return Ok(());
+        }
+        if self.audit.wanted.len() >= COMPARES_MAX {
+            effects.answer(token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
+            return Ok(());
+        }
+        let time_out_us = match envelope.time_out_ms {
+            0 => COMPARE_US,
+            ms => COMPARE_US.min(u64::from(ms) * 1_000),
+        };
+        self.audit.wanted.push_back(ComparisonRequest {
+            token,
+            from: compare.from,
+            records: COMPARED_RECORDS,
+            next_us: context.now_us,
+            until_us: context.now_us + time_out_us,
+        });
+        self.compare_on(context, effects)
+    }
+
+    /// Starts the next requested comparison, and ends comparisons that have waited too long.
+    pub(super) fn compare_on<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        while let Some(&ComparisonRequest { token, from, records, next_us, until_us }) =
+            self.audit.wanted.front()
+        {
+            if let Some(failure) = self.cannot_compare() {
+                self.audit.wanted.pop_front();
+                effects.answer(token, &failed(failure));
+                continue;
+            }
+            if context.now_us >= until_us {
+                let is_own = self.audit.round.as_ref().is_some_and(|r| r.slice.contents && r.own.is_some());
+                if is_own && self.may_answer(context) {
+                    self.end_round(effects);
+                }
+                // Unless the round has just answered it.
+                if self.audit.wanted.front().is_some_and(|one| one.token == token) {
+                    self.audit.wanted.pop_front();
+                    effects.answer(token, &failed(unavailable()));
+                }
+                continue;
+            }
+            if context.now_us < next_us || !self.may_begin_round(context) {
+                break;
+            }
+            if let Some(one) = self.audit.wanted.front_mut() {
+                one.next_us = context.now_us + COMPARE_RETRY_US;
+            }
+            if !self.has_common_seed(context.engine)? {
+                self.audit.wanted.pop_front();
+                self.compare_alone(context, (token, from), effects)?;
+                continue;
+            }
+            let handle = self.partition.handle();
+            let through = context.engine.slice_end(handle, from, records, COMPARED_BYTES)?;
+            self.begin_round(context, (from, through), true, effects)?;
+        }
+        Ok(())
+    }
+
+    /// The failure to answer if the replica can neither read its contents nor have them repaired. If there is another member, it
+    /// takes over.
+    fn cannot_compare(&self) -> Option<Failure<'static>> {
+        let is_alone = self.view.others().next().is_none();
+        self.has_corruption.then(|| if is_alone { Failure::DataCorrupt } else { unavailable() })
+    }
+
+    /// Compares nothing and reports only this member's contents, because the other logs use another hash seed.
+    fn compare_alone<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (token, from): (Token, u32),
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let message = Message::Compare(Compare { from });
+        let request = RecordRequest { token, envelope: Default::default(), message: &message };
+        self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects)
+    }
+
+    /// Whether the slice of a round was too much for one step. In that case a smaller slice is compared instead.
+    pub(super) fn looks_closer(&mut self, slice: &Slice, digested: &RecordDigest) -> bool {
+        let Some(one) = self.audit.wanted.front_mut().filter(|one| one.from == slice.from) else {
+            return false;
+        };
+        let does = slice.contents && digested.is_cut && one.records > 1;
+        if does {
+            (one.records, one.next_us) = (one.records / 2, 0);
+        }
+        does
+    }
+
+    /// Answers the client that has requested the slice of a round.
+    pub(super) fn tell_compared(
+        &mut self,
+        slice: &Slice,
+        (digested, others): (&RecordDigest, usize),
+        differing: &[Member],
+        effects: &mut dyn ReplicaEffects,
+    ) {
+        if !self.audit.wanted.front().is_some_and(|one| slice.contents && one.from == slice.from) {
+            return;
+        }
+        let Some(one) = self.audit.wanted.pop_front() else { return };
+        let differing: Vec<InstanceId> = differing.iter().map(|member| member.instance).collect();
+        let compared = SliceComparison {
+            next: slice.through.wrapping_add(1),
+            records: digested.records,
+            bytes: digested.bytes,
+            copies: others as u32 + 1,
+            differing: Elements::given(&differing),
+        };
+        effects.answer(one.token, &Message::Answer(Ok(Outcome::Compared(compared))));
+    }
+
+    /// When the next tick for requested comparisons is due.
+    pub(super) fn compare_wake_us(&self) -> u64 {
+        let round_us = self.audit.round.as_ref().map_or(0, |round| round.begun_us + AUDIT_ROUND_US);
+        let soonest = |one: &ComparisonRequest| one.until_us.min(one.next_us.max(round_us));
+        self.audit.wanted.front().map_or(u64::MAX, soonest)
+    }
+}

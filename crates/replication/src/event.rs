@@ -1,0 +1,145 @@
+//! The inputs and effects of a replica.
+
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::messages::{Call, Member, Slice};
+use zerohop_wire::{Failure, Message};
+
+use super::{GroupChange, GroupView, Leases};
+use zerohop_partition::MapView;
+use zerohop_partition::{Now, RecordRequest, StepContext, Token};
+
+/// The environment of a step.
+#[expect(missing_debug_implementations, reason = "an engine has none")]
+pub struct Context<'c, D: Disk> {
+    /// The instance's storage.
+    pub engine: &'c mut Engine<D>,
+    /// The instance's wall clock.
+    pub now: Now,
+    /// The instance's monotonic clock in microseconds.
+    pub now_us: u64,
+    /// The instance's leases.
+    pub leases: &'c Leases,
+    /// The map that the instance knows.
+    pub map: MapView<'c>,
+}
+
+impl<'c, D: Disk> Context<'c, D> {
+    pub(super) fn at(&self) -> StepContext<'c> {
+        StepContext { now: self.now, map: self.map }
+    }
+}
+
+/// An input of [`Replica::step`](crate::Replica::step).
+#[derive(Clone, Debug)]
+pub enum ReplicaEvent<'a> {
+    /// A request of a client.
+    Request(RecordRequest<'a>),
+    /// A message of another member about this partition.
+    Peer {
+        /// The sender. The caller has checked that the message is meant for this process.
+        from: Member,
+        /// The epoch in which the sender acts.
+        epoch: PartitionEpoch,
+        /// The message.
+        call: &'a Call<'a>,
+    },
+    /// A message of another partition about a transaction.
+    Transaction(&'a zerohop_transaction::Message),
+    /// The group according to a new map.
+    Group(GroupView),
+    /// The control group requests that this follower be admitted once it has caught up, beyond the copies needed, because a
+    /// partition is being moved.
+    Asked(Member),
+    /// See [`zerohop_partition::PartitionEvent::Flushed`].
+    Flushed,
+    /// See [`zerohop_partition::PartitionEvent::FlushFailed`].
+    FlushFailed,
+    /// The partition leaves this instance. The replica answers all waiting requests with this failure.
+    Gone(Failure<'static>),
+    /// Time has passed, or a batch of events has ended that included an event for this replica.
+    Tick,
+    /// The replica may read about this many bytes of its log in search of corruption, and compare a few records with other
+    /// members.
+    Scrub {
+        /// A single entry may exceed it.
+        bytes: usize,
+    },
+    /// See [`zerohop_partition::PartitionEvent::Disconnected`].
+    Disconnected {
+        /// The connection that was closed.
+        connection: u64,
+    },
+}
+
+/// An effect that a replica requests from its owner, beside those of its partition. The owner may perform it at once, lose it, or
+/// perform it twice.
+#[derive(Debug)]
+pub enum ReplicaEffect<'e> {
+    /// Send a message about this partition, in this epoch.
+    Send {
+        /// The receiver.
+        to: Member,
+        /// The epoch in which this member acts.
+        epoch: PartitionEpoch,
+        /// The message.
+        call: &'e Call<'e>,
+    },
+    /// Request a change of this group from the control group. It applies only if the group's epoch is still this one.
+    Ask {
+        /// The epoch of the group.
+        epoch: PartitionEpoch,
+        /// The change.
+        change: GroupChange,
+    },
+    /// The contents of a member differ from those of the others, as of one entry. The report is for the operator of the cluster.
+    /// The replicas already handle the difference: the member installs a snapshot, or another member becomes primary.
+    Differs {
+        /// The member.
+        who: Member,
+        /// The records that differ.
+        slice: Slice,
+    },
+    /// Fetch the map, because another member or a client has named this epoch of the partition.
+    FetchMap {
+        /// The epoch.
+        epoch: PartitionEpoch,
+    },
+}
+
+/// Takes the effects of a replica and of its partition.
+pub trait ReplicaEffects: zerohop_partition::PartitionEffects {
+    /// Takes one effect of the replica.
+    fn push_replica(&mut self, effect: ReplicaEffect<'_>);
+}
+
+impl dyn ReplicaEffects + '_ {
+    pub(crate) fn answer(&mut self, to: Token, message: &Message<'_>) {
+        (self as &mut dyn zerohop_partition::PartitionEffects).answer(to, message);
+    }
+
+    pub(crate) fn wrong_owner(&mut self, to: Token) {
+        (self as &mut dyn zerohop_partition::PartitionEffects).wrong_owner(to);
+    }
+
+    pub(crate) fn flush_wanted(&mut self) {
+        (self as &mut dyn zerohop_partition::PartitionEffects).flush_wanted();
+    }
+
+    pub(crate) fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+        self.push_replica(ReplicaEffect::Send { to, epoch, call });
+    }
+
+    pub(crate) fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
+        self.push_replica(ReplicaEffect::Ask { epoch, change });
+    }
+
+    pub(crate) fn differs(&mut self, who: Member, slice: Slice) {
+        self.push_replica(ReplicaEffect::Differs { who, slice });
+    }
+
+    pub(crate) fn fetch_map(&mut self, epoch: PartitionEpoch) {
+        self.push_replica(ReplicaEffect::FetchMap { epoch });
+    }
+}

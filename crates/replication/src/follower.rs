@@ -1,0 +1,232 @@
+//! An in-sync replica or follower: appends the entries that the primary of its epoch sends, and reports its log.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{EngineError, EngineResult, EntryKind, Meta};
+use zerohop_wire::ids::{LogIndex, PartitionEpoch};
+use zerohop_wire::messages::{Call, EntryName, FollowerReport, LogEntry, Member, PeerMessage};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
+
+use super::limits::{EARLY_BYTES_MAX, EARLY_MAX, REPORT_US};
+use super::primary::{last_up_to, name_at};
+use super::{Context, Replica, ReplicaEffects, Role};
+use zerohop_partition::planted::{Bug, is_planted};
+
+impl Replica {
+    /// Handles entries of the primary that follow `preceding`.
+    pub(super) fn take_entries<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (from, epoch): (Member, PartitionEpoch),
+        (preceding, commit, entries): (EntryName, u64, &Elements<'_, LogEntry<'_>>),
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let is_replica = matches!(self.role, Role::InSync | Role::Follower);
+        let is_old = epoch < self.view.epoch && is_planted(Bug::OlderEpochAccepted);
+        if !(is_replica || is_old) {
+            return Ok(());
+        }
+        if self.needs_state || self.has_corruption || self.taking.is_some() {
+            effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+            return Ok(());
+        }
+        if !self.may_count() {
+            // The follower stays silent until the damage found at its start is repaired, because it must not be admitted before.
+            return Ok(());
+        }
+        let handle = self.partition.handle();
+        let index = preceding.index.0;
+        let own = if index <= self.last() { name_at(context.engine, handle, index)? } else { None };
+        if own != Some(preceding) && !is_planted(Bug::PrecedingNotMatched) {
+            let applied = self.partition.applied();
+            if own.is_some() && index <= applied {
+                // The primary's log lacks an entry that is committed here: an operator has accepted its loss.
+                self.needs_state = true;
+                effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+                return Ok(());
+            }
+            let range = (applied, index.min(self.last()).max(applied));
+            let at = last_up_to(context.engine, handle, range, preceding.epoch)?;
+            let report = at.map_or(FollowerReport::NeedsState, |at| FollowerReport::Differs { at });
+            effects.send(from, epoch, &Call::ReplicateAck(report));
+            return Ok(());
+        }
+        let mut matched = index;
+        let mut result = Ok(());
+        for entry in entries.iter() {
+            match self.take_entry(context, &entry) {
+                Ok(true) => matched = entry.name.index.0,
+                // The log is no longer complete, or the disk is full. The entries accepted so far count.
+                Ok(false) => break,
+                Err(
+                    EngineError::DiskFull { .. }
+                    | EngineError::Scarce { .. }
+                    | EngineError::MemoryFull { .. },
+                ) => break,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        if self.needs_state {
+            effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+            return result;
+        }
+        self.matched = Some(self.matched.unwrap_or(0).max(matched));
+        self.told_commit = self.told_commit.max(commit);
+        self.ack_due = true;
+        if self.is_sync() {
+            effects.flush_wanted();
+        }
+        result?;
+        self.follow_commit(context, effects)?;
+        if self.is_sync() { Ok(()) } else { self.acknowledge_to(context, (from, epoch), effects) }
+    }
+
+    /// Accepts one entry. `false`: no more entries can be accepted.
+    fn take_entry<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        entry: &LogEntry<'_>,
+    ) -> EngineResult<bool> {
+        let LogEntry { name, timestamp, kind, flags, key, payload } = *entry;
+        let index = name.index.0;
+        if index <= self.last() {
+            match name_at(context.engine, self.partition.handle(), index)? {
+                Some(own) if own == name => return Ok(true),
+                // The entry was committed and dropped since. Its preceding entry matches, so the entry matches too.
+                None => return Ok(index <= self.partition.applied()),
+                Some(_) if is_planted(Bug::TruncationSkipped) => return Ok(true),
+                Some(_) if index <= self.partition.applied() => {
+                    self.needs_state = true;
+                    return Ok(false);
+                }
+                Some(_) => {
+                    self.counts.truncations += 1;
+                    self.partition.cut_after(context.engine, index - 1)?;
+                }
+            }
+        }
+        let Some(kind) = EntryKind::from_u8(kind).filter(|kind| !kind.is_local()) else { return Ok(false) };
+        if index != self.last() + 1 {
+            return Ok(false);
+        }
+        let meta = Meta { kind, flags, epoch: name.epoch, index, timestamp: timestamp.0 };
+        self.partition.receive(context.engine, &meta, key, payload)?;
+        Ok(true)
+    }
+
+    /// Applies committed entries, up to the index where the log is known to equal the primary's.
+    pub(super) fn follow_commit<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let matched = if is_planted(Bug::CommitNotMatched) { Some(self.last()) } else { self.matched };
+        let commit = self.told_commit.min(matched.unwrap_or(0));
+        if commit <= self.partition.applied() {
+            return Ok(());
+        }
+        self.agree_in_steps(context, commit, effects)?;
+        self.settle_kept(commit, context.now_us, effects);
+        let applied = self.partition.applied();
+        let name = name_at(context.engine, self.partition.handle(), applied)?;
+        if name.is_some_and(|name| name.epoch == self.view.entry_epoch()) {
+            self.primary_has_started();
+        }
+        Ok(())
+    }
+
+    /// Whether the replica needs a snapshot and no snapshot install is in progress.
+    pub(super) fn wants_state(&self) -> bool {
+        (self.needs_state || self.has_corruption) && self.taking.is_none()
+    }
+
+    /// Reports to the primary what the log has, if that is news, or that a snapshot is needed. The replica must report
+    /// unprompted, because the primary sends nothing to a member that is known to have everything.
+    pub(super) fn acknowledge<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        if self.taking.as_ref().is_some_and(|taking| context.now_us >= taking.ends_us()) {
+            self.taking = None;
+        }
+        self.end_taking(context, effects)?;
+        let is_member = matches!(self.role, Role::InSync | Role::Follower);
+        if is_member && self.wants_state() {
+            if context.now_us >= self.reported_us + REPORT_US {
+                self.reported_us = context.now_us;
+                let call = Call::ReplicateAck(FollowerReport::NeedsState);
+                effects.send(self.view.primary, self.view.epoch, &call);
+            }
+            return Ok(());
+        }
+        let to = (self.view.primary, self.view.epoch);
+        self.acknowledge_to(context, to, effects)
+    }
+
+    /// Whether the primary must still be notified of a flush. Under interval durability no follower is admitted before its flush.
+    pub(super) fn has_to_flush(&self) -> bool {
+        let is_flushed = self.matched.is_none_or(|matched| self.told_durable >= matched);
+        self.role == Role::Follower && self.is_interval() && !is_flushed
+    }
+
+    fn acknowledge_to<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (to, epoch): (Member, PartitionEpoch),
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let Some(matched) = self.matched.filter(|_| self.ack_due || self.has_to_flush()) else {
+            return Ok(());
+        };
+        let durable = context.engine.durable_index(self.partition.handle())?.min(matched);
+        // Under `sync` a flush of the remaining entries is in progress. The report waits for its end.
+        let awaits_flush = self.is_sync() && durable < matched;
+        if (!self.ack_due || awaits_flush) && durable <= self.told_durable {
+            return Ok(());
+        }
+        self.told_durable = durable;
+        // The rest is reported once the flush has ended.
+        self.ack_due = self.is_sync() && durable < matched;
+        let applied = LogIndex(self.partition.applied());
+        let report =
+            FollowerReport::Holds { matched: LogIndex(matched), durable: LogIndex(durable), applied };
+        effects.send(to, epoch, &Call::ReplicateAck(report));
+        Ok(())
+    }
+
+    /// Keeps a message of an epoch whose map has not arrived. A message that finds no room is dropped; its sender repeats it.
+    pub(super) fn hold_early(&mut self, from: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+        let mut frame = Vec::new();
+        let envelope = Envelope { partition_epoch: epoch, ..Envelope::default() };
+        let message = Message::Peer(PeerMessage { from, to: self.me, call: call.clone() });
+        if Encoder::default().encode(&envelope, &message, &mut frame).is_err()
+            || frame.len() > EARLY_BYTES_MAX
+        {
+            return;
+        }
+        if self.early.len() == EARLY_MAX {
+            self.early.pop_front();
+        }
+        self.early.push_back(frame);
+    }
+
+    /// The map has arrived: handles the kept messages again.
+    pub(super) fn take_early<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        for bytes in std::mem::take(&mut self.early) {
+            let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { continue };
+            let mut scratch = Vec::new();
+            if let Ok(Message::Peer(PeerMessage { from, call, .. })) = frame.message(&mut scratch) {
+                self.peer(context, (from, frame.envelope.partition_epoch), &call, effects)?;
+            }
+        }
+        Ok(())
+    }
+}

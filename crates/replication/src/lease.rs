@@ -1,0 +1,325 @@
+//! Leases, one per pair of instances, and the timestamp bound of an instance, which the same messages carry.
+//!
+//! A *holder* requests, a *granter* grants. The grant is a promise, valid for a fixed time from the moment of the request. Until
+//! then the granter will not act as primary of any partition, except those whose primary it is under the named map epoch. The
+//! holder uses the grant for every partition that both instances share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
+use zerohop_wire::messages::{Call, Member};
+
+use super::limits::{CEILING_AHEAD_MS, CEILING_STEP_MS, LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US};
+use zerohop_partition::planted::{Bug, is_planted};
+
+/// The grants of one instance. Times are microseconds of its own monotonic clock.
+#[derive(Debug)]
+pub struct Leases {
+    me: Member,
+    started_us: u64,
+    /// When the instance last checked its leases, and since when it has done so without a pause.
+    looked_us: u64,
+    on_time_us: u64,
+    map_epoch: MapEpoch,
+    /// Instances of nodes that are down in that map.
+    absent: BTreeSet<InstanceId>,
+    held: BTreeMap<InstanceId, HeldLease>,
+    asked_us: BTreeMap<InstanceId, u64>,
+    given: BTreeMap<InstanceId, Vec<LastGrant>>,
+    wanted: Timestamp,
+    synced: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct HeldLease {
+    from: Member,
+    until_us: u64,
+    map_epoch: MapEpoch,
+    ceiling: Timestamp,
+}
+
+/// The last grant under one map.
+#[derive(Clone, Copy, Debug)]
+struct LastGrant {
+    map_epoch: MapEpoch,
+    at_us: u64,
+}
+
+impl Leases {
+    /// The leases of a process that has just started, with the timestamp bound that it finds on its disk.
+    #[must_use]
+    pub fn new(me: Member, now_us: u64, ceiling: Timestamp) -> Leases {
+        Leases {
+            me,
+            started_us: now_us,
+            looked_us: now_us,
+            on_time_us: now_us,
+            map_epoch: MapEpoch(0),
+            absent: BTreeSet::new(),
+            held: BTreeMap::new(),
+            asked_us: BTreeMap::new(),
+            given: BTreeMap::new(),
+            wanted: ceiling,
+            synced: ceiling,
+        }
+    }
+
+    /// A newer map is applied. All partitions of the instance apply it before anything else is done.
+    pub fn set_map(&mut self, map_epoch: MapEpoch) {
+        self.map_epoch = self.map_epoch.max(map_epoch);
+    }
+
+    /// Sets the instances whose nodes are down in the applied map. Their grants are not used, even if they still answer. A node
+    /// that shuts down in order still answers for a while, but none of its replicas must be admitted.
+    pub fn set_absent(&mut self, absent: impl IntoIterator<Item = InstanceId>) {
+        self.absent = absent.into_iter().collect();
+    }
+
+    /// The epoch of the applied map.
+    #[must_use]
+    pub fn map_epoch(&self) -> MapEpoch {
+        self.map_epoch
+    }
+
+    /// The lease requests to send to these members now. The caller calls this often.
+    pub fn ask(&mut self, now_us: u64, of: impl IntoIterator<Item = Member>) -> Vec<(Member, Call<'static>)> {
+        self.on_time_us = self.on_time_since_us(now_us);
+        self.looked_us = now_us;
+        let mut calls = Vec::new();
+        for member in of {
+            let asked_us = self.asked_us.entry(member.instance).or_insert(0);
+            if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
+                *asked_us = now_us.max(1);
+                let (map_epoch, ceiling) = (self.map_epoch, self.wanted);
+                calls.push((member, Call::LeaseAsk { sent_us: now_us, map_epoch, ceiling }));
+            }
+        }
+        calls
+    }
+
+    /// Handles a lease message of another instance. Returns the answer to send.
+    pub fn take(&mut self, now_us: u64, from: Member, call: &Call<'_>) -> Option<Call<'static>> {
+        match *call {
+            Call::LeaseAsk { sent_us, ceiling, .. } => {
+                self.wanted = self.wanted.max(ceiling);
+                self.give(now_us, from.instance);
+                let (map_epoch, ceiling) = (self.map_epoch, self.synced);
+                Some(Call::LeaseGrant { sent_us, map_epoch, ceiling })
+            }
+            Call::LeaseGrant { sent_us, map_epoch, ceiling } => {
+                let since_us = if is_planted(Bug::GrantFromArrival) { now_us } else { sent_us };
+                // No granter answers a request before it is sent. This grant answers a request of an earlier start of this
+                // process.
+                if sent_us < self.started_us || sent_us > now_us {
+                    return None;
+                }
+                let until_us = since_us + LEASE_US;
+                let held = self.held.get(&from.instance).filter(|held| held.from == from);
+                if held.is_none_or(|held| held.until_us < until_us) {
+                    let ceiling = ceiling.max(held.map_or(Timestamp::ZERO, |held| held.ceiling));
+                    self.held.insert(from.instance, HeldLease { from, until_us, map_epoch, ceiling });
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn give(&mut self, now_us: u64, to: InstanceId) {
+        let given = self.given.entry(to).or_default();
+        given.retain(|one| one.map_epoch != self.map_epoch && now_us < one.at_us + LEASE_WAIT_US);
+        given.push(LastGrant { map_epoch: self.map_epoch, at_us: now_us });
+    }
+
+    /// Whether a member's grant may be used now.
+    #[must_use]
+    pub fn holds(&self, now_us: u64, of: Member) -> bool {
+        let Some(held) = self.held.get(&of.instance) else { return false };
+        let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerGrantUsed);
+        let is_there = !self.absent.contains(&of.instance);
+        held.from == of && now_us < held.until_us && is_known_map && is_there
+    }
+
+    /// Since when this instance has checked its leases without a pause of more than [`ON_TIME_US`]; now, if it is late. The
+    /// instance cannot judge the behaviour of others before that time, because their answers may have waited here.
+    #[must_use]
+    pub fn on_time_since_us(&self, now_us: u64) -> u64 {
+        if now_us.saturating_sub(self.looked_us) > ON_TIME_US { now_us } else { self.on_time_us }
+    }
+
+    /// When the request was sent that a member has granted last; 0: it has granted nothing yet.
+    pub(crate) fn granted_us(&self, of: Member) -> u64 {
+        let held = self.held.get(&of.instance).filter(|held| held.from == of);
+        held.map_or(0, |held| held.until_us.saturating_sub(LEASE_US))
+    }
+
+    /// The bound below which this instance's timestamps must stay, so that each of these members can take over.
+    pub fn ceiling(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
+        of.into_iter().fold(self.synced, |ceiling, member| match self.held.get(&member.instance) {
+            Some(held) if held.from == member => ceiling.min(held.ceiling),
+            _ => Timestamp::ZERO,
+        })
+    }
+
+    /// When the last grant to a holder under a map older than this has certainly ended.
+    pub(crate) fn ended_us(&self, holder: InstanceId, map_epoch: MapEpoch) -> u64 {
+        let given = self.given.get(&holder).into_iter().flatten();
+        let given = given.filter(|one| one.map_epoch < map_epoch).map(|one| one.at_us).max().unwrap_or(0);
+        let start = if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us };
+        given.max(start) + LEASE_WAIT_US
+    }
+
+    /// All holders to which this process has ever granted a lease.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = InstanceId> + '_ {
+        self.given.keys().copied()
+    }
+
+    /// When all grants of an earlier start of this process have certainly ended.
+    pub(crate) fn start_ended_us(&self) -> u64 {
+        if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us + LEASE_WAIT_US }
+    }
+
+    /// Raises the wanted timestamp bound above the clock's time and the newest timestamp of the instance.
+    pub fn want_ceiling(&mut self, now_ms: u64, newest: Timestamp) {
+        let ahead_ms = (now_ms + CEILING_AHEAD_MS).max(newest.millis() + CEILING_STEP_MS);
+        // The bound is rewritten once an eighth is used, and not every millisecond. With a quarter, clients that had seen a clock
+        // that is ahead waited too long.
+        if ahead_ms > self.wanted.millis() + CEILING_AHEAD_MS / 8
+            || self.wanted.millis() < newest.millis() + 5
+        {
+            self.wanted = self.wanted.max(Timestamp::from_millis(ahead_ms));
+        }
+    }
+
+    /// The bound that the owner must write to disk with a sync, and then pass to [`Leases::synced`].
+    #[must_use]
+    pub fn to_sync(&self) -> Option<Timestamp> {
+        (self.wanted > self.synced).then_some(self.wanted)
+    }
+
+    /// Records that this bound is on disk.
+    pub fn synced(&mut self, ceiling: Timestamp) {
+        self.synced = self.synced.max(ceiling);
+    }
+
+    /// The highest bound on its disk, its own or another's. A replica that is promoted here starts above it.
+    #[must_use]
+    pub fn begin_above(&self) -> Timestamp {
+        self.synced
+    }
+
+    /// The instance that this process is.
+    #[must_use]
+    pub fn me(&self) -> Member {
+        self.me
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use zerohop_wire::ids::Incarnation;
+
+    fn member(instance: u32, incarnation: u64) -> Member {
+        Member { instance: InstanceId(instance), incarnation: Incarnation(incarnation) }
+    }
+
+    /// A sends a request to B at `sent_us`. B answers at `granted_us` of its own clock.
+    fn exchange(a: &mut Leases, b: &mut Leases, sent_us: u64, granted_us: u64, arrives_us: u64) {
+        let (me, other) = (a.me(), b.me());
+        for (_, call) in a.ask(sent_us, [other]) {
+            if let Some(grant) = b.take(granted_us, me, &call) {
+                a.take(arrives_us, other, &grant);
+            }
+        }
+    }
+
+    fn pair() -> (Leases, Leases) {
+        let new = |instance| Leases::new(member(instance, 7), 1_000, Timestamp::ZERO);
+        (new(1), new(2))
+    }
+
+    #[test]
+    pub(crate) fn a_grant_counts_from_when_it_was_asked_for() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 50_000, 100_000);
+        assert!(a.holds(2_000 + LEASE_US - 1, b.me()));
+        assert!(!a.holds(2_000 + LEASE_US, b.me()));
+        // The granter waits for longer than that, from a later moment on.
+        assert!(b.ended_us(a.me().instance, MapEpoch(1)) > 50_000 + LEASE_US);
+    }
+
+    #[test]
+    fn who_was_away_is_on_time_from_its_return_on() {
+        let (mut a, _) = pair();
+        for at in 1..=20 {
+            a.ask(1_000 + at * ON_TIME_US, []);
+        }
+        let last_us = 1_000 + 20 * ON_TIME_US;
+        assert_eq!(a.on_time_since_us(last_us + ON_TIME_US), 1_000);
+        let back_us = last_us + ON_TIME_US + 1;
+        assert_eq!(a.on_time_since_us(back_us), back_us, "before it looks again, too");
+        a.ask(back_us, []);
+        assert_eq!(a.on_time_since_us(back_us + ON_TIME_US), back_us);
+    }
+
+    #[test]
+    fn a_grant_of_another_start_is_none() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert!(!a.holds(3_000, member(2, 8)));
+        // A grant that this start never requested is ignored.
+        let old = Call::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), ceiling: Timestamp::ZERO };
+        let (mut a, b) = pair();
+        a.take(2_000, b.me(), &old);
+        assert!(!a.holds(2_001, b.me()));
+    }
+
+    #[test]
+    pub(crate) fn a_grant_under_a_newer_map_waits_until_that_is_applied() {
+        let (mut a, mut b) = pair();
+        b.set_map(MapEpoch(5));
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert!(!a.holds(3_000, b.me()));
+        a.set_map(MapEpoch(5));
+        assert!(a.holds(3_000, b.me()));
+    }
+
+    #[test]
+    pub(crate) fn what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        b.set_map(MapEpoch(5));
+        exchange(&mut a, &mut b, 300_000, 300_000, 300_000);
+        assert_eq!(b.ended_us(a.me().instance, MapEpoch(5)), 2_000 + LEASE_WAIT_US);
+        assert_eq!(b.ended_us(InstanceId(9), MapEpoch(5)), 1_000 + LEASE_WAIT_US);
+        assert!(b.ended_us(a.me().instance, MapEpoch(6)) > 300_000 + LEASE_US);
+    }
+
+    #[test]
+    fn a_grant_of_a_node_that_is_down_is_not_used_until_it_is_up_again() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert!(a.holds(3_000, b.me()));
+        a.set_absent([b.me().instance]);
+        assert!(!a.holds(3_000, b.me()), "though it has granted it");
+        a.set_absent([]);
+        assert!(a.holds(3_000, b.me()));
+    }
+
+    #[test]
+    fn a_ceiling_holds_once_all_who_may_take_over_have_synced_it() {
+        let (mut a, mut b) = pair();
+        a.want_ceiling(10_000, Timestamp::ZERO);
+        let ceiling = a.to_sync().expect("wants one");
+        assert_eq!(ceiling.millis(), 10_000 + CEILING_AHEAD_MS);
+        a.synced(ceiling);
+        assert_eq!(a.ceiling([]), ceiling);
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert_eq!(a.ceiling([b.me()]), Timestamp::ZERO, "b was asked, and has not synced");
+        b.synced(b.to_sync().expect("was told"));
+        exchange(&mut a, &mut b, 202_000, 202_000, 202_000);
+        assert_eq!(a.ceiling([b.me()]), ceiling);
+        assert_eq!(b.begin_above(), ceiling);
+    }
+}

@@ -1,0 +1,517 @@
+//! One partition as a member of its replica group: primary, in-sync replica, follower, or removed.
+//!
+//! ```text
+//!   Request ──> admission: primary? marker committed? leases? copies? bound? ──yes──> Partition ──> log
+//!                 │ no: queued, with a time-out                                                      │
+//!   ack ──> stream: log index of each member ──> lowest of all needed ──> Partition::agree           │
+//!                                                                                                    │
+//!   Replicate ──> matched? truncate? append ──> ack once durable     <──── streams ──────────────────┘
+//!   Group ──> role, streams and wait queue are set again
+//! ```
+//!
+//! Replication is primary-backup in the manner of PacificA (Lin and others, 2008): only the control group changes a group, by
+//! compare-and-set on its epoch. `docs/protocols/replication.md` states every rule and what is lost without it. This crate is
+//! pure: an event and a time go in, [`ReplicaEffect`]s come out.
+
+mod admission;
+mod anti_entropy;
+mod compare;
+mod copy_throttle;
+mod counts;
+mod digest;
+mod disk_full;
+mod entry_repair;
+mod event;
+mod follower;
+mod follower_progress;
+pub mod lease;
+pub mod limits;
+mod lone;
+mod partition_index;
+mod primary;
+mod replica_table;
+mod role_change;
+mod snapshot_install;
+mod snapshot_send;
+mod sole_copy_corrupt;
+mod split;
+#[cfg(test)]
+mod tests;
+mod timers;
+pub mod view;
+mod wait_queue;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineError, EngineResult, PartitionId};
+use zerohop_wire::ids::{InstanceId, LogIndex, PartitionEpoch, Timestamp};
+pub use zerohop_wire::messages::Member;
+use zerohop_wire::messages::{Call, EntryName};
+use zerohop_wire::{Failure, Message};
+
+use sole_copy_corrupt::Damage;
+use zerohop_partition::PartitionEvent;
+use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
+use zerohop_partition::{MemberOptions, PartitionOpenError};
+use zerohop_partition::{Partition, PartitionFigures};
+
+pub use counts::ReplicaCounts;
+pub use digest::Digest;
+pub use event::{Context, ReplicaEffect, ReplicaEffects, ReplicaEvent};
+pub use lease::Leases;
+pub use partition_index::PartitionKey;
+pub use replica_table::{Replicas, Steps, TableEffects};
+pub use snapshot_send::CopyProgress;
+pub use sole_copy_corrupt::CopyDamage;
+pub use view::{GroupChange, GroupView, Role};
+
+pub use split::InheritedState;
+
+use anti_entropy::Audit;
+use entry_repair::EntryRepair;
+use follower_progress::Stream;
+use snapshot_install::SnapshotInstall;
+use wait_queue::WaitQueue;
+
+/// The state of a member's log, for the control group, which decides which member may be primary after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The last entry of its log.
+    pub last: EntryName,
+    /// Whether the log has everything that this member ever acknowledged under `sync` durability, as far as the member can tell.
+    pub is_intact: bool,
+    /// Whether the log represents a complete state. Only such a member may be primary.
+    pub is_whole: bool,
+}
+
+/// One partition as a member of its replica group; see the module.
+#[derive(Debug)]
+pub struct Replica {
+    me: Member,
+    id: PartitionId,
+    options: MemberOptions,
+    partition: Partition,
+    view: GroupView,
+    role: Role,
+    /// See [`Replica::is_lone`].
+    is_lone: bool,
+    counts: ReplicaCounts,
+    /// The log does not represent a complete state, so the replica must install a snapshot.
+    needs_state: bool,
+    /// The log was found without damage.
+    is_intact: bool,
+    /// The replica has found a corrupt entry that no member can repair.
+    has_corruption: bool,
+    /// The corrupt entries that are being repaired.
+    repair: EntryRepair,
+    damage: Damage,
+    audit: Audit,
+    /// Compaction of the log is on hold.
+    holds_log: bool,
+    /// The number of the last snapshot that the replica has started to send.
+    attempts: u64,
+    /// See [`Replica::set_copy_room`] and [`Replica::take_copied`].
+    copy_room: u64,
+    copied_bytes: u64,
+
+    // As primary.
+    streams: Vec<Stream>,
+    /// The log index of the epoch marker. The primary answers once it is committed.
+    mark: u64,
+    /// For each instance, the time until which grants to it as an older primary may be in use.
+    waits: BTreeMap<InstanceId, u64>,
+    /// The same time for older primaries that this replica may not know.
+    wait_us: u64,
+    asked: Option<PendingChange>,
+    /// All members that requests of this epoch ask to admit. They may be in sync already.
+    admitting: Vec<Member>,
+    /// All members that requests of this epoch ask to remove.
+    removing: Vec<Member>,
+    wished: Option<Member>,
+    parked: WaitQueue,
+    is_lapsed: bool,
+    settled_us: u64,
+    /// The replica was primary and has not sent its `Yield` yet, because readers may rely on its read locks.
+    owes_yield: bool,
+
+    // As replica or follower.
+    /// The log index up to which its log equals the primary's, in this epoch.
+    matched: Option<u64>,
+    /// The newest commit index that the primary has reported.
+    told_commit: u64,
+    ack_due: bool,
+    /// The durable index that was last reported to the primary.
+    told_durable: u64,
+    /// When the replica last reported that it needs a snapshot.
+    reported_us: u64,
+    taking: Option<SnapshotInstall>,
+    /// Since when its disk has been full.
+    full_since_us: Option<u64>,
+    /// When the replica last reported that to the primary; 0: it has not reported it to this primary.
+    told_full_us: u64,
+    /// Primaries of epochs that may still be in use.
+    former: BTreeSet<InstanceId>,
+    /// There may be older primaries that this replica does not know.
+    has_unknown_former: bool,
+    /// By instance, the newest epoch in which a former primary has reported to act.
+    yielded: BTreeMap<InstanceId, PartitionEpoch>,
+    /// Messages of an epoch whose map has not arrived.
+    early: VecDeque<Vec<u8>>,
+}
+
+/// A change that was requested and whose decision is not known.
+#[derive(Clone, Copy, Debug)]
+struct PendingChange {
+    change: GroupChange,
+    since_us: u64,
+    sent_us: u64,
+}
+
+impl Replica {
+    /// Opens a partition of an instance that has just started. The replica is in no group until a map names it.
+    ///
+    /// # Errors
+    /// See [`PartitionOpenError`].
+    pub fn open<D: Disk>(
+        engine: &mut Engine<D>,
+        me: Member,
+        id: PartitionId,
+        options: MemberOptions,
+    ) -> Result<Replica, PartitionOpenError> {
+        let (partition, restored) = Partition::open_as_member(engine, id, options)?;
+        let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.is_state_lost;
+        let repair = EntryRepair::of_start(engine, partition.handle())?.filter(|_| !restored.is_state_lost);
+        let replica = Replica::new(partition, me, id, options);
+        let (needs_state, has_corruption) = (restored.is_state_lost, repair.is_none());
+        let damage =
+            if needs_state { Damage::of_start(engine, replica.handle())? } else { Damage::default() };
+        let repair = repair.unwrap_or_default();
+        Ok(Replica { needs_state, is_intact, has_corruption, repair, damage, ..replica })
+    }
+
+    fn new(partition: Partition, me: Member, id: PartitionId, options: MemberOptions) -> Replica {
+        Replica {
+            me,
+            id,
+            options,
+            partition,
+            view: GroupView::default(),
+            role: Role::Removed,
+            is_lone: false,
+            counts: ReplicaCounts::default(),
+            needs_state: false,
+            is_intact: true,
+            has_corruption: false,
+            repair: EntryRepair::default(),
+            damage: Damage::default(),
+            audit: Audit::default(),
+            holds_log: false,
+            attempts: 0,
+            copy_room: u64::MAX,
+            copied_bytes: 0,
+            streams: Vec::new(),
+            mark: 0,
+            waits: BTreeMap::new(),
+            wait_us: 0,
+            asked: None,
+            admitting: Vec::new(),
+            removing: Vec::new(),
+            wished: None,
+            parked: WaitQueue::default(),
+            is_lapsed: false,
+            settled_us: 0,
+            owes_yield: false,
+            matched: None,
+            told_commit: 0,
+            ack_due: false,
+            told_durable: 0,
+            reported_us: 0,
+            taking: None,
+            full_since_us: None,
+            told_full_us: 0,
+            former: BTreeSet::new(),
+            has_unknown_former: true,
+            yielded: BTreeMap::new(),
+            early: VecDeque::new(),
+        }
+    }
+
+    /// Handles an event and passes the resulting actions to `effects`.
+    ///
+    /// # Errors
+    /// Engine errors that no request has caused. The caller logs them.
+    pub fn step<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        told: ReplicaEvent<'_>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        if self.is_lone {
+            return self.step_lone(context, told, effects);
+        }
+        self.partition.advance_clock(context.now);
+        let result = self.take(context, told, effects);
+        if let Err(EngineError::Corrupt { .. }) = result {
+            // The corrupt entry was to be committed, or was read by the replica itself. Its index is not known.
+            self.suspect_corruption(true);
+        }
+        let held = self.hold_log(context.engine);
+        result.and(held)
+    }
+
+    fn take<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        told: ReplicaEvent<'_>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        match told {
+            ReplicaEvent::Request(request) => self.request(context, &request, effects),
+            ReplicaEvent::Transaction(message) => self.transaction(context, message, effects),
+            ReplicaEvent::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
+            ReplicaEvent::Group(view) => {
+                self.set_group(context, view, effects)?;
+                self.take_early(context, effects)
+            }
+            ReplicaEvent::Asked(member) => {
+                self.wished = Some(member);
+                Ok(())
+            }
+            ReplicaEvent::Flushed => self.flushed(context, effects),
+            ReplicaEvent::FlushFailed => {
+                if self.role == Role::Primary {
+                    self.partition.step(
+                        context.engine,
+                        context.at(),
+                        PartitionEvent::FlushFailed,
+                        effects,
+                    )?;
+                }
+                Ok(())
+            }
+            ReplicaEvent::Gone(failure) => {
+                self.partition.stand_down(&failure, effects);
+                self.refuse_all(&failure, effects);
+                Ok(())
+            }
+            ReplicaEvent::Tick => self.tick(context, effects),
+            ReplicaEvent::Scrub { bytes } => {
+                self.scrub(context, bytes)?;
+                self.begin_audit(context, effects)
+            }
+            ReplicaEvent::Disconnected { connection } => {
+                self.parked.disconnect(connection);
+                self.audit.wanted.retain(|one| one.token.connection != connection);
+                let event = PartitionEvent::Disconnected { connection };
+                self.partition.step(context.engine, context.at(), event, effects)
+            }
+        }
+    }
+
+    fn flushed<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        match self.role {
+            Role::Primary => self.advance(context, effects),
+            _ => self.acknowledge(context, effects),
+        }
+    }
+
+    fn tick<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        self.look_at_room(context, effects);
+        match self.role {
+            Role::Primary => {
+                self.lead(context, effects)?;
+                self.compare_on(context, effects)?;
+            }
+            _ => self.acknowledge(context, effects)?,
+        }
+        self.settle_kept(0, context.now_us, effects);
+        self.say_yield(context.now_us, effects);
+        self.repair_on(context, effects)?;
+        self.cover_damage(context)?;
+        // A checkpoint of an incomplete log would claim that the log is complete.
+        let is_whole = self.role != Role::Primary && !self.needs_state;
+        if is_whole && context.engine.checkpoint_is_due(self.partition.handle())? {
+            self.partition.checkpoint(context.engine)?;
+        }
+        Ok(())
+    }
+
+    fn peer<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (from, epoch): (Member, PartitionEpoch),
+        call: &Call<'_>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        use zerohop_partition::planted::{Bug, is_planted};
+        if let Call::Yield = call {
+            self.take_yield(from, epoch);
+            return self.open_gate(context, effects);
+        }
+        if epoch > self.view.epoch {
+            self.hold_early(from, epoch, call);
+            effects.fetch_map(epoch);
+            return Ok(());
+        }
+        if let Call::Stale = call {
+            return Ok(());
+        }
+        let is_older = epoch < self.view.epoch;
+        if is_older && !is_planted(Bug::OlderEpochAccepted) {
+            // The sender does not know the newer epoch. Members that only send answers will learn it from the map.
+            if matches!(call, Call::Replicate { .. } | Call::StatePart { .. }) {
+                effects.send(from, self.view.epoch, &Call::Stale);
+            }
+            return Ok(());
+        }
+        let is_from_primary = from == self.view.primary || is_older;
+        match call {
+            Call::Replicate { preceding, commit, entries } if is_from_primary => {
+                self.take_entries(context, (from, epoch), (*preceding, commit.0, entries), effects)
+            }
+            Call::StatePart { as_of, attempt, part, holds } if from == self.view.primary => {
+                self.take_part(context, (*as_of, *attempt), (*part, holds), effects)
+            }
+            Call::ReplicateAck(report) if self.role == Role::Primary => {
+                self.take_report(context, from, *report, effects)
+            }
+            Call::DigestAsk(slice) if is_from_primary => self.take_digest_ask(context, *slice, effects),
+            Call::DigestTold { slice, records, digest } if self.role == Role::Primary => {
+                self.take_digest_told(from, (*slice, (*records, *digest)), context.now_us, effects);
+                Ok(())
+            }
+            Call::DigestDiffers(slice) if is_from_primary => {
+                self.take_digest_differs(*slice);
+                Ok(())
+            }
+            Call::EntryGet(name) => self.take_entry_get(context, from, *name, effects),
+            Call::EntryGot(entry) => self.take_entry_got(context, entry, effects),
+            Call::EntryLost(name) => {
+                self.take_entry_lost(*name);
+                Ok(())
+            }
+            Call::StateAck { as_of, attempt, parts } if self.role == Role::Primary => {
+                self.take_state_ack(context, from, (*as_of, *attempt, *parts), effects)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The group in which the replica acts.
+    #[must_use]
+    pub fn view(&self) -> &GroupView {
+        &self.view
+    }
+
+    /// The role of the replica in its group.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether the replica is primary, has started its epoch, and has no transaction in progress.
+    pub fn is_drained(&self) -> bool {
+        let is_started = self.mark != role_change::NO_MARK && self.mark <= self.partition.applied();
+        self.role == Role::Primary && is_started && self.partition.is_drained()
+    }
+
+    /// The log index up to which committed entries are applied.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.partition.applied()
+    }
+
+    /// Counters of the events in this replica.
+    #[must_use]
+    pub fn counts(&self) -> ReplicaCounts {
+        self.counts
+    }
+
+    /// The figures of its partition.
+    #[must_use]
+    pub fn stats(&self) -> PartitionFigures {
+        self.partition.stats()
+    }
+
+    /// Its partition.
+    #[must_use]
+    pub fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// The engine's handle of the partition.
+    pub fn handle(&self) -> zerohop_engine::Handle {
+        self.partition.handle()
+    }
+
+    /// The newest timestamp that the replica has assigned or seen, or that a queued request has seen. The timestamp bound must be
+    /// above it.
+    #[must_use]
+    pub fn newest(&self) -> Timestamp {
+        self.partition.newest().max(self.parked.seen())
+    }
+
+    /// The state of its log.
+    #[must_use]
+    pub fn log_end(&self) -> LogEnd {
+        let (epoch, index) = self.partition.last_name();
+        LogEnd {
+            last: EntryName { epoch, index: LogIndex(index) },
+            is_intact: self.is_intact,
+            is_whole: !self.needs_state,
+        }
+    }
+
+    /// Whether the replica is searching for or repairing corruption in its log.
+    #[must_use]
+    pub fn is_repair(&self) -> bool {
+        !self.repair.is_idle()
+    }
+
+    /// Whether the current scrub has read the complete log, and nothing is being repaired.
+    #[must_use]
+    pub fn is_between_scrubs(&self) -> bool {
+        self.repair.is_between_scrubs()
+    }
+
+    /// Whether requests wait in the replica, so that [`ReplicaEvent::Disconnected`] has something to do.
+    #[must_use]
+    pub fn has_waits(&self) -> bool {
+        self.parked.len() > 0 || !self.audit.wanted.is_empty() || self.partition.has_waits()
+    }
+
+    /// The members whose leases this replica needs or will need: those of its group, if it is the primary.
+    pub fn lease_wanted_of(&self) -> impl Iterator<Item = Member> + '_ {
+        let is_primary = self.role == Role::Primary;
+        self.view.others().filter(move |_| is_primary)
+    }
+
+    fn is_sync(&self) -> bool {
+        self.partition.durability() == Durability::Sync
+    }
+
+    fn is_interval(&self) -> bool {
+        matches!(self.partition.durability(), Durability::Interval { .. })
+    }
+
+    fn last(&self) -> u64 {
+        self.partition.last_name().1
+    }
+}
+
+fn unavailable() -> Failure<'static> {
+    Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }
+}
+
+fn failed(failure: Failure<'static>) -> Message<'static> {
+    Message::Answer(Err(failure))
+}

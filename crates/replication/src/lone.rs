@@ -1,0 +1,124 @@
+//! A partition with a single copy: a replica without other members. It is its own quorum. It has no lease, no epoch marker and no
+//! stream, and it answers as soon as its own log has an entry at the keyspace's durability.
+//!
+//! The replica is lone from its opening until a map gives it another member, and never becomes lone again while it is open: former
+//! members may know of entries that it must still agree about.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};
+
+use super::{Context, GroupView, Replica, ReplicaEffects, ReplicaEvent, Role, failed, unavailable};
+use zerohop_partition::MemberOptions;
+use zerohop_partition::Partition;
+use zerohop_partition::{PartitionEvent, RecordRequest};
+
+impl Replica {
+    /// Makes a replica of a partition whose only member is this instance. `view` is its group.
+    pub fn lone(partition: Partition, id: PartitionId, view: GroupView, options: MemberOptions) -> Replica {
+        let replica = Replica::new(partition, view.primary, id, options);
+        Replica { view, role: Role::Primary, has_unknown_former: false, is_lone: true, ..replica }
+    }
+
+    /// Whether it has had no other member since it was opened.
+    #[must_use]
+    #[inline]
+    pub fn is_lone(&self) -> bool {
+        self.is_lone
+    }
+
+    /// Handles an event of a lone replica.
+    pub(super) fn step_lone<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        event: ReplicaEvent<'_>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let event = match event {
+            ReplicaEvent::Request(request) if request.envelope.partition_epoch > self.view.epoch => {
+                return self.answer_newer(&request, effects);
+            }
+            ReplicaEvent::Request(request) => PartitionEvent::Request(request),
+            ReplicaEvent::Transaction(message) => PartitionEvent::Transaction(message),
+            ReplicaEvent::Flushed => PartitionEvent::Flushed,
+            ReplicaEvent::FlushFailed => PartitionEvent::FlushFailed,
+            ReplicaEvent::Tick => PartitionEvent::Tick,
+            ReplicaEvent::Disconnected { connection } => PartitionEvent::Disconnected { connection },
+            ReplicaEvent::Gone(failure) => {
+                self.partition.release(&failure, effects);
+                return Ok(());
+            }
+            ReplicaEvent::Group(view) if view.primary == self.me && view.others().next().is_none() => {
+                if view.epoch > self.view.epoch {
+                    self.partition.raise_epoch(view.epoch);
+                    self.view = view;
+                }
+                return Ok(());
+            }
+            ReplicaEvent::Group(_) => {
+                self.is_lone = false;
+                return self.step(context, event, effects);
+            }
+            // The map that names other members has not arrived here, or a former group's messages are late.
+            ReplicaEvent::Peer { .. } | ReplicaEvent::Asked(_) => {
+                return self.take(context, event, effects);
+            }
+            // There is no other member to compare with, or to get a corrupt entry from.
+            ReplicaEvent::Scrub { .. } => return Ok(()),
+        };
+        self.partition.step(context.engine, context.at(), event, effects)
+    }
+
+    /// The client has learned of a change of the group that has not arrived here yet.
+    pub(super) fn answer_newer(
+        &mut self,
+        request: &RecordRequest<'_>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        effects.fetch_map(request.envelope.partition_epoch);
+        effects.answer(request.token, &failed(unavailable()));
+        Ok(())
+    }
+
+    /// When a lone replica has something to do that has a deadline, in microseconds of the monotonic clock.
+    pub(super) fn lone_deadline_us<D: Disk>(&self, context: &Context<'_, D>) -> u64 {
+        self.partition.next_wake_ms().map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
+    }
+
+    /// When a lone replica next needs a tick though no event arrives, in microseconds of the monotonic clock.
+    pub(super) fn lone_wake_us<D: Disk>(&self, context: &Context<'_, D>) -> u64 {
+        self.partition.next_upkeep_ms().map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
+    }
+
+    /// Changes when entries of the only copy survive a crash ([`Partition::set_durability`]). With several members nothing
+    /// changes: the control group refuses such a change.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn set_durability<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        durability: Durability,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        if !self.partition.is_alone() {
+            return Ok(());
+        }
+        self.partition.set_durability(engine, durability, effects)
+    }
+
+    /// Starts a checkpoint of a lone replica.
+    pub(super) fn checkpoint_lone<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        if self.is_lone { self.partition.checkpoint(engine) } else { Ok(()) }
+    }
+
+    /// Ends as the only copy of a partition that is split. Returns the log index of its state, and the state. The waiting requests
+    /// must have been [released](ReplicaEvent::Gone).
+    pub fn pass_on_lone(self) -> (u64, Vec<u8>) {
+        self.partition.pass_on()
+    }
+}
+
+/// A time of the wall clock, in milliseconds, on the monotonic clock in microseconds.
+fn at_us<D: Disk>(context: &Context<'_, D>, wall_ms: u64) -> u64 {
+    context.now_us + wall_ms.saturating_sub(context.now.ms).saturating_mul(1_000)
+}

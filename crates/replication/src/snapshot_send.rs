@@ -1,0 +1,288 @@
+//! Sends a snapshot to a member that the log cannot bring up to date, or that has no data. The segments of this log come first,
+//! then the state beside the records.
+//!
+//! ```text
+//!   acked            next
+//!     |─ in flight ───|── not sent: read when there is room ──|─ state ─|
+//!     └ back to here, if nothing is acknowledged for RESEND_STATE_US
+//! ```
+//!
+//! Many parts are in flight at a time. A part that must be sent again is read again: only the start of each part is kept.
+
+use std::collections::VecDeque;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult, LogRun, RunPlace};
+use zerohop_wire::messages::{Call, EntryName, Member, StatePart};
+
+use super::follower_progress::Stream;
+use super::limits::{
+    BULK_SEGMENTS, RESEND_STATE_US, SENDING_US, STATE_PART_BYTES, STATE_STEP_BYTES, STATE_WINDOW_BYTES,
+};
+use super::primary::{UnsendableEntry, name_at};
+use super::{Context, Replica, ReplicaEffects};
+use zerohop_partition::planted::{Bug, is_planted};
+
+/// The snapshot that is being sent to one member.
+#[derive(Debug)]
+pub(super) struct SnapshotSend {
+    as_of: EntryName,
+    /// The number of this attempt in this process. The receiver must not combine parts of two attempts.
+    attempt: u64,
+    at: SendPosition,
+    /// The number of the next part to send, and the number of acknowledged parts.
+    next: u32,
+    acked: u32,
+    under_way: VecDeque<UnacknowledgedPart>,
+    under_way_bytes: usize,
+    state: Vec<u8>,
+    /// When parts were last sent again because an acknowledgement was missing.
+    rewound_us: u64,
+    /// When the last part was acknowledged.
+    grew_us: u64,
+    sent_bytes: u64,
+    total_bytes: u64,
+    buffer: Vec<u8>,
+}
+
+/// Where the next part starts.
+#[derive(Clone, Copy, Debug, Default)]
+struct SendPosition {
+    log: RunPlace,
+    is_log_sent: bool,
+    state: usize,
+    is_all_sent: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnacknowledgedPart {
+    begins: SendPosition,
+    bytes: usize,
+}
+
+/// The progress of a snapshot that is being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// The receiver.
+    pub to: Member,
+    /// Bytes that were sent and acknowledged.
+    pub done_bytes: u64,
+    /// The approximate total.
+    pub total_bytes: u64,
+}
+
+impl SnapshotSend {
+    /// When it has something to do.
+    pub(super) fn wake_us(&self) -> u64 {
+        if self.has_room() { 0 } else { self.grew_us.max(self.rewound_us) + RESEND_STATE_US }
+    }
+
+    fn has_room(&self) -> bool {
+        !self.at.is_all_sent && self.under_way_bytes < STATE_WINDOW_BYTES
+    }
+
+    /// Steps back to the first unacknowledged part.
+    fn rewind(&mut self, now_us: u64) {
+        if let Some(first) = self.under_way.front() {
+            self.at = first.begins;
+        }
+        self.under_way.clear();
+        self.under_way_bytes = 0;
+        self.next = self.acked;
+        self.rewound_us = now_us;
+    }
+
+    /// The receiver has all parts before this number.
+    fn acknowledged(&mut self, parts: u32, now_us: u64) {
+        while self.acked < parts {
+            let Some(part) = self.under_way.pop_front() else { return };
+            self.under_way_bytes -= part.bytes;
+            self.sent_bytes += part.bytes as u64;
+            self.acked += 1;
+            self.grew_us = now_us;
+        }
+    }
+}
+
+impl Replica {
+    pub(super) fn begin_state<D: Disk>(&mut self, context: &mut Context<'_, D>, stream: &mut Stream) {
+        let applied = self.partition.applied();
+        let handle = self.partition.handle();
+        let Ok(Some(as_of)) = name_at(context.engine, handle, applied) else { return };
+        let state = self.partition.state().encode();
+        let log_bytes = context.engine.run_bytes(handle, applied).unwrap_or(0);
+        self.attempts = context.now_us.max(self.attempts + 1);
+        stream.is_found = false;
+        stream.sending = Some(SnapshotSend {
+            as_of,
+            attempt: self.attempts,
+            at: SendPosition::default(),
+            next: 0,
+            acked: 0,
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            total_bytes: log_bytes + state.len() as u64,
+            state,
+            rewound_us: context.now_us,
+            grew_us: context.now_us,
+            sent_bytes: 0,
+            buffer: Vec::new(),
+        });
+    }
+
+    /// Whether a member without data is better sent segments than single entries: the log has enough complete segments.
+    pub(super) fn is_bulk<D: Disk>(&self, context: &mut Context<'_, D>, member: Member) -> bool {
+        let stats = context.engine.partition_stats(self.partition.handle());
+        self.partition.applied() > 0
+            && self.view.followers.contains(&member)
+            && stats.is_ok_and(|stats| stats.log.segments >= BULK_SEGMENTS)
+    }
+
+    /// Sends parts as long as the window has room.
+    pub(super) fn send_state<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        stream: &mut Stream,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let Some(sending) = &mut stream.sending else { return Ok(()) };
+        let now_us = context.now_us;
+        if now_us >= sending.grew_us + SENDING_US {
+            // The receiver has gone. It reports by itself when it is back.
+            stream.sending = None;
+            return Ok(());
+        }
+        let since_us = sending.grew_us.max(sending.rewound_us);
+        if !sending.under_way.is_empty() && now_us >= since_us + RESEND_STATE_US {
+            sending.rewind(now_us);
+        }
+        let mut left = STATE_STEP_BYTES;
+        while sending.has_room() && left > 0 && self.copy_room > 0 {
+            let begins = sending.at;
+            let (as_of, attempt, part) = (sending.as_of, sending.attempt, sending.next);
+            let holds = match self.read_part(context.engine, sending)? {
+                Ok(holds) => holds,
+                Err(PartError::Nothing) => continue,
+                Err(PartError::Corrupt { index }) => {
+                    sending.at = begins;
+                    return self.not_sent(context, stream, (index, UnsendableEntry::Corruption));
+                }
+                Err(PartError::Replaced) => {
+                    self.begin_state(context, stream);
+                    return Ok(());
+                }
+            };
+            let bytes = match holds {
+                StatePart::Log { bytes, .. } | StatePart::State { bytes, .. } => bytes.len().max(1),
+            };
+            effects.send(stream.member, self.view.epoch, &Call::StatePart { as_of, attempt, part, holds });
+            sending.under_way.push_back(UnacknowledgedPart { begins, bytes });
+            sending.under_way_bytes += bytes;
+            sending.next += 1;
+            left = left.saturating_sub(bytes);
+            self.copy_room = self.copy_room.saturating_sub(bytes as u64);
+            self.copied_bytes += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads the next part and advances the position behind it.
+    fn read_part<'s, D: Disk>(
+        &self,
+        engine: &mut Engine<D>,
+        sending: &'s mut SnapshotSend,
+    ) -> EngineResult<Result<StatePart<'s>, PartError>> {
+        let SnapshotSend { as_of, at, state, buffer, .. } = sending;
+        if !at.is_log_sent {
+            let upto = (as_of.index.0, STATE_PART_BYTES);
+            return Ok(match engine.read_run(self.partition.handle(), &mut at.log, upto, buffer)? {
+                LogRun::Bytes { begins } => Ok(StatePart::Log { begins, bytes: buffer }),
+                LogRun::Corrupt { index } => Err(PartError::Corrupt { index }),
+                LogRun::Replaced => Err(PartError::Replaced),
+                LogRun::End => {
+                    at.is_log_sent = true;
+                    Err(PartError::Nothing)
+                }
+            });
+        }
+        let from = at.state;
+        at.state = state.len().min(from + STATE_PART_BYTES);
+        at.is_all_sent = at.state == state.len();
+        Ok(Ok(StatePart::State { is_last: at.is_all_sent, bytes: &state[from..at.state] }))
+    }
+
+    pub(super) fn take_state_ack<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        from: Member,
+        (as_of, attempt, parts): (EntryName, u64, u32),
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let Some(at) = self.streams.iter().position(|stream| stream.member == from) else { return Ok(()) };
+        let mut stream = self.streams.swap_remove(at);
+        if let Some(sending) = &mut stream.sending
+            && (sending.as_of, sending.attempt) == (as_of, attempt)
+            && parts <= sending.next
+        {
+            if parts == 0 && sending.acked > 0 {
+                self.begin_state(context, &mut stream);
+            } else {
+                sending.acknowledged(parts, context.now_us);
+                if sending.at.is_all_sent && sending.under_way.is_empty() {
+                    stream.sending = None;
+                    stream.next = as_of.index.0 + 1;
+                    stream.is_found = true;
+                    stream.matched = 0;
+                    stream.held(as_of.index.0, 0, context.now_us);
+                    stream.next = as_of.index.0 + 1;
+                    stream.sent_us = 0;
+                }
+            }
+        }
+        let result = self.send_state(context, &mut stream, effects);
+        self.streams.push(stream);
+        result
+    }
+
+    /// Holds compaction while a snapshot is sent. Otherwise compaction could drop an entry already sent together with the entry
+    /// that removed it. The receiver would keep the first without the second.
+    pub(super) fn hold_log<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        let holds = self.streams.iter().any(|stream| stream.sending.is_some());
+        if holds != self.holds_log && !is_planted(Bug::LogNotHeld) {
+            self.holds_log = holds;
+            engine.hold_compaction(self.partition.handle(), holds)?;
+        }
+        Ok(())
+    }
+
+    /// The snapshots that it is sending.
+    pub fn copies(&self) -> impl Iterator<Item = CopyProgress> + '_ {
+        self.streams.iter().filter_map(|stream| {
+            let sending = stream.sending.as_ref()?;
+            let SnapshotSend { sent_bytes, total_bytes, .. } = *sending;
+            Some(CopyProgress { to: stream.member, done_bytes: sent_bytes.min(total_bytes), total_bytes })
+        })
+    }
+
+    /// Sets the snapshot bytes that the replica may send until the next call. The owner of several replicas divides the total
+    /// among them.
+    pub(super) fn set_copy_room(&mut self, bytes: u64) {
+        self.copy_room = bytes;
+    }
+
+    /// The snapshot bytes that were sent since the last call.
+    pub(super) fn take_copied(&mut self) -> u64 {
+        std::mem::take(&mut self.copied_bytes)
+    }
+}
+
+/// Why there is no part.
+enum PartError {
+    /// The log is at its end.
+    Nothing,
+    Corrupt {
+        index: u64,
+    },
+    /// The segment that was being read is gone, so the snapshot starts again.
+    Replaced,
+}

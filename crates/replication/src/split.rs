@@ -1,0 +1,96 @@
+//! The state that a member of a group passes on in a split: each child is a member of its own group, with the same log.
+
+use std::collections::BTreeSet;
+
+use zerohop_engine::disk::Disk;
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{InstanceId, PartitionEpoch};
+
+use super::{Context, GroupView, Replica, ReplicaEffects, Role, failed};
+
+/// The state that children need beside their log.
+#[derive(Debug, Clone)]
+pub struct InheritedState {
+    /// The log index of the state.
+    pub applied: u64,
+    /// The encoded state.
+    pub state: Vec<u8>,
+    /// Whether the log does not represent the state, is intact, or has corruption.
+    needs_state: bool,
+    is_intact: bool,
+    has_corruption: bool,
+    /// The parent's group.
+    view: GroupView,
+    former: BTreeSet<InstanceId>,
+    has_unknown_former: bool,
+    /// See [`InheritedState::follows_at_once`].
+    born_in: Option<PartitionEpoch>,
+}
+
+impl InheritedState {
+    /// The split is the very next change of the group that this member knows, so no primary in between is unknown. Children start
+    /// in this epoch. A child that is opened in a later epoch has missed some changes.
+    pub fn follows_at_once(&mut self, children: PartitionEpoch) {
+        self.born_in = Some(children);
+    }
+
+    /// The epoch of the parent's group.
+    pub fn epoch(&self) -> PartitionEpoch {
+        self.view.epoch
+    }
+}
+
+impl Replica {
+    /// Ends as a partition that is split. Waiting requests are answered with this failure, and their clients turn to the
+    /// children.
+    pub fn pass_on<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        failure: &Failure<'static>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> InheritedState {
+        self.partition.stand_down(failure, effects);
+        while let Some(one) = self.parked.take_first(|_| true) {
+            effects.answer(one.token, &failed(failure.clone()));
+        }
+        let has_settled = self.role == Role::Primary
+            && self.mark <= self.partition.applied()
+            && self.has_waited(context.now_us);
+        let mut former = std::mem::take(&mut self.former);
+        if has_settled {
+            former.clear();
+        }
+        // If this replica was promoted and still waits for these older primaries, its successor must wait for them too.
+        former.extend(self.unwaited(context.now_us));
+        InheritedState {
+            applied: self.partition.applied(),
+            state: self.partition.state().encode(),
+            needs_state: self.needs_state || self.taking.is_some(),
+            is_intact: self.is_intact,
+            has_corruption: self.has_corruption,
+            view: self.view.clone(),
+            former,
+            has_unknown_former: self.has_unknown_former && !has_settled,
+            born_in: None,
+        }
+    }
+
+    /// Adopts the parent's inherited state, before the map's group is set.
+    pub fn inherit(&mut self, inherited: &InheritedState, epoch: PartitionEpoch) {
+        self.needs_state |= inherited.needs_state;
+        self.is_intact &= inherited.is_intact;
+        self.has_corruption |= inherited.has_corruption;
+        if inherited.born_in == Some(epoch) && inherited.view.epoch.0 != 0 {
+            // The parent's group counts as this partition's previous group. Its primary, unless it is this member, may not know
+            // of the split yet.
+            self.former.clone_from(&inherited.former);
+            self.has_unknown_former = inherited.has_unknown_former;
+            self.view = GroupView { epoch: PartitionEpoch(epoch.0 - 1), ..inherited.view.clone() };
+        }
+    }
+
+    /// Sets the hash range whose keys belong to the partition.
+    pub fn set_slice(&mut self, slice: zerohop_partition::Slice) {
+        self.partition.set_slice(slice);
+    }
+}

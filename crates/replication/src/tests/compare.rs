@@ -1,0 +1,191 @@
+//! Members that compare their contents on request.
+
+use zerohop_wire::messages::Compare;
+
+use super::audit::{exchange, pair};
+use super::*;
+use crate::limits::{AUDIT_ROUND_US, COMPARE_US, COMPARES_MAX};
+
+fn compare(from: u32) -> Message<'static> {
+    Message::Compare(Compare { from })
+}
+
+/// Has all slices compared; `meanwhile` is called before each.
+fn all(
+    a: &mut TestNode,
+    b: &mut TestNode,
+    mut meanwhile: impl FnMut(&mut TestNode, u64),
+) -> Vec<ComparisonAnswer> {
+    let (mut found, mut from): (Vec<ComparisonAnswer>, _) = (Vec::new(), 0);
+    loop {
+        meanwhile(a, found.len() as u64);
+        a.ask(9_000, &compare(from));
+        meanwhile(a, 500 + found.len() as u64);
+        exchange(a, b);
+        assert_eq!(a.out.compared.len(), 1, "slice {}", found.len());
+        found.append(&mut a.out.compared);
+        from = found[found.len() - 1].next;
+        if from == 0 {
+            return found;
+        }
+    }
+}
+
+fn sum(found: &[ComparisonAnswer], of: impl Fn(&ComparisonAnswer) -> u64) -> u64 {
+    found.iter().map(of).sum()
+}
+
+#[test]
+fn every_record_is_read_once_in_every_copy_though_more_is_written_meanwhile() {
+    let (mut a, mut b) = pair();
+    for n in 0..1_000u64 {
+        a.write(n, format!("more{n}").as_bytes(), &[n as u8; 100]);
+    }
+    exchange(&mut a, &mut b);
+    // The same keys with values of the same length, so that the expected result is known.
+    let again = |a: &mut TestNode, n: u64| a.write(n, format!("more{}", n % 7).as_bytes(), &[n as u8; 100]);
+    let found = all(&mut a, &mut b, again);
+    assert!(found.len() >= 4, "{found:?}");
+    assert_eq!((sum(&found, |one| one.records), sum(&found, |one| one.bytes)), (1_040, 100_000 + 40 * 20));
+    assert!(found.iter().all(|one| one.copies == 2 && one.differing.is_empty()), "{found:?}");
+    assert_eq!((a.replica.counts().differed, b.replica.counts().differed), (0, 0));
+}
+
+#[test]
+fn what_differs_in_its_contents_alone_is_found_and_told() {
+    let (mut a, mut b) = pair();
+    let handle = b.replica.partition.handle();
+    let last = b.replica.log_end().last;
+    a.write(500, b"key7", &[1; 20]);
+    a.out.sent.clear();
+    let other = LogEntry {
+        name: name(1, last.index.0 + 1),
+        timestamp: a.replica.newest(),
+        key: b"key7",
+        payload: &[77; 20],
+        ..entry(1, 1)
+    };
+    b.entries(1, 1, (last, last.index.0 + 1), &[other]);
+    b.engine.commit(handle, u64::MAX).expect("commits");
+    a.hear(2, 1, &holds(last.index.0 + 1));
+    let heads = a.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units));
+    assert_eq!(
+        heads,
+        b.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units))
+    );
+    let found = all(&mut a, &mut b, |_, _| {});
+    let differing: Vec<InstanceId> = found.iter().flat_map(|one| one.differing.clone()).collect();
+    assert_eq!(differing, [InstanceId(2)]);
+    assert_eq!(a.out.differing, [member(2)]);
+    assert_eq!(a.out.asked.last(), Some(&GroupChange::Remove(member(2))));
+}
+
+#[test]
+fn too_much_for_one_step_is_compared_in_smaller_slices() {
+    let (mut a, mut b) = pair();
+    let value = vec![3; 1 << 20];
+    for n in 0..24u64 {
+        let values: [&[u8]; 1] = [&value];
+        let change = wire::WriteChange::Append { values: Elements::given(&values) };
+        let key = format!("list{}", n % 6);
+        let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
+        a.ask(1_000 + n, &Message::Write { stamp: Stamp::default(), write });
+        exchange(&mut a, &mut b);
+    }
+    let found = all(&mut a, &mut b, |_, _| {});
+    let bytes = sum(&found, |one| one.bytes);
+    assert_eq!((sum(&found, |one| one.records), bytes), (46, 40 * 20 + 24 * ((1 << 20) + 4)));
+    assert!(found.iter().all(|one| one.bytes < 18 << 20 && one.differing.is_empty()), "{found:?}");
+}
+
+#[test]
+fn who_says_nothing_is_waited_for_and_then_left_out() {
+    let (mut a, _) = pair();
+    a.ask(9_000, &compare(0));
+    let began_us = a.now_us;
+    while a.out.compared.is_empty() {
+        let wake_us = a.wake_us();
+        assert!(wake_us > a.now_us && a.now_us < began_us + 2 * COMPARE_US);
+        a.now_us = wake_us;
+        a.granted_by(2);
+        a.out.sent.clear();
+        a.tell(ReplicaEvent::Tick);
+    }
+    assert!(a.now_us >= began_us + COMPARE_US);
+    assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
+    assert!(a.out.differing.is_empty());
+}
+
+/// A partition may have one slice, and there are hundreds of partitions: five seconds for each would be many minutes.
+#[test]
+fn a_follower_that_does_not_get_on_is_not_waited_for() {
+    let (mut a, mut b) = pair();
+    for node in [&mut a, &mut b] {
+        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[2])));
+    }
+    exchange(&mut a, &mut b);
+    a.ask(9_000, &compare(0));
+    exchange(&mut a, &mut b);
+    assert_eq!(a.out.compared.pop().unwrap().copies, 2, "it is where the primary is");
+
+    a.write(700, b"key7", &[1; 20]);
+    a.out.sent.clear();
+    a.now_us += 2 * AUDIT_ROUND_US;
+    let began_us = a.now_us;
+    a.ask(9_001, &compare(0));
+    while a.out.compared.is_empty() {
+        let wake_us = a.wake_us();
+        assert!(wake_us > a.now_us && a.now_us < began_us + AUDIT_ROUND_US, "it is waited for");
+        a.now_us = wake_us;
+        a.out.sent.clear();
+        a.tell(ReplicaEvent::Tick);
+    }
+    assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
+}
+
+#[test]
+fn logs_of_another_seed_are_read_but_not_compared_and_nobody_waits_for_them() {
+    for is_primary in [true, false] {
+        let (mut a, mut b) = pair();
+        (if is_primary { &mut a } else { &mut b }).replica.options.index_seed = 8;
+        let began_us = a.now_us;
+        let found = all(&mut a, &mut b, |_, _| {});
+        assert_eq!(sum(&found, |one| one.records), 40);
+        assert!(found.iter().all(|one| one.copies == 1 && one.differing.is_empty()), "{found:?}");
+        assert!(a.now_us < began_us + 200_000 && a.out.differing.is_empty());
+    }
+}
+
+#[test]
+fn those_who_wait_are_bounded_and_forgotten_with_their_connection_or_group() {
+    let (mut a, _) = pair();
+    a.out.answered.clear();
+    for n in 0..COMPARES_MAX as u64 {
+        a.ask(n, &compare(0));
+    }
+    assert!(a.out.answered.is_empty() && a.replica.has_waits());
+    a.ask(100, &compare(0));
+    assert_eq!(a.out.answered, [(100, false)]);
+    a.tell(ReplicaEvent::Disconnected { connection: 1 });
+    assert!(!a.replica.has_waits());
+    a.ask(101, &compare(0));
+    a.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
+    assert_eq!((a.out.wrong_owner, a.replica.has_waits()), (1, false));
+    a.ask(102, &compare(0));
+    assert_eq!(a.out.wrong_owner, 2, "it is not the primary");
+}
+
+#[test]
+fn a_primary_that_cannot_read_what_it_holds_sends_who_asks_to_the_next() {
+    let (mut a, _) = pair();
+    a.out.answered.clear();
+    a.ask(1, &compare(0));
+    assert!(a.out.answered.is_empty(), "it waits for the other");
+    a.replica.give_up_repair();
+    a.now_us += 3_000;
+    a.granted_by(2);
+    a.tell(ReplicaEvent::Tick);
+    a.ask(2, &compare(0));
+    assert_eq!(a.out.answered, [(1, false), (2, false)]);
+    assert!(!a.replica.has_waits() && a.out.compared.is_empty());
+}

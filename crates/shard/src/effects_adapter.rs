@@ -1,0 +1,116 @@
+//! Passes the effects of a partition on, and adds data that only the instance has: the origin of the answer, and the map.
+
+use std::borrow::Cow;
+
+use zerohop_placement::MapHistory;
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::messages::{Member, Slice};
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::connections::Connections;
+use super::partitions::send_peer;
+use super::stats::RequestCounters;
+use super::transactions::Transit;
+use super::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use zerohop_partition::{PartitionEffect, Token};
+use zerohop_replication::{PartitionKey, ReplicaEffect, TableEffects};
+
+/// The effects of the partition at `place`.
+pub(super) struct Relay<'r> {
+    pub(super) history: &'r MapHistory,
+    pub(super) connections: &'r mut Connections,
+    pub(super) counters: &'r mut RequestCounters,
+    pub(super) transit: &'r mut Transit,
+    pub(super) out: &'r mut dyn InstanceEffects,
+    pub(super) place: AnswerOrigin,
+    /// The sender of messages to other members.
+    pub(super) me: Member,
+    pub(super) wants_flush: bool,
+}
+
+impl Relay<'_> {
+    /// The partition is not served here, or is at another epoch: sends the changes that the client's map lacks.
+    pub(super) fn wrong_owner(&mut self, to: Token) {
+        let since = self.history.since(self.connections.epoch(to.connection));
+        self.connections.has(to.connection, since.epoch);
+        let failure = Failure::WrongOwner { epoch: since.epoch, delta: Cow::Owned(since.encoded) };
+        self.answer(to, &Message::Answer(Err(failure)));
+    }
+
+    pub(super) fn answer(&mut self, to: Token, message: &Message<'_>) {
+        if let Message::Answer(Err(failure)) = message {
+            self.counters.failed(failure.code());
+        }
+        self.out.push(InstanceEffect::Answer { to, place: self.place, message });
+    }
+
+    pub(super) fn fail(&mut self, to: Token, failure: Failure<'_>) {
+        self.answer(to, &Message::Answer(Err(failure)));
+    }
+}
+
+impl zerohop_partition::PartitionEffects for Relay<'_> {
+    fn push(&mut self, effect: PartitionEffect<'_>) {
+        match effect {
+            PartitionEffect::Answer { to, message, held_us } => {
+                self.place.held_us = held_us;
+                self.answer(to, message);
+                self.place.held_us = 0;
+            }
+            PartitionEffect::Reply { to, bytes } => self.out.push(InstanceEffect::Reply { to, bytes }),
+            PartitionEffect::WrongOwner { to } => Relay::wrong_owner(self, to),
+            PartitionEffect::Dropped { to } => {
+                self.counters.let_go += 1;
+                self.out.push(InstanceEffect::Dropped { to });
+            }
+            PartitionEffect::Transaction(message) => self.transit.push(message),
+            PartitionEffect::TransactionLost { id, place } => {
+                self.counters.trouble_text(if place == id.coordinator {
+                    format!(
+                        "transaction {id} ends undone here: the keyspace that was to decide it, or had, is gone"
+                    )
+                } else {
+                    format!("transaction {id} is decided, and what it changes at {place} is lost there")
+                });
+            }
+            PartitionEffect::FlushWanted => self.wants_flush = true,
+        }
+    }
+}
+
+impl TableEffects for Relay<'_> {
+    fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
+        self.place = AnswerOrigin { keyspace, partition, epoch, held_us: 0 };
+        self.wants_flush = false;
+    }
+
+    fn wants_flush(&self) -> bool {
+        self.wants_flush
+    }
+}
+
+impl zerohop_replication::ReplicaEffects for Relay<'_> {
+    fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
+        let AnswerOrigin { keyspace, partition, .. } = self.place;
+        match effect {
+            ReplicaEffect::Send { to, epoch, call } => {
+                let envelope =
+                    Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
+                send_peer(self.out, &envelope, self.me, to, call);
+            }
+            ReplicaEffect::Ask { epoch, change } => {
+                let place = AnswerOrigin { epoch, ..self.place };
+                self.out.push(InstanceEffect::AskControl { place, change });
+            }
+            ReplicaEffect::Differs { who, slice } => {
+                let Slice { as_of, from, through, .. } = slice;
+                self.counters.trouble_text(format!(
+                    "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash \
+                     fragments {from} to {through} as of entry {} of epoch {}); it takes them again",
+                    who.instance, as_of.index, as_of.epoch
+                ));
+            }
+            ReplicaEffect::FetchMap { .. } => self.out.push(InstanceEffect::FetchMap),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! One instance without its sockets and its clock: an engine, its partitions, and the map that it knows.
+//!
+//! ```text
+//!   request ──> map, partition table ──> Replica::step ──┬─> answer at once
+//!                                                        └─> needs a flush
+//!   end_of_batch ──> one Engine::flush for all that need it ──> Flushed ──> pending replies
+//!                ──> partitions whose wake time has come: Tick
+//!   maintain     ──> background maintenance of the engine, in small steps
+//!   apply_map    ──> partitions are added, changed and removed
+//! ```
+//!
+//! An instance is a pure state machine like its partitions. The owner passes in events and the time, and carries out the
+//! [`InstanceEffect`]s at once. `node` runs it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
+//! "Rules that carry the structure"); no part of it is shared.
+
+mod batch;
+mod clock;
+mod connections;
+mod effects_adapter;
+mod keyspace_drop;
+mod limits;
+mod mapping;
+mod open;
+mod partitions;
+mod read_locks;
+mod requests;
+mod splits;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+use std::fmt;
+use std::sync::Arc;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineResult};
+use zerohop_placement::{ClusterMap, MapHistory};
+use zerohop_wire::ids::{
+    Incarnation, InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp,
+};
+use zerohop_wire::messages::{ClusterId, Member};
+use zerohop_wire::{Envelope, Failure, Message};
+
+use zerohop_partition::Token;
+use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
+use zerohop_replication::ReplicaEvent;
+
+pub use clock::ClockReading;
+pub use mapping::MapChangeError;
+pub use open::{InstanceOpenError, InstanceOptions, OpenReport};
+pub use stats::InstanceStats;
+
+use clock::InstanceClock;
+use connections::Connections;
+use effects_adapter::Relay;
+use partitions::Partitions;
+use splits::Splits;
+use stats::RequestCounters;
+use transactions::Transit;
+
+/// The identity of the instance, for answers to `Hello`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The instance.
+    pub instance: InstanceId,
+    /// The start of its process.
+    pub incarnation: Incarnation,
+}
+
+/// The origin of an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerOrigin {
+    /// The keyspace that the request named.
+    pub keyspace: KeyspaceId,
+    /// The partition that the request named.
+    pub partition: PartitionId,
+    /// The epoch of the group that answers; zero if no group does.
+    pub epoch: PartitionEpoch,
+    /// For how many microseconds, from the time of the request, the record is read-locked; 0: it is not.
+    pub held_us: u32,
+}
+
+/// An effect that an instance requests from its owner, to be carried out at once and in order.
+#[derive(Debug)]
+pub enum InstanceEffect<'e> {
+    /// Sends an answer.
+    Answer {
+        /// The receiver.
+        to: Token,
+        /// The origin of the answer.
+        place: AnswerOrigin,
+        /// The answer.
+        message: &'e Message<'e>,
+    },
+    /// Sends the reply of an atomic batch that was answered [`zerohop_partition::ProgramResult::Later`].
+    Reply {
+        /// The receiver.
+        to: Token,
+        /// The reply.
+        bytes: &'e [u8],
+    },
+    /// Drops a request without an answer: its client already has it.
+    Dropped {
+        /// The receiver that gets no answer.
+        to: Token,
+    },
+    /// Sends a message to another instance, gathered with others for it until the batch has ended. A lost or repeated message
+    /// does no harm. An owner without other nodes may therefore drop it.
+    Send {
+        /// The receiver.
+        to: Member,
+        /// The header fields of the message.
+        envelope: &'e Envelope,
+        /// The message.
+        message: &'e Message<'e>,
+    },
+    /// Requests a change of the group at this place from the control group, if its epoch is still this one. The request is
+    /// repeated until the map has another epoch.
+    AskControl {
+        /// The group.
+        place: AnswerOrigin,
+        /// The change.
+        change: zerohop_replication::GroupChange,
+    },
+    /// Fetches the map: another instance has a newer one.
+    FetchMap,
+    /// Writes this timestamp bound to disk in place of the last one, syncs it, and then calls [`Instance::ceiling_synced`]. Until
+    /// then writes of shared partitions may have to wait. After a start the owner passes the bound to [`Instance::begin_above`].
+    SyncCeiling(Timestamp),
+    /// Reports to the control group that no transaction is in progress in a keyspace that is being dropped. The report covers all
+    /// partitions whose primary this instance is by the map of this epoch. It is repeated until the keyspace is gone.
+    Drained {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The epoch of the map.
+        map: MapEpoch,
+    },
+}
+
+/// Takes the effects of an instance. The enum is exhaustive, so that no owner leaves an effect out unnoticed.
+pub trait InstanceEffects {
+    /// Takes one effect.
+    fn push(&mut self, effect: InstanceEffect<'_>);
+}
+
+/// One instance; see the module.
+pub struct Instance<D: Disk> {
+    identity: Identity,
+    engine: Engine<D>,
+    partitions: Partitions,
+    splits: Splits,
+    unfollowed: mapping::MapBacklog,
+    closing: keyspace_drop::DroppingKeyspaces,
+    history: MapHistory,
+    /// The newest keyspace of any map that it has known. A keyspace with a higher id is still to come. A keyspace with a lower id
+    /// that the map does not have is gone.
+    newest_keyspace: KeyspaceId,
+    connections: Connections,
+    clock: InstanceClock,
+    counters: RequestCounters,
+    transit: Transit,
+    upkeep: Upkeep,
+    holding: read_locks::ReadLocks,
+}
+
+/// The schedule of the engine's background maintenance.
+#[derive(Clone, Copy, Debug, Default)]
+struct Upkeep {
+    /// The engine has more to do at once.
+    has_more: bool,
+    /// The millisecond of the last call.
+    called_ms: Option<u64>,
+    /// Until this time some work is in progress that must not wait: syncs, checkpoints.
+    busy_until_ms: u64,
+    /// When partitions whose dead space waits for a checkpoint were last ticked for it.
+    pressed_ms: u64,
+}
+
+impl<D: Disk> Instance<D> {
+    /// A connection has closed: its requests need no answers.
+    pub fn disconnected(&mut self, connection: u64) {
+        self.connections.forget(connection);
+        for key in self.partitions.by.with_waits() {
+            self.tell(key, ReplicaEvent::Disconnected { connection }, &mut DiscardAnswers);
+        }
+    }
+
+    /// Answers all waiting requests, because nothing more will happen. Later requests are answered the same way.
+    pub fn stop(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
+        self.end_of_batch(now, effects);
+        self.wait_flush(effects);
+        self.release_all(&Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }, effects);
+    }
+
+    /// Shuts down in order: syncs everything and writes a checkpoint of every changed partition, so that the next start reads no
+    /// log. On a full disk it skips checkpoints without room; everything is durable all the same.
+    ///
+    /// # Errors
+    /// As [`Engine::close`]. No write that was acknowledged as durable is lost.
+    pub fn close(self) -> EngineResult<D> {
+        let Instance { mut engine, mut partitions, .. } = self;
+        let mut checkpoints = || {
+            engine.flush()?;
+            partitions.by.checkpoint_lone(&mut engine)
+        };
+        match checkpoints() {
+            // The following steps, which need less room, tell whether the accepted writes survive.
+            Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => engine.close(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The newest timestamp that was stored here at the start, or issued since.
+    pub fn newest(&self) -> Timestamp {
+        self.clock.newest()
+    }
+
+    /// Another instance of the node has stored this timestamp. Its clients bring it here, and must not be refused as too far
+    /// ahead if the node's clock was set back while it was down.
+    pub fn not_before(&mut self, newest: Timestamp) {
+        self.clock.not_before(newest);
+    }
+
+    /// The map that it knows.
+    pub fn map(&self) -> &Arc<ClusterMap> {
+        self.history.map()
+    }
+
+    /// Its identity.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+}
+
+impl<D: Disk> fmt::Debug for Instance<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Instance { identity, partitions, clock, upkeep, .. } = self;
+        f.debug_struct("Instance")
+            .field("identity", identity)
+            .field("map", &self.map().epoch())
+            .field("partitions", &partitions.len())
+            .field("clock", clock)
+            .field("upkeep", upkeep)
+            .finish_non_exhaustive()
+    }
+}
+
+fn relay<'r>(
+    history: &'r MapHistory,
+    connections: &'r mut Connections,
+    counters: &'r mut RequestCounters,
+    transit: &'r mut Transit,
+    out: &'r mut dyn InstanceEffects,
+) -> Relay<'r> {
+    let (place, me) = (AnswerOrigin::default(), Member::default());
+    Relay { history, connections, counters, transit, out, place, me, wants_flush: false }
+}
+
+/// For events that have no answers.
+struct DiscardAnswers;
+
+impl InstanceEffects for DiscardAnswers {
+    fn push(&mut self, _effect: InstanceEffect<'_>) {}
+}

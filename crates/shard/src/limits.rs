@@ -1,0 +1,58 @@
+//! Limits and times of an instance.
+
+/// Partitions split, or segments copied ahead for a split, in one batch. Each costs a few syncs, and requests are served in
+/// between.
+pub(crate) const SPLIT_STEPS_PER_BATCH: usize = 4;
+
+/// When a failed split is tried again. A full disk may have room by then.
+pub(crate) const SPLIT_AGAIN_MS: u64 = 200;
+
+/// When a keyspace whose map change failed is tried again. The disk may work, or have room, by then.
+pub(crate) const FOLLOW_AGAIN_MS: u64 = 500;
+
+/// Flushes in a row. The commits of the first may append more entries (waits that are answered, records that expire).
+pub(crate) const FLUSH_ROUNDS_MAX: usize = 4;
+
+/// How often a recently used instance runs the engine's background maintenance.
+pub(crate) const UPKEEP_EVERY_MS: u64 = 5;
+
+/// How long after the last request it does so: until the written entries are synced and checkpointed.
+pub(crate) const UPKEEP_BUSY_MS: u64 = 2_000;
+
+/// How often partitions whose dead space waits for a checkpoint are ticked. A tick starts the checkpoint.
+pub(crate) const PRESSED_TICK_MS: u64 = 20;
+
+/// How often an idle instance runs the engine's background maintenance. Dead space is searched for by a timer.
+pub(crate) const UPKEEP_IDLE_MS: u64 = 1_000;
+
+/// Damaged partitions of an instance whose damage is described. The others are only counted.
+pub(crate) const DAMAGED_TOLD_MAX: usize = 64;
+
+/// Failures kept for the operator; the oldest is removed first.
+pub(crate) const TROUBLES_MAX: usize = 16;
+
+/// Transaction messages that an instance queues; more are dropped.
+pub(crate) const TRANSIT_MAX: usize = 65_536;
+
+/// Transaction messages that are passed on in one turn. Requests are served in between.
+pub(crate) const TRANSIT_PER_BATCH_MAX: usize = 4_096;
+
+/// Rounds of flushes and messages between partitions of one instance in one batch: a transaction takes three.
+pub(crate) const TRANSIT_ROUNDS_MAX: usize = 8;
+
+/// For how long after a read with a read lock an instance reads its clock for each read of a socket. No read lock is granted
+/// while the time may be from before the request's arrival.
+pub(crate) const TIMELY_MS: u64 = 1_000;
+
+/// After how long an instance first repeats its report that a keyspace being dropped is drained. Each pause is twice as long,
+/// since each report is an entry of the control group's log.
+pub(crate) const DRAINED_AGAIN_MS: u64 = 500;
+
+/// The longest pause between two reports.
+pub(crate) const DRAINED_AGAIN_MS_MAX: u64 = 30_000;
+
+/// After how long the instance first checks again whether a keyspace is drained. Each pause is twice as long.
+pub(crate) const DRAINED_LOOK_MS: u64 = 20;
+
+/// The longest pause between two checks.
+pub(crate) const DRAINED_LOOK_MS_MAX: u64 = 500;

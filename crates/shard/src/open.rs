@@ -1,0 +1,218 @@
+//! Opens an instance: its engine, and every partition that the map assigns to it.
+
+use std::fmt;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
+use zerohop_placement::{ClusterMap, Keyspace, KeyspaceConfig, MapHistory};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
+
+use super::clock::{ClockReading, InstanceClock};
+use super::connections::Connections;
+use super::keyspace_drop::DroppingKeyspaces;
+use super::partitions::{Partitions, is_shared};
+use super::read_locks::ReadLocks;
+use super::splits::{Splits, named, split_stored};
+use super::stats::RequestCounters;
+use super::{Identity, Instance, Upkeep};
+use zerohop_partition::{MemberOptions, PartitionOpenError};
+
+/// Options of an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct InstanceOptions {
+    /// The identity of the instance.
+    pub identity: Identity,
+    /// Options of its engine. Checkpoints never start alone here, whatever these say.
+    pub engine: EngineOptions,
+}
+
+/// The result of opening an instance.
+#[derive(Clone, Debug, Default)]
+pub struct OpenReport {
+    /// The engine's report.
+    pub engine: RecoveryReport,
+    /// Partitions that were opened.
+    pub partitions: usize,
+    /// Partitions whose sessions and deadlines could not all be read. Their sessions are expired, so that no write is done twice.
+    pub states_lost: Vec<(KeyspaceId, PartitionId)>,
+    /// Stored partitions that were removed, because the map does not assign them to this instance (their keyspace was dropped),
+    /// or has them in memory (their keyspace was altered).
+    pub removed: usize,
+}
+
+/// Why an instance cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstanceOpenError {
+    /// The engine has failed.
+    Engine(EngineError),
+    /// A partition has failed to open.
+    Partition {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Its number.
+        partition: PartitionId,
+        /// The reason.
+        error: PartitionOpenError,
+    },
+}
+
+impl fmt::Display for InstanceOpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InstanceOpenError::Engine(error) => error.fmt(f),
+            InstanceOpenError::Partition { keyspace, partition, error } => {
+                write!(f, "partition {partition} of keyspace {keyspace}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for InstanceOpenError {}
+
+impl InstanceOpenError {
+    pub(super) fn of_partition(
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        error: PartitionOpenError,
+    ) -> InstanceOpenError {
+        match error {
+            PartitionOpenError::Engine(error) => InstanceOpenError::Engine(error),
+            error => InstanceOpenError::Partition { keyspace, partition, error },
+        }
+    }
+}
+
+impl From<EngineError> for InstanceOpenError {
+    fn from(error: EngineError) -> InstanceOpenError {
+        InstanceOpenError::Engine(error)
+    }
+}
+
+impl<D: Disk> Instance<D> {
+    /// Opens the storage on `disk`, and every partition whose primary is this instance according to the map. Partitions that the
+    /// map does not assign to this instance are removed. The map must therefore not be older than this start, or newer partitions
+    /// would be removed. An empty map says nothing about the stored partitions.
+    ///
+    /// # Errors
+    /// See [`InstanceOpenError`].
+    pub fn open(
+        disk: D,
+        options: InstanceOptions,
+        history: MapHistory,
+        now: ClockReading,
+    ) -> Result<(Instance<D>, OpenReport), InstanceOpenError> {
+        let identity = options.identity;
+        let engine_options = EngineOptions { checkpoints_begin_alone: false, ..options.engine };
+        let (mut engine, report) = Engine::open(disk, engine_options)?;
+        let mut opened = OpenReport { engine: report, ..OpenReport::default() };
+        let splits = split_stored(&mut engine, history.map(), identity.instance)?;
+        opened.removed = remove_strangers(&mut engine, &history, identity.instance, &splits)?;
+        let mut instance = Instance {
+            identity,
+            engine,
+            partitions: Partitions::new(identity, now, Timestamp::ZERO),
+            splits,
+            unfollowed: Default::default(),
+            closing: DroppingKeyspaces::of(history.map()),
+            newest_keyspace: newest_keyspace(history.map()),
+            history,
+            connections: Connections::default(),
+            clock: InstanceClock::new(now, Timestamp::ZERO),
+            counters: RequestCounters::default(),
+            transit: Default::default(),
+            upkeep: Upkeep::default(),
+            // The previous process may have granted read locks; it has granted none since.
+            holding: ReadLocks::begun_at(now.elapsed_ms),
+        };
+        let map = instance.map().clone();
+        let (mut newest, mut shared) = (Timestamp::ZERO, Vec::new());
+        for (keyspace, id, group) in map.partitions_of(identity.instance) {
+            let Some(found) = map.keyspace(keyspace).filter(|_| !instance.splits.awaits(keyspace, id)) else {
+                continue;
+            };
+            if is_shared(&map, identity, group) {
+                shared.push((keyspace, id));
+                continue;
+            }
+            let (stored, is_state_lost) = instance.open_lone(keyspace, id, found, group)?;
+            if is_state_lost {
+                opened.states_lost.push((keyspace, id));
+            }
+            newest = newest.max(stored);
+        }
+        instance.clock = InstanceClock::new(now, newest);
+        instance.open_all_shared(&shared)?;
+        opened.partitions = instance.partitions.len();
+        Ok((instance, opened))
+    }
+}
+
+/// The options with which a partition of a keyspace is opened.
+pub(super) fn options_of(found: &Keyspace, id: PartitionId, epoch: PartitionEpoch) -> MemberOptions {
+    let config = found.config();
+    MemberOptions {
+        durability: durability(config),
+        // Partitions of one keyspace share no pattern of collisions. Children of one partition do share it, so that a scan cursor
+        // remains valid in each child. All members of a group have the same seed.
+        index_seed: config.seed ^ u64::from(id.0 >> found.splits()).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        epoch,
+    }
+}
+
+/// When a keyspace's entries survive a crash, as the engine's type.
+pub(super) fn durability(config: &KeyspaceConfig) -> zerohop_engine::Durability {
+    match config.durability {
+        zerohop_placement::Durability::Memory => zerohop_engine::Durability::Memory,
+        zerohop_placement::Durability::Interval { ms } => zerohop_engine::Durability::Interval { ms },
+        zerohop_placement::Durability::Sync => zerohop_engine::Durability::Sync,
+    }
+}
+
+/// The keyspace of a map that was created last; ids rise.
+pub(super) fn newest_keyspace(map: &ClusterMap) -> KeyspaceId {
+    map.keyspaces().last().map_or(KeyspaceId::NONE, |(id, _)| id)
+}
+
+/// Removes a partition at a start. On a full disk the engine continues once there is room.
+pub(super) fn drop_stored<D: Disk>(
+    engine: &mut Engine<D>,
+    id: zerohop_engine::PartitionId,
+) -> Result<(), EngineError> {
+    match engine.drop_partition(id) {
+        Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// Removes partitions left behind by a drop that a crash has interrupted; keyspace ids are never used again. Also removes stored
+/// partitions of a keyspace that was changed to memory, which starts empty.
+fn remove_strangers<D: Disk>(
+    engine: &mut Engine<D>,
+    history: &MapHistory,
+    instance: InstanceId,
+    splits: &Splits,
+) -> Result<usize, InstanceOpenError> {
+    if history.map().epoch() == MapEpoch(0) {
+        return Ok(0);
+    }
+    let strangers = engine.partitions().map(|(id, _)| id).filter(|id| {
+        let (keyspace, level, partition) = named(*id);
+        if splits.waits((keyspace, level, partition)) {
+            return false;
+        }
+        let found = history.map().keyspace(keyspace);
+        // The partition belongs to a newer map, which is on its way here.
+        if found.is_some_and(|found| level > found.splits()) {
+            return false;
+        }
+        let found = found.filter(|found| level == found.splits());
+        let on_disk = found.filter(|found| durability(found.config()) != zerohop_engine::Durability::Memory);
+        let group = on_disk.and_then(|found| found.group(partition));
+        !group.is_some_and(|group| group.members().any(|member| member == instance))
+    });
+    let strangers: Vec<_> = strangers.collect();
+    for id in &strangers {
+        drop_stored(engine, *id)?;
+    }
+    Ok(strangers.len())
+}

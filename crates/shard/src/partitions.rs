@@ -1,0 +1,514 @@
+//! The partitions of an instance, the leases between the instances, and the messages to them.
+//!
+//! Every partition is a replica of its group. A partition with a single copy is a replica without other members
+//! ([`Replica::is_lone`]): it uses neither leases nor the timestamp bound.
+
+use zerohop_engine::EngineError;
+use zerohop_engine::disk::Disk;
+use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
+use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::clock::ClockReading;
+use super::effects_adapter::Relay;
+use super::open::options_of;
+use super::splits::engine_id;
+use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, relay};
+use crate::limits::FLUSH_ROUNDS_MAX;
+use zerohop_partition::MapView;
+use zerohop_partition::Partition;
+use zerohop_partition::Token;
+use zerohop_partition::{Program, ProgramResult};
+use zerohop_replication::limits::CEILING_AHEAD_MS;
+use zerohop_replication::{
+    Context, Digest, GroupView, Leases, PartitionKey, Replica, ReplicaEvent, Replicas,
+};
+
+/// How often leases and the timestamp bound are checked while batches arrive. Renewals are some tens of milliseconds apart.
+const TICK_MS: u64 = 5;
+
+/// How often they are checked though no event arrives: a quarter of a renewal period.
+const IDLE_TICK_MS: u64 = 25;
+
+/// How often the free space of the disk is queried.
+const ROOM_LOOK_MS: u64 = 100;
+
+/// The partitions of an instance; see the module.
+#[derive(Debug)]
+pub(super) struct Partitions {
+    pub(super) by: Replicas,
+    leases: Leases,
+    ticked_ms: u64,
+    room_ms: u64,
+    /// The timestamp bound that the owner was asked to sync.
+    asked_ceiling: Timestamp,
+    /// The partitions whose flush is in progress.
+    flushing: Vec<PartitionKey>,
+}
+
+impl Partitions {
+    pub(super) fn new(identity: Identity, now: ClockReading, ceiling: Timestamp) -> Partitions {
+        let me = member(identity);
+        Partitions {
+            by: Replicas::default(),
+            leases: Leases::new(me, micros(now.elapsed_ms), ceiling),
+            ticked_ms: 0,
+            room_ms: 0,
+            asked_ceiling: ceiling,
+            flushing: Vec::new(),
+        }
+    }
+
+    /// Whether other instances have, or had, any of the partitions here.
+    #[inline]
+    pub(super) fn are_shared(&self) -> bool {
+        self.by.shared() > 0
+    }
+
+    #[inline]
+    pub(super) fn has(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        self.by.get((keyspace, partition)).is_some()
+    }
+
+    pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<PartitionId> {
+        self.by.iter().filter(|((of, _), _)| *of == keyspace).map(|((_, partition), _)| partition).collect()
+    }
+
+    pub(super) fn keyspaces(&self) -> impl Iterator<Item = KeyspaceId> {
+        self.by.keyspaces()
+    }
+
+    pub(super) fn replica(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<&Replica> {
+        self.by.get((keyspace, partition))
+    }
+
+    pub(super) fn replicas(&self) -> impl Iterator<Item = &Replica> {
+        self.by.iter().map(|(_, replica)| replica)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by.len()
+    }
+
+    pub(super) fn remove(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        self.by.remove((keyspace, partition)).is_some()
+    }
+
+    pub(super) fn take(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Replica> {
+        self.by.remove((keyspace, partition))
+    }
+
+    pub(super) fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    pub(super) fn insert(&mut self, keyspace: KeyspaceId, partition: PartitionId, replica: Replica) {
+        self.by.insert((keyspace, partition), replica);
+    }
+
+    /// All partitions follow this map from now on. Promotions wait for the end of leases granted under older maps.
+    pub(super) fn set_map(&mut self, epoch: MapEpoch) {
+        self.leases.set_map(epoch);
+    }
+
+    /// The set of nodes that are down may have changed with the map.
+    pub(super) fn set_nodes(&mut self, map: &ClusterMap) {
+        let down = map.nodes().filter(|node| node.state() == NodeState::Down);
+        self.leases.set_absent(down.flat_map(|node| node.instances().map(|instance| instance.id)));
+    }
+
+    pub(super) fn next_wake_ms(&self) -> u64 {
+        let leases_ms = if self.are_shared() { self.ticked_ms + IDLE_TICK_MS } else { u64::MAX };
+        // Not before the event that a member waits for.
+        leases_ms.min(self.by.next_wake_us().div_ceil(1_000))
+    }
+
+    /// Whether any partition waits for the flush in progress, or for the next. If the disk does not wake the owner, the owner
+    /// polls now and then.
+    pub(super) fn awaits_flush(&self) -> bool {
+        !self.flushing.is_empty() || self.by.has_unflushed()
+    }
+
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> zerohop_replication::Steps {
+        self.by.steps()
+    }
+}
+
+/// The group of a partition as a map names it. An instance that the map does not know has incarnation 0.
+pub(super) fn view_of(map: &ClusterMap, config: &KeyspaceConfig, group: Group<'_>) -> GroupView {
+    GroupView::of(group, map.epoch(), config.min_in_sync, |instance| {
+        map.instance(instance).map_or(Incarnation(0), |found| found.incarnation)
+    })
+}
+
+/// Whether other instances have the partition too, or this start of the process may not serve it alone. The latter holds if the
+/// map names an earlier start, or if the group is recovering.
+pub(super) fn is_shared(map: &ClusterMap, identity: Identity, group: Group<'_>) -> bool {
+    let known = map.instance(identity.instance).map(|instance| instance.incarnation);
+    group.members().count() > 1
+        || group.state == GroupState::Recovering
+        || known.is_some_and(|incarnation| incarnation != identity.incarnation)
+}
+
+fn member(identity: Identity) -> Member {
+    Member { instance: identity.instance, incarnation: identity.incarnation }
+}
+
+/// The monotonic clock, in the unit of leases.
+fn micros(elapsed_ms: u64) -> u64 {
+    elapsed_ms.saturating_mul(1_000)
+}
+
+impl<D: Disk> Instance<D> {
+    /// Sets the timestamp bound that was synced last, as the owner has found it on its disk. The owner must call this before
+    /// anything else.
+    pub fn begin_above(&mut self, now: ClockReading, ceiling: Timestamp) {
+        let by = std::mem::take(&mut self.partitions.by);
+        self.partitions = Partitions { by, ..Partitions::new(self.identity, now, ceiling) };
+        self.partitions.set_map(self.history.map().epoch());
+        self.partitions.set_nodes(self.history.map());
+        self.clock.begin_above(ceiling);
+    }
+
+    /// The timestamp bound that [`InstanceEffect::SyncCeiling`] requested is on disk.
+    pub fn ceiling_synced(&mut self, ceiling: Timestamp) {
+        self.partitions.leases.synced(ceiling);
+    }
+
+    /// Sets the bytes per second of snapshots sent to other instances, for a move or after an absence. 0: unlimited, as long as
+    /// requests do not wait.
+    pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
+        self.partitions.by.set_copy_rate(bytes_per_s);
+    }
+
+    /// Sets the bytes per second of scrubbing in the logs of shared partitions; 0: none. The initial value is
+    /// [`zerohop_replication::limits::SCRUB_BYTES_PER_S`].
+    pub fn set_scrub(&mut self, bytes_per_s: u64) {
+        self.partitions.by.set_scrub(bytes_per_s);
+    }
+
+    /// The control group requests the admission of a follower of a partition, for a move.
+    pub fn admission_wanted(
+        &mut self,
+        now: ClockReading,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        follower: Member,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        self.clock.advance(now);
+        self.tell((keyspace, partition), ReplicaEvent::Asked(follower), effects);
+    }
+
+    /// The log index report to the control group after a start.
+    pub fn log_ends(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, zerohop_replication::LogEnd)> {
+        let shared = self.partitions.by.iter().filter(|(_, replica)| !replica.is_lone());
+        shared.map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
+    }
+
+    /// Whether any partition is shared with other instances, so that leases are in use.
+    pub fn shares(&self) -> bool {
+        self.partitions.are_shared()
+    }
+
+    /// All partitions, as replicas of their groups.
+    pub fn replicas(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, &Replica)> {
+        self.partitions.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))
+    }
+
+    /// The epoch of the entry at a log index of a shared partition. The result is none if the partition is not here, or its log
+    /// does not know the entry any more.
+    ///
+    /// # Errors
+    /// As [`zerohop_engine::Engine::epoch_at`].
+    pub fn entry_epoch(
+        &mut self,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        index: u64,
+    ) -> zerohop_engine::EngineResult<Option<u32>> {
+        let Some(replica) = self.partitions.by.get((keyspace, partition)) else { return Ok(None) };
+        self.engine.epoch_at(replica.handle(), index)
+    }
+
+    /// The last log index of a shared partition that survives a crash; none if the partition is not here.
+    ///
+    /// # Errors
+    /// As [`zerohop_engine::Engine::durable_index`].
+    pub fn durable_index(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> zerohop_engine::EngineResult<Option<u64>> {
+        let Some(replica) = self.partitions.by.get((keyspace, partition)) else { return Ok(None) };
+        self.engine.durable_index(replica.handle()).map(Some)
+    }
+
+    /// The digest of a shared partition; none if it is not here. Reads all its records.
+    ///
+    /// # Errors
+    /// As [`Replica::digest`].
+    pub fn digest(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> zerohop_engine::EngineResult<Option<Digest>> {
+        let Some(replica) = self.partitions.by.get((keyspace, partition)) else { return Ok(None) };
+        replica.digest(&mut self.engine).map(Some)
+    }
+
+    /// Handles a message of another instance. `false`: it is not meant for this process, or concerns no partition here.
+    pub(super) fn peer(
+        &mut self,
+        envelope: &Envelope,
+        peer: &PeerMessage<'_>,
+        effects: &mut dyn InstanceEffects,
+    ) -> bool {
+        let me = member(self.identity);
+        if let Call::Transaction(bytes) = peer.call {
+            // Late messages do no harm, not even those to an earlier start of this process.
+            self.transaction(bytes, effects);
+            return true;
+        }
+        if peer.to != me || !self.partitions.are_shared() {
+            return false;
+        }
+        if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = peer.call {
+            // Lease messages also announce new maps, since an idle partition sends nothing.
+            if map_epoch > self.partitions.leases.map_epoch() {
+                effects.push(InstanceEffect::FetchMap);
+            }
+            if let Call::LeaseAsk { ceiling, .. } = peer.call
+                && ceiling > Timestamp::ZERO
+            {
+                // This is how far ahead of its own time the other instance wants its bound.
+                self.clock.heard(ceiling.millis().saturating_sub(CEILING_AHEAD_MS));
+            }
+            let now_us = micros(self.clock.elapsed_ms());
+            if let Some(call) = self.partitions.leases.take(now_us, peer.from, &peer.call) {
+                send_peer(effects, &Envelope::default(), me, peer.from, &call);
+            }
+            return true;
+        }
+        let key = (envelope.keyspace, envelope.partition);
+        let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, call: &peer.call };
+        self.tell(key, told, effects);
+        true
+    }
+
+    /// Runs an atomic batch over the records of a partition; `None`: it is not here.
+    #[inline]
+    pub(super) fn run_here<P: Program>(
+        &mut self,
+        key: PartitionKey,
+        to: Token,
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn InstanceEffects,
+    ) -> Option<Result<ProgramResult, Failure<'static>>> {
+        self.with_partitions(effects, |by, context, relay| by.run(key, context, to, (program, reply), relay))
+    }
+
+    /// Passes an event to one partition.
+    pub(super) fn tell(
+        &mut self,
+        key: PartitionKey,
+        told: ReplicaEvent<'_>,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        self.with_partitions(effects, |by, context, relay| {
+            if let Err(error) = by.step(key, context, told, relay) {
+                relay.counters.trouble(&error);
+            }
+        });
+    }
+
+    pub(super) fn with_partitions<T>(
+        &mut self,
+        effects: &mut dyn InstanceEffects,
+        act: impl FnOnce(&mut Replicas, &mut Context<'_, D>, &mut Relay<'_>) -> T,
+    ) -> T {
+        let Instance { identity, engine, partitions, history, connections, counters, transit, clock, .. } =
+            self;
+        let Partitions { by, leases, .. } = partitions;
+        let map = MapView::of(history.map());
+        let mut relay = relay(history, connections, counters, transit, effects);
+        relay.me = member(*identity);
+        let mut context =
+            Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases, map };
+        act(by, &mut context, &mut relay)
+    }
+
+    /// Answers all waiting requests with a failure.
+    pub(super) fn release_all(&mut self, failure: &Failure<'static>, effects: &mut dyn InstanceEffects) {
+        let held: Vec<PartitionKey> = self.partitions.by.iter().map(|(key, _)| key).collect();
+        for key in held {
+            self.tell(key, ReplicaEvent::Gone(failure.clone()), effects);
+        }
+    }
+
+    /// The end of a batch: leases and timestamp bound every few milliseconds, then ticks and pending messages. `true`: an event had
+    /// touched some partition.
+    pub(super) fn settle(&mut self, effects: &mut dyn InstanceEffects) -> bool {
+        let are_shared = self.partitions.are_shared();
+        self.clock.set_shared(are_shared);
+        if are_shared {
+            self.look_after_leases(effects);
+        }
+        // Entries appended in this batch are sent at its end. The owner gathers them for each peer.
+        let mut troubles = Vec::new();
+        let any = self.with_partitions(effects, |by, context, relay| {
+            by.settle(context, relay, |_, error| troubles.push(error))
+        });
+        troubles.iter().for_each(|error| self.counters.trouble(error));
+        any
+    }
+
+    /// Notifies the partitions whose flush has ended, and flushes all that need it.
+    ///
+    /// If only shared partitions need it, the flush runs while requests are served. Entries appended meanwhile belong to the next
+    /// flush. They go to other members at once, so that all members flush at the same time. A lone partition has nothing else to
+    /// wait for, so the flush ends here.
+    pub(super) fn flush(&mut self, effects: &mut dyn InstanceEffects) {
+        for _ in 0..FLUSH_ROUNDS_MAX {
+            if !self.partitions.awaits_flush() {
+                return;
+            }
+            let waits = self.partitions.by.has_unflushed_lone();
+            if !waits && (!self.end_flush(effects) || !self.partitions.by.has_unflushed()) {
+                return;
+            }
+            let mut keys = self.partitions.by.take_unflushed();
+            self.counters.flushes += 1;
+            let begun = match waits {
+                true => self.engine.flush().map(|()| false),
+                false => self.engine.flush_begin(),
+            };
+            if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) = begun {
+                return self.partitions.by.put_unflushed(keys);
+            }
+            // A blocking flush ends the one in progress too.
+            self.partitions.flushing.append(&mut keys);
+            match begun {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => {
+                    self.counters.trouble(&error);
+                    self.tell_flushed(&ReplicaEvent::FlushFailed, effects);
+                }
+            }
+        }
+    }
+
+    /// Waits for the flush in progress, and notifies its partitions.
+    pub(super) fn wait_flush(&mut self, effects: &mut dyn InstanceEffects) {
+        if !self.partitions.flushing.is_empty() {
+            let told =
+                if self.engine.flush().is_ok() { ReplicaEvent::Flushed } else { ReplicaEvent::FlushFailed };
+            self.tell_flushed(&told, effects);
+        }
+    }
+
+    /// Whether no flush is in progress any more.
+    fn end_flush(&mut self, effects: &mut dyn InstanceEffects) -> bool {
+        match self.engine.flush_done() {
+            Ok(false) => return false,
+            Ok(true) => self.tell_flushed(&ReplicaEvent::Flushed, effects),
+            Err(error) => {
+                if !self.partitions.flushing.is_empty() {
+                    self.counters.trouble(&error);
+                }
+                self.tell_flushed(&ReplicaEvent::FlushFailed, effects);
+            }
+        }
+        true
+    }
+
+    fn tell_flushed(&mut self, told: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
+        for key in std::mem::take(&mut self.partitions.flushing) {
+            self.tell(key, told.clone(), effects);
+        }
+    }
+
+    fn look_after_leases(&mut self, effects: &mut dyn InstanceEffects) {
+        let elapsed_ms = self.clock.elapsed_ms();
+        let Instance { identity, engine, partitions, clock, .. } = self;
+        if elapsed_ms < partitions.ticked_ms + TICK_MS {
+            return;
+        }
+        let Partitions { by, leases, ticked_ms, room_ms, asked_ceiling, .. } = partitions;
+        *ticked_ms = elapsed_ms;
+        if elapsed_ms >= *room_ms + ROOM_LOOK_MS {
+            *room_ms = elapsed_ms;
+            engine.look_at_room();
+        }
+        leases.want_ceiling(clock.ceiling_base_ms(CEILING_AHEAD_MS), by.newest());
+        if let Some(ceiling) = leases.to_sync().filter(|wanted| *wanted > *asked_ceiling) {
+            *asked_ceiling = ceiling;
+            effects.push(InstanceEffect::SyncCeiling(ceiling));
+        }
+        for (to, call) in leases.ask(micros(elapsed_ms), by.lease_wanted_of()) {
+            send_peer(effects, &Envelope::default(), member(*identity), to, &call);
+        }
+    }
+
+    /// Opens a partition of which the map assigns the only copy to this instance. Returns the newest timestamp in it, and whether
+    /// its sessions were lost.
+    pub(super) fn open_lone(
+        &mut self,
+        keyspace: KeyspaceId,
+        id: PartitionId,
+        found: &Keyspace,
+        group: Group<'_>,
+    ) -> Result<(Timestamp, bool), InstanceOpenError> {
+        let options = options_of(found, id, group.epoch);
+        let name = engine_id(keyspace, found.splits(), id);
+        let (mut partition, restored) = Partition::open(&mut self.engine, name, options)
+            .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
+        partition.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
+        partition.await_holds(self.holding.ends_ms);
+        let newest = partition.newest();
+        let replica = Replica::lone(partition, name, self.lone_view(group), options);
+        self.partitions.insert(keyspace, id, replica);
+        Ok((newest, restored.is_state_lost))
+    }
+
+    /// The group of a partition whose only member is this start of the process.
+    pub(super) fn lone_view(&self, group: Group<'_>) -> GroupView {
+        let (primary, map_epoch) = (member(self.identity), self.map().epoch());
+        GroupView { epoch: group.epoch, map_epoch, primary, ..GroupView::default() }
+    }
+
+    /// Opens a partition that the map assigns to this instance and to others.
+    pub(super) fn open_shared(
+        &mut self,
+        keyspace: KeyspaceId,
+        id: PartitionId,
+        found: &Keyspace,
+        group: Group<'_>,
+    ) -> Result<(), InstanceOpenError> {
+        let me = member(self.identity);
+        let options = options_of(found, id, group.epoch);
+        let name = engine_id(keyspace, found.splits(), id);
+        let mut replica = Replica::open(&mut self.engine, me, name, options)
+            .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
+        if let Some(inherited) = self.splits.inherited_state(keyspace, id) {
+            replica.inherit(inherited, group.epoch);
+        }
+        replica.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
+        replica.await_holds(self.holding.ends_ms);
+        self.partitions.insert(keyspace, id, replica);
+        self.splits.inherited(keyspace, id);
+        Ok(())
+    }
+}
+
+pub(super) fn send_peer(
+    effects: &mut dyn InstanceEffects,
+    envelope: &Envelope,
+    from: Member,
+    to: Member,
+    call: &Call<'_>,
+) {
+    let message = &Message::Peer(PeerMessage { from, to, call: call.clone() });
+    effects.push(InstanceEffect::Send { to, envelope, message });
+}

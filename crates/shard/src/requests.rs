@@ -1,0 +1,202 @@
+//! Requests that arrive in frames.
+
+use std::borrow::Cow;
+
+use zerohop_engine::disk::Disk;
+use zerohop_placement::Keyspace;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
+use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
+use zerohop_wire::{Envelope, Failure, Kind, Message, What};
+
+use super::clock::ClockReading;
+use super::effects_adapter::Relay;
+use super::{AnswerOrigin, Instance, InstanceEffect, InstanceEffects, relay};
+use zerohop_partition::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
+use zerohop_partition::{Program, ProgramResult};
+use zerohop_partition::{RecordRequest, Token};
+use zerohop_replication::ReplicaEvent;
+
+impl<D: Disk> Instance<D> {
+    /// Answers a client's greeting. The owner fills in version, features and the proof.
+    ///
+    /// # Errors
+    /// The client means another cluster.
+    pub fn hello(
+        &mut self,
+        connection: u64,
+        hello: &Hello<'_>,
+        now: ClockReading,
+    ) -> Result<HelloAck, Failure<'static>> {
+        self.clock.advance(now);
+        let identity = self.identity;
+        if hello.cluster != ClusterId::default() && hello.cluster != identity.cluster {
+            return Err(Failure::OtherCluster);
+        }
+        self.connections.has(connection, hello.map_epoch);
+        Ok(HelloAck {
+            instance: identity.instance,
+            cluster: identity.cluster,
+            incarnation: identity.incarnation,
+            map_epoch: self.map().epoch(),
+            now: Timestamp::from_millis(self.clock.now().ms),
+            ..HelloAck::default()
+        })
+    }
+
+    /// Handles a request. An answer that needs durability waits for [`Instance::end_of_batch`].
+    #[inline]
+    pub fn request(
+        &mut self,
+        now: ClockReading,
+        to: Token,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        self.clock.advance(now);
+        let envelope = &self.timely(envelope);
+        let kind = message.kind();
+        self.counters.asked(kind);
+        if let Message::Peer(peer) = message {
+            self.peer(envelope, peer, effects);
+            return;
+        }
+        if !kind.is_for_partition() {
+            return self.about_cluster(to, message, effects, relay_place(envelope));
+        }
+        let Envelope { keyspace, partition, .. } = *envelope;
+        // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
+        let is_refused = self.closing.has(keyspace) && kind != Kind::Transact;
+        if !is_refused && self.partitions.has(keyspace, partition) {
+            let request = RecordRequest { token: to, envelope: *envelope, message };
+            return self.tell((keyspace, partition), ReplicaEvent::Request(request), effects);
+        }
+        self.answer_elsewhere(to, envelope, is_refused, effects);
+    }
+
+    /// Answers a request for a partition that is not here.
+    #[cold]
+    fn answer_elsewhere(
+        &mut self,
+        to: Token,
+        envelope: &Envelope,
+        is_refused: bool,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        let Instance { history, newest_keyspace, connections, counters, transit, splits, .. } = self;
+        let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
+        let mut relay = relay(history, connections, counters, transit, effects);
+        relay.place = relay_place(envelope);
+        match relay.history.map().keyspace(keyspace) {
+            _ if is_refused => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
+            Some(found) if splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
+                unavailable(&mut relay, to);
+            }
+            Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
+            Some(_) => relay.fail(to, What::NoSuchPartition.into()),
+            // The client may know a newer map than this instance.
+            None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut relay, to),
+            None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
+        }
+    }
+
+    /// Runs a program over the records of a partition as one atomic batch, whatever the partition's epoch, for protocols whose
+    /// clients know no epochs. See [`zerohop_partition::Partition::run`]. An answer that needs durability waits for
+    /// [`Instance::end_of_batch`].
+    ///
+    /// # Errors
+    /// As there; `WrongOwner`, without the map changes, if the partition is not here.
+    #[inline]
+    pub fn run<P: Program>(
+        &mut self,
+        now: ClockReading,
+        to: Token,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn InstanceEffects,
+    ) -> Result<ProgramResult, Failure<'static>> {
+        self.clock.advance(now);
+        self.counters.units += 1;
+        let is_refused = self.closing.has(keyspace);
+        let ran = match is_refused {
+            true => None,
+            false => self.run_here((keyspace, partition), to, (program, reply), effects),
+        };
+        let result = ran.unwrap_or_else(|| match self.map().keyspace(keyspace) {
+            Some(_) if !is_refused && self.splits.awaits(keyspace, partition) => {
+                Err(Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS })
+            }
+            Some(_) if !is_refused => {
+                Err(Failure::WrongOwner { epoch: self.map().epoch(), delta: Cow::Borrowed(&[]) })
+            }
+            _ => Err(Failure::UnknownKeyspace { keyspace }),
+        });
+        if let Err(failure) = &result {
+            self.counters.failed(failure.code());
+        }
+        result
+    }
+
+    fn about_cluster(
+        &mut self,
+        to: Token,
+        message: &Message<'_>,
+        effects: &mut dyn InstanceEffects,
+        place: AnswerOrigin,
+    ) {
+        let map_epoch = self.map().epoch();
+        let now = Timestamp::from_millis(self.clock.now().ms);
+        match message {
+            Message::Ping(ping) => {
+                self.connections.has(to.connection, ping.map_epoch);
+                effects.push(InstanceEffect::Answer {
+                    to,
+                    place,
+                    message: &Message::Pong(Pong { map_epoch, now }),
+                });
+            }
+            Message::SessionOpen(_) => {
+                let session = SessionId { issued: self.clock.issue(), nonce: self.nonce() };
+                let idle_ms = u32::try_from(SESSION_IDLE_MS).unwrap_or(u32::MAX);
+                effects.push(InstanceEffect::Answer {
+                    to,
+                    place,
+                    message: &Message::SessionOpened(SessionOpened { session, idle_ms }),
+                });
+            }
+            Message::MapGet(get) => {
+                let since = self.history.since(get.since);
+                self.connections.has(to.connection, since.epoch);
+                effects.push(InstanceEffect::Answer {
+                    to,
+                    place,
+                    message: &Message::Map(since.as_message()),
+                });
+            }
+            _ => {
+                let failure = Failure::from(What::Unexpected);
+                self.counters.failed(failure.code());
+                effects.push(InstanceEffect::Answer { to, place, message: &Message::Answer(Err(failure)) });
+            }
+        }
+    }
+
+    /// Distinguishes sessions that different instances, or two starts of one instance, issue at the same time.
+    fn nonce(&self) -> u64 {
+        self.identity.incarnation.0 ^ u64::from(self.identity.instance.0).rotate_left(32)
+    }
+}
+
+fn relay_place(envelope: &Envelope) -> AnswerOrigin {
+    AnswerOrigin { keyspace: envelope.keyspace, partition: envelope.partition, ..AnswerOrigin::default() }
+}
+
+fn unavailable(relay: &mut Relay<'_>, to: Token) {
+    relay.fail(to, Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS });
+}
+
+/// Whether a request was routed by the current map. Otherwise its client is sent the changes.
+fn is_of_now(found: &Keyspace, envelope: &Envelope) -> bool {
+    let Envelope { partition, partition_epoch, .. } = *envelope;
+    found.group(partition).is_some_and(|group| partition_epoch.0 == 0 || group.epoch == partition_epoch)
+}

@@ -1,0 +1,370 @@
+//! Splits: the map splits partitions by the next bit of the hashes. Each becomes two on the same members, or more if the instance
+//! was away.
+//!
+//! ```text
+//!   map: keyspace split ──> parents stop serving, their clients retry ──> splits start, a few in each batch
+//!        (at a start: found in the engine, of an older level)                      │ segments ahead, then the rest
+//!                                                                                  v
+//!                                children open, each with the parent's log, records, sessions and deadlines
+//! ```
+//!
+//! The engine names a partition by keyspace, number of splits, and partition number. A child is therefore never confused with the
+//! older partition of its number. A parent is never dropped before its children exist. Until then requests for them are answered
+//! `Unavailable`, and their clients retry.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineResult};
+use zerohop_placement::{ClusterMap, Keyspace, MapChange, MapDelta};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+
+use super::clock::ClockReading;
+use super::open::drop_stored;
+use super::{Instance, InstanceEffects, relay};
+use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH};
+use zerohop_partition::MapView;
+use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
+use zerohop_partition::planted::{Bug, is_planted};
+use zerohop_replication::{Context, InheritedState, Replica, ReplicaEvent};
+
+/// Bits of the engine's partition name that contain the partition number; above them is the number of splits of its keyspace.
+const NUMBER_BITS: u32 = 24;
+const _: () = assert!(zerohop_placement::limits::PARTITIONS_MAX <= 1 << NUMBER_BITS);
+
+/// The engine's name for a partition of a keyspace that was split so often. For a keyspace without splits it is the same as
+/// before splits existed.
+pub(super) fn engine_id(
+    keyspace: KeyspaceId,
+    splits: u8,
+    partition: PartitionId,
+) -> zerohop_engine::PartitionId {
+    let number = u64::from(splits) << NUMBER_BITS | u64::from(partition.0);
+    zerohop_engine::PartitionId(u64::from(keyspace.0) << 32 | number)
+}
+
+/// Keyspace, splits and number of a partition from the engine's name.
+pub(super) fn named(id: zerohop_engine::PartitionId) -> (KeyspaceId, u8, PartitionId) {
+    let number = id.0 as u32;
+    let partition = PartitionId(number & ((1 << NUMBER_BITS) - 1));
+    (KeyspaceId((id.0 >> 32) as u32), (number >> NUMBER_BITS) as u8, partition)
+}
+
+/// The splits in progress.
+#[derive(Debug, Default)]
+pub(super) struct Splits {
+    /// The number of splits of each keyspace of which something may be stored; 0 for keyspaces that are not here.
+    levels: BTreeMap<KeyspaceId, u8>,
+    /// Parents that no longer serve, by keyspace, its splits at that time, and number.
+    pending: BTreeMap<(KeyspaceId, u8, PartitionId), Parent>,
+    /// For children to be opened: the state that their parents, which other members had too, pass on.
+    inherited_states: BTreeMap<(KeyspaceId, PartitionId), InheritedState>,
+    again_ms: u64,
+    completed: u64,
+}
+
+/// A parent that waits for its split.
+#[derive(Debug)]
+struct Parent {
+    /// The log index of its state, and the state; `None`: it was not open, and its log contains the state.
+    state: Option<(u64, Vec<u8>)>,
+    inherited: Option<InheritedState>,
+}
+
+impl Splits {
+    pub(super) fn level(&self, keyspace: KeyspaceId) -> u8 {
+        self.levels.get(&keyspace).copied().unwrap_or(0)
+    }
+
+    pub(super) fn set_level(&mut self, keyspace: KeyspaceId, splits: u8) {
+        match splits {
+            0 => drop(self.levels.remove(&keyspace)),
+            _ => drop(self.levels.insert(keyspace, splits)),
+        }
+    }
+
+    /// Whether this is a parent that waits.
+    pub(super) fn waits(&self, name: (KeyspaceId, u8, PartitionId)) -> bool {
+        self.pending.contains_key(&name)
+    }
+
+    /// Whether a partition is a child that must still be created.
+    pub(super) fn awaits(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
+        let now = self.level(keyspace);
+        // This searches by levels and not through all waiting parents, which may be tens of thousands.
+        (0..now).any(|splits| {
+            let parent = PartitionId(partition.0 >> (now - splits));
+            self.pending.contains_key(&(keyspace, splits, parent))
+        })
+    }
+
+    pub(super) fn inherited_state(
+        &self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> Option<&InheritedState> {
+        self.inherited_states.get(&(keyspace, partition))
+    }
+
+    /// A child is open.
+    pub(super) fn inherited(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
+        self.inherited_states.remove(&(keyspace, partition));
+    }
+
+    /// When there is something to do, on the monotonic clock.
+    pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
+        if self.pending.is_empty() { u64::MAX } else { self.again_ms.max(elapsed_ms + 1) }
+    }
+}
+
+/// Whether the only change to this keyspace is a single split.
+fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
+    let about = |change: &&MapChange| match change {
+        MapChange::CreateKeyspace { id, .. }
+        | MapChange::AlterKeyspace { id, .. }
+        | MapChange::DropKeyspace(id)
+        | MapChange::CloseKeyspace(id)
+        | MapChange::SplitKeyspace(id) => *id == keyspace,
+        MapChange::SetGroup { keyspace: of, .. } | MapChange::HasSplit { keyspace: of, .. } => {
+            *of == keyspace
+        }
+        MapChange::PutNode(_) | MapChange::RemoveNode(_) => true,
+        MapChange::PutToken(_) | MapChange::RemoveToken(_) => false,
+    };
+    delta.changes.iter().filter(about).count() == 1
+}
+
+/// The children of this partition that this instance must have.
+fn children_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, PartitionId)) -> Vec<PartitionId> {
+    let Some(further) = found.splits().checked_sub(splits) else { return Vec::new() };
+    let first = parent.0 << further;
+    let all = (first..first + (1 << further)).map(PartitionId);
+    all.filter(|id| found.group(*id).is_some_and(|group| group.members().any(|member| member == me)))
+        .collect()
+}
+
+/// At a start, splits stored partitions whose keyspace was split since. Splits for which the disk has no room wait.
+pub(super) fn split_stored<D: Disk>(
+    engine: &mut Engine<D>,
+    map: &ClusterMap,
+    me: InstanceId,
+) -> EngineResult<Splits> {
+    let mut splits = Splits::default();
+    for (keyspace, found) in map.keyspaces() {
+        splits.set_level(keyspace, found.splits());
+    }
+    let stored: Vec<_> = engine.partitions().collect();
+    for (id, handle) in stored {
+        let name @ (keyspace, level, parent) = named(id);
+        let Some(found) = map.keyspace(keyspace).filter(|found| found.splits() > level) else { continue };
+        if found.config().durability == zerohop_placement::Durability::Memory {
+            continue;
+        }
+        let children = children_of(found, me, (level, parent));
+        let children: Vec<_> =
+            children.into_iter().map(|child| engine_id(keyspace, found.splits(), child)).collect();
+        if engine.partition_stats(handle)?.last.1 == 0 {
+            // There is nothing to pass on. Either the partition was already split and a crash has interrupted the removal of its
+            // folder, while its children may have accepted entries since. Or it was never written.
+            drop_stored(engine, id)?;
+        } else if !children.is_empty() {
+            drop_empty(engine, &children)?;
+            match engine.split_partition(id, &children, None) {
+                Ok(None) => splits.completed += 1,
+                Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
+                    splits.pending.insert(name, Parent { state: None, inherited: None });
+                }
+                Ok(Some(error)) | Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(splits)
+}
+
+/// A failed attempt may have left folders without entries.
+fn drop_empty<D: Disk>(engine: &mut Engine<D>, children: &[zerohop_engine::PartitionId]) -> EngineResult<()> {
+    for (id, handle) in engine.partitions().filter(|(id, _)| children.contains(id)).collect::<Vec<_>>() {
+        if engine.partition_stats(handle)?.last.1 == 0 {
+            engine.drop_partition(id)?;
+        }
+    }
+    Ok(())
+}
+
+impl<D: Disk> Instance<D> {
+    /// The map has split keyspaces. Their partitions here stop serving and wait for their split.
+    pub(super) fn begin_splits(
+        &mut self,
+        before: &ClusterMap,
+        delta: &MapDelta,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        let map = self.map().clone();
+        for (keyspace, found) in map.keyspaces() {
+            let Some(old) = before.keyspace(keyspace) else {
+                self.splits.set_level(keyspace, found.splits());
+                continue;
+            };
+            if found.splits() <= old.splits() {
+                continue;
+            }
+            let follows = !delta.is_whole() && is_split_alone(delta, keyspace);
+            for id in self.partitions.of(keyspace) {
+                let name = (keyspace, old.splits(), id);
+                if self.partitions.replica(keyspace, id).is_some_and(Replica::is_lone) {
+                    self.tell((keyspace, id), ReplicaEvent::Gone(unavailable()), effects);
+                    let Some(replica) = self.partitions.take(keyspace, id) else { continue };
+                    self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
+                    let parent = Parent { state: Some(replica.pass_on_lone()), inherited: None };
+                    self.splits.pending.insert(name, parent);
+                    continue;
+                }
+                let Some(mut inherited) = self.pass_on_shared((keyspace, id), effects) else { continue };
+                let children = found.group(PartitionId(id.0 << 1)).filter(|_| follows);
+                if let Some(children) = children
+                    && old.group(id).is_some_and(|group| group.epoch == inherited.epoch())
+                {
+                    inherited.follows_at_once(children.epoch);
+                }
+                let state = Some((inherited.applied, std::mem::take(&mut inherited.state)));
+                let parent = Parent { state, inherited: Some(inherited) };
+                self.splits.pending.insert(name, parent);
+            }
+            self.split_unopened(keyspace, found.splits());
+            self.splits.set_level(keyspace, found.splits());
+        }
+    }
+
+    /// Stored partitions of a keyspace that could not be opened are split as well. Their children start with the stored data.
+    fn split_unopened(&mut self, keyspace: KeyspaceId, splits: u8) {
+        for (id, _) in self.engine.partitions() {
+            let (of, level, partition) = named(id);
+            let name = (keyspace, level, partition);
+            if of == keyspace && level < splits && !self.splits.pending.contains_key(&name) {
+                let is_last = level == self.splits.level(keyspace);
+                let inherited =
+                    if is_last { self.splits.inherited_states.remove(&(keyspace, partition)) } else { None };
+                self.splits.pending.insert(name, Parent { state: None, inherited });
+            }
+        }
+    }
+
+    fn pass_on_shared(
+        &mut self,
+        key: (KeyspaceId, PartitionId),
+        effects: &mut dyn InstanceEffects,
+    ) -> Option<InheritedState> {
+        let Instance { engine, partitions, history, connections, counters, transit, clock, .. } = self;
+        let mut replica = partitions.take(key.0, key.1)?;
+        let mut relay = relay(history, connections, counters, transit, effects);
+        let epoch = replica.view().epoch;
+        relay.place = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, held_us: 0 };
+        let now_us = clock.elapsed_ms().saturating_mul(1_000);
+        let map = MapView::of(relay.history.map());
+        let mut context = Context { engine, now: clock.now(), now_us, leases: partitions.leases(), map };
+        self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
+        Some(replica.pass_on(&mut context, &unavailable(), &mut relay))
+    }
+
+    /// Does a bounded part of the waiting splits, at the end of each batch.
+    pub(super) fn step_splits(&mut self, effects: &mut dyn InstanceEffects) {
+        let elapsed_ms = self.clock.elapsed_ms();
+        for _ in 0..SPLIT_STEPS_PER_BATCH {
+            if elapsed_ms < self.splits.again_ms {
+                return;
+            }
+            let Some(&name) = self.splits.pending.keys().next() else { return };
+            if let Err(error) = self.step_split(name, effects) {
+                // A full disk may have room again; after other failures the next start continues.
+                self.splits.again_ms = elapsed_ms + SPLIT_AGAIN_MS;
+                self.counters.trouble(&error);
+            }
+        }
+    }
+
+    fn step_split(
+        &mut self,
+        (keyspace, splits, parent): (KeyspaceId, u8, PartitionId),
+        effects: &mut dyn InstanceEffects,
+    ) -> EngineResult<()> {
+        let map = self.map().clone();
+        let name = (keyspace, splits, parent);
+        let id = engine_id(keyspace, splits, parent);
+        let Some(found) = map.keyspace(keyspace) else {
+            self.splits.pending.remove(&name);
+            return self.engine.drop_partition(id);
+        };
+        let children = children_of(found, self.identity.instance, (splits, parent));
+        if children.is_empty() {
+            self.splits.pending.remove(&name);
+            return self.engine.drop_partition(id);
+        }
+        let ids: Vec<_> = children.iter().map(|child| engine_id(keyspace, found.splits(), *child)).collect();
+        if !self.engine.split_ahead(id, &ids)? {
+            return Ok(());
+        }
+        let Some(waiting) = self.splits.pending.get(&name) else { return Ok(()) };
+        drop_empty(&mut self.engine, &ids)?;
+        let nothing = zerohop_partition::state::PartitionState::default().encode();
+        let state = waiting.state.as_ref().map(|(applied, state)| match is_planted(Bug::SessionsNotSplit) {
+            true => (*applied, nothing.as_slice()),
+            false => (*applied, state.as_slice()),
+        });
+        if let Some(error) = self.engine.split_partition(id, &ids, state)? {
+            self.counters.trouble(&error);
+        }
+        self.splits.completed += 1;
+        let inherited = self.splits.pending.remove(&name).and_then(|parent| parent.inherited);
+        for child in children {
+            if let Some(inherited) = &inherited {
+                self.splits.inherited_states.insert((keyspace, child), inherited.clone());
+            }
+            // A child that cannot be opened must not prevent its sibling from opening.
+            if let Err(error) = self.follow_one((keyspace, child), found, effects) {
+                self.follow_later(keyspace, &error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out all waiting splits, however long that takes, for an owner that serves no requests meanwhile.
+    pub fn split_all(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
+        self.clock.advance(now);
+        while !self.splits.pending.is_empty() && self.splits.again_ms <= self.clock.elapsed_ms() {
+            self.step_splits(effects);
+        }
+    }
+
+    /// The number of partitions that were split since the start.
+    #[must_use]
+    pub fn splits_completed(&self) -> u64 {
+        self.splits.completed
+    }
+
+    /// The number of partitions that wait for their split.
+    #[must_use]
+    pub fn splits_pending(&self) -> usize {
+        self.splits.pending.len()
+    }
+
+    /// The keyspace is gone, and so are its waiting splits.
+    pub(super) fn forget_splits(&mut self, keyspace: KeyspaceId) -> EngineResult<()> {
+        let mut result = Ok(());
+        let names: Vec<_> = self.splits.pending.keys().filter(|name| name.0 == keyspace).copied().collect();
+        for name in names {
+            self.splits.pending.remove(&name);
+            result = result.and(self.engine.drop_partition(engine_id(name.0, name.1, name.2)));
+        }
+        self.splits.inherited_states.retain(|(of, _), _| *of != keyspace);
+        self.splits.set_level(keyspace, 0);
+        result
+    }
+}
+
+fn unavailable() -> Failure<'static> {
+    Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }
+}

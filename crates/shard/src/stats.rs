@@ -1,0 +1,222 @@
+//! Counters and figures of an instance.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{EngineError, EngineStats, PartitionStats};
+use zerohop_wire::Kind;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::Instance;
+use crate::limits::{DAMAGED_TOLD_MAX, TROUBLES_MAX};
+use zerohop_replication::{CopyDamage, Replica};
+
+/// Figures of an instance. Counters start at its start.
+#[derive(Clone, Debug, Default)]
+pub struct InstanceStats {
+    /// Requests by kind; kinds without requests are left out. The operations of a batch are not counted separately.
+    pub requests: Vec<(Kind, u64)>,
+    /// Answered failures, by error code.
+    pub failures: Vec<(u16, u64)>,
+    /// Requests dropped because their client already has the answer.
+    pub let_go: u64,
+    /// Atomic batches run for other protocols.
+    pub units: u64,
+    /// Flushes for `sync` partitions; each answers a whole batch.
+    pub flushes: u64,
+    /// Partitions here.
+    pub partitions: u64,
+    /// Figures of the engine.
+    pub engine: EngineStats,
+    /// All partitions together: sizes and counts are sums. During post-split cleanup the records are an estimate.
+    pub records: u64,
+    /// Pieces staged for future transactions.
+    pub staged: u64,
+    /// Bytes of the staged pieces.
+    pub staged_bytes: u64,
+    /// Snapshots that partitions keep, each counted in every member of every partition.
+    pub snapshots: u64,
+    /// Keyspaces that are being dropped, and in which nothing is in progress where this instance is primary.
+    pub drained: Vec<KeyspaceId>,
+    /// Older versions kept.
+    pub versions: u64,
+    /// Bytes of all logs.
+    pub log_bytes: u64,
+    /// Bytes of the logs that are still needed.
+    pub live_bytes: u64,
+    /// Segment files.
+    pub segments: u64,
+    /// Bytes of the newest checkpoints.
+    pub checkpoint_bytes: u64,
+    /// Memory of indexes and tables, in bytes.
+    pub overhead_bytes: u64,
+    /// Snapshots of partitions that are being sent to other instances.
+    pub copies: u64,
+    /// The approximate bytes of these snapshots that are still to be sent.
+    pub copies_left_bytes: u64,
+    /// Sessions remembered, over all partitions.
+    pub sessions: u64,
+    /// Requests that wait for a record to reach a state.
+    pub waits: u64,
+    /// The disk had no room for new entries at the last check.
+    pub is_full: bool,
+    /// By how many milliseconds the wall clock was set ahead that is not followed, because no other instance's time agrees.
+    pub clock_distrusted_ms: u64,
+    /// The bytes that are free on the disk now; [`u64::MAX`]: the disk does not report it.
+    pub free_bytes: u64,
+    /// Partitions whose only in-sync copy is here and was found damaged at the start. They serve no requests.
+    pub damaged: u64,
+    /// What was found in the first of the damaged partitions.
+    pub damaged_told: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
+    /// The first of the partitions that have continued without their damaged part, on an operator's command, since the start.
+    pub given_up: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
+    /// Failures that no request has caused, the newest last: syncs that failed, writes that stopped.
+    pub troubles: Vec<String>,
+}
+
+/// Counters of requests and failures, at two additions for each.
+#[derive(Debug)]
+pub(super) struct RequestCounters {
+    requests: [u64; KINDS],
+    failures: [u64; CODES],
+    pub(super) let_go: u64,
+    pub(super) units: u64,
+    pub(super) flushes: u64,
+    troubles: Vec<String>,
+}
+
+/// Numbers of each class of requests (the second byte of a kind); those of blobs start at 32.
+const KINDS_OF_CLASS: usize = 64;
+/// There are four classes of requests.
+const KINDS: usize = 4 * KINDS_OF_CLASS;
+/// Error codes are below this.
+const CODES: usize = 512;
+
+impl Default for RequestCounters {
+    fn default() -> RequestCounters {
+        RequestCounters {
+            requests: [0; KINDS],
+            failures: [0; CODES],
+            let_go: 0,
+            units: 0,
+            flushes: 0,
+            troubles: Vec::new(),
+        }
+    }
+}
+
+impl RequestCounters {
+    #[inline]
+    pub(super) fn asked(&mut self, kind: Kind) {
+        if let Some(count) = self.requests.get_mut(place_of(kind)) {
+            *count += 1;
+        }
+    }
+
+    pub(super) fn failed(&mut self, code: u16) {
+        if let Some(count) = self.failures.get_mut(usize::from(code)) {
+            *count += 1;
+        }
+    }
+
+    /// Records a failure that no request has caused, once if it repeats.
+    pub(super) fn trouble(&mut self, error: &EngineError) {
+        self.trouble_text(error.to_string());
+    }
+
+    /// The same for a text.
+    pub(super) fn trouble_text(&mut self, text: String) {
+        if !self.troubles.contains(&text) {
+            if self.troubles.len() == TROUBLES_MAX {
+                self.troubles.remove(0);
+            }
+            self.troubles.push(text);
+        }
+    }
+}
+
+fn place_of(kind: Kind) -> usize {
+    let number = usize::from(kind.number());
+    (number >> 8) * KINDS_OF_CLASS + number % KINDS_OF_CLASS
+}
+
+impl<D: Disk> Instance<D> {
+    /// Whether its disk has room for new entries.
+    pub fn has_room(&self) -> bool {
+        self.engine.has_room()
+    }
+
+    /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
+    pub fn stats(&mut self) -> InstanceStats {
+        let drained = self.drained();
+        let Instance { engine, partitions, counters, clock, .. } = self;
+        engine.look_at_room();
+        let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
+        let asked = asked.map(|kind| (*kind, counters.requests[place_of(*kind)]));
+        let mut stats = InstanceStats {
+            requests: asked.filter(|(_, count)| *count > 0).collect(),
+            failures: (0..).zip(counters.failures).filter(|(_, count)| *count > 0).collect(),
+            let_go: counters.let_go,
+            units: counters.units,
+            flushes: counters.flushes,
+            partitions: partitions.len() as u64,
+            drained,
+            engine: engine.stats(),
+            troubles: counters.troubles.clone(),
+            clock_distrusted_ms: clock.distrusted_ms(),
+            is_full: !engine.has_room(),
+            free_bytes: engine.disk().free_bytes().unwrap_or(u64::MAX),
+            ..InstanceStats::default()
+        };
+        for copying in partitions.replicas().flat_map(Replica::copies) {
+            stats.copies += 1;
+            stats.copies_left_bytes += copying.total_bytes.saturating_sub(copying.done_bytes);
+        }
+        for (place, replica) in partitions.by.iter() {
+            let told = |damaged: CopyDamage| (place.0, place.1, damaged);
+            if let Some(damaged) = replica.damaged_alone() {
+                stats.damaged += 1;
+                if stats.damaged_told.len() < DAMAGED_TOLD_MAX {
+                    stats.damaged_told.push(told(damaged));
+                }
+            }
+            let has_room = stats.given_up.len() < DAMAGED_TOLD_MAX;
+            stats.given_up.extend(replica.given_up().filter(|_| has_room).cloned().map(told));
+        }
+        for (own, handle) in partitions.replicas().map(|replica| (replica.stats(), replica.handle())) {
+            stats.sessions += own.sessions as u64;
+            stats.waits += own.waits as u64;
+            stats.snapshots += own.snapshots as u64;
+            stats.staged += own.staged;
+            stats.staged_bytes += own.staged_bytes;
+            // Every partition here is open in the engine.
+            let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
+                engine.partition_stats(handle).unwrap_or_default();
+            // Staged pieces are internal records of the partition.
+            stats.records += own.own_of(records.saturating_sub(own.staged));
+            stats.versions += versions;
+            stats.log_bytes += log.bytes;
+            stats.live_bytes += log.bytes.saturating_sub(log.dead_bytes);
+            stats.segments += log.segments;
+            stats.checkpoint_bytes += checkpoint_bytes;
+            stats.overhead_bytes += overhead_bytes;
+        }
+        stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_wire::ErrorCode;
+
+    #[test]
+    fn every_kind_of_request_and_every_code_has_a_place_of_its_own() {
+        let mut places: Vec<usize> =
+            Kind::ALL.iter().filter(|kind| !kind.is_answer()).map(|kind| place_of(*kind)).collect();
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count);
+        assert!(places.iter().all(|place| *place < KINDS));
+        assert!(ErrorCode::ALL.iter().all(|code| usize::from(code.number()) < CODES));
+    }
+}

@@ -1,0 +1,271 @@
+//! Two instances that share partitions.
+
+use std::collections::BTreeSet;
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node, ReplicaGroup};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId};
+use zerohop_wire::{DecodeResult, Decoder, Failure, Features, Kind};
+
+use super::super::ClockReading;
+use super::bench::{InstanceBench, create, create_of, first_map, next, node};
+use zerohop_partition::Token;
+use zerohop_replication::LogEnd;
+
+/// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
+fn play(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
+    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let mut said = Vec::new();
+    for _ in 0..ms / 5 {
+        for at in 0..2 {
+            let bench = &mut benches[at];
+            bench.now.unix_ms += 5;
+            bench.now.elapsed_ms += 5;
+            bench.end();
+            for ceiling in std::mem::take(&mut bench.sent.ceilings) {
+                bench.instance.ceiling_synced(ceiling);
+            }
+            for bytes in std::mem::take(&mut bench.sent.to_peers) {
+                let other = &mut benches[1 - at];
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                let mut scratch = Vec::new();
+                let message = frame.message(&mut scratch).expect("was encoded so");
+                if !matches!(message.kind(), Kind::LeaseAsk | Kind::LeaseGrant) {
+                    said.push((frame.envelope.partition, message.kind()));
+                }
+                let to = Token { connection: 9, request: RequestId(0) };
+                other.instance.request(other.now, to, &frame.envelope, &message, &mut other.sent);
+                other.end();
+            }
+        }
+    }
+    said
+}
+
+fn apply(benches: &mut [InstanceBench; 2], changes: Vec<MapChange>) {
+    let delta = next(benches[0].instance.map(), changes);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+}
+
+#[test]
+fn a_partition_gets_company_is_written_by_both_and_handed_over() {
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let delta = create(benches[0].instance.map(), 9, "shared", Durability::Sync);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let partition = benches[0].envelope(9, "k").partition;
+    let group = |epoch, primary: u32| {
+        let (primary, other) = (InstanceId(primary), InstanceId(3 - primary));
+        let group =
+            ReplicaGroup { in_sync: vec![other], ..ReplicaGroup::of_one(PartitionEpoch(epoch), primary) };
+        vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition, group }]
+    };
+    // Its only member so far, whichever that is, with a record.
+    let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
+    let first = if first == InstanceId(1) { 0 } else { 1 };
+    benches[first].store(9, "k", "alone");
+    apply(&mut benches, group(2, first as u32 + 1));
+    play(&mut benches, 1_500);
+    let request = benches[first].put(9, "k", "together");
+    benches[first].end();
+    assert_eq!(benches[first].sent.to_peers.len(), 1, "the other flushes meanwhile");
+    assert_eq!(benches[first].answer(request), None, "the other must have it");
+    play(&mut benches, 200);
+    assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
+    // The other instance takes over. The first yields, and redirects clients.
+    apply(&mut benches, group(3, 2 - first as u32));
+    let second = 1 - first;
+    let request = benches[second].get(9, "k");
+    play(&mut benches, 1_500);
+    assert_eq!(benches[second].answer(request), Some(Ok("together".to_owned())));
+    let request = benches[first].get(9, "k");
+    benches[first].end();
+    assert!(matches!(benches[first].answer(request), Some(Err(Failure::WrongOwner { .. }))));
+}
+
+#[test]
+fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_follower() {
+    use zerohop_replication::GroupChange as Asked;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let delta = create(benches[0].instance.map(), 9, "shared", Durability::Sync);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let partition = benches[0].envelope(9, "k").partition;
+    let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
+    let follower = InstanceId(3 - first.get());
+    // One copy is enough, so a follower is admitted only for a move.
+    let group = |epoch, state| {
+        let group =
+            ReplicaGroup { followers: vec![follower], ..ReplicaGroup::of_one(PartitionEpoch(epoch), first) };
+        vec![MapChange::SetGroup {
+            keyspace: KeyspaceId(9),
+            partition,
+            group: ReplicaGroup { state, ..group },
+        }]
+    };
+    let asks = |benches: &mut [InstanceBench; 2], ms| {
+        benches[first.get() as usize - 1].sent.asked.clear();
+        play(benches, ms);
+        let mut asked = benches[first.get() as usize - 1].sent.asked.clone();
+        asked.dedup();
+        asked.into_iter().map(|(place, change)| (place.epoch.get(), change)).collect::<Vec<_>>()
+    };
+    apply(&mut benches, group(2, GroupState::Settled));
+    assert_eq!(asks(&mut benches, 1_500), []);
+    apply(&mut benches, group(3, GroupState::Admitting));
+    let asked = asks(&mut benches, 900);
+    assert!(asked.len() == 1 && asked[0].0 == 3, "{asked:?}");
+    assert!(matches!(asked[0].1, Asked::Admit(member) if member.instance == follower), "{asked:?}");
+    apply(&mut benches, group(4, GroupState::Settled));
+    assert_eq!(asks(&mut benches, 1_500), []);
+}
+
+/// Removal takes a little room as well. A member that was removed without room is removed all the same. A member that returns
+/// starts again once there is room, without another map.
+#[test]
+fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back() {
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let delta = create_of(benches[0].instance.map(), (9, "shared"), Durability::Sync, 1);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let primary = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
+    let other = InstanceId(3 - primary.get());
+    let (first, second) = (primary.get() as usize - 1, other.get() as usize - 1);
+    let group = |epoch, in_sync: &[InstanceId], followers: &[InstanceId]| {
+        let alone = ReplicaGroup::of_one(PartitionEpoch(epoch), primary);
+        let group = ReplicaGroup { in_sync: in_sync.into(), followers: followers.into(), ..alone };
+        vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(0), group }]
+    };
+    let holds = |benches: &[InstanceBench; 2]| {
+        benches[second].instance.replicas().filter(|(_, _, replica)| !replica.is_lone()).count()
+    };
+    apply(&mut benches, group(2, &[other], &[]));
+    play(&mut benches, 1_500);
+    benches[first].put(9, "k", "both");
+    play(&mut benches, 200);
+    benches[second].disk.set_capacity(Some(0));
+    apply(&mut benches, group(3, &[], &[]));
+    assert_eq!(holds(&benches), 0);
+    apply(&mut benches, group(4, &[], &[other]));
+    play(&mut benches, 1_500);
+    assert_eq!(holds(&benches), 0, "there is no room");
+    benches[second].disk.set_capacity(None);
+    play(&mut benches, 1_500);
+    assert_eq!(holds(&benches), 1);
+}
+
+#[test]
+fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name() {
+    let mut bench = InstanceBench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    bench.store(2, "a", "1");
+    let partition = bench.envelope(2, "a").partition;
+    let map = ClusterMap::clone(bench.instance.map());
+    // The control group has decided that another start of this process is running, and that its groups recover.
+    for (incarnation, state) in [(11, GroupState::Recovering), (10, GroupState::Settled)] {
+        let map = map.apply(&restarted(&map, incarnation, state)).expect("follows");
+        let InstanceBench { disk, instance, now, .. } = bench;
+        drop(instance);
+        disk.crash();
+        let (mut other, _) = InstanceBench::on(disk, map, now);
+        let request = other.get(2, "a");
+        other.end();
+        assert!(matches!(other.answer(request), Some(Err(Failure::WrongOwner { .. }))));
+        // The instance can report the end of the log, and serves it once it is chosen.
+        let ends = |end: &(KeyspaceId, _, LogEnd)| (end.0, end.1) == (KeyspaceId(2), partition);
+        let ends: Vec<_> = other.instance.log_ends().filter(ends).collect();
+        assert!(ends.len() == 1 && ends[0].2.last.index.0 > 0, "{ends:?}");
+        other.apply(&restarted(other.instance.map(), 11, GroupState::Settled));
+        for _ in 0..200 {
+            other.pass_ms(5);
+            for ceiling in std::mem::take(&mut other.sent.ceilings) {
+                other.instance.ceiling_synced(ceiling);
+            }
+        }
+        assert_eq!(other.value(2, "a"), Ok("1".to_owned()));
+        bench = other;
+    }
+}
+
+/// The node has another incarnation, and all its groups have another epoch.
+fn restarted(map: &ClusterMap, incarnation: u64, state: GroupState) -> MapDelta {
+    let groups = map.partitions_of(InstanceId(1)).map(|(keyspace, partition, group)| {
+        let group = ReplicaGroup { epoch: group.epoch.next(), state, ..group.to_group() };
+        MapChange::SetGroup { keyspace, partition, group }
+    });
+    let named = MapChange::PutNode(Node { incarnation: Incarnation(incarnation), ..node(1) });
+    next(map, std::iter::once(named).chain(groups).collect())
+}
+
+#[test]
+fn a_start_without_a_map_removes_nothing() {
+    let mut bench = InstanceBench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    bench.store(2, "a", "1");
+    let map = ClusterMap::clone(bench.instance.map());
+    let InstanceBench { disk, instance, now, .. } = bench;
+    drop(instance);
+    disk.crash();
+    let (mut bench, opened) = InstanceBench::on(disk, ClusterMap::default(), now);
+    assert_eq!((opened.partitions, opened.removed), (0, 0));
+    bench.apply(&map.to_delta());
+    assert_eq!(bench.value(2, "a"), Ok("1".to_owned()));
+}
+
+#[test]
+fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its_own() {
+    const PARTITIONS: u32 = 1_024;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    // Scrubbing continues at its own pace, over one partition after the other.
+    benches.iter_mut().for_each(|bench| bench.instance.set_scrub(0));
+    let delta =
+        create_of(benches[0].instance.map(), (9, "shared"), Durability::Interval { ms: 50 }, PARTITIONS);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let shared = |n: u32| {
+        let (primary, other) = (InstanceId(1 + n % 2), InstanceId(2 - n % 2));
+        let group = ReplicaGroup { in_sync: vec![other], ..ReplicaGroup::of_one(PartitionEpoch(2), primary) };
+        MapChange::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(n), group }
+    };
+    apply(&mut benches, (0..PARTITIONS).map(shared).collect());
+    play(&mut benches, 2_000);
+    let steps = |benches: &[InstanceBench; 2]| {
+        let of = |bench: &InstanceBench| bench.instance.partitions.steps();
+        let (first, second) = (of(&benches[0]), of(&benches[1]));
+        (first.ticks + first.others, second.ticks + second.others)
+    };
+    let before = steps(&benches);
+    let said = play(&mut benches, 5_000);
+    assert_eq!((said, steps(&benches)), (Vec::new(), before), "1,000 batches in which nothing happens");
+    // For one write only the partition's own members are stepped, some times each.
+    let partition = benches[0].envelope(9, "k").partition;
+    let first = (partition.0 % 2) as usize;
+    let request = benches[first].put(9, "k", "v");
+    let said = play(&mut benches, 5_000);
+    assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
+    assert!(said.iter().all(|(of, _)| *of == partition), "{said:?}");
+    // The entry and its acknowledgement, the commit index and its acknowledgement.
+    assert_eq!(said.len(), 4, "{said:?}");
+    let after = steps(&benches);
+    let spent = after.0 - before.0 + after.1 - before.1;
+    assert!(spent <= 16, "{spent} steps for one write");
+    // The loss of a member is noticed although no request needs it.
+    assert!(benches[0].sent.asked.is_empty());
+    for _ in 0..200 {
+        benches[0].pass_ms(5);
+        benches[0].sent.to_peers.clear();
+    }
+    let asked: BTreeSet<PartitionId> =
+        benches[0].sent.asked.iter().map(|(place, _)| place.partition).collect();
+    assert_eq!(asked.len(), PARTITIONS as usize / 2, "the removal of the other, from each group led here");
+}

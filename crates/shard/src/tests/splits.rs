@@ -1,0 +1,403 @@
+//! Keyspaces are split while an instance serves, while it starts, and while it is away.
+
+use std::collections::BTreeSet;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_placement::{ClusterMap, Durability, MapChange, MapDelta, ReplicaGroup};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp};
+use zerohop_wire::messages::{self, Condition, Expiry, RecordWrite, Scan, Stamp};
+use zerohop_wire::{DecodeResult, Decoder, Envelope, Failure, Features, Message};
+
+use super::super::ClockReading;
+use super::super::splits::{engine_id, named};
+use super::bench::{InstanceBench, create, first_map, next};
+use zerohop_partition::Token;
+use zerohop_partition::{Program, Unit};
+
+const KEYS: u32 = 400;
+
+fn key(n: u32) -> String {
+    format!("key {n}")
+}
+
+pub(super) fn split(map: &ClusterMap) -> MapDelta {
+    next(map, vec![MapChange::SplitKeyspace(KeyspaceId(2))])
+}
+
+/// A keyspace of four partitions with some records, half of which were overwritten many times.
+fn filled(durability: Durability) -> InstanceBench {
+    let mut bench = InstanceBench::new();
+    let delta = create(bench.instance.map(), 2, "papers", durability);
+    bench.apply(&delta);
+    for n in 0..KEYS {
+        bench.store(2, &key(n), "old");
+        bench.store(2, &key(n), &format!("value {n}"));
+    }
+    bench
+}
+
+pub(super) fn settle(bench: &mut InstanceBench) {
+    while bench.instance.splits_pending() > 0 {
+        bench.pass_ms(1);
+    }
+}
+
+fn all_are_there(bench: &mut InstanceBench) {
+    for n in 0..KEYS {
+        assert_eq!(bench.value(2, &key(n)), Ok(format!("value {n}")), "{n}");
+    }
+}
+
+/// Walks through a partition, and counts its records.
+#[derive(Default)]
+struct Walk {
+    keys: Vec<String>,
+    count: u64,
+}
+
+impl Program for Walk {
+    fn run<D: Disk>(
+        &mut self,
+        unit: &mut Unit<'_, D>,
+        _reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        let mut cursor = Some(0);
+        while let Some(at) = cursor {
+            cursor = unit.scan(at, &mut |key| self.keys.push(String::from_utf8_lossy(key).into_owned()))?;
+        }
+        self.count += unit.count()?;
+        Ok(true)
+    }
+}
+
+/// The keys that a walk through all partitions returns. Counts and scans by request must agree.
+fn scanned(bench: &mut InstanceBench) -> Vec<String> {
+    let partitions = bench.instance.map().keyspace(KeyspaceId(2)).expect("is there").config().partitions;
+    let mut walk = Walk::default();
+    let mut pages = 0;
+    for partition in partitions.ids() {
+        let place = (KeyspaceId(2), partition);
+        let to = Token { connection: 3, request: RequestId(1) };
+        let mut reply = Vec::new();
+        let now = bench.now;
+        bench.instance.run(now, to, place, (&mut walk, &mut reply), &mut bench.sent).expect("runs");
+        let envelope = Envelope { keyspace: KeyspaceId(2), partition, ..Envelope::default() };
+        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 4096, blobs: false };
+        let asked = bench.ask(envelope, &Message::Scan(scan));
+        bench.end();
+        let page = bench.answer(asked).expect("is answered").expect("is a page");
+        pages += page.matches("ScannedKey").count();
+    }
+    assert_eq!((walk.count as usize, pages), (walk.keys.len(), walk.keys.len()));
+    walk.keys
+}
+
+fn records_of(bench: &mut InstanceBench) -> u64 {
+    let ours = |(id, _): &(zerohop_engine::PartitionId, _)| named(*id).0 == KeyspaceId(2);
+    let handles: Vec<_> = bench.instance.engine.partitions().filter(ours).map(|(_, handle)| handle).collect();
+    handles.into_iter().map(|handle| bench.instance.engine.records(handle).expect("is open")).sum()
+}
+
+#[test]
+fn names_of_partitions_that_were_never_split_stay_and_no_two_are_alike() {
+    let plain = engine_id(KeyspaceId(7), 0, zerohop_wire::ids::PartitionId(9));
+    assert_eq!(plain.0, 7 << 32 | 9);
+    let mut names = BTreeSet::new();
+    for splits in 0..=16 {
+        for partition in [0, 1, 2, 65_535].map(zerohop_wire::ids::PartitionId) {
+            let name = engine_id(KeyspaceId(7), splits, partition);
+            assert_eq!(named(name), (KeyspaceId(7), splits, partition));
+            assert!(names.insert(name));
+        }
+    }
+}
+
+#[test]
+fn a_split_keeps_every_record_and_shows_each_once() {
+    for durability in [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory] {
+        let mut bench = filled(durability);
+        let delta = split(bench.instance.map());
+        bench.apply(&delta);
+        let early = bench.get(2, &key(1));
+        bench.end();
+        let early = bench.answer(early).expect("is answered");
+        assert!(matches!(early, Ok(_) | Err(Failure::Unavailable { .. })), "{early:?}");
+        settle(&mut bench);
+        all_are_there(&mut bench);
+        let mut keys = scanned(&mut bench);
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), KEYS as usize, "{durability:?}");
+        assert_eq!(scanned(&mut bench).len(), KEYS as usize, "each comes once, {durability:?}");
+        assert!(records_of(&mut bench) > u64::from(KEYS), "what went to siblings is still here");
+        for _ in 0..200 {
+            bench.pass_ms(10);
+        }
+        assert_eq!(records_of(&mut bench), u64::from(KEYS), "and has gone, {durability:?}");
+        all_are_there(&mut bench);
+    }
+}
+
+#[test]
+fn a_split_survives_a_crash_at_once_and_goes_on_with_letting_go() {
+    let mut bench = filled(Durability::Sync);
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    settle(&mut bench);
+    let (mut bench, opened) = bench.crash();
+    assert!(opened.states_lost.is_empty() && opened.removed == 0, "{opened:?}");
+    all_are_there(&mut bench);
+    for _ in 0..200 {
+        bench.pass_ms(10);
+    }
+    let (mut bench, _) = bench.crash();
+    assert_eq!(records_of(&mut bench), u64::from(KEYS));
+    all_are_there(&mut bench);
+    assert_eq!(scanned(&mut bench).len(), KEYS as usize);
+}
+
+#[test]
+fn a_crash_before_any_partition_was_split_has_the_start_do_it() {
+    for splits in 1..3 {
+        let mut bench = filled(Durability::Sync);
+        let mut map = ClusterMap::clone(bench.instance.map());
+        for _ in 0..splits {
+            map = map.apply(&split(&map)).expect("follows");
+        }
+        if splits == 1 {
+            // The instance has the new map, and has split nothing yet.
+            let delta = split(bench.instance.map());
+            bench.apply(&delta);
+        }
+        let InstanceBench { disk, instance, now, .. } = bench;
+        drop(instance);
+        disk.crash();
+        let (mut bench, opened) = InstanceBench::on(disk, map, now);
+        assert!(opened.states_lost.is_empty() && opened.removed == 0, "{opened:?}");
+        all_are_there(&mut bench);
+        assert_eq!(scanned(&mut bench).len(), KEYS as usize, "{splits} splits");
+        for _ in 0..200 {
+            bench.pass_ms(10);
+        }
+        assert_eq!(records_of(&mut bench), u64::from(KEYS));
+    }
+}
+
+#[test]
+fn a_retry_that_meets_a_child_gets_the_first_outcome() {
+    let mut bench = filled(Durability::Sync);
+    let session = SessionId { issued: Timestamp::from_millis(999_000), nonce: 5 };
+    let stamp = |sequence| Stamp {
+        session,
+        sequence: Sequence(sequence),
+        lowest_unanswered: Sequence(1),
+        ..Stamp::default()
+    };
+    let count = |bench: &mut InstanceBench, n: u32, sequence: u64, envelope: Envelope| {
+        let change = messages::WriteChange::Increment { delta: 1 };
+        let key = format!("counter {n}");
+        let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
+        let asked = bench.ask(envelope, &Message::Write { stamp: stamp(sequence), write });
+        bench.end();
+        bench.answer(asked).expect("is answered")
+    };
+    let mut first = Vec::new();
+    for n in 0..40 {
+        let envelope = bench.envelope(2, &format!("counter {n}"));
+        first.push((envelope, count(&mut bench, n, u64::from(n) + 1, envelope)));
+    }
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    settle(&mut bench);
+    for restarted in [false, true] {
+        if restarted {
+            bench = bench.crash().0;
+        }
+        for (n, (old, answered)) in (0..).zip(&first) {
+            let stale = count(&mut bench, n, u64::from(n) + 1, *old);
+            assert!(matches!(stale, Err(Failure::WrongOwner { .. })), "{n}: {stale:?}");
+            let envelope = bench.envelope(2, &format!("counter {n}"));
+            let again = count(&mut bench, n, u64::from(n) + 1, envelope);
+            assert_eq!(&again, answered, "counter {n}");
+        }
+    }
+}
+
+#[test]
+fn deadlines_hold_in_the_children_and_waits_are_told_to_ask_again() {
+    let mut bench = filled(Durability::Interval { ms: 100 });
+    let at_ms = bench.now.unix_ms + 5_000;
+    let expiring = bench.put_with(2, "short-lived", "x", Expiry::AtMs(at_ms));
+    let wait = bench.wait(2, "never", 60_000);
+    bench.end();
+    assert!(bench.answer(expiring).expect("is answered").is_ok());
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    assert!(matches!(bench.answer(wait), Some(Err(Failure::Unavailable { .. }))));
+    settle(&mut bench);
+    assert_eq!(bench.value(2, "short-lived"), Ok("x".to_owned()));
+    bench.pass_ms(5_000);
+    assert_eq!(bench.value(2, "short-lived"), Err(Failure::NotFound));
+}
+
+#[test]
+fn a_full_disk_puts_the_split_off_until_there_is_room() {
+    let mut bench = filled(Durability::Sync);
+    bench.disk.set_capacity(Some(0));
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    for _ in 0..5 {
+        bench.pass_ms(300);
+    }
+    assert!(bench.instance.splits_pending() > 0);
+    bench.disk.set_capacity(None);
+    for _ in 0..20 {
+        bench.pass_ms(300);
+    }
+    assert_eq!(bench.instance.splits_pending(), 0);
+    all_are_there(&mut bench);
+}
+
+#[test]
+fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
+    for capacity in [Some(0), None] {
+        let bench = filled(Durability::Sync);
+        let map = ClusterMap::clone(bench.instance.map());
+        let map = map.apply(&split(&map)).expect("follows");
+        let InstanceBench { disk, instance, now, .. } = bench;
+        drop(instance);
+        disk.crash();
+        disk.set_capacity(capacity);
+        let (mut bench, opened) = InstanceBench::on(disk, map, now);
+        assert_eq!((bench.instance.splits_pending() > 0, opened.removed), (capacity.is_some(), 0));
+        bench.pass_ms(300);
+        bench.disk.set_capacity(None);
+        for _ in 0..20 {
+            bench.pass_ms(300);
+        }
+        assert_eq!(bench.instance.splits_pending(), 0);
+        all_are_there(&mut bench);
+    }
+}
+
+/// A partition that a start or a map change could not open still has a log. Its children start with that log, and not empty.
+#[test]
+fn what_is_stored_and_not_open_is_split_as_well() {
+    let mut bench = filled(Durability::Sync);
+    let id = bench.instance.partitions.of(KeyspaceId(2))[1];
+    drop(bench.instance.partitions.take(KeyspaceId(2), id));
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    settle(&mut bench);
+    all_are_there(&mut bench);
+}
+
+#[test]
+fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
+    let mut bench = filled(Durability::Sync);
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    bench.pass_ms(1);
+    let drop = next(bench.instance.map(), vec![MapChange::DropKeyspace(KeyspaceId(2))]);
+    bench.apply(&drop);
+    assert_eq!(bench.instance.splits_pending(), 0);
+    // Their files are removed in small steps.
+    (0..50).for_each(|_| bench.pass_ms(50));
+    let names = bench.disk.list("").expect("lists");
+    assert!(!names.iter().any(|name| name.name.starts_with("p-00000002")), "{names:?}");
+}
+
+/// Time passes, batches end, and the messages between the two instances arrive.
+pub(super) fn play(benches: &mut [InstanceBench; 2], ms: u64) {
+    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    for _ in 0..ms / 5 {
+        for at in 0..2 {
+            let bench = &mut benches[at];
+            bench.now.unix_ms += 5;
+            bench.now.elapsed_ms += 5;
+            bench.end();
+            for ceiling in std::mem::take(&mut bench.sent.ceilings) {
+                bench.instance.ceiling_synced(ceiling);
+            }
+            for bytes in std::mem::take(&mut bench.sent.to_peers) {
+                let other = &mut benches[1 - at];
+                let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                let mut scratch = Vec::new();
+                let message = frame.message(&mut scratch).expect("was encoded so");
+                let to = Token { connection: 9, request: RequestId(0) };
+                other.instance.request(other.now, to, &frame.envelope, &message, &mut other.sent);
+                other.end();
+            }
+        }
+    }
+}
+
+#[test]
+fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let apply = |benches: &mut [InstanceBench; 2], changes| {
+        let delta = next(benches[0].instance.map(), changes);
+        benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    };
+    let delta = create(benches[0].instance.map(), 2, "shared", Durability::Sync);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let regroup = |benches: &[InstanceBench; 2], primary: u32| -> Vec<MapChange> {
+        let found = benches[0].instance.map().keyspace(KeyspaceId(2)).expect("is there").clone();
+        let change = |(partition, group): (_, zerohop_placement::Group<'_>)| {
+            let epoch = PartitionEpoch(group.epoch.0 + 1);
+            let in_sync = vec![InstanceId(3 - primary)];
+            let group = ReplicaGroup { in_sync, ..ReplicaGroup::of_one(epoch, InstanceId(primary)) };
+            MapChange::SetGroup { keyspace: KeyspaceId(2), partition, group }
+        };
+        found.groups().map(change).collect()
+    };
+    let changes = regroup(&benches, 1);
+    apply(&mut benches, changes);
+    play(&mut benches, 1_500);
+    let put = |benches: &mut [InstanceBench; 2], at: usize, n: u32| {
+        let asked = benches[at].put(2, &key(n), &format!("value {n}"));
+        play(benches, 30);
+        assert_eq!(benches[at].answer(asked), Some(Ok("done".to_owned())), "{n}");
+    };
+    (0..60).for_each(|n| put(&mut benches, 0, n));
+    // Evaluated, and not yet on the other instance when both receive the split.
+    let doubtful: Vec<u64> = (60..80).map(|n| benches[0].put(2, &key(n), &format!("value {n}"))).collect();
+    apply(&mut benches, vec![MapChange::SplitKeyspace(KeyspaceId(2))]);
+    for asked in doubtful {
+        let answer = benches[0].answer(asked).expect("is answered");
+        assert!(matches!(answer, Err(Failure::TimedOut { .. })), "{answer:?}");
+    }
+    play(&mut benches, 100);
+    (80..100).for_each(|n| put(&mut benches, 0, n));
+    let changes = regroup(&benches, 2);
+    apply(&mut benches, changes);
+    play(&mut benches, 1_000);
+    for n in 0..100 {
+        let asked = benches[1].get(2, &key(n));
+        play(&mut benches, 5);
+        assert_eq!(benches[1].answer(asked), Some(Ok(format!("value {n}"))), "{n}");
+    }
+    play(&mut benches, 3_000);
+    for bench in &mut benches {
+        assert_eq!(records_of(bench), 100, "what is each partition's own");
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn planted_counts_of_siblings_records_are_seen() {
+    use zerohop_partition::planted::{Bug, plant};
+
+    let mut bench = filled(Durability::Interval { ms: 100 });
+    plant(Some(Bug::ForeignCounted));
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    settle(&mut bench);
+    let found = scanned(&mut bench).len();
+    plant(None);
+    assert!(found > KEYS as usize, "{found}");
+}

@@ -1,0 +1,94 @@
+//! The path of transaction messages between partitions: directly to a partition here, and through the owner to others. The map
+//! tells the receiver of a message by its routing key. If the map has changed or the receiver is not reached, the message is
+//! dropped, and its sender repeats it.
+
+use std::collections::VecDeque;
+
+use zerohop_engine::disk::Disk;
+use zerohop_placement::partition_of;
+use zerohop_transaction::Message as Told;
+use zerohop_wire::ids::{Incarnation, PartitionId};
+use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::{Envelope, Message};
+
+use super::{Instance, InstanceEffect, InstanceEffects};
+use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX};
+use zerohop_replication::ReplicaEvent;
+
+/// Messages that must still be passed on.
+#[derive(Debug, Default)]
+pub(super) struct Transit {
+    queue: VecDeque<Told>,
+}
+
+impl Transit {
+    /// Queues a message. Without room the message is dropped.
+    pub(super) fn push(&mut self, message: Told) {
+        if self.queue.len() < TRANSIT_MAX {
+            self.queue.push_back(message);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+impl<D: Disk> Instance<D> {
+    /// Passes on the messages of partitions, and the responses of partitions here. `true`: there was something.
+    pub(super) fn pass_on(&mut self, effects: &mut dyn InstanceEffects) -> bool {
+        let any = !self.transit.is_empty();
+        for _ in 0..TRANSIT_PER_BATCH_MAX {
+            let Some(message) = self.transit.queue.pop_front() else { break };
+            self.route(&message, effects);
+        }
+        any
+    }
+
+    /// Whether no partition has a transaction in progress, so that the passing of time changes nothing.
+    #[cfg(test)]
+    pub(super) fn transactions_are_idle(&self) -> bool {
+        let mut all = self.partitions.replicas().map(zerohop_replication::Replica::partition);
+        self.transit.is_empty() && all.all(|one| one.next_transactions_ms().is_none())
+    }
+
+    /// Starts a checkpoint of all single-copy partitions.
+    #[cfg(test)]
+    pub(super) fn checkpoint_all(&mut self) {
+        assert_eq!(self.partitions.by.checkpoint_lone(&mut self.engine), Ok(()));
+    }
+
+    fn route(&mut self, message: &Told, effects: &mut dyn InstanceEffects) {
+        let (keyspace, map) = (message.to.keyspace, self.map().clone());
+        let Some(found) = map.keyspace(keyspace) else { return };
+        let id = partition_of(message.to.point, found.config().partitions);
+        let Some(group) = found.group(id) else { return };
+        let primary = group.primary;
+        if primary == self.identity.instance {
+            return self.deliver(id, message, effects);
+        }
+        let known = map.instance(primary).map_or(Incarnation(0), |instance| instance.incarnation);
+        let to = Member { instance: primary, incarnation: known };
+        let from = Member { instance: self.identity.instance, incarnation: self.identity.incarnation };
+        let envelope =
+            Envelope { keyspace, partition: id, partition_epoch: group.epoch, ..Envelope::default() };
+        let bytes = message.encode();
+        let call = Call::Transaction(&bytes);
+        let message = &Message::Peer(PeerMessage { from, to, call });
+        effects.push(InstanceEffect::Send { to, envelope: &envelope, message });
+    }
+
+    /// Passes a message to a partition that is here.
+    fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn InstanceEffects) {
+        self.tell((message.to.keyspace, id), ReplicaEvent::Transaction(message), effects);
+    }
+
+    /// A message has arrived from another instance.
+    pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn InstanceEffects) {
+        let Ok(message) = Told::decode(bytes) else { return };
+        let found = self.map().keyspace(message.to.keyspace);
+        let Some(partitions) = found.map(|found| found.config().partitions) else { return };
+        // The sender may know an older map. If this instance passed the message on, it could go round in a circle.
+        self.deliver(partition_of(message.to.point, partitions), &message, effects);
+    }
+}
