@@ -329,7 +329,7 @@ impl Replicas {
         Some(result)
     }
 
-    /// See [`Replica::set_durability`].
+    /// Changes when entries of a replica that is the only copy survive a crash. With several members nothing changes.
     ///
     /// # Errors
     /// As there.

@@ -46,7 +46,7 @@ impl Partition {
         }
     }
 
-    /// See [`digest::of_slice`].
+    /// The digest of the records of a slice of hash fragments ([`RecordDigest`]).
     pub fn digest<D: Disk>(
         &self,
         engine: &mut Engine<D>,

@@ -211,7 +211,7 @@ impl Partition {
         });
     }
 
-    /// When [`Partition::tick_transactions`] has something to do.
+    /// When a tick has something to do for transactions, in milliseconds since 1970.
     pub fn next_transactions_ms(&self) -> Option<u64> {
         match &self.transacting {
             Some(transacting) => {
