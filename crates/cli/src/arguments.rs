@@ -1,6 +1,9 @@
 //! The command line.
 
+use std::ffi::OsStr;
+
 use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::anywhere::behind_the_command;
@@ -10,6 +13,7 @@ use crate::blob::BlobCommand;
 use crate::common::ending::EXIT_CODES;
 use crate::common::names;
 use crate::common::quantity::with_negative_numbers;
+use crate::common::secret::VARIABLE as SECRET_VARIABLE;
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
 use crate::folder::FolderCommand;
@@ -139,13 +143,36 @@ impl CliArguments {
     /// Reads the command line; one that is wrong, or asks for help, ends the program here.
     pub(crate) fn read() -> Self {
         let given = behind_the_command(&command(), std::env::args_os());
-        let matches = command().try_get_matches_from(&given).unwrap_or_else(|error| {
-            // The usage names every option that a variable gives as if it were needed; without variables it does not.
-            let bare = without_variables(command()).try_get_matches_from(&given).err();
-            end(&bare.filter(|bare| bare.kind() == error.kind() && error.use_stderr()).unwrap_or(error))
-        });
+        let matches =
+            without_empty_variables(command()).try_get_matches_from(&given).unwrap_or_else(|error| {
+                // The usage names every option that a variable gives as if it were needed; without variables it does not. The help names
+                // the empty variables too.
+                let other = if error.use_stderr() { without_variables(command()) } else { command() };
+                let other = other.try_get_matches_from(&given).err();
+                end(&helpful(other.filter(|other| other.kind() == error.kind()).unwrap_or(error)))
+            });
         Self::from_arg_matches(&matches).unwrap_or_else(|error| end(&error))
     }
+}
+
+/// The error without the tip to pass an option of other commands as a value: that is not what the user wants.
+fn helpful(mut error: clap::Error) -> clap::Error {
+    let is_option = |argument: &str| {
+        let name = argument.strip_prefix("--").unwrap_or_default();
+        has_option(&command(), name.split('=').next().unwrap_or_default())
+    };
+    if let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+        && is_option(argument)
+    {
+        error.remove(ContextKind::Suggested);
+    }
+    error
+}
+
+/// Whether the command or a command below it has this long option.
+fn has_option(command: &clap::Command, name: &str) -> bool {
+    command.get_arguments().any(|arg| arg.get_long() == Some(name))
+        || command.get_subcommands().any(|below| has_option(below, name))
 }
 
 /// Says what is wrong, or helps, and ends the program. What is repeated of the arguments is escaped if it would rule the terminal.
@@ -166,6 +193,16 @@ pub(crate) fn command() -> clap::Command {
 /// The same, in which no variable of the environment gives an option.
 fn without_variables(command: clap::Command) -> clap::Command {
     command.mut_args(|arg| arg.env(Resettable::Reset)).mut_subcommands(without_variables)
+}
+
+/// The same, in which an empty variable counts as not set. Only an empty [`SECRET_VARIABLE`] has a meaning of its own: no secret.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|arg| match arg.get_env() {
+        Some(name) if name != SECRET_VARIABLE && is_empty(name) => arg.env(Resettable::Reset),
+        _ => arg,
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// Every command's help ends with the exit codes.

@@ -28,7 +28,7 @@ pub(crate) struct BackupArguments {
     #[arg(long, value_name = "DIR")]
     since: Option<PathBuf>,
     /// For how long the cluster keeps what changes meanwhile: 6h, 2d; a week at most.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = quantity::duration_above_zero)]
     within: Duration,
     #[command(flatten)]
     target: ClusterTarget,

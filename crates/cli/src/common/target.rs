@@ -33,7 +33,7 @@ pub(crate) struct ClusterTarget {
     #[arg(long, env = "ZEROHOP_TOKEN_FILE", value_name = "PATH", value_parser = OsStringValueParser::new())]
     token_file: Option<OsString>,
     /// How long to try: 10s, 500ms, 2m.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration_above_zero)]
     timeout: Duration,
 }
 

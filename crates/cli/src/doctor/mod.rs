@@ -12,6 +12,8 @@ use clap::Args;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use zerohop_client::{Failure, Reason};
+use zerohop_wire::AuthFault;
 
 use self::finding::{Finding, Severity};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -21,6 +23,10 @@ use crate::output::{self, StatusLine};
 
 /// How long somebody may take to take up a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// How to replace a token.
+const NEW_TOKEN: &str = "`zerohop token new NAME --keyspace KEYSPACE=read,write` makes a new token, with the cluster's secret; name its file \
+                         with --token-file or ZEROHOP_TOKEN_FILE";
 
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArguments {
@@ -83,19 +89,49 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
             cluster::look(status, &damaged).await
         }
         Err(error) => {
-            let listens = listens(target).await;
-            let advice = match listens {
-                Some(endpoint) => format!(
-                    "somebody listens at {endpoint}: another program, which `ss -ltnp` names, or a node that has not \
-                     come up or wants another secret"
+            let advice = match (proof_advice(&error), listens(target).await) {
+                (Some(advice), _) => advice,
+                (None, Some(endpoint)) => format!(
+                    "a program listens at {endpoint}: another program, which `ss -ltnp` names, or a node that has not \
+                     started completely"
                 ),
-                None => "nobody listens there: start a cluster with `zerohop up`, name one with --endpoint, or look at \
-                         this machine alone with --machine"
+                (None, None) => "no program listens there: start a cluster with `zerohop up`, name one with --endpoint, or look \
+                                 at this machine alone with --machine"
                     .to_owned(),
             };
             vec![Finding::problem("cluster", target.endpoints().join(","), error.to_string(), advice)]
         }
     }
+}
+
+/// What to do where the cluster answers and refuses the secret, token or certificate; `None`: the error is of another kind.
+fn proof_advice(error: &CommandError) -> Option<String> {
+    let error = match error {
+        CommandError::Client(error) | CommandError::Unreachable(error) => error,
+        CommandError::Secret(_) => {
+            let advice = "name the right file; `zerohop secret new` and `zerohop token new` make such files";
+            return Some(advice.to_owned());
+        }
+        _ => return None,
+    };
+    let zerohop_client::Error::Operation { reason, .. } = error else { return None };
+    let (Reason::Answer { failure } | Reason::Refused { failure, .. }) = &**reason else { return None };
+    let fault = match failure {
+        Failure::AuthFailed { fault } => *fault,
+        Failure::AuthRequired => {
+            let advice = "name the file of the cluster's secret with --secret-file, or the file of a token with --token-file";
+            return Some(advice.to_owned());
+        }
+        Failure::Forbidden { .. } => return Some(format!("use another token: {NEW_TOKEN}")),
+        _ => return None,
+    };
+    Some(match fault {
+        AuthFault::TokenExpired | AuthFault::Token => NEW_TOKEN.to_owned(),
+        other => match other.to_string().split_once(": ") {
+            Some((_, advice)) => advice.to_owned(),
+            None => "use the same version of zerohop, and the same secret, here and on the nodes".to_owned(),
+        },
+    })
 }
 
 /// The first endpoint at which somebody takes connections.
@@ -106,4 +142,33 @@ async fn listens(target: &ClusterTarget) -> Option<&str> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_follows_the_reason_for_which_the_cluster_refuses() {
+        let advice = |failure| {
+            let reason = Box::new(Reason::Answer { failure });
+            let error = zerohop_client::Error::Operation { key: None, reason };
+            proof_advice(&CommandError::Client(error)).unwrap_or_default()
+        };
+        for (failure, words) in [
+            (Failure::AuthFailed { fault: AuthFault::TokenExpired }, "`zerohop token new NAME"),
+            (Failure::AuthFailed { fault: AuthFault::Token }, "`zerohop token new NAME"),
+            (Failure::AuthFailed { fault: AuthFault::TlsWanted }, "--tls-ca"),
+            (
+                Failure::AuthFailed { fault: AuthFault::Proof },
+                "use the file that its nodes were started with",
+            ),
+            (Failure::AuthFailed { fault: AuthFault::NotAsked }, "the same secret"),
+            (Failure::AuthRequired, "--secret-file"),
+        ] {
+            let told = advice(failure.clone());
+            assert!(told.contains(words) && !told.contains("ss -ltnp"), "{failure:?}: {told}");
+        }
+        assert_eq!(advice(Failure::NotFound), "");
+    }
 }

@@ -29,7 +29,7 @@ pub(crate) struct TopArguments {
     #[command(flatten)]
     target: ClusterTarget,
     /// Over what time rates are taken, and how often they are told: 2s, 500ms.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::duration_above_zero)]
     interval: Duration,
     /// Tells once, after one interval.
     #[arg(long)]
