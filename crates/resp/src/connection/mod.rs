@@ -253,7 +253,7 @@ impl Connection {
                 ParseResult::Skipped { used: taken } => used += taken,
                 ParseResult::Oversized { used: taken, what } => {
                     self.begin_reply();
-                    self.refuse(&what.text(), out);
+                    self.refuse_at_limit(&what.text(), out);
                     used += taken;
                 }
                 ParseResult::More => break NextStep::More,
@@ -499,6 +499,15 @@ impl Connection {
     fn refuse(&mut self, text: &str, out: &mut Vec<u8>) {
         if let Some(transaction) = &mut self.transaction {
             transaction.breaks();
+        }
+        self.reply(out, |reply| reply.error(text));
+    }
+
+    /// The same, of a limit, which `EXEC` repeats.
+    fn refuse_at_limit(&mut self, text: &str, out: &mut Vec<u8>) {
+        if let Some(transaction) = &mut self.transaction {
+            let (_code, limit) = text.split_once(' ').unwrap_or(("", text));
+            transaction.breaks_at_limit(limit.strip_suffix("; nothing was done").unwrap_or(limit));
         }
         self.reply(out, |reply| reply.error(text));
     }
