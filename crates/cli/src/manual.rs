@@ -1,6 +1,7 @@
 //! `zerohop completions` and `zerohop man`: what a shell and a reader of manuals want, made from the command line itself.
 
 use std::path::PathBuf;
+use zerohop_wire::words::{by_number, counted};
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -56,7 +57,12 @@ pub(crate) fn man(arguments: &ManArguments) -> Result<CommandEnding, CommandErro
         written.map_err(|error| CommandError::system("writing", &path, &error))?;
         count += 1;
     }
-    output::problem(&format!("{count} pages are in {}; try `man -l {0}/zerohop.1`", names::path(folder)));
+    output::problem(&format!(
+        "{1} {2} in {0}; try `man -l {0}/zerohop.1`",
+        names::path(folder),
+        counted(count, "page"),
+        by_number(count, "is", "are")
+    ));
     Ok(CommandEnding::Done)
 }
 

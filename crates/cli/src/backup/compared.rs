@@ -3,6 +3,7 @@
 use serde::Serialize;
 use zerohop_backup::{Progress, Target as Taken};
 use zerohop_client::{ComparedSlice, Error};
+use zerohop_wire::words::by_number;
 
 use super::progress::BackupProgress;
 
@@ -65,10 +66,10 @@ impl ComparisonTotals {
             _ if records == 0 => "there is nothing to compare".to_owned(),
             (1, 1) => "there is one copy of each: nothing to compare".to_owned(),
             (min, max) if min == max => {
-                format!("{records} records and chunks compared in {max} copies: {}", self.found())
+                format!("{} compared in {max} copies: {}", records_and_chunks(records), self.found())
             }
             (min, max) => {
-                format!("{records} records and chunks compared in {min} to {max} copies: {}", self.found())
+                format!("{} compared in {min} to {max} copies: {}", records_and_chunks(records), self.found())
             }
         }
     }
@@ -80,6 +81,10 @@ impl ComparisonTotals {
             n => format!("{n} copies of partitions differ"),
         }
     }
+}
+
+fn records_and_chunks(count: u64) -> String {
+    format!("{count} {}", by_number(count, "record or chunk", "records and chunks"))
 }
 
 impl DifferingCopy {

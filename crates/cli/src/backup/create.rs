@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_backup::BackupTotals;
 use zerohop_client::SnapshotOptions;
+use zerohop_wire::words::counted;
 
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -74,8 +75,9 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
     } else {
         let kept = if since.is_some() { format!(", {kept} of them as before") } else { String::new() };
         output::result(&format!(
-            "{folder}: {} keyspaces, {records} records and blobs{kept}, {} written",
-            targets.len(),
+            "{folder}: {}, {}{kept}, {} written",
+            counted(targets.len(), "keyspace"),
+            super::records_and_blobs(records),
             shown_bytes(written)
         ))?;
     }

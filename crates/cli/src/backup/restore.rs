@@ -8,6 +8,7 @@ use zerohop_backup::format::manifest;
 use zerohop_backup::{Chain, Progress};
 use zerohop_client::{Client, DropOptions, Error, Keyspace};
 use zerohop_wire::admin::{KeyspaceSettings, REFUSED_UNKNOWN};
+use zerohop_wire::words::counted;
 
 use super::progress::BackupProgress;
 use crate::common::admin;
@@ -127,7 +128,11 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
     } else {
         for RestoredKeyspace { name, made, records, bytes } in &all {
             let made = if *made { "made, " } else { "" };
-            output::result(&format!("{name}: {made}{records} records and blobs, {}", shown_bytes(*bytes)))?;
+            output::result(&format!(
+                "{name}: {made}{}, {}",
+                super::records_and_blobs(*records),
+                shown_bytes(*bytes)
+            ))?;
         }
     }
     Ok(CommandEnding::Done)
@@ -215,8 +220,9 @@ async fn open_or_make(
         let replicas = settings.replicas.unwrap_or(1);
         if replicas > nodes && arguments.replicas.is_none() {
             output::problem(&format!(
-                "WARNING: keyspace {name} is made with {nodes} copies where it had {replicas}, as the cluster has no more nodes; \
-                 once it has, `zerohop keyspace alter {name} --replicas {replicas}` makes more"
+                "WARNING: keyspace {name} is made with {} where it had {replicas}, as the cluster has no more nodes; \
+                 once it has, `zerohop keyspace alter {name} --replicas {replicas}` makes more",
+                counted(nodes, "copy")
             ));
             settings.replicas = Some(nodes);
         }

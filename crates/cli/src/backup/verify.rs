@@ -7,6 +7,7 @@ use serde::Serialize;
 use zerohop_backup::{BackupError, BackupTotals, Progress};
 use zerohop_client::{Error, Failure, SnapshotOptions};
 use zerohop_wire::admin::NodeStatus;
+use zerohop_wire::words::{by_number, counted};
 
 use super::compared::{ComparisonTotals, compare};
 use super::progress::BackupProgress;
@@ -87,11 +88,12 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
             let records = manifest.parts.iter().map(|part| part.records).sum();
             let folders: Vec<String> = chain.folders().map(|folder| folder.display().to_string()).collect();
             let said = format!(
-                "{}: whole; {} keyspaces, {records} records and blobs, {} in {} folders",
+                "{}: whole; {}, {}, {} in {}",
                 folder.display(),
-                manifest.keyspaces.len(),
+                counted(manifest.keyspaces.len(), "keyspace"),
+                super::records_and_blobs(records),
                 shown_bytes(progress.bytes),
-                folders.len()
+                counted(folders.len(), "folder")
             );
             let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
             Ok((
@@ -133,11 +135,12 @@ async fn of_cluster(
     let short: u32 = of.map(|one| one.short.max(one.rebuilding)).sum();
     let copies = match short {
         0 => "every partition has all its copies".to_owned(),
-        short => format!("{short} partitions lack copies"),
+        short => format!("{} {} copies", counted(short, "partition"), by_number(short, "lacks", "lack")),
     };
     let said = format!(
-        "{} keyspaces, {records} records and blobs, {}: all was read; {}; {copies}",
-        targets.len(),
+        "{}, {}, {}: all was read; {}; {copies}",
+        counted(targets.len(), "keyspace"),
+        super::records_and_blobs(records),
         shown_bytes(bytes),
         compared.said()
     );

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerohop_client::Keyspace;
 use zerohop_node::clock::{HybridClock, Stopwatch};
+use zerohop_wire::words::counted;
 
 use super::histogram::Histogram;
 use super::limits::{
@@ -356,8 +357,10 @@ impl fmt::Display for BlobBenchReport {
         let BlobBenchReport { clients, blobs, blob_bytes, part_bytes, keyspace, durability, .. } = self;
         writeln!(
             f,
-            "{clients} clients, one thread; {blobs} blobs of {blob_bytes} bytes, parts of {part_bytes}; keyspace {keyspace} \
-             ({durability})\n"
+            "{}, one thread; {} of {}, parts of {part_bytes}; keyspace {keyspace} ({durability})\n",
+            counted(*clients, "client"),
+            counted(*blobs, "blob"),
+            counted(*blob_bytes, "byte")
         )?;
         writeln!(
             f,

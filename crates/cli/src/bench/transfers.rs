@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerohop_client::{Client, Error, Keyspace, Record, Transaction};
 use zerohop_node::clock::{HybridClock, Stopwatch};
+use zerohop_wire::words::counted;
 
 use super::histogram::Histogram;
 use super::limits::{ACCOUNTS_MAX, CLIENTS_MAX, TRANSFERS_MAX};
@@ -320,8 +321,9 @@ impl fmt::Display for TransferReport {
         let TransferReport { clients, accounts, zipf, keyspace, durability, .. } = self;
         writeln!(
             f,
-            "{clients} clients, one thread; transfers between two of {accounts} records, contended ones by Zipf's law with \
-             exponent {zipf}; keyspace {keyspace} ({durability})\n"
+            "{}, one thread; transfers between two of {accounts} records, contended ones by Zipf's law with exponent {zipf}; keyspace \
+             {keyspace} ({durability})\n",
+            counted(*clients, "client")
         )?;
         writeln!(
             f,

@@ -9,6 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 use zerohop_node::descriptors::Descriptors;
 use zerohop_node::server::instances_default;
+use zerohop_wire::words::counted;
 
 use super::finding::Finding;
 use crate::common::quantity::shown_bytes;
@@ -52,7 +53,10 @@ fn files() -> Finding {
 
 /// As a node of so many instances shares them.
 fn judge_files(descriptors: Descriptors, instances: usize) -> Finding {
-    let found = format!("a process may have {descriptors}, where it runs a node of {instances} instances");
+    let found = format!(
+        "a process may have {descriptors}, where it runs a node of {}",
+        counted(instances, "instance")
+    );
     let advice = format!("allow {FILES_LOW} or more: `ulimit -Hn`, or nofile in limits.conf");
     match descriptors.limit() {
         _ if descriptors.is_too_few() => Finding::problem(

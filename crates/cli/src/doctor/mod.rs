@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zerohop_client::{Failure, Reason};
 use zerohop_wire::AuthFault;
+use zerohop_wire::words::counted;
 
 use self::finding::{Finding, Severity};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -82,10 +83,10 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
     };
     match status {
         Ok(mut status) => {
-            let nodes = status.nodes.len();
-            line.show(&format!("asking {nodes} nodes what is wrong with them …"));
+            let nodes = counted(status.nodes.len(), "node");
+            line.show(&format!("asking {nodes} for problems …"));
             let damaged = damaged::find(target, &mut status).await;
-            line.show(&format!("asking {nodes} nodes for their health and clocks …"));
+            line.show(&format!("asking {nodes} for health and clock …"));
             cluster::look(status, &damaged).await
         }
         Err(error) => {

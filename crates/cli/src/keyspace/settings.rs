@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_placement::Durability;
 use zerohop_wire::admin::KeyspaceStatus;
+use zerohop_wire::words::{by_number, counted};
 
 use super::KeyspacePlace;
 use crate::common::ending::CommandError;
@@ -71,21 +72,26 @@ impl ShownKeyspace {
         }
         if *replicas as usize > nodes {
             warnings.push(format!(
-                "keyspace {name} asks for {replicas} copies of everything, and there are {nodes} nodes to hold them: start \
-                 more, or `zerohop keyspace alter {name} --replicas {nodes}`"
+                "keyspace {name} asks for {replicas} copies of everything, and the cluster has {}: start more, or `zerohop keyspace alter {name} \
+                 --replicas {nodes}`",
+                counted(nodes, "node")
             ));
         }
         let Some(KeyspaceHealth { short, lost, .. }) = standing else { return warnings };
         if *lost > 0 {
             warnings.push(format!(
-                "keyspace {name}: {lost} partitions are lost: nobody serves them before nodes that are down return; \
-                 `zerohop recover` tells which"
+                "keyspace {name}: {} {} lost: no node serves {} before nodes that are down return; `zerohop recover` lists {}",
+                counted(*lost, "partition"),
+                by_number(*lost, "is", "are"),
+                by_number(*lost, "it", "them"),
+                by_number(*lost, "it", "them")
             ));
         }
         if *short > *lost {
             warnings.push(format!(
-                "keyspace {name}: {} partitions take no writes, as too few copies are in sync",
-                short - lost
+                "keyspace {name}: {} {} no writes, as too few copies are in sync",
+                counted(short - lost, "partition"),
+                by_number(short - lost, "accepts", "accept")
             ));
         }
         warnings
@@ -124,10 +130,11 @@ impl From<KeyspaceStatus> for ShownKeyspace {
 impl std::fmt::Display for ShownKeyspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ShownKeyspace { name, replicas, min_in_sync, durability, partitions, hash, .. } = self;
-        let copies = if *replicas == 1 { "copy" } else { "copies" };
         write!(
             f,
-            "{name}: {durability}, {partitions} partitions by {hash}, {replicas} {copies} ({min_in_sync} in sync){}",
+            "{name}: {durability}, {} by {hash}, {} ({min_in_sync} in sync){}",
+            counted(*partitions, "partition"),
+            counted(*replicas, "copy"),
             if self.closing { ", being dropped" } else { "" }
         )
     }

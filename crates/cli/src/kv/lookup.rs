@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::{Info, Range};
 use zerohop_node::clock::HybridClock;
+use zerohop_wire::words::counted;
 
 use super::{KeyArgument, KvPlace, record, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -67,8 +68,8 @@ fn show_info(place: &KvPlace, key: &[u8], info: &Info) -> Result<CommandEnding, 
         output::json(&ShownInfo { key: JsonKey(key), found: true, record, version, length, expires_at_ms })?;
     } else {
         let length = match record {
-            "bytes" => format!("{} bytes", info.length),
-            list => format!("{list} of {} values", info.length),
+            "bytes" => counted(info.length, "byte"),
+            list => format!("{list} of {}", counted(info.length, "value")),
         };
         let expiry = info
             .expires_at_ms

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zerohop_node::server::{ForcedCluster, found_again};
+use zerohop_wire::words::counted;
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
@@ -30,7 +31,9 @@ pub(super) fn recover(folder: &Path, accept_loss: bool, json: bool) -> Result<Co
         output::json(&ControlGroupOutput { node, manager, gone, decisions, nodes, founded: accept_loss })?;
     } else {
         output::result(&format!(
-            "node {node}, manager {own}: it knows {decisions} decisions on a cluster of {nodes} nodes; other managers: {others}"
+            "node {node}, manager {own}: it knows {} on a cluster of {}; other managers: {others}",
+            counted(*decisions, "decision"),
+            counted(*nodes, "node")
         ))?;
     }
     if accept_loss {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
 use zerohop_wire::admin::{DamagedPartition, PartitionStatus, Status};
+use zerohop_wire::words::{by_number, counted};
 
 use self::acknowledge::AcknowledgeArguments;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -210,7 +211,8 @@ async fn find(
         {
             let count = all.len();
             return Err(CommandError::Usage(format!(
-                "{none}: the keyspace has {count} partitions, from 0 on"
+                "{none}: the keyspace has {}, numbered from 0",
+                counted(count, "partition")
             )));
         }
         for status in all {
@@ -243,17 +245,22 @@ fn ask(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<CommandE
     }
     let damaged = shown.iter().filter(|one| one.damaged.is_some()).count();
     if damaged > 0 {
+        let lost = shown.len() - damaged;
         return Ok(CommandError::Refused(format!(
-            "{damaged} partitions have a damaged copy, and no other that counts ({} are lost besides). Each goes on with what is whole \
-             of that copy by `zerohop recover --accept-loss KEYSPACE/PARTITION`, or, with --from-follower, with the most complete of \
-             the others that are up; what it then lacks is gone for good, unless you have a backup",
-            shown.len() - damaged
+            "{} {} a damaged copy and no other that is in sync; {lost} {} lost. `zerohop recover --accept-loss KEYSPACE/PARTITION` continues a \
+             partition with the readable part of that copy, or, with --from-follower, with the most complete other copy that is up. \
+             Data that this copy lacks is then lost permanently, unless you have a backup",
+            counted(damaged, "partition"),
+            by_number(damaged, "has", "have"),
+            by_number(lost, "other is", "others are")
         )));
     }
     Ok(CommandError::Refused(format!(
-        "{} partitions are lost. They are served again as soon as a node returns that held them in sync. If none ever will, \
-         `zerohop recover --accept-loss --all-lost` goes on with what is left",
-        shown.len()
+        "{} {} lost. {} again as soon as a node with an in-sync copy returns. If no such node can return, `zerohop recover \
+         --accept-loss --all-lost` continues with the copies that are left",
+        counted(shown.len(), "partition"),
+        by_number(shown.len(), "is", "are"),
+        by_number(shown.len(), "It is served", "They are served")
     )))
 }
 
@@ -284,23 +291,30 @@ fn tell_done(json: bool, shown: &[RecoverOutput]) -> Result<(), CommandError> {
         }
     }
     let count = |left| shown.iter().filter(|one| one.recovered && one.left == left).count();
-    for (count, what) in [
+    for (count, one, several) in [
         (
             count(PartitionRemains::InSync),
-            "go on with the most complete copy: up to an interval of writes may be missing",
+            "continues with the most complete copy: up to an interval of writes may be missing",
+            "continue with the most complete copy: up to an interval of writes may be missing",
         ),
         (
             count(PartitionRemains::Followers),
-            "go on with a follower: what it had not yet been sent is missing",
+            "continues with a follower: writes that it had not received are missing",
+            "continue with a follower: writes that it had not received are missing",
         ),
         (
             count(PartitionRemains::Damaged),
-            "go on with what is whole of a damaged copy; sessions begin again there",
+            "continues with the readable part of a damaged copy; sessions begin again there",
+            "continue with the readable part of a damaged copy; sessions begin again there",
         ),
-        (count(PartitionRemains::Nothing), "begin empty: everything that was in them is gone"),
+        (
+            count(PartitionRemains::Nothing),
+            "begins empty: all its data is gone",
+            "begin empty: all their data is gone",
+        ),
     ] {
         if count > 0 {
-            output::result(&format!("{count} partitions {what}"))?;
+            output::result(&format!("{} {}", counted(count, "partition"), by_number(count, one, several)))?;
         }
     }
     Ok(())
@@ -345,12 +359,17 @@ impl RecoverOutput {
             let others: Vec<u32> = up.iter().copied().filter(|one| one != instance).collect();
             let others = match &others[..] {
                 [] => "no other is up".to_owned(),
-                some_up => format!("followers that are up: {}", some(some_up)),
+                some_up => format!(
+                    "{} up: {}",
+                    by_number(some_up.len(), "follower that is", "followers that are"),
+                    some(some_up)
+                ),
             };
             let named = if named.is_empty() { "its log ends too soon".to_owned() } else { named.join("; ") };
             return format!(
-                "{keyspace}/{partition}: the only copy that counts, of {}, is damaged in {found} places ({named}); {others}",
-                places.name(*instance)
+                "{keyspace}/{partition}: the only in-sync copy, of {}, is damaged in {} ({named}); {others}",
+                places.name(*instance),
+                counted(*found, "place")
             );
         }
         let left = match left {
@@ -358,11 +377,54 @@ impl RecoverOutput {
                 format!("left: {} (up to an interval of writes may be missing)", some(up))
             }
             PartitionRemains::Followers => {
-                format!("left: followers {} (the last writes may be missing)", some(up))
+                format!(
+                    "left: {} {} (the last writes may be missing)",
+                    by_number(up.len(), "follower", "followers"),
+                    some(up)
+                )
             }
-            PartitionRemains::Damaged => "left: what is whole of a damaged copy".to_owned(),
-            PartitionRemains::Nothing => "nothing is left: it would begin empty".to_owned(),
+            PartitionRemains::Damaged => "left: the readable part of a damaged copy".to_owned(),
+            PartitionRemains::Nothing => "nothing is left: the partition would begin empty".to_owned(),
         };
-        format!("{keyspace}/{partition}: {} are down (NODE:INSTANCE); {left}", some(down))
+        format!(
+            "{keyspace}/{partition}: {} {} down (NODE:INSTANCE); {left}",
+            some(down),
+            by_number(down.len(), "is", "are")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_agrees_with_the_number_of_copies() {
+        let line = |down: &[u32], up: &[u32]| {
+            let (left, down, up) = (PartitionRemains::Followers, down.to_vec(), up.to_vec());
+            let keyspace = "default".to_owned();
+            let output = RecoverOutput {
+                keyspace,
+                partition: 17,
+                down,
+                up,
+                left,
+                damaged: None,
+                recovered: false,
+                primary: None,
+            };
+            output.line(&Places::default())
+        };
+        let of = |instance: u32| Places::default().name(instance);
+        let [one, two, three] = [of(1), of(2), of(3)];
+        assert_eq!(
+            line(&[1], &[2]),
+            format!(
+                "default/17: {one} is down (NODE:INSTANCE); left: follower {two} (the last writes may be missing)"
+            )
+        );
+        let said = line(&[1, 2], &[3, 3]);
+        assert!(said.contains(" are down (NODE:INSTANCE); left: followers "), "{said}");
+        assert!(said.contains(&three), "{said}");
     }
 }

@@ -10,6 +10,7 @@ use std::task::Poll;
 use clap::Args;
 use serde::Serialize;
 use zerohop_node::server::node_folder;
+use zerohop_wire::words::counted;
 
 use self::folder::DataFolder;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -225,7 +226,13 @@ impl UpArguments {
         let nodes = nodes as usize;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let instances = self.instances.unwrap_or(cores / nodes).max(1);
-        let no_room = || CommandError::Usage(format!("{nodes} nodes of {instances} instances find no ports"));
+        let no_room = || {
+            CommandError::Usage(format!(
+                "no free ports were found for {} of {}",
+                counted(nodes, "node"),
+                counted(instances, "instance")
+            ))
+        };
         let ports = u16::try_from((instances + 1) * nodes).map_err(|_| no_room())?;
         let held = match self.port {
             0 => Some(HeldPorts::find(ports).ok_or_else(no_room)?),

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_placement::{HashKind, PartitionCount, partition_of};
+use zerohop_wire::words::counted;
 
 use super::error::StoreError;
 use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
@@ -172,7 +173,11 @@ impl StoreSettings {
 fn check_instances(instances: u16, partitions: PartitionCount) -> Result<(), String> {
     let most = u32::from(INSTANCES_MAX).min(partitions.get());
     if instances == 0 || u32::from(instances) > most {
-        return Err(format!("{instances} instances: ask for 1 to {most} with {partitions} partitions"));
+        return Err(format!(
+            "{}: ask for 1 to {most} with {}",
+            counted(instances, "instance"),
+            counted(partitions.get(), "partition")
+        ));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The position of a process in a list of hosts, and the lists of batch schedulers.
 
 use super::expand::{HostsError, ListedHost, expand};
+use zerohop_wire::words::counted;
 
 /// A batch scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +55,8 @@ pub fn of_scheduler(
                 let found = id.trim().parse::<usize>().ok().filter(|id| *id < hosts.len());
                 let reason = || {
                     wrong(format!(
-                        "SLURM_NODEID is {id}, but SLURM_JOB_NODELIST has {} hosts ({list})",
-                        hosts.len()
+                        "SLURM_NODEID is {id}, but SLURM_JOB_NODELIST has {} ({list})",
+                        counted(hosts.len(), "host")
                     ))
                 };
                 Some(found.ok_or_else(reason)?)

@@ -7,6 +7,7 @@ use zerohop_wire::admin::{
     DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+use zerohop_wire::words::counted;
 
 use super::changes;
 use super::clustered;
@@ -180,7 +181,7 @@ fn lacking(one: &DamagedPartition) -> String {
         (_, []) => "its log ends before what the disk held, or has a gap".to_owned(),
         (1, [only]) => only.clone(),
         (found, some) if *found as usize == some.len() => some.join("; "),
-        (found, some) => format!("{found} places: {}; …", some.join("; ")),
+        (found, some) => format!("{}: {}; …", counted(*found, "place"), some.join("; ")),
     }
 }
 

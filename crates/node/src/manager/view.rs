@@ -6,6 +6,7 @@ use zerohop_control::agent::ClusterStanding;
 use zerohop_placement::{ClusterMap, Group, GroupState, NodeState};
 use zerohop_wire::admin;
 use zerohop_wire::ids::{InstanceId, NodeId};
+use zerohop_wire::words::{by_number, counted};
 
 use super::clustered;
 use super::shared::{ManagerShared, NodePhase};
@@ -110,12 +111,18 @@ fn warnings(
             true => "`zerohop recover` tells which are lost; others are served again within seconds",
             false => "nobody serves them before the control group decides again",
         };
-        warnings.push(format!("no primary for {} of {groups} partitions: {advice}", told.no_primary));
+        warnings.push(format!(
+            "no primary for {} of {}: {advice}",
+            told.no_primary,
+            counted(groups, "partition")
+        ));
     }
     if told.stuck > 0 {
         warnings.push(format!(
-            "{} of {groups} partitions stand still: their primary is there, and an in-sync replica does not answer",
-            told.stuck
+            "{} of {} {} blocked: the primary is up, and an in-sync replica does not answer",
+            told.stuck,
+            counted(groups, "partition"),
+            by_number(told.stuck, "is", "are")
         ));
     }
     warnings

@@ -5,6 +5,7 @@ use std::fmt;
 use super::Failure;
 use crate::ids::KeyspaceId;
 use crate::limits::BLOB_ATTRIBUTES_BYTES_MAX;
+use crate::words::{by_number, counted};
 
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,7 +114,9 @@ impl fmt::Display for Failure<'_> {
             }
             Self::TooFewInSync { in_sync, needed } => write!(
                 f,
-                "only {in_sync} copies are in sync and a write needs {needed}: wait for nodes to return, or add some"
+                "only {} {} in sync and a write needs {needed}: wait for nodes to return, or add some",
+                counted(*in_sync, "copy"),
+                by_number(*in_sync, "is", "are")
             ),
             Self::TimedOut { .. } => f.write_str(
                 "the time-out passed: a wait found nothing; a write may be done, repeat it in the same session",

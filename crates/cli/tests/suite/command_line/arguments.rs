@@ -203,7 +203,7 @@ fn refusals_say_what_was_asked_for_and_what_helps() {
     cluster.ok(&["kv", "insert", "soon", "v", "--ttl", "7d"]);
     let info = cluster.ok(&["kv", "lookup", "soon", "--info"]);
     // Seven days, less what has passed since.
-    assert!(info.starts_with("1 bytes, version ") && info.contains(", expires in 6 d 23 h"), "{info}");
+    assert!(info.starts_with("1 byte, version ") && info.contains(", expires in 6 d 23 h"), "{info}");
 }
 
 #[test]
