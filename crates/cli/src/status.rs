@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_wire::admin::{GroupsStatus, InstanceStatus, NodeStatus, Status};
+use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeStatus, Status};
 use zerohop_wire::words::{by_number, counted};
 
 use crate::common::admin;
@@ -70,6 +70,22 @@ struct StatusNode {
     primaries: u32,
     in_sync: u32,
     following: u32,
+    /// It is a manager of the control group.
+    in_control: bool,
+    /// Partitions whose only in-sync copy is damaged, of the node that was asked.
+    damaged: Vec<ShownDamaged>,
+}
+
+/// A damaged copy of a partition.
+#[derive(Debug, Serialize)]
+struct ShownDamaged {
+    keyspace: String,
+    partition: u32,
+    instance: u32,
+    /// Number of places.
+    found: u64,
+    /// The first of them, in words.
+    named: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -124,7 +140,7 @@ impl From<Status> for ShownStatus {
 impl From<NodeStatus> for StatusNode {
     fn from(status: NodeStatus) -> Self {
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
-        let NodeStatus { primaries, in_sync, following, .. } = status;
+        let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
         StatusNode {
             id,
@@ -138,7 +154,16 @@ impl From<NodeStatus> for StatusNode {
             primaries,
             in_sync,
             following,
+            in_control,
+            damaged: damaged.into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<DamagedPartition> for ShownDamaged {
+    fn from(status: DamagedPartition) -> Self {
+        let DamagedPartition { keyspace, partition, instance, found, named, .. } = status;
+        ShownDamaged { keyspace, partition, instance, found, named }
     }
 }
 

@@ -39,7 +39,6 @@ pub(crate) struct ShownKeyspace {
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<KeyspaceHealth>,
     /// It is being dropped.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     closing: bool,
 }
 

@@ -112,6 +112,13 @@ struct ShownDamaged {
     named: Vec<String>,
 }
 
+/// The JSON where no partition is lost or damaged: how many are.
+#[derive(Serialize)]
+struct NothingToRecover {
+    lost: u32,
+    damaged: u32,
+}
+
 struct LostPartition {
     name: PartitionName,
     status: PartitionStatus,
@@ -152,9 +159,11 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     }
     if lost.is_empty() {
         let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
-        // A list of none has no line.
-        if !json && view::has_quorum(&status) && !stands_still {
-            output::result("No partition is lost or damaged; there is nothing to recover.")?;
+        if view::has_quorum(&status) && !stands_still {
+            match json {
+                true => output::json(&NothingToRecover { lost: 0, damaged: 0 })?,
+                false => output::result("No partition is lost or damaged; there is nothing to recover.")?,
+            }
         }
         return match (view::has_quorum(&status), stands_still) {
             (false, _) => Err(CommandError::Refused(NO_QUORUM.to_owned())),

@@ -1,5 +1,7 @@
 //! The status of the node: one value, for control requests and as JSON.
 
+use std::num::NonZeroU32;
+
 use serde_json::{Value, json};
 use zerohop_partition::replica::CopyDamage;
 use zerohop_placement::ClusterMap;
@@ -201,7 +203,7 @@ pub(super) fn to_json(status: &Status) -> Value {
     };
     let node = |node: &NodeStatus| {
         json!({
-            "id": node.id, "state": node.state, "pid": node.pid, "manager": node.manager,
+            "id": node.id, "state": node.state, "pid": NonZeroU32::new(node.pid), "manager": node.manager,
             "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
             "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
             "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
@@ -212,8 +214,8 @@ pub(super) fn to_json(status: &Status) -> Value {
         json!({
             "id": one.id, "name": one.name, "partitions": one.partitions, "hash": one.hash,
             "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
-            "chunk_bytes": one.chunk_bytes, "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost,
-            "closing": one.closing,
+            "chunk_bytes": one.chunk_bytes, "closing": one.closing,
+            "standing": { "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost },
         })
     };
     let cluster: String = status.cluster.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -224,14 +226,14 @@ pub(super) fn to_json(status: &Status) -> Value {
         "lost": groups.lost,
     });
     let view = status.view.clone().unwrap_or_default();
+    let warnings = view.warnings;
     let view = json!({
         "node": view.node, "leader": view.leader, "age_ms": view.age_ms, "quorum": view.quorum,
         "managers": view.managers, "answering": view.answering, "silent": view.silent,
         "no_primary": view.no_primary, "stuck": view.stuck, "waits_for": view.waits_for,
-        "warnings": view.warnings,
     });
     json!({
-        "view": view, "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
+        "view": view, "warnings": warnings, "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "keyspaces": status.keyspaces.iter().map(keyspace).collect::<Vec<_>>(),
     })
