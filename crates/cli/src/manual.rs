@@ -14,15 +14,15 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArguments {
-    /// Which shell: bash, elvish, fish, powershell or zsh.
+    /// The shell: bash, elvish, fish, powershell or zsh.
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ManArguments {
-    /// Writes the pages of all commands into this folder, which is made if it is not there, as in
-    /// ~/.local/share/man/man1; without it the page of `zerohop` itself is printed.
+    /// Writes the pages of all commands into this folder, such as ~/.local/share/man/man1, and creates it if necessary.
+    /// Without it, the command prints the page of `zerohop`.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -12,14 +12,15 @@ use crate::output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Makes a file with a new secret, which nobody but you may read. Give it to every node and client with
-    /// --secret-file, or ZEROHOP_SECRET_FILE.
+    /// Creates a file with a new secret, which only its owner can read.
     ///
-    /// A file that is there is left as it is.
+    /// Give the file to every node and client with --secret-file or ZEROHOP_SECRET_FILE. An existing file is not
+    /// changed.
     New(SecretNewArguments),
-    /// Prints what is sent as `Authorization: Bearer` to read the metrics and the status of a node over HTTP.
+    /// Prints the bearer token for reading the metrics and the status of a node over HTTP.
     ///
-    /// From it nobody finds the secret, and it opens nothing else.
+    /// An HTTP client sends it in the header `Authorization: Bearer`. The secret cannot be derived from it, and it
+    /// gives no other access.
     Bearer(SecretPlace),
 }
 

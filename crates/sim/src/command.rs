@@ -12,34 +12,35 @@ use crate::trace::LineRetention;
 /// What is asked for on the command line.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimArguments {
-    /// Plays this seed, or begins with it.
+    /// The seed to run, or the first of several.
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// How many seeds to play.
+    /// Number of seeds to run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seeds: u64,
-    /// Which faults may happen: all, calm, replication, partitions, disks, clocks, moves, control; or single: one node.
+    /// The faults to inject: all, calm, replication, partitions, disks, clocks, moves, control; `single` simulates one
+    /// node.
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub scenario: String,
-    /// Of a seed that fails, takes away what it fails without, and says what is left.
+    /// For a seed that fails: removes everything without which it still fails, and prints the rest.
     #[arg(long)]
     pub shrink: bool,
-    /// Tells the result as one line of JSON.
+    /// Prints the result as one line of JSON.
     #[arg(long)]
     pub json: bool,
-    /// Shows every event of the only seed played.
+    /// Prints every event of the only seed.
     #[arg(long)]
     pub events: bool,
-    /// Goes on after a seed that fails.
+    /// Continues after a seed that fails.
     #[arg(long)]
     pub keep_going: bool,
-    /// Faults that may happen at all, as a shrink has told them.
+    /// The kinds of faults, as --shrink prints them.
     #[arg(long, value_name = "BITS", value_parser = parse_bits, hide = true)]
     pub kinds: Option<u64>,
-    /// Clients, at most, as a shrink has told them.
+    /// The maximum number of clients, as --shrink prints it.
     #[arg(long, value_name = "N", hide = true)]
     pub clients: Option<usize>,
-    /// Storms, at most, as a shrink has told them.
+    /// The maximum number of storms, as --shrink prints it.
     #[arg(long, value_name = "N", hide = true)]
     pub storms: Option<usize>,
 }

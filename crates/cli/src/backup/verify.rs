@@ -19,13 +19,15 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArguments {
-    /// The folder of a backup. Without one, all that the cluster holds is read, and the copies of every partition compare it.
+    /// The folder of a backup. Without it, the command reads all data of the cluster and compares the copies of every
+    /// partition.
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// The folder of a backup that this one goes on from, if it is not where it was; may be given several times.
+    /// The folder of the earlier backup that this backup continues, if the folder was moved. May be given several
+    /// times.
     #[arg(long, value_name = "DIR", requires = "folder")]
     base: Vec<PathBuf>,
-    /// A keyspace of the cluster; may be given several times. All, if none is given.
+    /// A keyspace of the cluster. May be given several times [default: all keyspaces].
     #[arg(short, long, value_name = "NAME", conflicts_with = "folder")]
     keyspace: Vec<String>,
     #[command(flatten)]

@@ -28,16 +28,16 @@ const TOGETHER: u64 = 1000;
 
 #[derive(Args, Debug)]
 pub(crate) struct TxnBenchArguments {
-    /// Clients, each with a connection of its own to each instance and one transaction at a time.
+    /// Number of clients. Each has its own connection to each instance, and one transaction in flight.
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX))]
     clients: u32,
-    /// Transactions of each kind, of all clients together.
+    /// Number of transactions of each kind, by all clients together.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=TRANSFERS_MAX))]
     ops: u64,
-    /// Records between which they transfer.
+    /// Number of records.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=ACCOUNTS_MAX))]
     accounts: u64,
-    /// How unevenly the records are wanted, in the contended kinds: the exponent of Zipf's law.
+    /// Skew of the record choice in the contended kinds: the exponent of the Zipf distribution.
     #[arg(long, value_name = "EXPONENT", default_value_t = 0.99)]
     zipf: f64,
     /// The keyspace.

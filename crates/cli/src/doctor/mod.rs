@@ -33,11 +33,11 @@ const NEW_TOKEN: &str = "`zerohop token new NAME --keyspace KEYSPACE=read,write`
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     target: ClusterTarget,
-    /// The folder whose disk is looked at [default: zerohop-data in the current folder if it is there, else the current
+    /// The folder whose disk is checked [default: zerohop-data in the current folder if it exists, else the current
     /// folder].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Looks at this machine alone, not at a cluster.
+    /// Checks only this machine, not the cluster.
     #[arg(long)]
     machine: bool,
     /// Prints JSON.

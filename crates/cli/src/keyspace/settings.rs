@@ -13,13 +13,13 @@ use crate::output;
 /// What may be changed later too.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ChangeableSettings {
-    /// Copies in all.
+    /// Total number of copies.
     #[arg(long, value_name = "COPIES")]
     pub(super) replicas: Option<u32>,
-    /// Copies that must hold a write before it is acknowledged.
+    /// Number of copies that must have a write before it is acknowledged.
     #[arg(long, value_name = "COPIES")]
     pub(super) min_in_sync: Option<u32>,
-    /// When a copy counts as holding a write: memory, interval (as in interval:50ms) or sync.
+    /// When a write counts as stored in a copy: memory, interval (as in interval:50ms) or sync.
     #[arg(long, value_name = "WHEN", value_parser = durability)]
     pub(super) durability: Option<String>,
 }

@@ -39,7 +39,7 @@ struct SwapExpectation {
     /// Reads the expected value from a file.
     #[arg(long, value_name = "FILE")]
     expect_file: Option<PathBuf>,
-    /// There must be no record.
+    /// Requires that the record does not exist.
     #[arg(long)]
     expect_absent: bool,
 }

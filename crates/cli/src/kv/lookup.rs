@@ -18,11 +18,11 @@ use crate::output;
 pub(crate) struct LookupArguments {
     #[command(flatten)]
     key: KeyArgument,
-    /// Only a part, values of a list or bytes of bytes, counted from 0: 10..20 (without the last), 10.., ..20, and
-    /// from the end -5.. .
+    /// Prints only a part: values of a list, or bytes. Positions count from 0: 10..20 (without position 20), 10.. or
+    /// ..20; -5.. is the last five.
     #[arg(long, value_name = "FROM..TO", value_parser = range, allow_hyphen_values = true)]
     range: Option<Range>,
-    /// Prints what the record is, its length, version and expiry instead of its contents.
+    /// Prints the type, length, version and expiry of the record, not its contents.
     #[arg(long, conflicts_with = "range")]
     info: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct AcknowledgeArguments {
-    /// Of which keyspace [default: all].
+    /// The keyspace [default: all].
     keyspace: Option<String>,
     #[command(flatten)]
     target: ClusterTarget,

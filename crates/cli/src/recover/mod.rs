@@ -35,10 +35,10 @@ const NO_QUORUM: &str = "the control group has no quorum: which partitions are l
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecoverCommand {
-    /// Takes note that you know what is missing since nodes were started again, so that it is reported no more.
+    /// Ends the report of missing data after restarts.
     ///
-    /// `zerohop status` has it under TROUBLE, and `top` and the metric `zerohop_troubles` count it, until then, over restarts too. Nothing
-    /// but the report changes. What goes missing later is reported again.
+    /// Until then `zerohop status` prints it as TROUBLE, and `top` and the metric `zerohop_troubles` count it, also
+    /// after restarts. The command changes only the report. Data that goes missing later is reported again.
     Acknowledge(AcknowledgeArguments),
 }
 
@@ -47,22 +47,22 @@ pub(crate) enum RecoverCommand {
 pub(crate) struct RecoverArguments {
     #[command(subcommand)]
     command: Option<RecoverCommand>,
-    /// Which partitions: KEYSPACE/PARTITION, as in default/17.
+    /// The partitions: KEYSPACE/PARTITION, as in default/17.
     #[arg(value_name = "KEYSPACE/PARTITION", conflicts_with = "all_lost")]
     partitions: Vec<PartitionName>,
-    /// All that are lost. Those of which the only copy is damaged are to be named one by one.
+    /// All lost partitions. Partitions whose only in-sync copy is damaged must be named one by one.
     #[arg(long)]
     all_lost: bool,
-    /// Where the only copy that counts is damaged: goes on with the most complete of the others that are up, and not with what is
-    /// whole of the damaged one.
+    /// For a partition whose only in-sync copy is damaged: continues with the most complete other copy that is up, not
+    /// with the readable part of the damaged copy.
     #[arg(long, requires = "accept_loss", conflicts_with = "all_lost")]
     from_follower: bool,
-    /// Founds the control group again from the folder of one of its nodes, which must not run: the other managers are gone for
-    /// good. Without --accept-loss it only says what is in the folder.
+    /// Creates the control group again from the folder of one of its nodes, if the other managers are permanently lost.
+    /// The node must not run. Without --accept-loss, the command only prints what the folder contains.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["partitions", "all_lost"])]
     control_group: Option<PathBuf>,
-    /// Goes on with what is left. What only those had that are down is gone for good, even if they return; and what is damaged of an
-    /// only copy.
+    /// Continues with the copies that are left. Data that exists only on nodes that are down, or in the damaged part of
+    /// an only copy, is lost permanently.
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]

@@ -210,11 +210,9 @@ fn refusals_say_what_was_asked_for_and_what_helps() {
 fn lists_are_an_object_a_line() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["keyspace", "create", "papers", "--partitions", "2"]);
-    for (list, count) in [
-        (&["node", "list"][..], 1),
-        (&["keyspace", "list"], 2),
-        (&["partition", "list", "papers"], 2),
-    ] {
+    for (list, count) in
+        [(&["node", "list"][..], 1), (&["keyspace", "list"], 2), (&["partition", "list", "papers"], 2)]
+    {
         let told = cluster.list(list);
         let told = told.as_array().unwrap();
         assert!(told.len() == count && told.iter().all(Value::is_object), "{list:?}: {told:?}");

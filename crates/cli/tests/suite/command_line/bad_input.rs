@@ -150,7 +150,7 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
     cluster.ok(&["kv", "insert", "k", "v"]);
     let in_use = in_use.to_owned();
     assert_eq!(cluster.end_with(rustix::process::Signal::TERM), Some(0));
-    refused(&["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"], &["made with 1 instances"]);
+    refused(&["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"], &["made with 1 instance,"]);
 
     // A folder of somebody else's, a file, and a data folder of a program to come.
     std::fs::create_dir_all(data).unwrap();

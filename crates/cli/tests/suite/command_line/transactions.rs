@@ -210,7 +210,7 @@ fn blobs_change_among_records_or_not_at_all() {
     assert_eq!(txn(&cluster, &lines, false), (0, "40\n40\n2.5\n2.5\n0\n14\n".to_owned(), String::new()));
     let (_, told, _) = txn(&cluster, &["blob transform n add 1 --type u8", "blob rm n"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
-    let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "number": 43 });
+    let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "value": 43 });
     assert_eq!(told["results"][0], expected);
     // What one line refuses, no line does; a blob's line may be several writes.
     let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
