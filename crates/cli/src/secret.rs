@@ -35,7 +35,7 @@ pub(crate) fn run(command: &SecretCommand) -> Result<CommandEnding, CommandError
         SecretCommand::New(SecretNewArguments { path }) => {
             write_new_secret(path).map_err(CommandError::Secret)?;
             output::problem(&format!(
-                "A new secret is in {}. Copy it to where nodes and clients run, over a way that nobody overhears.",
+                "A new secret is in {}. Copy it over a secure channel to the machines of all nodes and clients.",
                 names::path(path)
             ));
         }

@@ -145,7 +145,7 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
     let expiry =
         expires.map_or_else(String::new, |time| format!(" It expires in {}.", quantity::shown_time(time)));
     output::problem(&format!(
-        "Token {} is in {}. Whoever has it may do what it permits.{expiry}",
+        "Token {} is in {}. Each client with this file has its permissions.{expiry}",
         names::text(name.as_bytes()),
         names::path(&path)
     ));

@@ -92,7 +92,7 @@ impl DifferingCopy {
     pub(super) fn said(&self) -> String {
         let Self { keyspace, partition, instance } = self;
         format!(
-            "keyspace {keyspace}, partition {partition}: instance {instance} holds other records than the others; it takes them again: \
+            "keyspace {keyspace}, partition {partition}: the copy of instance {instance} differs from the others; it is copied again: \
              verify again once `zerohop status` shows that no copies are missing"
         )
     }

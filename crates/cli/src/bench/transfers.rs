@@ -215,7 +215,7 @@ async fn sum(client: &Client, keyspace: &Keyspace, tag: &str, accounts: u64) -> 
 
 fn amount(bytes: &[u8]) -> Result<i64, CommandError> {
     let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| CommandError::Refused("an account of the benchmark holds no number".to_owned()))
+    number.ok_or_else(|| CommandError::Refused("a record of the benchmark is not a number".to_owned()))
 }
 
 async fn measure(

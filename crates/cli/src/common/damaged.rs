@@ -47,7 +47,7 @@ pub(crate) async fn find(target: &ClusterTarget, status: &mut Status) -> Vec<Dam
 pub(crate) fn lacking(one: &DamagedPartition) -> String {
     let DamagedPartition { found, named, .. } = one;
     match &named[..] {
-        [] => "its log ends before what its disk held, or has a gap".to_owned(),
+        [] => "its log ends too early, or has a gap".to_owned(),
         some if *found as usize <= some.len() => some.join("; "),
         some => format!("{}: {}; …", counted(*found, "place"), some.join("; ")),
     }

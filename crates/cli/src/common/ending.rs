@@ -155,7 +155,7 @@ impl fmt::Display for CommandError {
             }
             Self::Demo(error) => error.fmt(f),
             Self::Logged(error) => error.fmt(f),
-            Self::OutputClosed => f.write_str("nobody reads the output"),
+            Self::OutputClosed => f.write_str("the reader of the output has closed it"),
         }
     }
 }

@@ -93,7 +93,7 @@ impl fmt::Display for ClusterReport {
         )?;
         writeln!(
             f,
-            "  return   {:>8.0} ms     until the killed node was there again and held everything",
+            "  return   {:>8.0} ms     until the killed node had returned with all its copies",
             self.return_seconds * 1e3
         )?;
         writeln!(

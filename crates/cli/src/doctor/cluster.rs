@@ -97,7 +97,7 @@ fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
         other => Finding::ok("nodes", &about, format!("is {other}")),
     };
     let trouble = |text: &String| {
-        let advice = "docs/operations.md tells what each of these means; its log tells when it began";
+        let advice = "docs/operations.md explains each report; the log of the node says when it began";
         Finding::problem("nodes", &about, text.clone(), advice)
     };
     std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
@@ -129,7 +129,7 @@ fn judge_heard(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -
     };
     let mut findings = Vec::new();
     if !serves {
-        let advice = "its /health over HTTP tells why; it may just be starting or stopping";
+        let advice = "its /health over HTTP says why; it may be starting or stopping";
         findings.push(Finding::warning("reach", &about, "answers, and does not serve", advice));
     }
     let Some(ahead) = ahead_ms else { return findings };
@@ -160,7 +160,7 @@ fn judge_groups(groups: &GroupsStatus) -> Finding {
             check,
             about,
             found,
-            "start those nodes again; `zerohop recover` tells which partitions",
+            "start those nodes again; `zerohop recover` lists the partitions",
         );
     }
     if short > 0 || down > 0 || recovering > 0 {
@@ -197,11 +197,11 @@ fn judge_damaged(one: &DamagedPartition) -> Finding {
     let DamagedPartition { keyspace, partition, instance, .. } = one;
     let about = format!("{keyspace}/{partition}");
     let found = format!(
-        "its only copy that counts, of instance {instance}, is damaged, and nobody is served there: {}",
+        "its only in-sync copy, of instance {instance}, is damaged, and the partition is not served: {}",
         damaged::lacking(one)
     );
     let advice = format!(
-        "`zerohop recover {keyspace}/{partition}` tells what to go on with; docs/operations.md, Corruption"
+        "`zerohop recover {keyspace}/{partition}` lists the copies to continue with; see docs/operations.md, Corrupt data on a disk"
     );
     Finding::problem("partitions", about, found, advice)
 }

@@ -34,7 +34,7 @@ const FLUSHES: usize = 9;
 pub(super) fn look(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
     let mut findings = vec![files(), space(folder), flush(folder)];
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
-        Ok(()) => Finding::ok("secrets", what, "is there, and nobody but its owner may read it"),
+        Ok(()) => Finding::ok("secrets", what, "exists, and only its owner has read permission"),
         Err(error) => Finding::problem(
             "secrets",
             what,

@@ -66,7 +66,7 @@ impl ShownKeyspace {
         let mut warnings = Vec::new();
         if self.closing {
             warnings.push(format!(
-                "keyspace {name} is being dropped: `zerohop keyspace drop {name}` waits for it, and tells what it waits for"
+                "keyspace {name} is being dropped: `zerohop keyspace drop {name}` waits for it, and says what it waits for"
             ));
         }
         if *replicas as usize > nodes {

@@ -29,9 +29,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const TOLD_MAX: usize = 20;
 
 /// Why nothing is recovered while nothing is decided.
-const NO_QUORUM: &str = "the control group has no quorum: which partitions are lost is not decided, and none can be recovered, before \
-                         more than half of its managers are back. If they never will be: stop the nodes that are left, and \
-                         `zerohop recover --control-group DIR` on the folder of one of its managers (docs/operations.md)";
+const NO_QUORUM: &str = "the control group has no quorum: the lost partitions are not known, and none can be recovered, before more \
+                         than half of its managers return. If they cannot return: stop the nodes that are left, and run \
+                         `zerohop recover --control-group DIR` on the folder of one of the managers (docs/operations.md)";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecoverCommand {
@@ -143,8 +143,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         return control_group::recover(&folder, accept_loss, json);
     }
     if accept_loss && partitions.is_empty() && !all_lost {
-        let what =
-            "name the partitions to give up, or say --all-lost; `zerohop recover` alone tells which are lost";
+        let what = "name the partitions to recover, or use --all-lost; `zerohop recover` alone lists the lost partitions";
         return Err(CommandError::Usage(what.to_owned()));
     }
     let client = target.connect().await?;
@@ -168,7 +167,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         return match (view::has_quorum(&status), stands_still) {
             (false, _) => Err(CommandError::Refused(NO_QUORUM.to_owned())),
             (true, true) => Err(CommandError::Refused(
-                "no partition is known to be lost or damaged yet, and some are not served: look again in a moment".to_owned(),
+                "no partition is known to be lost or damaged yet, but some are not served: repeat the command in a moment".to_owned(),
             )),
             (true, false) => Ok(CommandEnding::Done),
         };
@@ -194,8 +193,8 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     match shown.iter().all(|one| one.recovered) {
         true => Ok(CommandEnding::Done),
         false => Err(CommandError::Refused(
-            "not all are served yet: copies that are up have not told what they hold. They go on as soon as they have; \
-             `zerohop recover` tells which are left"
+            "some partitions are not served yet, because copies that are up have not reported their contents. They are served as soon as \
+             these copies report; `zerohop recover` lists the rest"
                 .to_owned(),
         )),
     }

@@ -270,7 +270,7 @@ pub(super) fn refused(
             let key = beginning(key(line)).escape_ascii();
             let number = line.number;
             output::problem(&format!(
-                "zerohop: line {number}: the condition does not hold of key \"{key}\"; nothing was done"
+                "zerohop: line {number}: the condition fails for key \"{key}\"; nothing was done"
             ));
         }
         None if is_condition => output::problem(&format!("zerohop: {error}")),

@@ -97,7 +97,7 @@ impl fmt::Display for LogNotice {
             LogNotice::QuorumLost(standing) => write!(
                 f,
                 "{standing}. Nodes that fail are not replaced, and nothing can be changed, until more than half of the managers \
-                 are back; if they never will be: `zerohop recover --control-group DIR`"
+                 return; if they cannot return: `zerohop recover --control-group DIR`"
             ),
             LogNotice::QuorumBack => f.write_str("the control group has a leader again, and decides"),
             LogNotice::Primaries { taken_over, of, handed_over, given_up } => {

@@ -56,7 +56,7 @@ impl StoreSettings {
             Some(name) => Err(wrong(
                 root,
                 format!(
-                    "this folder is not empty (it holds {}) and has no {SETTINGS_FILE}, so it is not a zerohop \
+                    "this folder is not empty (it contains {}) and has no {SETTINGS_FILE}, so it is not a zerohop \
                      store; name another",
                     name.display()
                 ),
@@ -158,7 +158,7 @@ impl StoreSettings {
     fn agrees_with(&self, options: &StoreOptions) -> Result<(), String> {
         let fixed = |what: &str, has: &dyn std::fmt::Display, asked: &dyn std::fmt::Display| {
             Err(format!(
-                "the store has {has} {what} for good, {asked} were asked for: open it without saying a number, or \
+                "the store has {has} {what} permanently, {asked} were asked for: open it without a number, or \
                  copy its data into a new store"
             ))
         };

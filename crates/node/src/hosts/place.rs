@@ -121,7 +121,7 @@ pub fn find_self(
         [] => Err(HostsError::NobodyHere {
             named: some_of(hosts.iter()),
             called: match listen {
-                Some((name, port)) => format!("{called} (and told to listen at {name}:{port})"),
+                Some((name, port)) => format!("{called} (with --listen {name}:{port})"),
                 None => called.to_owned(),
             },
         }),
@@ -192,7 +192,9 @@ mod tests {
         assert_eq!(find("127.0.0.1,127.0.0.1:7410", Some(("127.0.0.1", 7400)), "x"), Ok(0));
         assert_eq!(find("127.0.0.1,10.0.0.2", Some(("10.0.0.2", 7400)), "x"), Ok(1));
         assert!(reason(find(three, None, "x")).contains("several hosts"));
-        assert!(reason(find("n1,n2", None, "n9")).contains("names nobody here: it has n1, n2"));
+        assert!(
+            reason(find("n1,n2", None, "n9")).contains("names no host that is this machine: it has n1, n2")
+        );
         assert!(reason(find(three, Some(("127.0.0.1", 7777)), "x")).contains("127.0.0.1:7777"));
         let many = reason(find("n[1-20]", None, "x"));
         assert!(many.contains("and 12 more"), "{many}");

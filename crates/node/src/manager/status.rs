@@ -36,15 +36,15 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
                 let set_ms = figures.stats.clock_distrusted_ms;
                 if set_ms > 0 {
                     troubles.push(format!(
-                        "instance {}: the clock of this machine was set {set_ms} ms ahead, and no other node's agrees: it goes on by \
-                         the time that has passed; set the clock right",
+                        "instance {}: the clock of this machine was set {set_ms} ms ahead, and no other node's clock agrees: the node \
+                         counts the elapsed time instead; set the clock right",
                         instance.id
                     ));
                 }
                 damaged.extend(damaged_of(&map, instance.id, &figures.stats.damaged_told));
                 troubles.extend(damaged_of(&map, instance.id, &figures.stats.given_up).map(|one| {
                     format!(
-                        "instance {}: {}/{} goes on, on an operator's word, without what was damaged of it: {}",
+                        "instance {}: {}/{} continues without its damaged part, by `zerohop recover`: {}",
                         instance.id,
                         one.keyspace,
                         one.partition,
@@ -54,19 +54,19 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
                 if figures.stats.is_full {
                     let free = figures.stats.free_bytes >> 20;
                     troubles.push(format!(
-                        "instance {}: its disk is full ({free} MiB are left, which it keeps for itself): it takes no new \
-                         writes, and others do in its place where they can; make room, and it goes on by itself",
+                        "instance {}: its disk is full ({free} MiB are left, which it keeps for itself): it accepts no new \
+                         writes, and other nodes accept them where they can; make room, and it accepts writes again",
                         instance.id
                     ));
                 }
             }
-            None => troubles.push(format!("instance {} does not say how it stands", instance.id)),
+            None => troubles.push(format!("instance {} does not report its state", instance.id)),
         }
     }
     troubles.extend(damaged.iter().map(|one| {
         format!(
-            "instance {}: {}/{} is damaged: its only copy that counts is corrupt, and nobody is served there ({}); \
-             `zerohop recover {}/{}` tells how to go on",
+            "instance {}: {}/{} is damaged: its only in-sync copy is corrupt, and the partition is not served ({}); \
+             `zerohop recover {}/{}` lists the copies to continue with",
             one.instance,
             one.keyspace,
             one.partition,
@@ -180,7 +180,7 @@ fn damaged_of(
 fn lacking(one: &DamagedPartition) -> String {
     let DamagedPartition { found, named, .. } = one;
     match (found, &named[..]) {
-        (_, []) => "its log ends before what the disk held, or has a gap".to_owned(),
+        (_, []) => "its log ends too early, or has a gap".to_owned(),
         (1, [only]) => only.clone(),
         (found, some) if *found as usize == some.len() => some.join("; "),
         (found, some) => format!("{}: {}; …", counted(*found, "place"), some.join("; ")),

@@ -75,8 +75,7 @@ pub(super) fn change(
         AdminQuestion::RevokeToken(TokenRevoke { name }) => {
             let found = map.tokens().find(|token| token.name.as_str() == name);
             Some(found.map(|token| MapChange::RemoveToken(token.id)).ok_or_else(|| {
-                let reason =
-                    format!("there is no token {name:?}: `zerohop token list` has those that there are");
+                let reason = format!("there is no token {name:?}: `zerohop token list` lists all tokens");
                 AdminAnswer::refused(REFUSED_UNKNOWN_TOKEN, reason)
             }))
         }

@@ -138,7 +138,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::NotLoopback { listen } => write!(
                 f,
-                "{listen} can be reached from other machines, and without a secret whoever connects could read and write \
+                "{listen} can be reached from other machines, and without a secret any client that connects could read and write \
                  everything: make one with `zerohop secret new PATH` and give it to every node with --secret-file PATH; or \
                  listen at 127.0.0.1 or [::1], or say --insecure"
             ),

@@ -52,7 +52,7 @@ impl fmt::Display for Failure<'_> {
                 "there is no keyspace {keyspace}: create it with `zerohop keyspace create`, or fetch the map again"
             ),
             Self::AuthRequired => f.write_str(
-                "the cluster has a secret: name the file that holds it, with --secret-file or ZEROHOP_SECRET_FILE, or a \
+                "the cluster has a secret: name its file with --secret-file or ZEROHOP_SECRET_FILE, or a \
                  token's, with --token-file or ZEROHOP_TOKEN_FILE",
             ),
             Self::AuthFailed { fault } => fault.fmt(f),
@@ -131,7 +131,7 @@ impl fmt::Display for Failure<'_> {
                 "the request's timestamp is {ahead_ms} ms ahead of the server: a clock is wrong, set it right"
             ),
             Self::SnapshotExpired => f.write_str(
-                "the snapshot is not kept any more: it was closed, not renewed in time, or whoever kept it has failed, moved or \
+                "the snapshot is not kept any more: it was closed, not renewed in time, or the partition has failed over, moved or \
                  been split; open a new one",
             ),
             Self::DiskFull => {

@@ -94,7 +94,7 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     let (_, listed, _) = cluster.run(&["partition", "list", "corrupt"]);
     assert!(listed.contains("DAMAGED"), "{listed}");
     let (_, found, _) = cluster.run(&["doctor"]);
-    assert!(found.contains("corrupt/0: its only copy that counts") && found.contains("key-5"), "{found}");
+    assert!(found.contains("corrupt/0: its only in-sync copy") && found.contains("key-5"), "{found}");
     assert_eq!(cluster.metric(0, "partitions_damaged"), 1);
 
     // Whoever asks it for something is told at once; all else is served.
@@ -130,7 +130,7 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     assert_eq!(cluster.run(&["recover"]).0, 0);
     let status = cluster.status();
     let troubles = status["nodes"][0]["troubles"].to_string();
-    assert!(troubles.contains("corrupt/0 goes on") && !troubles.contains("is damaged"), "{troubles}");
+    assert!(troubles.contains("corrupt/0 continues") && !troubles.contains("is damaged"), "{troubles}");
 
     // The next start finds nothing that it must ask about, and all that was flushed.
     cluster.wait_until_flushed(&before);

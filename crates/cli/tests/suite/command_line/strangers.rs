@@ -71,7 +71,7 @@ fn a_folder_of_a_node_that_stands_alone_does_not_come_into_a_cluster() {
     let data = alone.ready["nodes"][0]["data"].as_str().unwrap().to_owned();
     assert_eq!(alone.end_with(rustix::process::Signal::TERM), Some(0));
     let two = cluster("2");
-    let words = [data.as_str(), "stands alone", "name another folder"];
+    let words = [data.as_str(), "standalone node", "name another folder"];
     refused(&["--data", &data, "--join", two.endpoint()], &words);
     assert_eq!(nodes(&two), 2);
 }

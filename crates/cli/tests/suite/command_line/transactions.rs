@@ -216,7 +216,7 @@ fn blobs_change_among_records_or_not_at_all() {
     let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
     let (code, told, why) = txn(&cluster, &lines, false);
     assert_eq!((code, told.as_str()), (1, ""), "{why}");
-    assert!(why.starts_with("zerohop: line 2: the condition does not hold of key \"index\""), "{why}");
+    assert!(why.starts_with("zerohop: line 2: the condition fails for key \"index\""), "{why}");
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 4101);
 }
 
