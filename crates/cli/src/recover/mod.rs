@@ -115,8 +115,8 @@ struct ShownDamaged {
 /// The JSON where no partition is lost or damaged: how many are.
 #[derive(Serialize)]
 struct NothingToRecover {
-    lost: u32,
-    damaged: u32,
+    lost: usize,
+    damaged: usize,
 }
 
 struct LostPartition {
@@ -153,15 +153,18 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         return Err(CommandError::Refused(NO_QUORUM.to_owned()));
     }
     let mut lost = find(&client, &target, (&partitions, status.clone())).await?;
+    // Damaged partitions that --all-lost leaves out.
+    let mut left_out = 0;
     if accept_loss && all_lost {
+        left_out = lost.iter().filter(|one| one.damaged.is_some()).count();
         lost.retain(|one| one.damaged.is_none());
     }
     if lost.is_empty() {
         let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
         if view::has_quorum(&status) && !stands_still {
             match json {
-                true => output::json(&NothingToRecover { lost: 0, damaged: 0 })?,
-                false => output::result("No partition is lost or damaged; there is nothing to recover.")?,
+                true => output::json(&NothingToRecover { lost: 0, damaged: left_out })?,
+                false => output::result(&nothing(&partitions, left_out))?,
             }
         }
         return match (view::has_quorum(&status), stands_still) {
@@ -197,6 +200,23 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
              these copies report; `zerohop recover` lists the rest"
                 .to_owned(),
         )),
+    }
+}
+
+/// In words that no partition is lost, of those that were named or of all.
+fn nothing(named: &[PartitionName], left_out: usize) -> String {
+    match (named.len(), left_out) {
+        (0, 0) => "No partition is lost or damaged; there is nothing to recover.".to_owned(),
+        (0, damaged) => format!(
+            "No partition is lost. {} {} damaged: name {} to recover {}; `zerohop recover` lists {}.",
+            counted(damaged, "partition"),
+            by_number(damaged, "is", "are"),
+            by_number(damaged, "it", "them one by one"),
+            by_number(damaged, "it", "them"),
+            by_number(damaged, "it", "them")
+        ),
+        (1, _) => "This partition is not lost or damaged; there is nothing to recover.".to_owned(),
+        _ => "None of these partitions is lost or damaged; there is nothing to recover.".to_owned(),
     }
 }
 
@@ -405,6 +425,18 @@ impl RecoverOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_there_is_nothing_to_recover_says_of_which_partitions() {
+        let named = |count| vec!["default/1".parse::<PartitionName>().unwrap(); count];
+        assert!(nothing(&[], 0).starts_with("No partition is lost or damaged;"));
+        assert_eq!(
+            nothing(&[], 1),
+            "No partition is lost. 1 partition is damaged: name it to recover it; `zerohop recover` lists it."
+        );
+        assert!(nothing(&named(1), 0).starts_with("This partition is not lost"));
+        assert!(nothing(&named(2), 0).starts_with("None of these partitions is lost"));
+    }
 
     #[test]
     fn a_line_agrees_with_the_number_of_copies() {

@@ -62,7 +62,7 @@ pub(super) fn change(
             let wrong = || {
                 let most = u64::MAX - unix_ms;
                 let reason = format!(
-                    "a token cannot be valid for {lasts_ms} ms: give a time from 1 ms to {most} ms, as in 12h or 30d"
+                    "a token cannot be valid for {lasts_ms} ms: give a time above 0 and up to {most} ms, as in 12h or 30d"
                 );
                 AdminAnswer::refused(REFUSED_SETTING, reason)
             };

@@ -211,7 +211,7 @@ fn more_copies_than_nodes_are_refused_and_warned_of_when_nodes_are_gone() {
     three.ok(&["node", "drain", &id]);
     wait_for("it is empty", || three.run(&["node", "remove", &id]), |removed| code(removed) == 0);
     let told = three.ok(&["status"]);
-    for words in ["WARNING: keyspace all asks for 4 copies", "there are 3 nodes", "--replicas 3"] {
+    for words in ["WARNING: keyspace all asks for 4 copies", "the cluster has 3 nodes", "--replicas 3"] {
         assert!(told.contains(words), "{words}: {told}");
     }
 }
