@@ -13,10 +13,10 @@ use crate::output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FolderCommand {
-    /// Makes a copy of a data folder a cluster of its own, so that it can be served beside the original.
+    /// Turns a copy of a data folder into a separate cluster, so that it can run beside the original.
     ///
-    /// The nodes of the copy get another cluster id. Nothing else changes, and the original is not touched. The copy is of a
-    /// cluster that was stopped, and is not served yet.
+    /// The nodes of the copy get a new cluster id. Nothing else changes, and the original stays as it is. Stop the
+    /// cluster before you copy its folder, and run this command before you start the copy.
     NewCluster(NewClusterArguments),
 }
 
@@ -25,7 +25,8 @@ pub(crate) struct NewClusterArguments {
     /// The folder of `zerohop up --data`, or of one `zerohop node --data`.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The new cluster id, 32 hexadecimal digits: one for all folders of a copy whose nodes are on several machines [default: random].
+    /// The new cluster id, 32 hexadecimal digits. If the folders of a copy are on several machines, use the same id for
+    /// all of them [default: random].
     #[arg(long, value_name = "ID", value_parser = id)]
     id: Option<ClusterId>,
     /// Prints JSON.

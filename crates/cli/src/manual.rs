@@ -2,6 +2,7 @@
 //! command line definition.
 
 use std::path::PathBuf;
+use zerohop_wire::words::{by_number, counted};
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -14,15 +15,15 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArguments {
-    /// Which shell: bash, elvish, fish, powershell or zsh.
+    /// The shell: bash, elvish, fish, powershell or zsh.
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ManArguments {
-    /// Writes the pages of all commands into this folder, which is made if it is not there, as in
-    /// ~/.local/share/man/man1; without it the page of `zerohop` itself is printed.
+    /// Writes the pages of all commands into this folder, such as ~/.local/share/man/man1, and creates it if necessary.
+    /// Without it, the command prints the page of `zerohop`.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -57,7 +58,12 @@ pub(crate) fn man(arguments: &ManArguments) -> Result<CommandEnding, CommandErro
         written.map_err(|error| CommandError::system("writing", &path, &error))?;
         count += 1;
     }
-    output::problem(&format!("{count} pages are in {}; try `man -l {0}/zerohop.1`", names::path(folder)));
+    output::problem(&format!(
+        "{1} {2} in {0}; try `man -l {0}/zerohop.1`",
+        names::path(folder),
+        counted(count, "page"),
+        by_number(count, "is", "are")
+    ));
     Ok(CommandEnding::Done)
 }
 

@@ -12,14 +12,15 @@ use crate::output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretCommand {
-    /// Makes a file with a new secret, which nobody but you may read. Give it to every node and client with
-    /// --secret-file, or ZEROHOP_SECRET_FILE.
+    /// Creates a file with a new secret, which only its owner can read.
     ///
-    /// A file that is there is left as it is.
+    /// Give the file to every node and client with --secret-file or ZEROHOP_SECRET_FILE. An existing file is not
+    /// changed.
     New(SecretNewArguments),
-    /// Prints what is sent as `Authorization: Bearer` to read the metrics and the status of a node over HTTP.
+    /// Prints the bearer token for reading the metrics and the status of a node over HTTP.
     ///
-    /// From it nobody finds the secret, and it opens nothing else.
+    /// An HTTP client sends it in the header `Authorization: Bearer`. The secret cannot be derived from it, and it
+    /// gives no other access.
     Bearer(SecretPlace),
 }
 
@@ -34,7 +35,7 @@ pub(crate) fn run(command: &SecretCommand) -> Result<CommandEnding, CommandError
         SecretCommand::New(SecretNewArguments { path }) => {
             write_new_secret(path).map_err(CommandError::Secret)?;
             output::problem(&format!(
-                "A new secret is in {}. Copy it to where nodes and clients run, over a way that nobody overhears.",
+                "A new secret is in {}. Copy it over a secure channel to the machines of all nodes and clients.",
                 names::path(path)
             ));
         }

@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_wire::admin::{GroupsStatus, InstanceStatus, NodeStatus, Status};
+use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeStatus, Status};
+use zerohop_wire::words::{by_number, counted};
 
 use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -69,6 +70,22 @@ struct StatusNode {
     primaries: u32,
     in_sync: u32,
     following: u32,
+    /// It is a manager of the control group.
+    in_control: bool,
+    /// Partitions whose only in-sync copy is damaged, of the node that was asked.
+    damaged: Vec<ShownDamaged>,
+}
+
+/// A damaged copy of a partition.
+#[derive(Debug, Serialize)]
+struct ShownDamaged {
+    keyspace: String,
+    partition: u32,
+    instance: u32,
+    /// Number of places.
+    found: u64,
+    /// The first of them, in words.
+    named: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -123,7 +140,7 @@ impl From<Status> for ShownStatus {
 impl From<NodeStatus> for StatusNode {
     fn from(status: NodeStatus) -> Self {
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
-        let NodeStatus { primaries, in_sync, following, .. } = status;
+        let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
         StatusNode {
             id,
@@ -137,7 +154,16 @@ impl From<NodeStatus> for StatusNode {
             primaries,
             in_sync,
             following,
+            in_control,
+            damaged: damaged.into_iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<DamagedPartition> for ShownDamaged {
+    fn from(status: DamagedPartition) -> Self {
+        let DamagedPartition { keyspace, partition, instance, found, named, .. } = status;
+        ShownDamaged { keyspace, partition, instance, found, named }
     }
 }
 
@@ -164,7 +190,11 @@ impl fmt::Display for ShownStatus {
                 }
             }
             if self.nodes.len() > 1 {
-                write!(f, "; primary of {primaries}, in sync in {in_sync}, following in {following} groups")?;
+                write!(
+                    f,
+                    "; primary of {primaries}, in sync in {in_sync}, following in {}",
+                    counted(*following, "group")
+                )?;
             }
             writeln!(f)?;
             for instance in &node.instances {
@@ -174,14 +204,15 @@ impl fmt::Display for ShownStatus {
                 }
                 writeln!(
                     f,
-                    "  instance {}: {}, {} partitions, {} records and versions, log {} ({} in memory), {} connections",
+                    "  instance {}: {}, {}, {} {}, log {} ({} in memory), {}",
                     instance.id,
                     instance.addr,
-                    instance.partitions,
+                    counted(instance.partitions, "partition"),
                     instance.entries,
+                    by_number(instance.entries, "record or version", "records and versions"),
                     shown_bytes(instance.log_bytes),
                     shown_bytes(instance.resident_bytes),
-                    instance.connections
+                    counted(instance.connections, "connection")
                 )?;
             }
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
@@ -192,16 +223,18 @@ impl fmt::Display for ShownStatus {
             None => writeln!(f, "map epoch {}", self.map_epoch)?,
         }
         let ShownGroups { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
-        for (count, what) in [
-            (short, "have fewer copies in sync than must hold a write"),
-            (rebuilding, "have not as many copies as they are to have"),
-            (moving, "are moving"),
-            (recovering, "are recovering, and nobody serves them"),
-            (down, "have a primary that is down"),
-            (lost, "are lost: nobody serves them before nodes that are down return"),
+        for (count, one, several) in [
+            (short, "has", "have fewer copies in sync than a write needs"),
+            (rebuilding, "has", "have fewer copies than the keyspace asks for"),
+            (moving, "is", "are moving"),
+            (recovering, "is", "are recovering and not served"),
+            (down, "has", "have a primary that is down"),
+            (lost, "is", "are lost: not served before nodes that are down return"),
         ] {
+            let (verb, rest) = several.split_once(' ').unwrap_or((several, ""));
             if count > 0 {
-                writeln!(f, "{count} of {groups} groups {what}")?;
+                let groups = counted(groups, "group");
+                writeln!(f, "{count} of {groups} {} {rest}", by_number(count, one, verb))?;
             }
         }
         // The first warnings are printed at the top already.

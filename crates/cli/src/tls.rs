@@ -31,18 +31,18 @@ const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TlsCommand {
-    /// Makes a CA and a certificate by it, as files in a folder: ca.pem, ca-key.pem, node.pem and node-key.pem.
+    /// Creates a CA and a certificate in a folder: ca.pem, ca-key.pem, node.pem and node-key.pem.
     ///
-    /// Nodes are started with --tls-cert node.pem --tls-key node-key.pem --tls-ca ca.pem, clients with --tls-ca ca.pem. Only
-    /// `zerohop tls add` needs ca-key.pem: keep it where nobody else is. Files that are there are left as they are.
+    /// Start nodes with --tls-cert node.pem --tls-key node-key.pem --tls-ca ca.pem, and clients with --tls-ca ca.pem.
+    /// Only `zerohop tls add` needs ca-key.pem: keep it where no other user has access. Existing files are not changed.
     New(TlsNewArguments),
-    /// Makes one more certificate by the CA of a folder, as NAME.pem and NAME-key.pem in it.
+    /// Creates another certificate with the CA of a folder, as NAME.pem and NAME-key.pem in that folder.
     Add(AddArguments),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TlsNewArguments {
-    /// The folder, which is made if it is not there.
+    /// The folder. The command creates it if necessary.
     folder: PathBuf,
     #[command(flatten)]
     hosts: Hosts,
@@ -52,7 +52,7 @@ pub(crate) struct TlsNewArguments {
 pub(crate) struct AddArguments {
     /// The folder of the CA.
     folder: PathBuf,
-    /// What the files are called.
+    /// The name of the files.
     name: String,
     #[command(flatten)]
     hosts: Hosts,
@@ -60,8 +60,8 @@ pub(crate) struct AddArguments {
 
 #[derive(Args, Debug)]
 struct Hosts {
-    /// Whose certificate it is, as for `zerohop node --hosts`: names and addresses, and the addresses that names lead to. This
-    /// machine's loopback is always one [default: this machine].
+    /// The hosts of the certificate, as in `zerohop node --hosts`: names and addresses, and the addresses that the
+    /// names resolve to. The loopback addresses are always included [default: this machine].
     #[arg(long, value_name = "LIST")]
     hosts: Option<String>,
 }

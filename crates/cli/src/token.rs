@@ -17,33 +17,34 @@ use crate::output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Makes a token and writes it into a file, which nobody but you may read. It needs the cluster's secret.
+    /// Creates a token and writes it into a file, which only its owner can read. It needs the cluster's secret.
     ///
-    /// Clients name the file with --token-file or ZEROHOP_TOKEN_FILE; for clients of Redis what is in it is the password. The
-    /// token itself never reaches the cluster, which knows it by its number.
+    /// Clients give the file with --token-file or ZEROHOP_TOKEN_FILE. A Redis client uses the contents of the file as
+    /// its password. The cluster stores only the number of the token, not the token.
     New(TokenNewArguments),
-    /// Lists the tokens and what they permit.
+    /// Lists the tokens and their permissions.
     #[command(visible_alias = "ls")]
     List(TokenListArguments),
-    /// Makes a token good for nothing, also on connections that are open.
+    /// Revokes a token, also on open connections.
     Revoke(RevokeArguments),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct TokenNewArguments {
-    /// What people call it.
+    /// The name of the token.
     name: String,
-    /// What it permits in a keyspace, as in papers=read,write; `admin` is to alter, split and drop it. May be given several
-    /// times.
+    /// Permissions in a keyspace, as in papers=read,write; `admin` allows to alter, split and drop it. May be given
+    /// several times.
     #[arg(long, value_name = "KEYSPACE=PERMISSIONS", value_parser = grant)]
     keyspace: Vec<Grant>,
-    /// What it permits in all keyspaces, also in those made later; with `admin`, everything.
+    /// Permissions in all keyspaces, also in those created later. With `admin`, the token permits everything.
     #[arg(long, value_name = "PERMISSIONS", value_parser = permissions)]
     all: Option<u32>,
-    /// How long it is good, as in 12h or 30d, from now on; the clock of the cluster's nodes decides [default: until it is revoked].
+    /// The validity period from now, as in 12h or 30d, by the clocks of the nodes [default: until the token is
+    /// revoked].
     #[arg(long, value_name = "TIME", value_parser = quantity::token_time)]
     expires: Option<Duration>,
-    /// The file [default: NAME.token in the current folder].
+    /// The file of the token [default: NAME.token in the current folder].
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -61,7 +62,7 @@ pub(crate) struct TokenListArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct RevokeArguments {
-    /// Its name.
+    /// The name of the token.
     name: String,
     #[command(flatten)]
     target: ClusterTarget,
@@ -144,7 +145,7 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
     let expiry =
         expires.map_or_else(String::new, |time| format!(" It expires in {}.", quantity::shown_time(time)));
     output::problem(&format!(
-        "Token {} is in {}. Whoever has it may do what it permits.{expiry}",
+        "Token {} is in {}. Each client with this file has its permissions.{expiry}",
         names::text(name.as_bytes()),
         names::path(&path)
     ));

@@ -114,12 +114,12 @@ impl fmt::Display for BlobTrouble {
                 f,
                 "more attributes than the {limit} bytes that fit beside the name of a blob that is replaced: nothing was changed"
             ),
-            Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),
+            Self::Contended => f.write_str("other clients change it too often: try again"),
             Self::Unfinished => f.write_str(
                 "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or remove it",
             ),
             Self::ChangedMeanwhile => f.write_str(
-                "it was written to or replaced while it was read, so that what has come of it is not one version: read it again",
+                "it was changed or replaced while it was read, so the bytes are not one version: read it again",
             ),
         }
     }
@@ -272,8 +272,8 @@ impl fmt::Display for Error {
             Self::Refused { reason, .. } => f.write_str(reason),
             Self::UnderWay { keyspace, waited, reason } => write!(
                 f,
-                "after {waited:?} the drop of keyspace {keyspace} is still under way, and goes on by itself: it is done once there is \
-                 no keyspace of this name any more, and whoever drops it again waits for that. {reason}"
+                "after {waited:?} the drop of keyspace {keyspace} is still in progress and continues by itself. It is complete when no keyspace has \
+                 this name any more; another drop of the keyspace waits for that. {reason}"
             ),
             Self::Unexpected => f.write_str(
                 "the server's answer is not one to this request: bring client and server up to date",

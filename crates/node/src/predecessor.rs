@@ -27,7 +27,7 @@ pub(crate) fn outlive<T, E>(
         match take() {
             Err(error) if is_held(&error) && waited.elapsed() < GOES_WITHIN => {
                 if !std::mem::replace(&mut is_told, true) {
-                    info!("another process holds {what}: waiting up to {GOES_WITHIN:?} for it to go");
+                    info!("another process uses {what}: waiting up to {GOES_WITHIN:?} for its end");
                 }
                 #[expect(
                     clippy::disallowed_methods,

@@ -33,6 +33,7 @@ pub mod messages;
 mod numbered;
 mod tail;
 mod version;
+pub mod words;
 
 pub use answer_gathering::AnswerGathering;
 pub use decode::{BrokenStream, DecodeResult, Decoder, Frame};

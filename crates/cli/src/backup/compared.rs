@@ -3,6 +3,7 @@
 use serde::Serialize;
 use zerohop_backup::{Progress, Target as Taken};
 use zerohop_client::{ComparedSlice, Error};
+use zerohop_wire::words::by_number;
 
 use super::progress::BackupProgress;
 
@@ -65,10 +66,10 @@ impl ComparisonTotals {
             _ if records == 0 => "there is nothing to compare".to_owned(),
             (1, 1) => "there is one copy of each: nothing to compare".to_owned(),
             (min, max) if min == max => {
-                format!("{records} records and chunks compared in {max} copies: {}", self.found())
+                format!("{} compared in {max} copies: {}", records_and_chunks(records), self.found())
             }
             (min, max) => {
-                format!("{records} records and chunks compared in {min} to {max} copies: {}", self.found())
+                format!("{} compared in {min} to {max} copies: {}", records_and_chunks(records), self.found())
             }
         }
     }
@@ -82,12 +83,16 @@ impl ComparisonTotals {
     }
 }
 
+fn records_and_chunks(count: u64) -> String {
+    format!("{count} {}", by_number(count, "record or chunk", "records and chunks"))
+}
+
 impl DifferingCopy {
     /// The differing copy as a sentence.
     pub(super) fn said(&self) -> String {
         let Self { keyspace, partition, instance } = self;
         format!(
-            "keyspace {keyspace}, partition {partition}: instance {instance} holds other records than the others; it takes them again: \
+            "keyspace {keyspace}, partition {partition}: the copy of instance {instance} differs from the others; it is copied again: \
              verify again once `zerohop status` shows that no copies are missing"
         )
     }

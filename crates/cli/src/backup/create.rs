@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_backup::BackupTotals;
 use zerohop_client::SnapshotOptions;
+use zerohop_wire::words::counted;
 
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -17,18 +18,18 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct BackupArguments {
-    /// The folder: a new one, or an empty one.
+    /// The folder of the backup. It must be new or empty.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// A keyspace; may be given several times. All, if none is given.
+    /// A keyspace to back up. May be given several times [default: all keyspaces].
     #[arg(short, long, value_name = "NAME")]
     keyspace: Vec<String>,
-    /// The folder of an earlier backup of this cluster: what is as it was there is not written again. To restore this one,
-    /// both are needed.
+    /// The folder of an earlier backup of this cluster. Data that has not changed since then is not written again. A
+    /// restore needs both folders.
     #[arg(long, value_name = "DIR")]
     since: Option<PathBuf>,
-    /// For how long the cluster keeps what changes meanwhile: 6h, 2d; a week at most.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = quantity::duration)]
+    /// The maximum time of the backup, for which the cluster keeps data that changes meanwhile: 6h, 2d; at most 7d.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = quantity::duration_above_zero)]
     within: Duration,
     #[command(flatten)]
     target: ClusterTarget,
@@ -74,8 +75,9 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
     } else {
         let kept = if since.is_some() { format!(", {kept} of them as before") } else { String::new() };
         output::result(&format!(
-            "{folder}: {} keyspaces, {records} records and blobs{kept}, {} written",
-            targets.len(),
+            "{folder}: {}, {}{kept}, {} written",
+            counted(targets.len(), "keyspace"),
+            super::records_and_blobs(records),
             shown_bytes(written)
         ))?;
     }

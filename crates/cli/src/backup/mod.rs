@@ -10,6 +10,7 @@ mod verify;
 use zerohop_backup::{BackupError, Target as Taken};
 use zerohop_client::Client;
 use zerohop_wire::admin::KeyspaceStatus;
+use zerohop_wire::words::by_number;
 
 use crate::common::admin;
 use crate::common::ending::CommandError;
@@ -60,4 +61,9 @@ fn settings_of(status: KeyspaceStatus) -> zerohop_backup::format::manifest::Keys
         durability,
         chunk_bytes,
     }
+}
+
+/// So many records and blobs, in words.
+fn records_and_blobs(count: u64) -> String {
+    format!("{count} {}", by_number(count, "record or blob", "records and blobs"))
 }

@@ -8,6 +8,7 @@ use zerohop_backup::format::manifest;
 use zerohop_backup::{Chain, Progress};
 use zerohop_client::{Client, DropOptions, Error, Keyspace};
 use zerohop_wire::admin::{KeyspaceSettings, REFUSED_UNKNOWN};
+use zerohop_wire::words::counted;
 
 use super::progress::BackupProgress;
 use crate::common::admin;
@@ -22,19 +23,20 @@ pub(crate) struct RestoreArguments {
     /// The folder of the backup.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// A keyspace of the backup; may be given several times. All, if none is given.
+    /// A keyspace of the backup. May be given several times [default: all keyspaces].
     #[arg(short, long, value_name = "NAME")]
     keyspace: Vec<String>,
-    /// Restores one keyspace under this name: the one that is named by --keyspace, or the only one of the backup.
+    /// Restores one keyspace under this name: the keyspace of --keyspace, or the only keyspace of the backup.
     #[arg(long = "as", value_name = "NAME")]
     renamed: Option<String>,
-    /// Copies of each keyspace that is made [default: as it had, or as many as the cluster has nodes if those are fewer].
+    /// Number of copies of each created keyspace [default: as in the backup, at most one per node].
     #[arg(long, value_name = "COPIES", value_parser = clap::value_parser!(u32).range(1..))]
     replicas: Option<u32>,
-    /// The folder of a backup that this one goes on from, if it is not where it was; may be given several times.
+    /// The folder of the earlier backup that this backup continues, if the folder was moved. May be given several
+    /// times.
     #[arg(long, value_name = "DIR")]
     base: Vec<PathBuf>,
-    /// Restores into keyspaces that hold something: records and blobs of the backup replace those of the same key, and all
+    /// Restores into keyspaces that are not empty. Records and blobs of the backup replace those with the same key. All
     /// others stay.
     #[arg(long)]
     overwrite: bool,
@@ -128,7 +130,11 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
     } else {
         for RestoredKeyspace { name, made, records, bytes } in &all {
             let made = if *made { "made, " } else { "" };
-            output::result(&format!("{name}: {made}{records} records and blobs, {}", shown_bytes(*bytes)))?;
+            output::result(&format!(
+                "{name}: {made}{}, {}",
+                super::records_and_blobs(*records),
+                shown_bytes(*bytes)
+            ))?;
         }
     }
     Ok(CommandEnding::Done)
@@ -217,8 +223,9 @@ async fn open_or_make(
         let replicas = settings.replicas.unwrap_or(1);
         if replicas > nodes && arguments.replicas.is_none() {
             output::problem(&format!(
-                "WARNING: keyspace {name} is made with {nodes} copies where it had {replicas}, as the cluster has no more nodes; \
-                 once it has, `zerohop keyspace alter {name} --replicas {replicas}` makes more"
+                "WARNING: keyspace {name} is made with {} where it had {replicas}, as the cluster has no more nodes; \
+                 once it has, `zerohop keyspace alter {name} --replicas {replicas}` makes more",
+                counted(nodes, "copy")
             ));
             settings.replicas = Some(nodes);
         }

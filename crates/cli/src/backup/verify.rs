@@ -7,6 +7,7 @@ use serde::Serialize;
 use zerohop_backup::{BackupError, BackupTotals, Progress};
 use zerohop_client::{Error, Failure, SnapshotOptions};
 use zerohop_wire::admin::NodeStatus;
+use zerohop_wire::words::{by_number, counted};
 
 use super::compared::{ComparisonTotals, compare};
 use super::progress::BackupProgress;
@@ -18,13 +19,15 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArguments {
-    /// The folder of a backup. Without one, all that the cluster holds is read, and the copies of every partition compare it.
+    /// The folder of a backup. Without it, the command reads all data of the cluster and compares the copies of every
+    /// partition.
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// The folder of a backup that this one goes on from, if it is not where it was; may be given several times.
+    /// The folder of the earlier backup that this backup continues, if the folder was moved. May be given several
+    /// times.
     #[arg(long, value_name = "DIR", requires = "folder")]
     base: Vec<PathBuf>,
-    /// A keyspace of the cluster; may be given several times. All, if none is given.
+    /// A keyspace of the cluster. May be given several times [default: all keyspaces].
     #[arg(short, long, value_name = "NAME", conflicts_with = "folder")]
     keyspace: Vec<String>,
     #[command(flatten)]
@@ -87,11 +90,12 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
             let records = manifest.parts.iter().map(|part| part.records).sum();
             let folders: Vec<String> = chain.folders().map(|folder| folder.display().to_string()).collect();
             let said = format!(
-                "{}: whole; {} keyspaces, {records} records and blobs, {} in {} folders",
+                "{}: whole; {}, {}, {} in {}",
                 folder.display(),
-                manifest.keyspaces.len(),
+                counted(manifest.keyspaces.len(), "keyspace"),
+                super::records_and_blobs(records),
                 shown_bytes(progress.bytes),
-                folders.len()
+                counted(folders.len(), "folder")
             );
             let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
             Ok((
@@ -133,11 +137,12 @@ async fn of_cluster(
     let short: u32 = of.map(|one| one.short.max(one.rebuilding)).sum();
     let copies = match short {
         0 => "every partition has all its copies".to_owned(),
-        short => format!("{short} partitions lack copies"),
+        short => format!("{} {} copies", counted(short, "partition"), by_number(short, "lacks", "lack")),
     };
     let said = format!(
-        "{} keyspaces, {records} records and blobs, {}: all was read; {}; {copies}",
-        targets.len(),
+        "{}, {}, {}: all was read; {}; {copies}",
+        counted(targets.len(), "keyspace"),
+        super::records_and_blobs(records),
         shown_bytes(bytes),
         compared.said()
     );

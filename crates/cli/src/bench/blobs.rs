@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerohop_client::Keyspace;
 use zerohop_node::clock::{HybridClock, Stopwatch};
+use zerohop_wire::words::counted;
 
 use super::histogram::Histogram;
 use super::limits::{
@@ -29,19 +30,19 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct BlobBenchArguments {
-    /// Clients, each with a connection of its own to each instance and one operation at a time.
+    /// Number of clients. Each has its own connection to each instance, and one operation in flight.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=BLOB_CLIENTS_MAX))]
     clients: u32,
-    /// Blobs: all of them are in the cluster at once.
+    /// Number of blobs. All of them exist at the same time.
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=OPERATIONS_MAX))]
     blobs: u64,
-    /// Bytes of each, up to 64MiB.
+    /// Size of each blob, at most 64MiB.
     #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = quantity::bytes)]
     bytes: u64,
-    /// Bytes of a part, from 16.
+    /// Size of a part, at least 16 bytes.
     #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = quantity::bytes)]
     part: u64,
-    /// Parts that are written over, and as many that are read, of all clients together.
+    /// Number of parts that all clients together overwrite, and number of parts that they read.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=OPERATIONS_MAX))]
     ops: u64,
     /// The keyspace.
@@ -358,8 +359,10 @@ impl fmt::Display for BlobBenchReport {
         let BlobBenchReport { clients, blobs, blob_bytes, part_bytes, keyspace, durability, .. } = self;
         writeln!(
             f,
-            "{clients} clients, one thread; {blobs} blobs of {blob_bytes} bytes, parts of {part_bytes}; keyspace {keyspace} \
-             ({durability})\n"
+            "{}, one thread; {} of {}, parts of {part_bytes}; keyspace {keyspace} ({durability})\n",
+            counted(*clients, "client"),
+            counted(*blobs, "blob"),
+            counted(*blob_bytes, "byte")
         )?;
         writeln!(
             f,

@@ -42,43 +42,45 @@ use crate::output::{self, StatusLine};
 pub(crate) enum BenchCommand {
     /// Inserts, looks up and removes records, and checks every answer.
     ///
-    /// The keys are this run's own and are gone at the end, also after Ctrl-C.
+    /// The keys belong to this run alone. The command removes them at the end, also after Ctrl-C.
     Kv(KvBenchArguments),
-    /// Transfers between two records in transactions, blindly and reading first, evenly and with a few that everybody wants.
+    /// Transfers amounts between two records in transactions.
     ///
-    /// The sum of all records must stay what it was. The keys are this run's own and are gone at the end, unless it is
-    /// interrupted.
+    /// The kinds of transactions are: without reads and with reads, with evenly chosen records and with a few contended
+    /// records. The sum of all records must not change. The keys belong to this run alone. The command removes them at
+    /// the end, but not after Ctrl-C.
     Txn(transfers::TxnBenchArguments),
-    /// Writes blobs, writes parts of them over, reads parts and all of them, and checks every byte.
+    /// Writes blobs, overwrites and reads parts of them, reads complete blobs, and checks every byte.
     ///
-    /// The blobs are this run's own and are gone at the end, also after Ctrl-C.
+    /// The blobs belong to this run alone. The command removes them at the end, also after Ctrl-C.
     Blob(blobs::BlobBenchArguments),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct KvBenchArguments {
-    /// Clients, each with a connection of its own to each instance.
+    /// Number of clients. Each has its own connection to each instance.
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX))]
     clients: u32,
-    /// Operations that each client has outstanding.
+    /// Number of operations that each client has in flight.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
     depth: u32,
-    /// Inserts, and as many lookups and removes, of all clients together.
+    /// Number of inserts by all clients together, and number of lookups and of removes.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=OPERATIONS_MAX))]
     ops: u64,
-    /// Length of the keys.
+    /// Length of the keys in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 15, value_parser = clap::value_parser!(u32).range(KEY_BYTES_MIN..=65_536))]
     key_bytes: u32,
-    /// Length of the values.
+    /// Length of the values in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 132, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     value_bytes: u32,
     /// The keyspace.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
-    /// Lets an operation wait so long for others, to travel together [default: as the keyspace is configured].
+    /// Maximum time that an operation waits for others to share a frame; 0s sends at once [default: the setting of the
+    /// keyspace].
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     max_delay: Option<std::time::Duration>,
-    /// Threads that drive the clients [default: half of the cores].
+    /// Number of threads that run the clients [default: half of the cores].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
     threads: Option<u32>,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::time::Duration;
+use zerohop_wire::words::counted;
 
 use serde::Serialize;
 
@@ -65,8 +66,10 @@ impl fmt::Display for KvBenchReport {
             self;
         writeln!(
             f,
-            "{clients} clients, {depth} outstanding each, {threads} client threads; keys of {key_bytes} bytes, values of \
-             {value_bytes}; keyspace {keyspace} ({durability})\n"
+            "{}, {depth} outstanding each, {}; keys of {}, values of {value_bytes}; keyspace {keyspace} ({durability})\n",
+            counted(*clients, "client"),
+            counted(*threads, "client thread"),
+            counted(*key_bytes, "byte")
         )?;
         writeln!(
             f,

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerohop_client::{Client, Error, Keyspace, Record, Transaction};
 use zerohop_node::clock::{HybridClock, Stopwatch};
+use zerohop_wire::words::counted;
 
 use super::histogram::Histogram;
 use super::limits::{ACCOUNTS_MAX, CLIENTS_MAX, TRANSFERS_MAX};
@@ -28,16 +29,16 @@ const TOGETHER: u64 = 1000;
 
 #[derive(Args, Debug)]
 pub(crate) struct TxnBenchArguments {
-    /// Clients, each with a connection of its own to each instance and one transaction at a time.
+    /// Number of clients. Each has its own connection to each instance, and one transaction in flight.
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX))]
     clients: u32,
-    /// Transactions of each kind, of all clients together.
+    /// Number of transactions of each kind, by all clients together.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=TRANSFERS_MAX))]
     ops: u64,
-    /// Records between which they transfer.
+    /// Number of records.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=ACCOUNTS_MAX))]
     accounts: u64,
-    /// How unevenly the records are wanted, in the contended kinds: the exponent of Zipf's law.
+    /// Skew of the record choice in the contended kinds: the exponent of the Zipf distribution.
     #[arg(long, value_name = "EXPONENT", default_value_t = 0.99)]
     zipf: f64,
     /// The keyspace.
@@ -216,7 +217,7 @@ async fn sum(client: &Client, keyspace: &Keyspace, tag: &str, accounts: u64) -> 
 
 fn amount(bytes: &[u8]) -> Result<i64, CommandError> {
     let number = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| CommandError::Refused("an account of the benchmark holds no number".to_owned()))
+    number.ok_or_else(|| CommandError::Refused("a record of the benchmark is not a number".to_owned()))
 }
 
 async fn measure(
@@ -322,8 +323,9 @@ impl fmt::Display for TransferReport {
         let TransferReport { clients, accounts, zipf, keyspace, durability, .. } = self;
         writeln!(
             f,
-            "{clients} clients, one thread; transfers between two of {accounts} records, contended ones by Zipf's law with \
-             exponent {zipf}; keyspace {keyspace} ({durability})\n"
+            "{}, one thread; transfers between two of {accounts} records, contended ones by Zipf's law with exponent {zipf}; keyspace \
+             {keyspace} ({durability})\n",
+            counted(*clients, "client")
         )?;
         writeln!(
             f,

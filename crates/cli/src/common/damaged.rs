@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zerohop_wire::admin::{DamagedPartition, Status};
+use zerohop_wire::words::counted;
 
 use super::admin;
 use super::target::ClusterTarget;
@@ -46,8 +47,8 @@ pub(crate) async fn find(target: &ClusterTarget, status: &mut Status) -> Vec<Dam
 pub(crate) fn lacking(one: &DamagedPartition) -> String {
     let DamagedPartition { found, named, .. } = one;
     match &named[..] {
-        [] => "its log ends before what its disk held, or has a gap".to_owned(),
+        [] => "its log ends too early, or has a gap".to_owned(),
         some if *found as usize <= some.len() => some.join("; "),
-        some => format!("{found} places: {}; …", some.join("; ")),
+        some => format!("{}: {}; …", counted(*found, "place"), some.join("; ")),
     }
 }

@@ -12,9 +12,9 @@ use crate::demo::DemoError;
 
 /// The exit codes, for the help of every command.
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 the data says no (not found, a condition or comparison failed, a wait found nothing; a check \
-found data lost or wrong); 2 the command line is wrong; 3 it could not be carried out, and changed nothing; 4 a write \
-may or may not be done, a restore is done in part, or a drop is still under way; 130 interrupted.";
+Exit codes: 0 done; 1 a negative result (not found, a condition or comparison failed, a wait found nothing, or a check \
+found lost or wrong data); 2 the command line is wrong; 3 the command failed and changed nothing; 4 a write may or may \
+not be done, a restore is done in part, or a drop is still in progress; 130 interrupted.";
 
 const CODE_NO: u8 = 1;
 const CODE_USAGE: u8 = 2;
@@ -156,7 +156,7 @@ impl fmt::Display for CommandError {
             }
             Self::Demo(error) => error.fmt(f),
             Self::Logged(error) => error.fmt(f),
-            Self::OutputClosed => f.write_str("nobody reads the output"),
+            Self::OutputClosed => f.write_str("the reader of the output has closed it"),
         }
     }
 }

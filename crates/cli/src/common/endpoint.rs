@@ -32,7 +32,9 @@ impl Endpoints {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let all = parts.map(with_port).collect::<Result<Vec<_>, _>>()?;
         if all.is_empty() && !text.trim().is_empty() {
-            return Err(format!("there is no address in it: write HOST:PORT, as in {DEFAULT}"));
+            return Err(format!(
+                "there is no address in it: write host:port, such as {DEFAULT} or [::1]:7400"
+            ));
         }
         Ok(Endpoints(all))
     }
@@ -53,7 +55,7 @@ pub(crate) fn with_port(text: &str) -> Result<String, String> {
         _ => text.to_owned(),
     };
     let address = Address::new(&completed);
-    address.map(|_| completed).map_err(|error| format!("{error}: write HOST:PORT, as in {DEFAULT}"))
+    address.map(|_| completed).map_err(|error| error.to_string())
 }
 
 /// Returns once no process listens at any endpoint, with the reasons as text; never returns if one
@@ -109,7 +111,8 @@ mod tests {
         assert_eq!(read("10.0.0.1, node2:7500,"), ["10.0.0.1:7400", "node2:7500"]);
         for bad in [",", " , ", "localhost:", "host:0", "host:99999", "a b", ":7400", "größe", "a:b:c"] {
             let why = Endpoints::read(bad).unwrap_err();
-            assert!(why.contains("HOST:PORT"), "{bad}: {why}");
+            assert_eq!(why.matches("write host:port, such as 127.0.0.1:7400").count(), 1, "{bad}: {why}");
+            assert_eq!(why.matches("write").count(), 1, "{bad}: {why}");
         }
     }
 

@@ -2,24 +2,46 @@
 
 use std::time::Duration;
 
+/// The longest time that an option accepts: 100 years.
+const DAYS_MAX: u64 = 36_500;
+
+const DAY_MS: u64 = 86_400_000;
+
 /// `10s`, `500ms`, `2m`, `1h`, `7d`; a bare number is seconds. For clap.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, u64); 6] =
-        [("", 1000), ("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-    let ms = number_with_unit(text, &UNITS).ok_or_else(|| match is_negative(text) {
-        true => "it is below 0: write a time as in 10s, 500ms, 2m, 1h, 7d",
-        false => {
-            "write a whole number and a unit, as in 10s, 500ms, 2m, 1h, 7d; a number alone is of seconds"
+        [("", 1000), ("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", DAY_MS)];
+    match number_with_unit(text, &UNITS) {
+        Quantity::Number(ms) if ms <= DAYS_MAX * DAY_MS => Ok(Duration::from_millis(ms)),
+        Quantity::Number(_) | Quantity::TooLarge => {
+            Err(format!("it is too long: the longest time allowed is {DAYS_MAX}d"))
         }
-    })?;
-    Ok(Duration::from_millis(ms))
+        Quantity::Malformed if is_negative(text) => {
+            Err("it is below 0: write a time as in 10s, 500ms, 2m, 1h, 7d".to_owned())
+        }
+        Quantity::Malformed => Err(
+            "write a whole number and a unit, as in 10s, 500ms, 2m, 1h, 7d; a number without a unit is in seconds"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The same, without 0, which gives an operation no time. For clap.
+pub(crate) fn duration_above_zero(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => {
+            Err("0 leaves no time for anything: give at least 1ms, as in 500ms, 10s, 2m".to_owned())
+        }
+        time => Ok(time),
+    }
 }
 
 /// The time to live of a record, longer than zero; parsed as a duration. For clap.
 pub(crate) fn time_to_live(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {
-            Err("a record that lives for no time is none: give at least 1ms, or remove the record".to_owned())
+            Err("a record that lives for no time is no record: give at least 1ms, or remove the record"
+                .to_owned())
         }
         time => Ok(time),
     }
@@ -29,7 +51,7 @@ pub(crate) fn time_to_live(text: &str) -> Result<Duration, String> {
 pub(crate) fn token_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => {
-            Err("a token that is good for no time opens nothing: give a time above 0, as in 12h or 30d"
+            Err("a token that is valid for no time permits nothing: give a time above 0, as in 12h or 30d"
                 .to_owned())
         }
         time => Ok(time),
@@ -49,15 +71,19 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
     ];
-    number_with_unit(text, &UNITS).ok_or_else(|| match is_negative(text) {
-        true => "it is below 0: write a size as in 4096, 64KiB, 1MiB".to_owned(),
-        false => "write a number and a unit, as in 4096, 64KiB, 1MiB".to_owned(),
-    })
+    match number_with_unit(text, &UNITS) {
+        Quantity::Number(bytes) => Ok(bytes),
+        Quantity::TooLarge => Err(format!("it is too large: {} bytes are the most", u64::MAX)),
+        Quantity::Malformed if is_negative(text) => {
+            Err("it is below 0: write a size as in 4096, 64KiB, 1MiB".to_owned())
+        }
+        Quantity::Malformed => Err("write a number and a unit, as in 4096, 64KiB, 1MiB".to_owned()),
+    }
 }
 
 /// Bytes, for settings that are 32 bits on the wire.
 pub(crate) fn bytes_u32(text: &str) -> Result<u32, String> {
-    u32::try_from(bytes(text)?).map_err(|_| "that is more than 4 GiB".to_owned())
+    u32::try_from(bytes(text)?).map_err(|_| "it is too large: less than 4 GiB is allowed".to_owned())
 }
 
 /// A whole number, 0 or more. For clap.
@@ -94,11 +120,24 @@ fn is_negative(text: &str) -> bool {
     text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_digit()))
 }
 
-fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+/// What a text says of a number with a unit.
+enum Quantity {
+    Number(u64),
+    /// A number that 64 bits cannot represent in the smallest unit.
+    TooLarge,
+    Malformed,
+}
+
+fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Quantity {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
+    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else { return Quantity::Malformed };
+    if number.is_empty() {
+        return Quantity::Malformed;
+    }
+    // Only a number beyond 64 bits is not parsed: it consists of digits.
+    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*factor));
+    number.map_or(Quantity::TooLarge, Quantity::Number)
 }
 
 /// A size as text: `999 B`, `1.5 KB`, `12.3 MB` (powers of 1000, as disks are sold).
@@ -158,7 +197,36 @@ mod tests {
         assert!(["0", "0s", "0d"].iter().all(|text| time_to_live(text).unwrap_err().contains("no time")));
         assert!(["-1", "-1s"].iter().all(|text| time_to_live(text).unwrap_err().contains("below 0")));
         assert!(bytes("-4KiB").unwrap_err().contains("below 0"));
-        assert!(duration("soon").unwrap_err().contains("a number alone is of seconds"));
+        assert!(duration("soon").unwrap_err().contains("a number without a unit is in seconds"));
+        assert_eq!(duration_above_zero("1ms"), Ok(Duration::from_millis(1)));
+        assert!(["0", "0ms", "0d"].iter().all(|text| duration_above_zero(text).unwrap_err().contains("1ms")));
+    }
+
+    #[test]
+    fn what_is_too_large_is_called_so_with_the_greatest_value_allowed() {
+        let century = Duration::from_secs(36_500 * 86_400);
+        for read in [duration, duration_above_zero, time_to_live, token_time] {
+            assert_eq!(read("36500d"), Ok(century));
+            for long in [
+                "36501d",
+                "3153600000001ms",
+                "999999999999d",
+                "99999999999999999999d",
+                "99999999999999999999",
+            ] {
+                assert_eq!(
+                    read(long),
+                    Err("it is too long: the longest time allowed is 36500d".to_owned()),
+                    "{long}"
+                );
+            }
+        }
+        for large in ["18446744073709551616", "18446744073709551615KiB"] {
+            assert_eq!(
+                bytes(large),
+                Err("it is too large: 18446744073709551615 bytes are the most".to_owned())
+            );
+        }
     }
 
     #[test]

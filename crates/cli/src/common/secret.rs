@@ -16,8 +16,8 @@ pub(crate) const VARIABLE: &str = "ZEROHOP_SECRET_FILE";
 /// Of every command that talks to a cluster or starts one.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SecretPlace {
-    /// The file that holds the cluster's secret, which nobody but its owner may read; `zerohop secret new` makes one
-    /// [default: ~/.config/zerohop/secret, if it is there].
+    /// The file with the secret of the cluster. Only its owner may have read permission. `zerohop secret new` creates
+    /// one [default: ~/.config/zerohop/secret, if it exists].
     #[arg(long, env = VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
     secret_file: Option<OsString>,
 }

@@ -22,19 +22,19 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClusterTarget {
-    /// Any manager or instance of the cluster; several of one cluster, separated by commas, are tried in turn. Without a port it is
-    /// 7400 [default: 127.0.0.1:7400].
+    /// The address of any manager or instance of the cluster. Several addresses of one cluster are separated by commas
+    /// and tried in turn. The default port is 7400 [default: 127.0.0.1:7400].
     #[arg(long, env = "ZEROHOP_ENDPOINT", value_name = "HOST:PORT", value_parser = Endpoints::read)]
     endpoint: Vec<Endpoints>,
     #[command(flatten)]
     secret: SecretPlace,
     #[command(flatten)]
     tls: TlsCa,
-    /// The file that holds a token, for those who do not know the secret. It goes before the secret.
+    /// The file with a token, for clients without the secret. A token takes precedence over the secret.
     #[arg(long, env = "ZEROHOP_TOKEN_FILE", value_name = "PATH", value_parser = OsStringValueParser::new())]
     token_file: Option<OsString>,
-    /// How long to try: 10s, 500ms, 2m.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
+    /// The time limit of an operation, as in 10s, 500ms or 2m; more than 0.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration_above_zero)]
     timeout: Duration,
 }
 

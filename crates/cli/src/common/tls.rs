@@ -23,7 +23,7 @@ pub(crate) const CA_VARIABLE: &str = "ZEROHOP_TLS_CA";
 /// Of every command that talks to a cluster.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TlsCa {
-    /// Speaks TLS with the cluster: the file of the certificate of the CA by which the nodes' certificates are, as PEM.
+    /// Uses TLS. The PEM file of the CA certificate that verifies the certificates of the nodes.
     #[arg(long, env = CA_VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
     tls_ca: Option<OsString>,
 }
@@ -31,15 +31,15 @@ pub(crate) struct TlsCa {
 /// Of every command that starts nodes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct NodeTls {
-    /// Takes TLS too: the file of the certificate to show, as PEM; `zerohop tls new` makes one.
+    /// Accepts TLS connections. The PEM file of the certificate of this node; `zerohop tls new` creates one.
     #[arg(long, env = CERT_VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
     tls_cert: Option<OsString>,
-    /// The file of the certificate's key, which nobody but its owner may read.
+    /// The PEM file of the private key of the certificate. Only its owner may have read permission.
     #[arg(long, env = KEY_VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
     tls_key: Option<OsString>,
     #[command(flatten)]
     ca: TlsCa,
-    /// Refuses who connects from another machine without TLS.
+    /// Refuses connections without TLS from other machines.
     #[arg(long)]
     tls_only: bool,
 }

@@ -13,18 +13,18 @@ use super::quantity;
 /// What is to become of a number.
 #[derive(Args, Debug)]
 pub(crate) struct GivenTransform {
-    /// What is done to the number.
+    /// The operation on the number.
     operator: GivenOperator,
-    /// With which number.
+    /// The operand.
     #[arg(allow_negative_numbers = true)]
     operand: String,
-    /// The type of both numbers; the one that is stored is little-endian.
+    /// The type of the stored number and the operand. The stored number is little-endian.
     #[arg(long = "type", value_name = "TYPE", default_value = "i64")]
     number: GivenType,
-    /// Where the number begins, in bytes.
+    /// The offset of the number in bytes.
     #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::whole)]
     at: u64,
-    /// Prints what the number was, instead of what it is now.
+    /// Prints the old number, not the new one.
     #[arg(long)]
     old: bool,
 }
@@ -37,11 +37,11 @@ pub(crate) enum GivenOperator {
     Multiply,
     Min,
     Max,
-    /// Not of floats.
+    /// Only for integers.
     And,
-    /// Not of floats.
+    /// Only for integers.
     Or,
-    /// Not of floats.
+    /// Only for integers.
     Xor,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct ShownView {
     no_primary: u32,
     /// Partitions that stand still, as an in-sync replica does not answer.
     stuck: u32,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// What the node that was asked waits for before it joins; empty: nothing.
     waits_for: String,
 }
 

@@ -103,7 +103,7 @@ async fn compare(
     };
     if (header.bytes, header.checksum) != (expected.bytes, expected.checksum) {
         return Ok(Err(format!(
-            "holds {} bytes with checksum {:016x}, stored were {} with {:016x}",
+            "has {} bytes with checksum {:016x}, stored were {} with {:016x}",
             header.bytes, header.checksum, expected.bytes, expected.checksum
         )));
     }
@@ -119,7 +119,7 @@ async fn compare(
     };
     if (bytes, checksum) != (header.bytes, header.checksum) {
         return Ok(Err(format!(
-            "holds {bytes} bytes with checksum {checksum:016x}, its header says {} with {:016x}",
+            "has {bytes} bytes with checksum {checksum:016x}, its header says {} with {:016x}",
             header.bytes, header.checksum
         )));
     }

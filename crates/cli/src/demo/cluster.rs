@@ -14,6 +14,7 @@ use zerohop_client::{Client, ClientOptions};
 use zerohop_node::clock::Stopwatch;
 use zerohop_placement::KeyspaceName;
 use zerohop_wire::admin::{KeyspaceSettings, NodeStatus, Status};
+use zerohop_wire::words::counted;
 
 use super::check;
 use super::error::DemoError;
@@ -83,30 +84,32 @@ impl fmt::Display for ClusterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  cluster  {:>8.1} MB/s   {:.2} s, {} nodes, {} copies, {} of them in step; one node killed after {} files",
+            "  cluster  {:>8.1} MB/s   {:.2} s, {}, {}, {} of them in sync; one node killed after {}",
             self.write_mb_per_second,
             self.write_seconds,
-            self.nodes,
-            self.replicas,
+            counted(self.nodes, "node"),
+            counted(self.replicas, "copy"),
             self.min_in_sync,
-            self.acknowledged
+            counted(self.acknowledged, "file")
         )?;
         writeln!(
             f,
-            "  return   {:>8.0} ms     until the killed node was there again and held everything",
+            "  return   {:>8.0} ms     until the killed node had returned with all its copies",
             self.return_seconds * 1e3
         )?;
         writeln!(
             f,
-            "  grow     {:>8.0} ms     until a fourth node had its share, {} copies of partitions",
+            "  grow     {:>8.0} ms     until a fourth node had its share, {}",
             self.join_seconds * 1e3,
-            self.join_copies
+            format_args!("{} of partitions", counted(self.join_copies, "copy"))
         )?;
         writeln!(f, "  shrink   {:>8.0} ms     until another was emptied", self.drain_seconds * 1e3)?;
         writeln!(
             f,
-            "  verify   {:>8} files  of {} are whole after all that; {} strange keys",
-            self.whole, self.files, self.strangers
+            "  verify   {:>8} files  of {} are whole after all that; {}",
+            self.whole,
+            self.files,
+            counted(self.strangers, "strange key")
         )
     }
 }

@@ -58,23 +58,23 @@ const CLUSTER: &str = "cluster";
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoArguments {
-    /// The folder whose files are stored. Folders called `target` or `.git` are skipped, links are not followed
-    /// [default: the sources of zerohop, or the current folder if they are not there].
+    /// The folder with the files to store. Folders with the names `target` and `.git` are skipped, and links are not
+    /// followed [default: the sources of zerohop, or the current folder if they do not exist].
     dir: Option<PathBuf>,
-    /// Where the data goes, and stays: a folder that is new or empty; `zerohop up --data` serves it afterwards
-    /// [default: a temporary folder, removed at the end if all is well].
+    /// The folder for the data, which is kept. It must be new or empty. `zerohop up --data` can serve it afterwards
+    /// [default: a temporary folder, which is removed at the end if all checks pass].
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Prints the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Leaves the temporary folder where it is and says where.
+    /// Keeps the temporary folder and prints its path.
     #[arg(long)]
     keep: bool,
-    /// Kills the node once it has acknowledged so many files, rather than half of them.
+    /// Kills the node after this number of acknowledged files [default: half of them].
     #[arg(long, value_name = "FILES", hide = true)]
     kill_after: Option<u64>,
-    /// Leaves the cluster of several nodes out.
+    /// Skips the part with several nodes.
     #[arg(long, hide = true)]
     one_node: bool,
 }

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use zerohop_wire::words::counted;
 
 use tokio::sync::Notify;
 use tokio::time::interval;
@@ -54,7 +55,7 @@ impl DemoProgress {
                 _ = ticks.tick() => {
                     let files = self.files.load(Ordering::Relaxed);
                     let megabytes = self.bytes.load(Ordering::Relaxed) / 1_000_000;
-                    line.show(&format!("{label}: {files} of {total_files} files, {megabytes} MB"));
+                    line.show(&format!("{label}: {files} of {}, {megabytes} MB", counted(total_files, "file")));
                 }
             }
         }

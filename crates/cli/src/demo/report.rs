@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::time::Duration;
+use zerohop_wire::words::counted;
 
 use serde::Serialize;
 
@@ -92,8 +93,8 @@ impl fmt::Display for DemoReport {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         writeln!(
             f,
-            "{} files, {:.1} MB below {}{}",
-            self.files,
+            "{}, {:.1} MB below {}{}",
+            counted(self.files, "file"),
             megabytes(self.bytes),
             self.folder,
             SkippedFiles(self)
@@ -101,8 +102,11 @@ impl fmt::Display for DemoReport {
         writeln!(f)?;
         writeln!(
             f,
-            "  store    {:>8.1} MB/s   {:.2} s, each acknowledged once synced; {} instances, {} partitions",
-            self.write_mb_per_second, self.write_seconds, self.instances, self.partitions
+            "  store    {:>8.1} MB/s   {:.2} s, each acknowledged once synced; {}, {}",
+            self.write_mb_per_second,
+            self.write_seconds,
+            counted(self.instances, "instance"),
+            counted(self.partitions, "partition")
         )?;
         writeln!(
             f,
@@ -122,13 +126,13 @@ impl fmt::Display for DemoReport {
         )?;
         writeln!(
             f,
-            "  recover  {:>8.0} ms     until it served again; the client went on by itself to {} files",
+            "  recover  {:>8.0} ms     until it served again; the client went on by itself to {}",
             self.recovery_seconds * 1e3,
-            self.again_files
+            counted(self.again_files, "file")
         )?;
         writeln!(
             f,
-            "  verify   {:>8} files  of {} acknowledged before the kill are whole, {} of {} in all; {} strange keys",
+            "  verify   {:>8} files  of {} acknowledged before the kill are whole, {} of {} in all; {}",
             self.verified,
             self.acknowledged,
             self.first_whole + self.again_whole,

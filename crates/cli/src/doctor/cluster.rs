@@ -2,6 +2,7 @@
 
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, NodeView, Status};
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
+use zerohop_wire::words::{by_number, counted};
 
 use super::clock::{self, ManagerHealth};
 use super::finding::Finding;
@@ -55,7 +56,12 @@ fn judge_view(status: &Status) -> Vec<Finding> {
         findings.push(Finding::problem(check, &about, found, advice));
     }
     if view.quorum && view.managers > 0 {
-        let found = format!("{} of {} managers of the control group answer", view.answering, view.managers);
+        let found = format!(
+            "{} of {} of the control group {}",
+            view.answering,
+            counted(view.managers, "manager"),
+            by_number(view.answering, "answers", "answer")
+        );
         let missing = view.answering < view.managers;
         findings.push(match missing {
             false => Finding::ok("quorum", about, found),
@@ -91,7 +97,7 @@ fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
         other => Finding::ok("nodes", &about, format!("is {other}")),
     };
     let trouble = |text: &String| {
-        let advice = "docs/operations.md tells what each of these means; its log tells when it began";
+        let advice = "docs/operations.md explains each report; the log of the node says when it began";
         Finding::problem("nodes", &about, text.clone(), advice)
     };
     std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
@@ -123,7 +129,7 @@ fn judge_heard(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -
     };
     let mut findings = Vec::new();
     if !serves {
-        let advice = "its /health over HTTP tells why; it may just be starting or stopping";
+        let advice = "its /health over HTTP says why; it may be starting or stopping";
         findings.push(Finding::warning("reach", &about, "answers, and does not serve", advice));
     }
     let Some(ahead) = ahead_ms else { return findings };
@@ -145,19 +151,24 @@ fn judge_groups(groups: &GroupsStatus) -> Finding {
     let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = *groups;
     let (check, about) = ("partitions", "");
     if lost > 0 {
-        let found =
-            format!("{lost} of {groups} are lost: nobody serves them before nodes that are down return");
+        let found = format!(
+            "{lost} of {groups} {} lost: no node serves {} before nodes that are down return",
+            by_number(lost, "is", "are"),
+            by_number(lost, "it", "them")
+        );
         return Finding::problem(
             check,
             about,
             found,
-            "start those nodes again; `zerohop recover` tells which partitions",
+            "start those nodes again; `zerohop recover` lists the partitions",
         );
     }
     if short > 0 || down > 0 || recovering > 0 {
         let found = format!(
-            "of {groups}, {short} have too few copies to take writes, {down} have a primary that is down, {recovering} are \
-             recovering"
+            "of {groups}, {short} {} too few copies to accept writes, {down} {} a primary that is down, {recovering} {} recovering",
+            by_number(short, "has", "have"),
+            by_number(down, "has", "have"),
+            by_number(recovering, "is", "are")
         );
         return Finding::problem(
             check,
@@ -167,22 +178,30 @@ fn judge_groups(groups: &GroupsStatus) -> Finding {
         );
     }
     if rebuilding > 0 {
-        let found = format!("{rebuilding} of {groups} have not as many copies as they are to have");
-        let advice = "they are being copied, if there are nodes to copy to: look again later, or add nodes";
+        let found = format!(
+            "{rebuilding} of {groups} {} fewer copies than the keyspace asks for",
+            by_number(rebuilding, "has", "have")
+        );
+        let advice =
+            "the cluster makes new copies, if there are nodes to copy to: look again later, or add nodes";
         return Finding::warning(check, about, found, advice);
     }
-    Finding::ok(check, about, format!("all {groups} have their copies; {moving} are moving"))
+    Finding::ok(
+        check,
+        about,
+        format!("all {groups} have their copies; {moving} {} moving", by_number(moving, "is", "are")),
+    )
 }
 
 fn judge_damaged(one: &DamagedPartition) -> Finding {
     let DamagedPartition { keyspace, partition, instance, .. } = one;
     let about = format!("{keyspace}/{partition}");
     let found = format!(
-        "its only copy that counts, of instance {instance}, is damaged, and nobody is served there: {}",
+        "its only in-sync copy, of instance {instance}, is damaged, and the partition is not served: {}",
         damaged::lacking(one)
     );
     let advice = format!(
-        "`zerohop recover {keyspace}/{partition}` tells what to go on with; docs/operations.md, Corruption"
+        "`zerohop recover {keyspace}/{partition}` lists the copies to continue with; see docs/operations.md, Corrupt data on a disk"
     );
     Finding::problem("partitions", about, found, advice)
 }
@@ -194,12 +213,19 @@ fn judge_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
         |copies: usize| format!("start more nodes, or `zerohop keyspace alter {name} --replicas {copies}`");
     if *min_in_sync as usize > nodes {
         let found = format!(
-            "wants {min_in_sync} copies to hold a write, and {nodes} nodes are up: it takes no writes"
+            "needs {} of a write, and {} {} up: it accepts no writes",
+            counted(*min_in_sync, "copy"),
+            counted(nodes, "node"),
+            by_number(nodes, "is", "are")
         );
         return vec![Finding::problem(check, about, found, alter(nodes))];
     }
     if *replicas as usize > nodes {
-        let found = format!("asks for {replicas} copies of everything, and {nodes} nodes are up");
+        let found = format!(
+            "has {replicas} copies of everything as its setting, and {} {} up",
+            counted(nodes, "node"),
+            by_number(nodes, "is", "are")
+        );
         return vec![Finding::warning(check, about, found, alter(nodes))];
     }
     if *replicas == 1 && nodes > 1 {
@@ -211,7 +237,11 @@ fn judge_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
             format!("`zerohop keyspace alter {name} --replicas 3 --min-in-sync 2`"),
         )];
     }
-    vec![Finding::ok(check, about, format!("{replicas} copies, {min_in_sync} of which must hold a write"))]
+    vec![Finding::ok(
+        check,
+        about,
+        format!("{}, {min_in_sync} of which must have a write", counted(*replicas, "copy")),
+    )]
 }
 
 #[cfg(test)]

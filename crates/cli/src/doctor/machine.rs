@@ -9,6 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 use zerohop_node::descriptors::Descriptors;
 use zerohop_node::server::instances_default;
+use zerohop_wire::words::counted;
 
 use super::finding::Finding;
 use crate::common::quantity::shown_bytes;
@@ -33,7 +34,7 @@ const FLUSHES: usize = 9;
 pub(super) fn look(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
     let mut findings = vec![files(), space(folder), flush(folder)];
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
-        Ok(()) => Finding::ok("secrets", what, "is there, and nobody but its owner may read it"),
+        Ok(()) => Finding::ok("secrets", what, "exists, and only its owner has read permission"),
         Err(error) => Finding::problem(
             "secrets",
             what,
@@ -52,7 +53,10 @@ fn files() -> Finding {
 
 /// Judges the limit of open files as a node of this many instances divides it.
 fn judge_files(descriptors: Descriptors, instances: usize) -> Finding {
-    let found = format!("a process may have {descriptors}, where it runs a node of {instances} instances");
+    let found = format!(
+        "a process may have {descriptors}, where it runs a node of {}",
+        counted(instances, "instance")
+    );
     let advice = format!("allow {FILES_LOW} or more: `ulimit -Hn`, or nofile in limits.conf");
     match descriptors.limit() {
         _ if descriptors.is_too_few() => Finding::problem(

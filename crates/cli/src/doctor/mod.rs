@@ -12,6 +12,9 @@ use clap::Args;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use zerohop_client::{Failure, Reason};
+use zerohop_wire::AuthFault;
+use zerohop_wire::words::counted;
 
 use self::finding::{Finding, Severity};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -22,15 +25,19 @@ use crate::output::{self, StatusLine};
 /// How long a connection attempt may take.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
+/// How to replace a token.
+const NEW_TOKEN: &str = "`zerohop token new NAME --keyspace KEYSPACE=read,write` makes a new token, with the cluster's secret; name its file \
+                         with --token-file or ZEROHOP_TOKEN_FILE";
+
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     target: ClusterTarget,
-    /// The folder whose disk is looked at [default: zerohop-data in the current folder if it is there, else the current
+    /// The folder whose disk is checked [default: zerohop-data in the current folder if it exists, else the current
     /// folder].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Looks at this machine alone, not at a cluster.
+    /// Checks only this machine, not the cluster.
     #[arg(long)]
     machine: bool,
     /// Prints JSON.
@@ -76,21 +83,21 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
     };
     match status {
         Ok(mut status) => {
-            let nodes = status.nodes.len();
-            line.show(&format!("asking {nodes} nodes what is wrong with them …"));
+            let nodes = counted(status.nodes.len(), "node");
+            line.show(&format!("asking {nodes} for problems …"));
             let damaged = damaged::find(target, &mut status).await;
-            line.show(&format!("asking {nodes} nodes for their health and clocks …"));
+            line.show(&format!("asking {nodes} for health and clock …"));
             cluster::look(status, &damaged).await
         }
         Err(error) => {
-            let listens = listens(target).await;
-            let advice = match listens {
-                Some(endpoint) => format!(
-                    "somebody listens at {endpoint}: another program, which `ss -ltnp` names, or a node that has not \
-                     come up or wants another secret"
+            let advice = match (proof_advice(&error), listens(target).await) {
+                (Some(advice), _) => advice,
+                (None, Some(endpoint)) => format!(
+                    "a program listens at {endpoint}: another program, which `ss -ltnp` names, or a node that has not \
+                     started completely"
                 ),
-                None => "nobody listens there: start a cluster with `zerohop up`, name one with --endpoint, or look at \
-                         this machine alone with --machine"
+                (None, None) => "no program listens there: start a cluster with `zerohop up`, name one with --endpoint, or look \
+                                 at this machine alone with --machine"
                     .to_owned(),
             };
             vec![Finding::problem("cluster", target.endpoints().join(","), error.to_string(), advice)]
@@ -98,7 +105,37 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
     }
 }
 
-/// The first endpoint that accepts connections.
+/// What to do where the cluster answers and refuses the secret, token or certificate; `None`: the error is of another kind.
+fn proof_advice(error: &CommandError) -> Option<String> {
+    let error = match error {
+        CommandError::Client(error) | CommandError::Unreachable(error) => error,
+        CommandError::Secret(_) => {
+            let advice = "name the right file; `zerohop secret new` and `zerohop token new` make such files";
+            return Some(advice.to_owned());
+        }
+        _ => return None,
+    };
+    let zerohop_client::Error::Operation { reason, .. } = error else { return None };
+    let (Reason::Answer { failure } | Reason::Refused { failure, .. }) = &**reason else { return None };
+    let fault = match failure {
+        Failure::AuthFailed { fault } => *fault,
+        Failure::AuthRequired => {
+            let advice = "name the file of the cluster's secret with --secret-file, or the file of a token with --token-file";
+            return Some(advice.to_owned());
+        }
+        Failure::Forbidden { .. } => return Some(format!("use another token: {NEW_TOKEN}")),
+        _ => return None,
+    };
+    Some(match fault {
+        AuthFault::TokenExpired | AuthFault::Token => NEW_TOKEN.to_owned(),
+        other => match other.to_string().split_once(": ") {
+            Some((_, advice)) => advice.to_owned(),
+            None => "use the same version of zerohop, and the same secret, here and on the nodes".to_owned(),
+        },
+    })
+}
+
+/// The first endpoint at which somebody takes connections.
 async fn listens(target: &ClusterTarget) -> Option<&str> {
     for endpoint in target.endpoints() {
         if matches!(timeout(CONNECT_MAX, TcpStream::connect(endpoint)).await, Ok(Ok(_))) {
@@ -106,4 +143,33 @@ async fn listens(target: &ClusterTarget) -> Option<&str> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_follows_the_reason_for_which_the_cluster_refuses() {
+        let advice = |failure| {
+            let reason = Box::new(Reason::Answer { failure });
+            let error = zerohop_client::Error::Operation { key: None, reason };
+            proof_advice(&CommandError::Client(error)).unwrap_or_default()
+        };
+        for (failure, words) in [
+            (Failure::AuthFailed { fault: AuthFault::TokenExpired }, "`zerohop token new NAME"),
+            (Failure::AuthFailed { fault: AuthFault::Token }, "`zerohop token new NAME"),
+            (Failure::AuthFailed { fault: AuthFault::TlsWanted }, "--tls-ca"),
+            (
+                Failure::AuthFailed { fault: AuthFault::Proof },
+                "use the file that its nodes were started with",
+            ),
+            (Failure::AuthFailed { fault: AuthFault::NotAsked }, "the same secret"),
+            (Failure::AuthRequired, "--secret-file"),
+        ] {
+            let told = advice(failure.clone());
+            assert!(told.contains(words) && !told.contains("ss -ltnp"), "{failure:?}: {told}");
+        }
+        assert_eq!(advice(Failure::NotFound), "");
+    }
 }

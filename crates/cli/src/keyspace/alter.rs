@@ -10,7 +10,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 
 #[derive(Args, Debug)]
 pub(crate) struct AlterArguments {
-    /// Its name.
+    /// The name of the keyspace.
     name: String,
     #[command(flatten)]
     changeable: ChangeableSettings,

@@ -11,15 +11,15 @@ use crate::common::{admin, quantity};
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArguments {
-    /// Its name.
+    /// The name of the keyspace.
     name: String,
-    /// Slices of the hash space, a power of two. Can be doubled later, by `keyspace split`.
+    /// Number of partitions, a power of two. `keyspace split` can double it later.
     #[arg(long, value_name = "COUNT")]
     partitions: Option<u32>,
-    /// Which function hashes keys: xxh3, fnv1a, jenkins, sdbm or crc16 (Redis slots). Cannot be changed later.
+    /// The hash function of keys: xxh3, fnv1a, jenkins, sdbm or crc16 (Redis slots). It cannot be changed later.
     #[arg(long, value_name = "NAME", value_parser = hash)]
     hash: Option<String>,
-    /// Size of a blob's chunks, a power of two, as in 1MiB. Cannot be changed later.
+    /// The size of blob chunks, a power of two, as in 1MiB. It cannot be changed later.
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes_u32)]
     chunk_size: Option<u32>,
     #[command(flatten)]

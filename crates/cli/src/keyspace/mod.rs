@@ -17,20 +17,20 @@ use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyspaceCommand {
-    /// Makes a keyspace.
+    /// Creates a keyspace.
     Create(create::CreateArguments),
-    /// Changes durability or copies of a keyspace that is in use.
+    /// Changes the durability or the number of copies of a keyspace, while it is in use.
     Alter(alter::AlterArguments),
-    /// Cuts each partition of a keyspace in two, while it is in use.
+    /// Splits each partition of a keyspace in two, while it is in use.
     Split(split::SplitArguments),
     /// Shows one keyspace.
     Show(show::ShowArguments),
     /// Lists all keyspaces.
     #[command(visible_alias = "ls")]
     List(show::KeyspaceListArguments),
-    /// Removes a keyspace and all that is in it.
+    /// Drops a keyspace with all its data.
     ///
-    /// On a terminal it asks first, unless --yes is given.
+    /// On a terminal the command asks for confirmation, unless --yes is given.
     Drop(remove::DropArguments),
 }
 

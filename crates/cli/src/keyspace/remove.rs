@@ -15,16 +15,16 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct DropArguments {
-    /// Its name.
+    /// The name of the keyspace.
     name: String,
-    /// Does not ask.
+    /// Does not ask for confirmation.
     #[arg(long)]
     yes: bool,
-    /// Drops it whatever is under way there: transactions over it and others may be undone in the others, though they were
-    /// acknowledged. For when a partition is not served that the drop would wait for.
+    /// Drops the keyspace without waiting for pending transactions. Acknowledged transactions over this and other
+    /// keyspaces may then be undone in the others. Use it if the drop waits for a partition that is not served.
     #[arg(long)]
     at_once: bool,
-    /// How long to wait until it is gone: 60s, 500ms, 2m. The drop goes on whether or not anybody waits.
+    /// How long to wait until the drop is complete: 60s, 500ms, 2m; 0s does not wait. The drop continues in any case.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     wait: Duration,
     #[command(flatten)]

@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_placement::Durability;
 use zerohop_wire::admin::KeyspaceStatus;
+use zerohop_wire::words::{by_number, counted};
 
 use super::KeyspacePlace;
 use crate::common::ending::CommandError;
@@ -12,13 +13,13 @@ use crate::output;
 /// What may be changed later too.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ChangeableSettings {
-    /// Copies in all.
+    /// Total number of copies.
     #[arg(long, value_name = "COPIES")]
     pub(super) replicas: Option<u32>,
-    /// Copies that must hold a write before it is acknowledged.
+    /// Number of copies that must have a write before it is acknowledged.
     #[arg(long, value_name = "COPIES")]
     pub(super) min_in_sync: Option<u32>,
-    /// When a copy counts as holding a write: memory, interval (as in interval:50ms) or sync.
+    /// When a write counts as stored in a copy: memory, interval (as in interval:50ms) or sync.
     #[arg(long, value_name = "WHEN", value_parser = durability)]
     pub(super) durability: Option<String>,
 }
@@ -38,7 +39,6 @@ pub(crate) struct ShownKeyspace {
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<KeyspaceHealth>,
     /// It is being dropped.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     closing: bool,
 }
 
@@ -66,26 +66,31 @@ impl ShownKeyspace {
         let mut warnings = Vec::new();
         if self.closing {
             warnings.push(format!(
-                "keyspace {name} is being dropped: `zerohop keyspace drop {name}` waits for it, and tells what it waits for"
+                "keyspace {name} is being dropped: `zerohop keyspace drop {name}` waits for it, and says what it waits for"
             ));
         }
         if *replicas as usize > nodes {
             warnings.push(format!(
-                "keyspace {name} asks for {replicas} copies of everything, and there are {nodes} nodes to hold them: start \
-                 more, or `zerohop keyspace alter {name} --replicas {nodes}`"
+                "keyspace {name} asks for {replicas} copies of everything, and the cluster has {}: start more, or `zerohop keyspace alter {name} \
+                 --replicas {nodes}`",
+                counted(nodes, "node")
             ));
         }
         let Some(KeyspaceHealth { short, lost, .. }) = standing else { return warnings };
         if *lost > 0 {
             warnings.push(format!(
-                "keyspace {name}: {lost} partitions are lost: nobody serves them before nodes that are down return; \
-                 `zerohop recover` tells which"
+                "keyspace {name}: {} {} lost: no node serves {} before nodes that are down return; `zerohop recover` lists {}",
+                counted(*lost, "partition"),
+                by_number(*lost, "is", "are"),
+                by_number(*lost, "it", "them"),
+                by_number(*lost, "it", "them")
             ));
         }
         if *short > *lost {
             warnings.push(format!(
-                "keyspace {name}: {} partitions take no writes, as too few copies are in sync",
-                short - lost
+                "keyspace {name}: {} {} no writes, as too few copies are in sync",
+                counted(short - lost, "partition"),
+                by_number(short - lost, "accepts", "accept")
             ));
         }
         warnings
@@ -124,10 +129,11 @@ impl From<KeyspaceStatus> for ShownKeyspace {
 impl std::fmt::Display for ShownKeyspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ShownKeyspace { name, replicas, min_in_sync, durability, partitions, hash, .. } = self;
-        let copies = if *replicas == 1 { "copy" } else { "copies" };
         write!(
             f,
-            "{name}: {durability}, {partitions} partitions by {hash}, {replicas} {copies} ({min_in_sync} in sync){}",
+            "{name}: {durability}, {} by {hash}, {} ({min_in_sync} in sync){}",
+            counted(*partitions, "partition"),
+            counted(*replicas, "copy"),
             if self.closing { ", being dropped" } else { "" }
         )
     }

@@ -12,7 +12,7 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
-    /// Its name.
+    /// The name of the keyspace.
     name: String,
     #[command(flatten)]
     place: KeyspacePlace,

@@ -11,7 +11,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 
 #[derive(Args, Debug)]
 pub(crate) struct SplitArguments {
-    /// Its name.
+    /// The name of the keyspace.
     name: String,
     #[command(flatten)]
     place: KeyspacePlace,

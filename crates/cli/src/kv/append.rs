@@ -29,7 +29,7 @@ pub(crate) struct KvAppendArguments {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct GivenValues {
-    /// The values, added together; `-` stands for one read from standard input.
+    /// The values, which are appended together; `-` reads one value from standard input.
     #[arg(value_name = "VALUE")]
     values: Vec<OsString>,
     /// Reads one value from a file.

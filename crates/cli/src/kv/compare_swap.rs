@@ -39,7 +39,7 @@ struct SwapExpectation {
     /// Reads the expected value from a file.
     #[arg(long, value_name = "FILE")]
     expect_file: Option<PathBuf>,
-    /// There must be no record.
+    /// Requires that the record does not exist.
     #[arg(long)]
     expect_absent: bool,
 }
@@ -70,7 +70,7 @@ pub(super) async fn run(arguments: CompareSwapArguments) -> Result<CommandEnding
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let is_stdin = |text: &Option<OsString>| text.as_ref().is_some_and(|text| text == "-");
     if is_stdin(&arguments.expected.expect) && is_stdin(&arguments.new.value) {
-        let what = "standard input holds one value: give the other as an argument or a file";
+        let what = "standard input has one value: give the other as an argument or a file";
         return Err(CommandError::Usage(what.to_owned()));
     }
     let expected = read(arguments.expected.expect, arguments.expected.expect_file)?;

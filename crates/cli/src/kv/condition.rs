@@ -6,13 +6,13 @@ use zerohop_client::{Condition, Timestamp};
 #[derive(Args, Clone, Copy, Debug)]
 #[group(multiple = false)]
 pub(crate) struct GivenCondition {
-    /// Only if there is no record.
+    /// Writes only if the record does not exist.
     #[arg(long)]
     if_absent: bool,
-    /// Only if there is one.
+    /// Writes only if the record exists.
     #[arg(long)]
     if_present: bool,
-    /// Only if the record has this version, as `lookup --json` tells it.
+    /// Writes only if the record has this version, as `lookup --json` prints it.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     if_version: Option<Timestamp>,
 }

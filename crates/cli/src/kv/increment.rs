@@ -13,7 +13,7 @@ use crate::output;
 pub(crate) struct IncrementArguments {
     #[command(flatten)]
     key: KeyArgument,
-    /// What to add; may be negative.
+    /// The number to add; may be negative.
     #[arg(default_value_t = 1, allow_negative_numbers = true)]
     delta: i64,
     #[command(flatten)]

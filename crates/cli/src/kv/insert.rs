@@ -21,7 +21,7 @@ pub(crate) struct InsertArguments {
     key: KeyArgument,
     #[command(flatten)]
     value: GivenValue,
-    /// The record ceases to be after this time: 10s, 500ms, 2h. Otherwise it stays.
+    /// The record expires after this time: 10s, 500ms, 2h [default: never].
     #[arg(long, value_name = "TIME", value_parser = quantity::time_to_live)]
     ttl: Option<Duration>,
     #[command(flatten)]

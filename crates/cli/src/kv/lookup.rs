@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::{Info, Range};
 use zerohop_node::clock::HybridClock;
+use zerohop_wire::words::counted;
 
 use super::{KeyArgument, KvPlace, record, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -17,11 +18,11 @@ use crate::output;
 pub(crate) struct LookupArguments {
     #[command(flatten)]
     key: KeyArgument,
-    /// Only a part, values of a list or bytes of bytes, counted from 0: 10..20 (without the last), 10.., ..20, and
-    /// from the end -5.. .
+    /// Prints only a part: values of a list, or bytes. Positions count from 0: 10..20 (without position 20), 10.. or
+    /// ..20; -5.. is the last five.
     #[arg(long, value_name = "FROM..TO", value_parser = range, allow_hyphen_values = true)]
     range: Option<Range>,
-    /// Prints what the record is, its length, version and expiry instead of its contents.
+    /// Prints the type, length, version and expiry of the record, not its contents.
     #[arg(long, conflicts_with = "range")]
     info: bool,
     #[command(flatten)]
@@ -67,8 +68,8 @@ fn show_info(place: &KvPlace, key: &[u8], info: &Info) -> Result<CommandEnding, 
         output::json(&ShownInfo { key: JsonKey(key), found: true, record, version, length, expires_at_ms })?;
     } else {
         let length = match record {
-            "bytes" => format!("{} bytes", info.length),
-            list => format!("{list} of {} values", info.length),
+            "bytes" => counted(info.length, "byte"),
+            list => format!("{list} of {}", counted(info.length, "value")),
         };
         let expiry = info
             .expires_at_ms

@@ -29,33 +29,33 @@ use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KvCommand {
-    /// Makes a record these bytes, whatever it was.
+    /// Writes bytes to a record, and replaces any earlier contents.
     #[command(visible_aliases = ["set", "put"])]
     Insert(insert::InsertArguments),
     /// Prints a record.
     ///
-    /// Bytes are printed exactly as they are stored, and on a terminal followed by a line feed; the values of a list
-    /// each with a line feed behind it.
+    /// Bytes are printed exactly as they are stored; on a terminal a line feed follows. Each value of a list is printed
+    /// with a line feed after it.
     #[command(visible_alias = "get")]
     Lookup(lookup::LookupArguments),
     /// Removes a record.
     #[command(visible_aliases = ["del", "rm"], alias = "delete")]
     Remove(remove::KvRemoveArguments),
-    /// Adds values to the end of a list, making it if there is no record, and prints its length.
+    /// Appends values to a list, and prints its new length. Creates the list if the record does not exist.
     Append(append::KvAppendArguments),
-    /// Adds bytes to the end of a record, making it if there is none, and prints its length.
+    /// Appends bytes to a record, and prints its new length. Creates the record if it does not exist.
     Extend(extend::ExtendArguments),
-    /// Replaces a value, if it is the expected one.
+    /// Replaces a value if the record has the expected value.
     Cas(compare_swap::CompareSwapArguments),
-    /// Waits until a record is as asked, and prints it.
+    /// Waits until a record fulfils a condition, and prints it.
     ///
-    /// The server holds the question and answers at the change; --timeout says how long.
+    /// The server answers when the record changes. --timeout limits the wait.
     Wait(wait::WaitArguments),
-    /// Adds to the decimal number that a record holds, 0 if there is none, and prints the sum.
+    /// Adds a number to the decimal number in a record, and prints the sum. A record that does not exist counts as 0.
     Incr(increment::IncrementArguments),
-    /// Changes a number inside a record, where the record is, and prints it.
+    /// Changes a binary number inside a record on the server, and prints it.
     ///
-    /// Bytes that the record does not have are zeros.
+    /// Bytes beyond the end of the record count as zeros.
     Transform(transform::KvTransformArguments),
     /// Prints the keys that begin with a prefix, in no particular order.
     #[command(visible_alias = "ls", alias = "list")]

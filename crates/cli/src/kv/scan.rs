@@ -15,17 +15,18 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct ScanArguments {
-    /// What the keys begin with [default: nothing, for all keys].
+    /// The prefix of the keys [default: none, for all keys].
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
-    /// Prints at most so many keys.
+    /// The maximum number of keys to print.
     #[arg(long, value_name = "KEYS", value_parser = quantity::whole)]
     limit: Option<u64>,
-    /// Fetches so many keys at a time, at most 4096.
+    /// The number of keys in one request, at most 4096.
     #[arg(long, value_name = "KEYS", default_value_t = 4096)]
     page: u32,
-    /// Prints keys as they are, with a zero byte behind each instead of a line feed. Without it a key that has a newline or another
-    /// control character is printed with escapes (`\n`, `\xNN`); on a terminal also one that has a backslash or is not UTF-8.
+    /// Prints keys unchanged, with a zero byte after each instead of a line feed. Otherwise control characters such as
+    /// a newline are printed as escapes (`\n`, `\xNN`). On a terminal, backslashes and bytes that are not UTF-8 are
+    /// escaped too.
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]

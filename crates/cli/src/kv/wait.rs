@@ -25,19 +25,19 @@ pub(crate) struct WaitArguments {
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 struct GivenUntil {
-    /// Until there is a record; this is the default.
+    /// Waits until the record exists. This is the default.
     #[arg(long)]
     present: bool,
-    /// Until there is none.
+    /// Waits until the record does not exist.
     #[arg(long)]
     absent: bool,
-    /// Until the record is these bytes; `-` reads them from standard input.
+    /// Waits until the record has this value; `-` reads it from standard input.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     equals: Option<OsString>,
-    /// Until the record is not these bytes: others, a list, or absent.
+    /// Waits until the record does not have this value: another value, a list, or no record.
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     differs: Option<OsString>,
-    /// Until the record has another version than this.
+    /// Waits until the record has another version than this.
     #[arg(long, value_name = "VERSION", value_parser = version)]
     changed: Option<Timestamp>,
 }

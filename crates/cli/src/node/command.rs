@@ -11,26 +11,26 @@ use crate::output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// Tells which nodes there are.
+    /// Lists the nodes.
     #[command(visible_alias = "ls")]
     List(NodeListArguments),
-    /// Has everything that a node holds move to others. It then serves nothing, and can be stopped and removed.
+    /// Moves all data of a node to other nodes. The node then serves nothing, and can be stopped and removed.
     Drain(OneNode),
-    /// Has a node that is being drained take its share again.
+    /// Ends the draining of a node, which gets its share of data again.
     Up(OneNode),
-    /// Has a node that holds nothing leave the cluster for ever.
+    /// Removes a node without data from the cluster permanently.
     Remove(OneNode),
-    /// Tells which nodes sit in the control group, or says which are to.
+    /// Lists the managers of the control group, or sets them.
     ///
-    /// One at a time comes in, catches up and votes; only then those leave that are not named. Should one of them be gone for half a
-    /// minute, another node takes its place as ever; and a group with fewer than there are to be (1 of up to two nodes, 3 of up to
-    /// eight, 5 of more) is filled up.
+    /// With --set, new managers join one at a time: each catches up and then votes. Managers that are not named leave
+    /// only after that. If a manager is down for half a minute, another node replaces it. A control group that is too
+    /// small grows: it has 1 manager for up to two nodes, 3 for up to eight, and 5 for more.
     Managers(ManagersArguments),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ManagersArguments {
-    /// The nodes that are to be the control group, by their numbers: 1, 3 or 5.
+    /// The numbers of the nodes that form the control group: 1, 3 or 5 nodes.
     #[arg(long, value_name = "NODE,...", value_delimiter = ',', num_args = 1)]
     set: Vec<u32>,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub(crate) struct NodeListArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct OneNode {
-    /// Its number, as `zerohop node list` has it.
+    /// The number of the node, as `zerohop node list` prints it.
     node: u32,
     #[command(flatten)]
     target: ClusterTarget,

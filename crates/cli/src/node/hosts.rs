@@ -21,20 +21,21 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 #[derive(Args, Debug)]
 #[group(multiple = true)]
 pub(super) struct ClusterArguments {
-    /// Starts together with others as one cluster: all of them, the same list for each, as in
-    /// node[001-003,007]:7400,login. The first of them found the control group.
+    /// Starts a new cluster together with other nodes. LIST has all hosts and is the same on each, as in
+    /// node[001-003,007]:7400,login. The first hosts form the control group.
     #[arg(long, value_name = "LIST", conflicts_with_all = ["host_file", "scheduler", "join"])]
     hosts: Option<String>,
-    /// The same, from a file: a host a line.
+    /// Reads the list of hosts from a file, one host per line.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scheduler", "join"])]
     host_file: Option<PathBuf>,
-    /// The same, from the environment of the batch scheduler that has started this process: Slurm or PBS.
+    /// Reads the list of hosts from the environment of the batch scheduler that started this process: Slurm or PBS.
     #[arg(long, conflicts_with = "join")]
     scheduler: bool,
-    /// Joins a cluster that is there: where a manager of it listens. May be given several times.
+    /// Joins an existing cluster: the address of one of its managers. May be given several times.
     #[arg(long, value_name = "HOST:PORT", value_parser = manager)]
     join: Vec<SocketAddr>,
-    /// Sets a cluster that starts together apart from others at the same addresses, which have folders of their own.
+    /// The name of a cluster that starts together. It distinguishes clusters at the same addresses, each with its own
+    /// folders.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     cluster_name: String,
     /// What `zerohop up` tells its nodes: where they listened when their cluster was founded.
@@ -46,14 +47,14 @@ pub(super) struct ClusterArguments {
     /// The same: a manager of the control group by its number, and where it listens now.
     #[arg(long, value_name = "NUMBER=HOST:PORT", value_parser = seat, hide = true)]
     seat: Vec<(u64, SocketAddr)>,
-    /// What fails together with this node, as in rack=a: copies of a partition are kept in different ones.
+    /// The failure domain of this node, as in rack=a. Copies of a partition are placed in different domains.
     #[arg(long, value_name = "NAME=VALUE", value_parser = domain)]
     domain: Option<String>,
-    /// How much this node can take, beside others.
+    /// The weight of this node: how much data it gets, relative to other nodes.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     capacity: u32,
-    /// Lets it listen where other machines can reach it without a secret. Whoever can connect can read and write
-    /// everything.
+    /// Allows a node without a secret to listen where other machines can reach it. Any client that can connect can then
+    /// read and write all data.
     #[arg(long)]
     pub(super) insecure: bool,
 }

@@ -42,9 +42,9 @@ pub(crate) struct NodeArguments {
 /// How one node is run.
 #[derive(Args, Debug)]
 struct RunArguments {
-    /// Where the manager listens, for control requests and HTTP; instances take the following ports. Port 0: all take
-    /// free ones. Other addresses than this machine's own (127.0.0.1 or [::1]) need --secret-file, or --insecure [default:
-    /// as the list of hosts has this node, else 127.0.0.1:7400].
+    /// The address of the manager, for control requests and HTTP. Instances use the following ports. With port 0, all
+    /// use free ports. An address that other machines can reach needs --secret-file or --insecure [default: the address
+    /// of this node in the list of hosts, else 127.0.0.1:7400].
     #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
     listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -55,29 +55,30 @@ struct RunArguments {
     secret: SecretPlace,
     #[command(flatten)]
     tls: NodeTls,
-    /// How many instances [default: as the data was made with; for new data one for each core, at most 8].
+    /// Number of instances [default: as in the existing data; for new data one per core, at most 8].
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
-    /// Memory for the newest part of the data, of all instances together; indexes come on top [default: 1GiB].
+    /// Memory for the newest part of the data, of all instances together. Indexes need additional memory [default:
+    /// 1GiB].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     memory_budget: Option<u64>,
-    /// What it sends in a second of partitions that move or whose copies were lost, at most; 1MiB or more [default: as fast as it
-    /// goes without requests waiting for it].
+    /// The maximum rate, in bytes per second, at which the node sends partitions that move or are rebuilt; at least
+    /// 1MiB [default: as fast as possible without delaying requests].
     #[arg(long, value_name = "BYTES", value_parser = copy_rate)]
     copy_rate: Option<u64>,
     #[command(flatten)]
     redis: RedisTimeout,
-    /// A name of this node by which its HTTP is served where there is no secret, beside localhost, the address that is asked, and
-    /// the name of the machine. May be given several times.
+    /// A host name by which this node serves HTTP if the cluster has no secret. `localhost`, the address and the name
+    /// of the machine are always accepted. May be given several times.
     #[arg(long, value_name = "NAME")]
     http_name: Vec<String>,
-    /// How messages on standard error are written: text or json.
+    /// The format of log messages on standard error: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     log_format: String,
-    /// The least severe messages that are written: error, warn, info, debug or trace.
+    /// The lowest severity of messages to log: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = LOG_LEVELS)]
     log_level: String,
-    /// Prints one line of JSON once the node serves.
+    /// Prints one line of JSON once the node serves requests.
     #[arg(long)]
     json: bool,
     /// Ends when the process of this number does, which has started this one.
@@ -88,8 +89,9 @@ struct RunArguments {
 /// How long commands of Redis clients wait.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RedisTimeout {
-    /// For how long a command of a Redis client waits for a partition that cannot answer, from 500ms to 10m. Behind that the client is
-    /// told that it was not done, or that nobody knows. A failover takes two seconds [default: 4s].
+    /// How long a command of a Redis client waits for a partition that cannot answer, from 500ms to 10m. After this
+    /// time the client gets an error. The error says whether the command was not done, or whether that is unknown. A
+    /// failover takes about two seconds [default: 4s].
     #[arg(long, env = "ZEROHOP_REDIS_TIMEOUT", value_name = "TIME", value_parser = redis_timeout)]
     redis_timeout: Option<Duration>,
 }
@@ -118,10 +120,10 @@ fn redis_timeout(text: &str) -> Result<Duration, String> {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct DataPlace {
-    /// The folder of the data, which is made if it is not there.
+    /// The folder of the data. The node creates it if necessary.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Keeps all data in memory; it is gone when the node ends.
+    /// Keeps all data in memory. The data is lost when the node ends.
     #[arg(long)]
     memory: bool,
 }

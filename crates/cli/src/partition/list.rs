@@ -96,7 +96,7 @@ pub(super) async fn run(arguments: PartitionListArguments) -> Result<CommandEndi
         let primary = places.name(*primary);
         let (in_sync, followers) = (places.names(in_sync), places.names(followers));
         let gone = if down.is_empty() { String::new() } else { format!("\tdown: {}", places.names(down)) };
-        let pinned = pinned.map(|at| format!("\tmoved to {} by hand", places.name(at))).unwrap_or_default();
+        let pinned = pinned.map(|at| format!("\tpinned to {}", places.name(at))).unwrap_or_default();
         let state = if *lost { "LOST" } else { state };
         let state = if *damaged { "DAMAGED" } else { state };
         format!("{partition}\t{epoch}\t{primary}\t{in_sync}\t{followers}\t{state}{gone}{pinned}")

@@ -13,17 +13,18 @@ use crate::keyspace::{self, SplitArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PartitionCommand {
-    /// Tells which instances hold the partitions of a keyspace.
+    /// Lists the partitions of a keyspace and the instances with copies of them.
     #[command(visible_alias = "ls")]
     List(list::PartitionListArguments),
-    /// Moves a partition to another node, while it is in use, and waits until it serves there.
+    /// Moves a partition to another node while it is in use, and waits until that node serves it.
     ///
-    /// The copy there catches up first; then it becomes primary, and the former primary leaves (or the copy that shares the
-    /// node's failure domain). Clients see one redirect. The partition stays there until it is released.
+    /// The new copy catches up and becomes primary. Then the old primary leaves, or the copy in the failure domain of
+    /// the new node. A request of a client is redirected once. The partition stays on that node until `partition
+    /// release`.
     Move(moving::MoveArguments),
-    /// Lets a partition that was moved by hand be placed as the cluster finds best again.
+    /// Releases a moved partition, so that the cluster chooses its place again.
     Release(moving::ReleaseArguments),
-    /// Cuts each partition of a keyspace in two, while it is in use: another name of `keyspace split`.
+    /// Splits each partition of a keyspace in two, while it is in use. The same as `keyspace split`.
     Split(SplitArguments),
 }
 

@@ -20,21 +20,21 @@ const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Args, Debug)]
 pub(crate) struct MoveArguments {
-    /// Which: KEYSPACE/PARTITION, as in default/17.
+    /// The partition: KEYSPACE/PARTITION, as in default/17.
     partition: PartitionName,
-    /// Where to: a node, and which of its instances, both by the numbers that `zerohop status` tells.
+    /// The destination, NODE:INSTANCE, with the numbers that `zerohop status` prints.
     #[arg(long, value_name = "NODE[:INSTANCE]")]
     to: MoveTarget,
     #[command(flatten)]
     target: ClusterTarget,
-    /// Prints JSON: a line for each step, and one at the end.
+    /// Prints JSON: one line for each step, and one at the end.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseArguments {
-    /// Which: KEYSPACE/PARTITION, as in default/17.
+    /// The partition: KEYSPACE/PARTITION, as in default/17.
     partition: PartitionName,
     #[command(flatten)]
     target: ClusterTarget,

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use zerohop_wire::words::counted;
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
@@ -10,7 +11,7 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct AcknowledgeArguments {
-    /// Of which keyspace [default: all].
+    /// The keyspace [default: all].
     keyspace: Option<String>,
     #[command(flatten)]
     target: ClusterTarget,
@@ -52,9 +53,9 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding
     };
     output::result(&match partitions {
         0 => format!("Nothing is reported missing in {of}."),
-        count => format!(
-            "Of {count} partitions in {of} it is known that something is missing; it is reported no more."
-        ),
+        count => {
+            format!("The missing data of {} in {of} is no longer reported.", counted(count, "partition"))
+        }
     })?;
     Ok(CommandEnding::Done)
 }

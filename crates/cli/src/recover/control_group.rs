@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zerohop_node::server::{ForcedCluster, found_again};
+use zerohop_wire::words::counted;
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
@@ -31,22 +32,24 @@ pub(super) fn recover(folder: &Path, accept_loss: bool, json: bool) -> Result<Co
         output::json(&ControlGroupOutput { node, manager, gone, decisions, nodes, founded: accept_loss })?;
     } else {
         output::result(&format!(
-            "node {node}, manager {own}: it knows {decisions} decisions on a cluster of {nodes} nodes; other managers: {others}"
+            "node {node}, manager {own}: it knows {} on a cluster of {}; other managers: {others}",
+            counted(*decisions, "decision"),
+            counted(*nodes, "node")
         ))?;
     }
     if accept_loss {
         if !json {
             output::result(&format!(
-                "It is the control group now, alone. Start it again, and then the other nodes that are left, each with its folder \
-                 and with `--join {own}`; `zerohop recover` tells which partitions are lost."
+                "This manager is now the control group. Start its node again, and then the other nodes that are left, each with its \
+                 folder and with `--join {own}`; `zerohop recover` lists the lost partitions."
             ))?;
         }
         return Ok(CommandEnding::Done);
     }
     Err(CommandError::Refused(
-        "Nothing is changed. If the other managers run, or can be brought back with their folders, do that. If they are gone for \
-         good, --accept-loss has this one go on without them: what they decided last, and this one has not heard, is forgotten. Of \
-         several that are left take the one that knows the most decisions"
+        "Nothing is changed. If the other managers run, or can be restored with their folders, do that. If they are permanently lost, \
+         --accept-loss continues with this manager alone. Decisions that it has not received are then lost. If several managers are \
+         left, use the one that knows the most decisions"
             .to_owned(),
     ))
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
 use zerohop_wire::admin::{DamagedPartition, PartitionStatus, Status};
+use zerohop_wire::words::{by_number, counted};
 
 use self::acknowledge::AcknowledgeArguments;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -28,17 +29,17 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Partitions that are listed; of more, only the first ones.
 const TOLD_MAX: usize = 20;
 
-/// Why nothing can be recovered without a quorum.
-const NO_QUORUM: &str = "the control group has no quorum: which partitions are lost is not decided, and none can be recovered, before \
-                         more than half of its managers are back. If they never will be: stop the nodes that are left, and \
-                         `zerohop recover --control-group DIR` on the folder of one of its managers (docs/operations.md)";
+/// Why nothing is recovered while nothing is decided.
+const NO_QUORUM: &str = "the control group has no quorum: the lost partitions are not known, and none can be recovered, before more \
+                         than half of its managers return. If they cannot return: stop the nodes that are left, and run \
+                         `zerohop recover --control-group DIR` on the folder of one of the managers (docs/operations.md)";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecoverCommand {
-    /// Takes note that you know what is missing since nodes were started again, so that it is reported no more.
+    /// Ends the report of missing data after restarts.
     ///
-    /// `zerohop status` has it under TROUBLE, and `top` and the metric `zerohop_troubles` count it, until then, over restarts too. Nothing
-    /// but the report changes. What goes missing later is reported again.
+    /// Until then `zerohop status` prints it as TROUBLE, and `top` and the metric `zerohop_troubles` count it, also
+    /// after restarts. The command changes only the report. Data that goes missing later is reported again.
     Acknowledge(AcknowledgeArguments),
 }
 
@@ -47,22 +48,22 @@ pub(crate) enum RecoverCommand {
 pub(crate) struct RecoverArguments {
     #[command(subcommand)]
     command: Option<RecoverCommand>,
-    /// Which partitions: KEYSPACE/PARTITION, as in default/17.
+    /// The partitions: KEYSPACE/PARTITION, as in default/17.
     #[arg(value_name = "KEYSPACE/PARTITION", conflicts_with = "all_lost")]
     partitions: Vec<PartitionName>,
-    /// All that are lost. Those of which the only copy is damaged are to be named one by one.
+    /// All lost partitions. Partitions whose only in-sync copy is damaged must be named one by one.
     #[arg(long)]
     all_lost: bool,
-    /// Where the only copy that counts is damaged: goes on with the most complete of the others that are up, and not with what is
-    /// whole of the damaged one.
+    /// For a partition whose only in-sync copy is damaged: continues with the most complete other copy that is up, not
+    /// with the readable part of the damaged copy.
     #[arg(long, requires = "accept_loss", conflicts_with = "all_lost")]
     from_follower: bool,
-    /// Founds the control group again from the folder of one of its nodes, which must not run: the other managers are gone for
-    /// good. Without --accept-loss it only says what is in the folder.
+    /// Creates the control group again from the folder of one of its nodes, if the other managers are permanently lost.
+    /// The node must not run. Without --accept-loss, the command only prints what the folder contains.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["partitions", "all_lost"])]
     control_group: Option<PathBuf>,
-    /// Goes on with what is left. What only those had that are down is gone for good, even if they return; and what is damaged of an
-    /// only copy.
+    /// Continues with the copies that are left. Data that exists only on nodes that are down, or in the damaged part of
+    /// an only copy, is lost permanently.
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
@@ -113,6 +114,13 @@ struct ShownDamaged {
     named: Vec<String>,
 }
 
+/// The JSON where no partition is lost or damaged: how many are.
+#[derive(Serialize)]
+struct NothingToRecover {
+    lost: usize,
+    damaged: usize,
+}
+
 struct LostPartition {
     name: PartitionName,
     status: PartitionStatus,
@@ -137,8 +145,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         return control_group::recover(&folder, accept_loss, json);
     }
     if accept_loss && partitions.is_empty() && !all_lost {
-        let what =
-            "name the partitions to give up, or say --all-lost; `zerohop recover` alone tells which are lost";
+        let what = "name the partitions to recover, or use --all-lost; `zerohop recover` alone lists the lost partitions";
         return Err(CommandError::Usage(what.to_owned()));
     }
     let client = target.connect().await?;
@@ -148,19 +155,24 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         return Err(CommandError::Refused(NO_QUORUM.to_owned()));
     }
     let mut lost = find(&client, &target, (&partitions, status.clone())).await?;
+    // Damaged partitions that --all-lost leaves out.
+    let mut left_out = 0;
     if accept_loss && all_lost {
+        left_out = lost.iter().filter(|one| one.damaged.is_some()).count();
         lost.retain(|one| one.damaged.is_none());
     }
     if lost.is_empty() {
         let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
-        // An empty list prints no line.
-        if !json && view::has_quorum(&status) && !stands_still {
-            output::result("No partition is lost or damaged; there is nothing to recover.")?;
+        if view::has_quorum(&status) && !stands_still {
+            match json {
+                true => output::json(&NothingToRecover { lost: 0, damaged: left_out })?,
+                false => output::result(&nothing(&partitions, left_out))?,
+            }
         }
         return match (view::has_quorum(&status), stands_still) {
             (false, _) => Err(CommandError::Refused(NO_QUORUM.to_owned())),
             (true, true) => Err(CommandError::Refused(
-                "no partition is known to be lost or damaged yet, and some are not served: look again in a moment".to_owned(),
+                "no partition is known to be lost or damaged yet, but some are not served: repeat the command in a moment".to_owned(),
             )),
             (true, false) => Ok(CommandEnding::Done),
         };
@@ -186,14 +198,31 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     match shown.iter().all(|one| one.recovered) {
         true => Ok(CommandEnding::Done),
         false => Err(CommandError::Refused(
-            "not all are served yet: copies that are up have not told what they hold. They go on as soon as they have; \
-             `zerohop recover` tells which are left"
+            "some partitions are not served yet, because copies that are up have not reported their contents. They are served as soon as \
+             these copies report; `zerohop recover` lists the rest"
                 .to_owned(),
         )),
     }
 }
 
-/// The lost or damaged partitions, of all or of the named ones.
+/// In words that no partition is lost, of those that were named or of all.
+fn nothing(named: &[PartitionName], left_out: usize) -> String {
+    match (named.len(), left_out) {
+        (0, 0) => "No partition is lost or damaged; there is nothing to recover.".to_owned(),
+        (0, damaged) => format!(
+            "No partition is lost. {} {} damaged: name {} to recover {}; `zerohop recover` lists {}.",
+            counted(damaged, "partition"),
+            by_number(damaged, "is", "are"),
+            by_number(damaged, "it", "them one by one"),
+            by_number(damaged, "it", "them"),
+            by_number(damaged, "it", "them")
+        ),
+        (1, _) => "This partition is not lost or damaged; there is nothing to recover.".to_owned(),
+        _ => "None of these partitions is lost or damaged; there is nothing to recover.".to_owned(),
+    }
+}
+
+/// Those that are lost or damaged, of all or of those that were named.
 async fn find(
     client: &Client,
     target: &ClusterTarget,
@@ -212,7 +241,8 @@ async fn find(
         {
             let count = all.len();
             return Err(CommandError::Usage(format!(
-                "{none}: the keyspace has {count} partitions, from 0 on"
+                "{none}: the keyspace has {}, numbered from 0",
+                counted(count, "partition")
             )));
         }
         for status in all {
@@ -245,17 +275,22 @@ fn ask(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<CommandE
     }
     let damaged = shown.iter().filter(|one| one.damaged.is_some()).count();
     if damaged > 0 {
+        let lost = shown.len() - damaged;
         return Ok(CommandError::Refused(format!(
-            "{damaged} partitions have a damaged copy, and no other that counts ({} are lost besides). Each goes on with what is whole \
-             of that copy by `zerohop recover --accept-loss KEYSPACE/PARTITION`, or, with --from-follower, with the most complete of \
-             the others that are up; what it then lacks is gone for good, unless you have a backup",
-            shown.len() - damaged
+            "{} {} a damaged copy and no other that is in sync; {lost} {} lost. `zerohop recover --accept-loss KEYSPACE/PARTITION` continues a \
+             partition with the readable part of that copy, or, with --from-follower, with the most complete other copy that is up. \
+             Data that this copy lacks is then lost permanently, unless you have a backup",
+            counted(damaged, "partition"),
+            by_number(damaged, "has", "have"),
+            by_number(lost, "other is", "others are")
         )));
     }
     Ok(CommandError::Refused(format!(
-        "{} partitions are lost. They are served again as soon as a node returns that held them in sync. If none ever will, \
-         `zerohop recover --accept-loss --all-lost` goes on with what is left",
-        shown.len()
+        "{} {} lost. {} again as soon as a node with an in-sync copy returns. If no such node can return, `zerohop recover \
+         --accept-loss --all-lost` continues with the copies that are left",
+        counted(shown.len(), "partition"),
+        by_number(shown.len(), "is", "are"),
+        by_number(shown.len(), "It is served", "They are served")
     )))
 }
 
@@ -286,23 +321,30 @@ fn tell_done(json: bool, shown: &[RecoverOutput]) -> Result<(), CommandError> {
         }
     }
     let count = |left| shown.iter().filter(|one| one.recovered && one.left == left).count();
-    for (count, what) in [
+    for (count, one, several) in [
         (
             count(PartitionRemains::InSync),
-            "go on with the most complete copy: up to an interval of writes may be missing",
+            "continues with the most complete copy: up to an interval of writes may be missing",
+            "continue with the most complete copy: up to an interval of writes may be missing",
         ),
         (
             count(PartitionRemains::Followers),
-            "go on with a follower: what it had not yet been sent is missing",
+            "continues with a follower: writes that it had not received are missing",
+            "continue with a follower: writes that it had not received are missing",
         ),
         (
             count(PartitionRemains::Damaged),
-            "go on with what is whole of a damaged copy; sessions begin again there",
+            "continues with the readable part of a damaged copy; sessions begin again there",
+            "continue with the readable part of a damaged copy; sessions begin again there",
         ),
-        (count(PartitionRemains::Nothing), "begin empty: everything that was in them is gone"),
+        (
+            count(PartitionRemains::Nothing),
+            "begins empty: all its data is gone",
+            "begin empty: all their data is gone",
+        ),
     ] {
         if count > 0 {
-            output::result(&format!("{count} partitions {what}"))?;
+            output::result(&format!("{} {}", counted(count, "partition"), by_number(count, one, several)))?;
         }
     }
     Ok(())
@@ -348,12 +390,17 @@ impl RecoverOutput {
             let others: Vec<u32> = up.iter().copied().filter(|one| one != instance).collect();
             let others = match &others[..] {
                 [] => "no other is up".to_owned(),
-                some_up => format!("followers that are up: {}", some(some_up)),
+                some_up => format!(
+                    "{} up: {}",
+                    by_number(some_up.len(), "follower that is", "followers that are"),
+                    some(some_up)
+                ),
             };
             let named = if named.is_empty() { "its log ends too soon".to_owned() } else { named.join("; ") };
             return format!(
-                "{keyspace}/{partition}: the only copy that counts, of {}, is damaged in {found} places ({named}); {others}",
-                places.name(*instance)
+                "{keyspace}/{partition}: the only in-sync copy, of {}, is damaged in {} ({named}); {others}",
+                places.name(*instance),
+                counted(*found, "place")
             );
         }
         let left = match left {
@@ -361,11 +408,66 @@ impl RecoverOutput {
                 format!("left: {} (up to an interval of writes may be missing)", some(up))
             }
             PartitionRemains::Followers => {
-                format!("left: followers {} (the last writes may be missing)", some(up))
+                format!(
+                    "left: {} {} (the last writes may be missing)",
+                    by_number(up.len(), "follower", "followers"),
+                    some(up)
+                )
             }
-            PartitionRemains::Damaged => "left: what is whole of a damaged copy".to_owned(),
-            PartitionRemains::Nothing => "nothing is left: it would begin empty".to_owned(),
+            PartitionRemains::Damaged => "left: the readable part of a damaged copy".to_owned(),
+            PartitionRemains::Nothing => "nothing is left: the partition would begin empty".to_owned(),
         };
-        format!("{keyspace}/{partition}: {} are down (NODE:INSTANCE); {left}", some(down))
+        format!(
+            "{keyspace}/{partition}: {} {} down (NODE:INSTANCE); {left}",
+            some(down),
+            by_number(down.len(), "is", "are")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_there_is_nothing_to_recover_says_of_which_partitions() {
+        let named = |count| vec!["default/1".parse::<PartitionName>().unwrap(); count];
+        assert!(nothing(&[], 0).starts_with("No partition is lost or damaged;"));
+        assert_eq!(
+            nothing(&[], 1),
+            "No partition is lost. 1 partition is damaged: name it to recover it; `zerohop recover` lists it."
+        );
+        assert!(nothing(&named(1), 0).starts_with("This partition is not lost"));
+        assert!(nothing(&named(2), 0).starts_with("None of these partitions is lost"));
+    }
+
+    #[test]
+    fn a_line_agrees_with_the_number_of_copies() {
+        let line = |down: &[u32], up: &[u32]| {
+            let (left, down, up) = (PartitionRemains::Followers, down.to_vec(), up.to_vec());
+            let keyspace = "default".to_owned();
+            let output = RecoverOutput {
+                keyspace,
+                partition: 17,
+                down,
+                up,
+                left,
+                damaged: None,
+                recovered: false,
+                primary: None,
+            };
+            output.line(&Places::default())
+        };
+        let of = |instance: u32| Places::default().name(instance);
+        let [one, two, three] = [of(1), of(2), of(3)];
+        assert_eq!(
+            line(&[1], &[2]),
+            format!(
+                "default/17: {one} is down (NODE:INSTANCE); left: follower {two} (the last writes may be missing)"
+            )
+        );
+        let said = line(&[1, 2], &[3, 3]);
+        assert!(said.contains(" are down (NODE:INSTANCE); left: followers "), "{said}");
+        assert!(said.contains(&three), "{said}");
     }
 }

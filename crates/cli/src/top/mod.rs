@@ -28,10 +28,10 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub(crate) struct TopArguments {
     #[command(flatten)]
     target: ClusterTarget,
-    /// Over what time rates are taken, and how often they are told: 2s, 500ms.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::duration)]
+    /// The interval over which rates are computed and after which they are printed: 2s, 500ms; at least 100ms.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::duration_above_zero)]
     interval: Duration,
-    /// Tells once, after one interval.
+    /// Prints once, after one interval, and ends.
     #[arg(long)]
     once: bool,
     /// Prints JSON, one object for each interval.

@@ -3,6 +3,7 @@
 use super::sample::Figures;
 use super::{TopNode, TopOutput};
 use crate::common::names;
+use zerohop_wire::words::{by_number, counted};
 
 /// The usual width of a terminal, in columns.
 const WIDTH: usize = 80;
@@ -25,8 +26,11 @@ pub(super) fn table(shown: &TopOutput, hint: &str) -> String {
     if shown.nodes.len() > 1 {
         lines.push(line("all", &shown.total));
     }
-    if shown.total.troubles > 0.0 {
-        lines.push(format!("{:.0} troubles: `zerohop doctor` tells which", shown.total.troubles));
+    // Each node counts its own troubles: the sum is a whole number.
+    let troubles = shown.total.troubles.round();
+    if troubles > 0.0 {
+        let them = by_number(troubles, "it", "them");
+        lines.push(format!("{}: `zerohop doctor` lists {them}", counted(troubles, "trouble")));
     }
     let seen = shown.seen.as_ref().map(|seen| format!(", {seen}")).unwrap_or_default();
     lines.extend(folded(&format!("over {:.1} s{seen}; p50, p99: us within the server{hint}", shown.seconds)));
@@ -106,6 +110,22 @@ mod tests {
     fn numbers_are_short() {
         let all = [0.0, 999.0, 999.6, 12_345.0, 456_000_000.0, 99_960.0, 999_900.0, 1.5e12, 5e15];
         assert_eq!(all.map(short), ["0", "999", "1.0K", "12.3K", "456M", "100K", "1.0M", "1.5T", "5P"]);
+    }
+
+    #[test]
+    fn one_trouble_is_told_as_one() {
+        let shown = |troubles| TopOutput {
+            seconds: 1.0,
+            nodes: Vec::new(),
+            total: Figures { troubles, ..Figures::default() },
+            warnings: Vec::new(),
+            view: ShownView::default(),
+            seen: None,
+        };
+        let last = |troubles| table(&shown(troubles), "").lines().nth(1).unwrap().to_owned();
+        assert_eq!(last(1.0), "1 trouble: `zerohop doctor` lists it");
+        assert_eq!(last(2.0), "2 troubles: `zerohop doctor` lists them");
+        assert!(last(0.0).starts_with("over "));
     }
 
     #[test]

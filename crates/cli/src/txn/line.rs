@@ -92,10 +92,10 @@ pub(super) enum LineOperation {
         #[command(flatten)]
         condition: GivenCondition,
     },
-    /// What is done to a blob.
+    /// An operation on a blob.
     #[command(subcommand)]
     Blob(BlobOperation),
-    /// The record must have this version, or not be there.
+    /// Requires that the record has this version, or does not exist.
     Check {
         #[command(flatten)]
         at: LineTarget,
@@ -110,7 +110,7 @@ pub(super) enum BlobOperation {
     Create {
         #[command(flatten)]
         at: LineTarget,
-        /// Bytes of a chunk.
+        /// The size of a chunk in bytes.
         #[arg(long, value_parser = chunk_bits)]
         chunk: Option<u8>,
         #[arg(long, default_value = "", allow_hyphen_values = true)]
@@ -164,7 +164,7 @@ pub(super) enum BlobOperation {
 #[derive(Args, Clone, Debug)]
 pub(super) struct LineTarget {
     pub(super) key: OsString,
-    /// Its keyspace, if it is another than that of the command.
+    /// The keyspace of this line, if it differs from that of the command.
     #[arg(short, long)]
     pub(super) keyspace: Option<String>,
 }

@@ -25,7 +25,7 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Args, Debug)]
 pub(crate) struct TxnArguments {
-    /// The keyspace of records that name no other with -k.
+    /// The keyspace of lines without -k.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
     #[command(flatten)]

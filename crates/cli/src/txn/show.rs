@@ -36,11 +36,11 @@ struct ShownOperation<'a> {
     length: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
+    /// Where an appended part of a blob begins, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sum: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<u64>,
+    /// The sum of `incr`, or the number of `transform`. No such operation has bytes as its value.
+    #[serde(rename = "value", skip_serializing_if = "Option::is_none")]
     number: Option<serde_json::Value>,
     #[serde(flatten)]
     value: Option<JsonValue<'a>>,
@@ -131,13 +131,15 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
         LineResult::Version(promise) => committed.brought(promise).map(|_| done)?,
         LineResult::Removed(promise) => ShownOperation { found: Some(committed.brought(promise)?), ..done },
         LineResult::Length(promise) => ShownOperation { length: Some(committed.brought(promise)?), ..done },
-        LineResult::Sum(promise) => ShownOperation { sum: Some(committed.brought(promise)?), ..done },
+        LineResult::Sum(promise) => {
+            ShownOperation { number: Some(committed.brought(promise)?.into()), ..done }
+        }
         LineResult::Number(told) | LineResult::Blob(blob::BlobResult::Number(told)) => {
             ShownOperation { number: Some(told(committed)?), ..done }
         }
         LineResult::Checked => done,
         LineResult::Blob(blob::BlobResult::Done) => done,
-        LineResult::Blob(blob::BlobResult::At(offset)) => ShownOperation { offset: Some(*offset), ..done },
+        LineResult::Blob(blob::BlobResult::At(offset)) => ShownOperation { at: Some(*offset), ..done },
         LineResult::Blob(blob::BlobResult::Found(found)) => ShownOperation { found: Some(*found), ..done },
         LineResult::Blob(blob::BlobResult::Size(size)) => {
             ShownOperation { found: Some(size.is_some()), size: *size, ..ShownOperation::default() }
@@ -160,7 +162,6 @@ fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Res
         (ShownOperation { values: Some(values), .. }, _) => {
             values.iter().try_for_each(|value| output::raw(&[value.0, b"\n"]))?;
         }
-        (ShownOperation { sum: Some(sum), .. }, _) => output::result(&sum.to_string())?,
         (ShownOperation { number: Some(number), .. }, _) => match number {
             serde_json::Value::String(text) => output::result(text)?,
             number => output::result(&number.to_string())?,
@@ -168,7 +169,7 @@ fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Res
         (
             ShownOperation { length: Some(number), .. }
             | ShownOperation { size: Some(number), .. }
-            | ShownOperation { offset: Some(number), .. },
+            | ShownOperation { at: Some(number), .. },
             _,
         ) => {
             output::result(&number.to_string())?;
@@ -272,7 +273,7 @@ pub(super) fn refused(
             let key = beginning(key(line)).escape_ascii();
             let number = line.number;
             output::problem(&format!(
-                "zerohop: line {number}: the condition does not hold of key \"{key}\"; nothing was done"
+                "zerohop: line {number}: the condition fails for key \"{key}\"; nothing was done"
             ));
         }
         None if is_condition => output::problem(&format!("zerohop: {error}")),

@@ -21,10 +21,10 @@ pub(super) struct GivenNumber {
     operand: String,
     #[arg(long = "type", default_value = "i64")]
     number: GivenType,
-    /// Where the number begins, in bytes.
+    /// The offset of the number in bytes.
     #[arg(long = "at", default_value_t = 0, value_parser = quantity::whole)]
     offset: u64,
-    /// Brings what the number was, not what it is now.
+    /// Returns the old number, not the new one.
     #[arg(long)]
     old: bool,
 }

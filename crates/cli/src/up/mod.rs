@@ -10,6 +10,7 @@ use std::task::Poll;
 use clap::Args;
 use serde::Serialize;
 use zerohop_node::server::node_folder;
+use zerohop_wire::words::counted;
 
 use self::folder::DataFolder;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -26,21 +27,21 @@ const DATA_DEFAULT: &str = "zerohop-data";
 
 #[derive(Args, Debug)]
 pub(crate) struct UpArguments {
-    /// How many nodes, each a process of its own [default: as many as the data was made with, 3 for new data].
+    /// Number of nodes, each a separate process [default: as in the existing data, 3 for new data].
     #[arg(long, value_name = "COUNT")]
     nodes: Option<u32>,
-    /// How many instances each node has [default: one for each core, of several nodes a share].
+    /// Number of instances of each node [default: one per core, divided among the nodes].
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
-    /// Where the data goes: node 1's into the folder `node-1` in it, which is made if it is not there [default:
+    /// The folder of the data, which is created if necessary. Node 1 uses the folder `node-1` in it [default:
     /// zerohop-data in the current folder].
     #[arg(long, value_name = "DIR", conflicts_with = "memory")]
     data: Option<PathBuf>,
-    /// Keeps all data in memory; it is gone when the cluster ends.
+    /// Keeps all data in memory. The data is lost when the cluster ends.
     #[arg(long)]
     memory: bool,
-    /// Where the manager of node 1 listens, on 127.0.0.1; instances take the following ports, and the next node those
-    /// behind them. 0 chooses free ones.
+    /// The port of the manager of node 1, on 127.0.0.1. The instances use the following ports, and the next node the
+    /// ports after those. 0 chooses free ports.
     #[arg(long, value_name = "PORT", default_value_t = 7400)]
     port: u16,
     #[command(flatten)]
@@ -49,10 +50,10 @@ pub(crate) struct UpArguments {
     tls: NodeTls,
     #[command(flatten)]
     redis: RedisTimeout,
-    /// The least severe messages that the nodes log, on standard error: error, warn, info, debug or trace.
+    /// The lowest severity of messages that the nodes log on standard error: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = crate::node::LOG_LEVELS)]
     log_level: String,
-    /// Prints one line of JSON once the cluster serves.
+    /// Prints one line of JSON once the cluster serves requests.
     #[arg(long)]
     json: bool,
     /// Ends when standard input does, as it does however the process ends that holds the other end of the pipe.
@@ -225,7 +226,13 @@ impl UpArguments {
         let nodes = nodes as usize;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let instances = self.instances.unwrap_or(cores / nodes).max(1);
-        let no_room = || CommandError::Usage(format!("{nodes} nodes of {instances} instances find no ports"));
+        let no_room = || {
+            CommandError::Usage(format!(
+                "no free ports were found for {} of {}",
+                counted(nodes, "node"),
+                counted(instances, "instance")
+            ))
+        };
         let ports = u16::try_from((instances + 1) * nodes).map_err(|_| no_room())?;
         let held = match self.port {
             0 => Some(HeldPorts::find(ports).ok_or_else(no_room)?),

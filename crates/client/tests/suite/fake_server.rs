@@ -435,7 +435,7 @@ async fn a_drop_is_waited_for_and_no_other_keyspace_of_its_name_is_meant() {
     let error = client.drop_keyspace_with("papers", options, |_| ()).await.unwrap_err();
     assert!(matches!(error, Error::UnderWay { .. }) && !error.is_unknown(), "{error}");
     let text = error.to_string();
-    assert!(text.contains("goes on by itself") && text.ends_with("it waits for partition 5"), "{text}");
+    assert!(text.contains("continues by itself") && text.ends_with("it waits for partition 5"), "{text}");
     assert_eq!(drops(&server)[0].wait_ms, Some(0));
 
     // No answer has confirmed that the drop has begun.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
+use zerohop_wire::words::{by_number, counted};
 
 use super::Agent;
 use super::joining::OwnNode;
@@ -96,24 +97,25 @@ impl fmt::Display for LogNotice {
             LogNotice::QuorumLost(standing) => write!(
                 f,
                 "{standing}. Nodes that fail are not replaced, and nothing can be changed, until more than half of the managers \
-                 are back; if they never will be: `zerohop recover --control-group DIR`"
+                 return; if they cannot return: `zerohop recover --control-group DIR`"
             ),
             LogNotice::QuorumBack => f.write_str("the control group has a leader again, and decides"),
             LogNotice::Primaries { taken_over, of, handed_over, given_up } => {
                 let mut parts = Vec::new();
                 if *taken_over > 0 {
                     let of: Vec<String> = of.iter().map(NodeId::to_string).collect();
-                    let nodes = if of.len() == 1 { "node" } else { "nodes" };
+                    let nodes = by_number(of.len(), "node", "nodes");
                     parts.push(format!(
-                        "took over as primary of {taken_over} partitions of {nodes} {}",
+                        "took over as primary of {} of {nodes} {}",
+                        counted(*taken_over, "partition"),
                         of.join(", ")
                     ));
                 }
                 if *handed_over > 0 {
-                    parts.push(format!("became primary of {handed_over} partitions"));
+                    parts.push(format!("became primary of {}", counted(*handed_over, "partition")));
                 }
                 if *given_up > 0 {
-                    parts.push(format!("is primary of {given_up} partitions no more"));
+                    parts.push(format!("is no longer primary of {}", counted(*given_up, "partition")));
                 }
                 write!(f, "this node {}", parts.join(", and "))
             }

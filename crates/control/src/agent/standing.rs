@@ -9,6 +9,7 @@ use std::fmt;
 
 use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::NodeId;
+use zerohop_wire::words::{by_number, counted};
 
 use super::message::ControlGroupNews;
 use super::notice::LogNotice;
@@ -116,7 +117,11 @@ impl Agent {
                 [] => String::new(),
                 missing => format!(", no answer from {}", missing.join(", ")),
             };
-            return format!("{answering} of {} managers answer{no_answer}", standing.len());
+            return format!(
+                "{answering} of {} {}{no_answer}",
+                counted(standing.len(), "manager"),
+                by_number(answering, "answers", "answer")
+            );
         }
         let mut asked: Vec<&str> = Vec::new();
         for addr in self.group.known().filter(|addr| **addr != self.settings.manager).take(ASKED_TOLD_MAX) {
@@ -235,7 +240,12 @@ impl fmt::Display for ClusterStanding {
         let (answering, all) = self.answering();
         let seconds = self.leaderless_ms / 1_000;
         match self.sits {
-            true => write!(f, "no quorum: {answering} of {all} managers of the control group answer")?,
+            true => write!(
+                f,
+                "no quorum: {answering} of {} of the control group {}",
+                counted(all, "manager"),
+                by_number(answering, "answers", "answer")
+            )?,
             false => write!(f, "no quorum: no leader of the control group has been heard from")?,
         }
         let node = self.node.map_or_else(|| "this node".to_owned(), |node| format!("node {node}"));

@@ -51,7 +51,7 @@ impl Entry {
         for bytes in &entry.batch {
             let request = CommandRequest::decode(bytes)?;
             if !matches!(request.command, ControlCommand::Regroup(_)) {
-                return Err(CommandError::new("a batch holds a command that changes no group"));
+                return Err(CommandError::new("a batch contains a command that changes no group"));
             }
             requests.push(request);
         }

@@ -372,18 +372,18 @@ impl fmt::Display for CommandRefusal {
                 "there are enough in-sync replicas, and the follower is not the target of a move"
             }
             Self::TooFewInSync => "fewer copies would be in sync than the keyspace asks for",
-            Self::NotUp => "the instance's node is down or on its way out",
+            Self::NotUp => "the instance's node is down or leaves the cluster",
             Self::Recovering => "the group is recovering: wait for its members, or use `recover`",
-            Self::NotLost => "the group has an in-sync replica that is up: nothing is to be recovered",
+            Self::NotLost => "the group has an in-sync replica that is up: there is nothing to recover",
             Self::Moving => "the partition is being moved: wait for the end of it",
             Self::UnknownNode => "the map has no such node",
             Self::UnknownInstance => "the map has no such instance",
             Self::UnknownKeyspace => "the map has no such keyspace",
             Self::UnknownPartition => "the keyspace has no such partition",
-            Self::NoNodes => "no node is up to hold it",
+            Self::NoNodes => "no node is up to store it",
             Self::Managers => "a control group has 1 to 5 managers, each once",
             Self::InControlGroup => {
-                "the node's manager is a member of the control group: make the group of others before it leaves"
+                "the node's manager is a member of the control group: set other managers before it leaves"
             }
             Self::TooOld => "the request is too old to tell whether it was done: look at the map",
         })

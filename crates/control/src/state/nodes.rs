@@ -3,6 +3,7 @@
 use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
 use zerohop_placement::{MapChange, Node, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+use zerohop_wire::words::counted;
 
 use super::groups::{GroupContext, RestartedDisk};
 use super::{ControlState, Facts, MapDraft};
@@ -28,8 +29,8 @@ impl ControlState {
         }
         if known.instances.len() != count {
             return Err(CommandRefusal::Map(format!(
-                "node {id} has {} instances in the map and started with {count}: start it with as many",
-                known.instances.len()
+                "node {id} has {} in the map and started with {count}: start it with as many",
+                counted(known.instances.len(), "instance")
             )));
         }
         let draining = self.facts(id).draining;
@@ -113,7 +114,10 @@ impl ControlState {
                 NodeState::Down => "made again within a minute, but for those that `zerohop recover` names",
                 NodeState::Up | NodeState::Draining => "drain it first",
             };
-            return Err(CommandRefusal::Map(format!("node {id} still holds {held} replicas: {what}")));
+            return Err(CommandRefusal::Map(format!(
+                "node {id} still has {}: {what}",
+                counted(held, "replica")
+            )));
         }
         let manager = node.manager();
         if self.managers.iter().any(|member| member.addr.as_str() == manager) {

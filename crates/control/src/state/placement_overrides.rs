@@ -47,9 +47,7 @@ impl ControlState {
             GroupState::Recovering => return Err(CommandRefusal::Recovering),
         }
         if self.state_of(group.primary) == NodeState::Down {
-            return Err(refused(
-                "nobody serves the partition now, so that there is nobody to copy it from".into(),
-            ));
+            return Err(refused("no node serves the partition now, so there is no copy to copy from".into()));
         }
         let members: Vec<InstanceId> = group.members().collect();
         let to = self.target(node, instance, &members)?;
@@ -89,7 +87,7 @@ impl ControlState {
             .filter(holds)
             .or_else(|| own.iter().copied().find(|one| instance.is_none() && holds(one)))
         {
-            let what = if members.first() == Some(&holder) { "is its primary" } else { "holds a copy of it" };
+            let what = if members.first() == Some(&holder) { "is its primary" } else { "has a copy of it" };
             return Err(refused(format!(
                 "the partition is there already: instance {holder} of node {id} {what}"
             )));
@@ -130,7 +128,7 @@ impl ControlState {
         });
         match better {
             Some(better) => Err(refused(format!(
-                "node {id} fails together with a node that holds another copy; node {}, for one, does not",
+                "node {id} is in the failure domain of another copy; node {}, for example, is not",
                 better.id()
             ))),
             None => Ok(leaver),

@@ -46,6 +46,9 @@ fn tell(error: &Error, reply: &mut Vec<u8>) {
         }
         None if aborted == Some(AbortReason::NoRoom) => error_reply(&format!("OOM {error}"), reply),
         None if error.is_temporary() => error_reply(&format!("TRYAGAIN {error}"), reply),
+        None if matches!(error, Error::Operation { reason, .. } if matches!(**reason, Reason::Unfit(_))) => {
+            error_reply(&format!("ERR {error}; nothing was done"), reply)
+        }
         None => error_reply(&format!("ERR {error}"), reply),
     }
 }

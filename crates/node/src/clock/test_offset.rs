@@ -25,7 +25,9 @@ pub(super) fn offset_ms() -> i64 {
 
 /// Starts to read the file, if the variable names one.
 fn begin() -> bool {
-    let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return false };
+    let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from) else {
+        return false;
+    };
     warn!(file = %file.display(), "{VARIABLE}: THIS IS A CLOCK FOR TESTS");
     look(&file);
     let looks = Builder::new().name("zerohop-test-clock".to_owned()).spawn(move || {

@@ -100,7 +100,7 @@ impl NodeDisk {
         match self {
             NodeDisk::Files(_) | NodeDisk::Memory(_) => None,
             NodeDisk::HoldUnsynced(_) => Some(
-                "ZEROHOP_TEST_DISK=hold-unsynced: THIS IS A DISK FOR TESTS. Data that was not synced is held in \
+                "ZEROHOP_TEST_DISK=hold-unsynced: THIS IS A DISK FOR TESTS. Data that was not synced is kept in \
                  memory and IS LOST when this process ends. Unset the variable to keep data.",
             ),
         }
@@ -213,7 +213,7 @@ impl fmt::Display for OpenDiskError {
         match self {
             OpenDiskError::InUse { root } => write!(
                 f,
-                "{}: another zerohop process holds this data folder; stop it or give another folder",
+                "{}: another zerohop process uses this data folder; stop it or give another folder",
                 root.display()
             ),
             OpenDiskError::UnknownTestDisk { value } => write!(

@@ -161,7 +161,7 @@ impl<D: Disk> Instance<D> {
         let Some(bytes) = self.read(key, true)? else { return Ok(StoreOutcome::Values(None)) };
         let values = list::decode(&bytes).ok_or_else(|| EngineError::Corrupt {
             partition: PartitionId(key.partition.into()),
-            place: "a list whose entries hold no values (written by another program?)".to_owned(),
+            place: "a list whose entries have no values (written by another program?)".to_owned(),
         })?;
         Ok(StoreOutcome::Values(Some(values)))
     }

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_placement::{HashKind, PartitionCount, partition_of};
+use zerohop_wire::words::counted;
 
 use super::error::StoreError;
 use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
@@ -55,7 +56,7 @@ impl StoreSettings {
             Some(name) => Err(wrong(
                 root,
                 format!(
-                    "this folder is not empty (it holds {}) and has no {SETTINGS_FILE}, so it is not a zerohop \
+                    "this folder is not empty (it contains {}) and has no {SETTINGS_FILE}, so it is not a zerohop \
                      store; name another",
                     name.display()
                 ),
@@ -157,7 +158,7 @@ impl StoreSettings {
     fn agrees_with(&self, options: &StoreOptions) -> Result<(), String> {
         let fixed = |what: &str, has: &dyn std::fmt::Display, asked: &dyn std::fmt::Display| {
             Err(format!(
-                "the store has {has} {what} for good, {asked} were asked for: open it without saying a number, or \
+                "the store has {has} {what} permanently, {asked} were asked for: open it without a number, or \
                  copy its data into a new store"
             ))
         };
@@ -172,7 +173,11 @@ impl StoreSettings {
 fn check_instances(instances: u16, partitions: PartitionCount) -> Result<(), String> {
     let most = u32::from(INSTANCES_MAX).min(partitions.get());
     if instances == 0 || u32::from(instances) > most {
-        return Err(format!("{instances} instances: ask for 1 to {most} with {partitions} partitions"));
+        return Err(format!(
+            "{}: ask for 1 to {most} with {}",
+            counted(instances, "instance"),
+            counted(partitions.get(), "partition")
+        ));
     }
     Ok(())
 }

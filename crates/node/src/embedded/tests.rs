@@ -125,7 +125,7 @@ fn the_numbers_of_the_first_opening_stay() {
     ] {
         let error = EmbeddedStore::open_with(root.path(), &other).unwrap_err();
         assert!(matches!(error, StoreError::Settings { .. }), "{error}");
-        assert!(error.to_string().contains("for good"), "{error}");
+        assert!(error.to_string().contains("permanently"), "{error}");
     }
 }
 

@@ -177,7 +177,7 @@ fn ranges(part: &str, text: &str) -> Result<Vec<String>, HostsError> {
         let (true, true, Ok(from), Ok(to)) =
             (is_number(first), is_number(last), first.parse::<u64>(), last.parse::<u64>())
         else {
-            return Err(malformed(part, "brackets hold numbers and ranges of them, as in [1-3,7]"));
+            return Err(malformed(part, "brackets contain numbers and ranges of numbers, as in [1-3,7]"));
         };
         if from > to {
             return Err(malformed(part, "a range ends before it begins"));
@@ -208,7 +208,7 @@ impl fmt::Display for ListedHost {
 impl fmt::Display for HostsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HostsError::Empty => f.write_str("the list of hosts names nobody"),
+            HostsError::Empty => f.write_str("the list of hosts is empty"),
             HostsError::Malformed { part, reason } => write!(f, "the list of hosts, at {part:?}: {reason}"),
             HostsError::TooMany => write!(f, "the list names more than {HOSTS_MAX} hosts"),
             HostsError::Twice { host } => {
@@ -216,8 +216,8 @@ impl fmt::Display for HostsError {
             }
             HostsError::NobodyHere { named, called } => write!(
                 f,
-                "the list names nobody here: it has {named}, and this machine is called {called}; correct the list, or say \
-                 with --listen which of them this process is"
+                "the list names no host that is this machine: it has {named}, and this machine is called {called}; correct the list, or \
+                 name the host of this process with --listen"
             ),
             HostsError::SeveralHere { named } => write!(
                 f,

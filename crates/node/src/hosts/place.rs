@@ -1,6 +1,7 @@
 //! The position of a process in a list of hosts, and the lists of batch schedulers.
 
 use super::expand::{HostsError, ListedHost, expand};
+use zerohop_wire::words::counted;
 
 /// A batch scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +55,8 @@ pub fn of_scheduler(
                 let found = id.trim().parse::<usize>().ok().filter(|id| *id < hosts.len());
                 let reason = || {
                     wrong(format!(
-                        "SLURM_NODEID is {id}, but SLURM_JOB_NODELIST has {} hosts ({list})",
-                        hosts.len()
+                        "SLURM_NODEID is {id}, but SLURM_JOB_NODELIST has {} ({list})",
+                        counted(hosts.len(), "host")
                     ))
                 };
                 Some(found.ok_or_else(reason)?)
@@ -120,7 +121,7 @@ pub fn find_self(
         [] => Err(HostsError::NobodyHere {
             named: some_of(hosts.iter()),
             called: match listen {
-                Some((name, port)) => format!("{called} (and told to listen at {name}:{port})"),
+                Some((name, port)) => format!("{called} (with --listen {name}:{port})"),
                 None => called.to_owned(),
             },
         }),
@@ -191,7 +192,9 @@ mod tests {
         assert_eq!(find("127.0.0.1,127.0.0.1:7410", Some(("127.0.0.1", 7400)), "x"), Ok(0));
         assert_eq!(find("127.0.0.1,10.0.0.2", Some(("10.0.0.2", 7400)), "x"), Ok(1));
         assert!(reason(find(three, None, "x")).contains("several hosts"));
-        assert!(reason(find("n1,n2", None, "n9")).contains("names nobody here: it has n1, n2"));
+        assert!(
+            reason(find("n1,n2", None, "n9")).contains("names no host that is this machine: it has n1, n2")
+        );
         assert!(reason(find(three, Some(("127.0.0.1", 7777)), "x")).contains("127.0.0.1:7777"));
         let many = reason(find("n[1-20]", None, "x"));
         assert!(many.contains("and 12 more"), "{many}");

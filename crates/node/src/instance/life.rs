@@ -96,8 +96,8 @@ impl fmt::Display for LifeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LifeError::Damaged => f.write_str(
-                "it is damaged, so that nobody knows which timestamps were given: bring it back from a copy, or start \
-                 this node with an empty folder",
+                "it is damaged, so the timestamps that the node used are not known: restore it from a copy, or start this \
+                 node with an empty folder",
             ),
             LifeError::Version { found } => {
                 write!(f, "it is of format {found}, this program knows format {VERSION}: use the zerohop that wrote it")

@@ -9,6 +9,7 @@ use zerohop_wire::admin::{
     REFUSED_FAILED, REFUSED_SETTING, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::{KeyspaceId, NodeId};
+use zerohop_wire::words::counted;
 
 use super::keyspace_drop;
 
@@ -116,8 +117,11 @@ impl ChangeContext<'_> {
         let doubled = config.doubled().map_err(setting)?;
         if partitions != doubled.partitions.get() {
             let reason = format!(
-                "{partitions} partitions: keyspace {} has {}, and a split makes {} of them",
-                config.name, config.partitions, doubled.partitions
+                "{}: keyspace {} has {}, and a split makes {} of them",
+                counted(partitions, "partition"),
+                config.name,
+                config.partitions,
+                doubled.partitions
             );
             return Err(refusal(REFUSED_SETTING, reason));
         }
@@ -176,10 +180,9 @@ impl ChangeContext<'_> {
         let nodes = self.map.nodes().len();
         if usize::from(config.replicas) > nodes && asked.replicas.is_some() {
             let reason = format!(
-                "{} replicas, but the cluster has {nodes} node{}, and two copies on one node are no safer than one: ask \
-                 for {nodes} or leave it out",
+                "{} replicas, but the cluster has {}, and two copies on one node are no safer than one: ask for {nodes} or leave it out",
                 config.replicas,
-                if nodes == 1 { "" } else { "s" },
+                counted(nodes, "node"),
             );
             return Err(refusal(REFUSED_SETTING, reason));
         }

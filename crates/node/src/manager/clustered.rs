@@ -16,6 +16,7 @@ use zerohop_wire::admin::{
     REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
+use zerohop_wire::words::counted;
 
 use super::changes::DecidedChange;
 use super::cluster::Input;
@@ -232,7 +233,11 @@ async fn of_partition(
     };
     let count = found.config().partitions.get();
     if partition >= count {
-        let reason = format!("keyspace {name} has {count} partitions, of which the last is {}", count - 1);
+        let reason = format!(
+            "keyspace {name} has {}, of which the last is {}",
+            counted(count, "partition"),
+            count - 1
+        );
         return AdminAnswer::refused(REFUSED_UNKNOWN_PARTITION, reason);
     }
     match have_decided(shared, command(id, PartitionId(partition))).await {

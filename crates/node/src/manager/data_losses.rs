@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zerohop_control::state;
 use zerohop_placement::{ClusterMap, Durability};
 use zerohop_wire::ids::{KeyspaceId, NodeId};
+use zerohop_wire::words::{by_number, counted};
 
 /// The data losses that this node reports, from the control group's record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,24 +52,24 @@ impl DataLosses {
         let line = |(keyspace, loss): (KeyspaceId, Loss)| {
             let config = map.keyspace(keyspace)?.config();
             let Loss { partitions: count, alone, nodes } = loss;
-            let all = config.partitions.get();
+            let all = counted(config.partitions.get(), "partition");
             let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
-            let word = if nodes.len() == 1 { "node" } else { "nodes" };
+            let word = by_number(nodes.len(), "node", "nodes");
             let nodes = format!("{word} {}", nodes.join(", "));
             let what = match config.durability {
                 Durability::Memory if alone == count => {
-                    format!("everything of {count} of {all} partitions is gone with the process of {nodes}")
+                    format!("everything of {count} of {all} is gone with the process of {nodes}")
                 }
                 Durability::Memory => format!(
-                    "all that held {count} of {all} partitions in sync have started again: what was in them may be gone ({nodes})"
+                    "all nodes with in-sync copies of {count} of {all} have started again: the data may be gone ({nodes})"
                 ),
                 Durability::Interval { .. } | Durability::Sync => format!(
-                    "{count} of {all} partitions go on with a log of which the last moments may be missing ({nodes} ended without \
-                     writing them)"
+                    "{count} of {all} {} with a log whose last moments may be missing ({nodes} ended without writing them)",
+                    by_number(count, "continues", "continue")
                 ),
             };
             Some(format!(
-                "keyspace {}: durability {}: {what}. `zerohop recover acknowledge {}`, once you know, ends this line",
+                "keyspace {}: durability {}: {what}. `zerohop recover acknowledge {}` ends this report",
                 config.name, config.durability, config.name
             ))
         };
@@ -118,11 +119,11 @@ mod tests {
     fn a_keyspace_has_one_line_with_its_name_and_what_is_true_of_its_durability_and_how_to_end_it() {
         let memory = map(Durability::Memory);
         let line = "keyspace scratch: durability memory: everything of 86 of 128 partitions is gone with the process of node 1. \
-                    `zerohop recover acknowledge scratch`, once you know, ends this line";
+                    `zerohop recover acknowledge scratch` ends this report";
         assert_eq!(told(&memory, 1, &["host-1:1", "host-2:1"]), [line]);
         let interval = told(&map(Durability::Sync), 1, &["host-1:1"]);
         assert!(
-            interval.len() == 1 && interval[0].contains("86 of 128 partitions go on with a log"),
+            interval.len() == 1 && interval[0].contains("86 of 128 partitions continue with a log"),
             "{interval:?}"
         );
         // The alert ends when the keyspace is gone.

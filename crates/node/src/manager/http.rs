@@ -207,7 +207,7 @@ mod tests {
         let failed = NodePhase::Failed("instance 2 has ended: a fault".to_owned());
         for (phase, name, reason) in [
             (NodePhase::Recovering, "recovering", "reads its data"),
-            (NodePhase::Stopping, "stopping", "told to stop"),
+            (NodePhase::Stopping, "stopping", "received a signal to stop"),
             (failed, "failed", "instance 2 has ended: a fault; the node stops"),
         ] {
             shared.phase.replace(phase);

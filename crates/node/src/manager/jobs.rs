@@ -14,6 +14,7 @@ use zerohop_wire::admin::{
     REFUSED_REQUEST,
 };
 use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::words::counted;
 
 use super::changes::{self, ChangeContext, ChangeRefusal, DecidedChange};
 use super::instances::{self, tell};
@@ -323,7 +324,9 @@ fn describe(delta: &MapDelta) -> String {
         MapChange::DropKeyspace(id) => format!("keyspace {id} dropped"),
         MapChange::CloseKeyspace(id) => format!("keyspace {id} is being dropped"),
         MapChange::SplitKeyspace(id) => format!("keyspace {id} split"),
-        MapChange::HasSplit { keyspace, splits } => format!("keyspace {keyspace} was split {splits} times"),
+        MapChange::HasSplit { keyspace, splits } => {
+            format!("keyspace {keyspace} was split {}", counted(*splits, "time"))
+        }
         MapChange::PutToken(token) if token.has_expired() => {
             format!("token {} ({:016x}) has expired", token.name, token.id)
         }

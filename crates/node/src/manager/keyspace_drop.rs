@@ -50,7 +50,7 @@ pub(super) fn waits(map: &ClusterMap, id: KeyspaceId, undrained: Option<&[Partit
     let open: Vec<(PartitionId, Group<'_>)> = found.groups().filter(is_open).collect();
     let named = open.iter().take(NAMED_MAX).map(|(id, group)| {
         let why = match (map.is_lost(*group), map.instance(group.primary)) {
-            (true, _) => "lost: nobody serves it before nodes that are down return".to_owned(),
+            (true, _) => "lost: not served before nodes that are down return".to_owned(),
             (false, Some(primary)) => format!("instance {} of node {}", group.primary, primary.node),
             (false, None) => format!("instance {}", group.primary),
         };

@@ -78,7 +78,7 @@ type OfCounters = (&'static str, &'static str, fn(&ReactorCounters) -> u64);
 type OfRecovery = (&'static str, &'static str, fn(&RecoveredData) -> u64);
 
 const GAUGES: [OfStats; 21] = [
-    ("partitions", "Partitions held", |stats| stats.partitions),
+    ("partitions", "Copies of partitions", |stats| stats.partitions),
     ("records", "Records", |stats| stats.records),
     ("versions", "Older versions of records that are kept", |stats| stats.versions),
     ("log_bytes", "Bytes of all logs", |stats| stats.log_bytes),
@@ -89,7 +89,7 @@ const GAUGES: [OfStats; 21] = [
     ("checkpoint_bytes", "Bytes of the newest checkpoints", |stats| stats.checkpoint_bytes),
     ("copies", "Copies of partitions that are being sent whole to other instances", |stats| stats.copies),
     ("copies_left_bytes", "Bytes that these copies are yet to have, about", |stats| stats.copies_left_bytes),
-    ("resident_log_bytes", "Bytes of logs held in memory", |stats| stats.engine.resident_bytes),
+    ("resident_log_bytes", "Bytes of logs in memory", |stats| stats.engine.resident_bytes),
     ("index_bytes", "Memory of indexes and tables", |stats| stats.overhead_bytes),
     ("journal_bytes", "Bytes of journal files", |stats| stats.engine.journal_bytes),
     ("sessions", "Sessions remembered, over all partitions", |stats| stats.sessions),
@@ -99,7 +99,7 @@ const GAUGES: [OfStats; 21] = [
     ("troubles", "Troubles that no request was at fault of", |stats| stats.troubles.len() as u64),
     (
         "partitions_damaged",
-        "Partitions that nobody serves, as their only copy is here and damaged",
+        "Partitions that are not served, because their only in-sync copy is here and damaged",
         |stats| stats.damaged,
     ),
     ("disk_full", "1 if its disk has no room for new entries, else 0", |stats| u64::from(stats.is_full)),
@@ -162,7 +162,7 @@ impl prometheus_client::collector::Collector for MetricsSnapshot {
         self.each(|one, figures| family.gauge_of(&labels(one), figures.connections as u64))?;
         let mut family = Family::gauge(&mut encoder, "links", "Other instances that are reached")?;
         self.each(|one, figures| family.gauge_of(&labels(one), figures.links as u64))?;
-        let help = "Messages to other instances that found no room or nobody; they are repeated";
+        let help = "Messages to other instances that were dropped, without room or a connection; they are sent again";
         let mut family = Family::counter(&mut encoder, "peer_messages_dropped", help)?;
         self.each(|one, figures| family.counter_of(&labels(one), figures.peer_dropped))?;
         for (name, help, read) in STATS_COUNTERS {
@@ -231,13 +231,13 @@ impl MetricsSnapshot {
         for (name, help, count) in [
             ("groups", "Replica groups", groups),
             ("groups_without_primary", "Groups whose primary is down or silent, or not chosen", *no_primary),
-            ("groups_stuck", "Groups that stand still, as an in-sync replica is silent", *stuck),
-            ("groups_short", "Groups with fewer copies in sync than must hold a write", short),
-            ("groups_rebuilding", "Groups with more or fewer copies than there are to be", rebuilding),
+            ("groups_stuck", "Groups that are blocked, because an in-sync replica does not answer", *stuck),
+            ("groups_short", "Groups with fewer copies in sync than a write needs", short),
+            ("groups_rebuilding", "Groups with more or fewer copies than the keyspace asks for", rebuilding),
             ("groups_moving", "Groups of which a copy moves", moving),
-            ("groups_recovering", "Groups of which a log to go on with is chosen", recovering),
+            ("groups_recovering", "Groups that choose the log to continue with", recovering),
             ("groups_down", "Groups whose primary is down", down),
-            ("groups_lost", "Groups that nobody serves before a node that is down returns", lost),
+            ("groups_lost", "Groups that are not served before a node that is down returns", lost),
         ] {
             gauge(name, help, f64::from(count))?;
         }

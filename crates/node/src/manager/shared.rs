@@ -186,7 +186,7 @@ impl NodePhase {
         match self {
             NodePhase::Serving => None,
             NodePhase::Recovering => Some("the node reads its data; it serves once that is done".to_owned()),
-            NodePhase::Stopping => Some("the node was told to stop".to_owned()),
+            NodePhase::Stopping => Some("the node received a signal to stop".to_owned()),
             NodePhase::Failed(reason) => Some(format!("{reason}; the node stops")),
         }
     }

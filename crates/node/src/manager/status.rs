@@ -1,5 +1,7 @@
 //! The status of the node: one value, for control requests and as JSON.
 
+use std::num::NonZeroU32;
+
 use serde_json::{Value, json};
 use zerohop_placement::ClusterMap;
 use zerohop_replication::CopyDamage;
@@ -7,6 +9,7 @@ use zerohop_wire::admin::{
     DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+use zerohop_wire::words::counted;
 
 use super::changes;
 use super::clustered;
@@ -33,15 +36,15 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
                 let set_ms = figures.stats.clock_distrusted_ms;
                 if set_ms > 0 {
                     troubles.push(format!(
-                        "instance {}: the clock of this machine was set {set_ms} ms ahead, and no other node's agrees: it goes on by \
-                         the time that has passed; set the clock right",
+                        "instance {}: the clock of this machine was set {set_ms} ms ahead, and no other node's clock agrees: the node \
+                         counts the elapsed time instead; set the clock right",
                         instance.id
                     ));
                 }
                 damaged.extend(damaged_of(&map, instance.id, &figures.stats.damaged_told));
                 troubles.extend(damaged_of(&map, instance.id, &figures.stats.given_up).map(|one| {
                     format!(
-                        "instance {}: {}/{} goes on, on an operator's word, without what was damaged of it: {}",
+                        "instance {}: {}/{} continues without its damaged part, by `zerohop recover`: {}",
                         instance.id,
                         one.keyspace,
                         one.partition,
@@ -51,19 +54,19 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
                 if figures.stats.is_full {
                     let free = figures.stats.free_bytes >> 20;
                     troubles.push(format!(
-                        "instance {}: its disk is full ({free} MiB are left, which it keeps for itself): it takes no new \
-                         writes, and others do in its place where they can; make room, and it goes on by itself",
+                        "instance {}: its disk is full ({free} MiB are left, which it keeps for itself): it accepts no new \
+                         writes, and other nodes accept them where they can; make room, and it accepts writes again",
                         instance.id
                     ));
                 }
             }
-            None => troubles.push(format!("instance {} does not say how it stands", instance.id)),
+            None => troubles.push(format!("instance {} does not report its state", instance.id)),
         }
     }
     troubles.extend(damaged.iter().map(|one| {
         format!(
-            "instance {}: {}/{} is damaged: its only copy that counts is corrupt, and nobody is served there ({}); \
-             `zerohop recover {}/{}` tells how to go on",
+            "instance {}: {}/{} is damaged: its only in-sync copy is corrupt, and the partition is not served ({}); \
+             `zerohop recover {}/{}` lists the copies to continue with",
             one.instance,
             one.keyspace,
             one.partition,
@@ -177,10 +180,10 @@ fn damaged_of(
 fn lacking(one: &DamagedPartition) -> String {
     let DamagedPartition { found, named, .. } = one;
     match (found, &named[..]) {
-        (_, []) => "its log ends before what the disk held, or has a gap".to_owned(),
+        (_, []) => "its log ends too early, or has a gap".to_owned(),
         (1, [only]) => only.clone(),
         (found, some) if *found as usize == some.len() => some.join("; "),
-        (found, some) => format!("{found} places: {}; …", some.join("; ")),
+        (found, some) => format!("{}: {}; …", counted(*found, "place"), some.join("; ")),
     }
 }
 
@@ -200,7 +203,7 @@ pub(super) fn to_json(status: &Status) -> Value {
     };
     let node = |node: &NodeStatus| {
         json!({
-            "id": node.id, "state": node.state, "pid": node.pid, "manager": node.manager,
+            "id": node.id, "state": node.state, "pid": NonZeroU32::new(node.pid), "manager": node.manager,
             "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
             "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
             "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
@@ -211,8 +214,8 @@ pub(super) fn to_json(status: &Status) -> Value {
         json!({
             "id": one.id, "name": one.name, "partitions": one.partitions, "hash": one.hash,
             "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
-            "chunk_bytes": one.chunk_bytes, "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost,
-            "closing": one.closing,
+            "chunk_bytes": one.chunk_bytes, "closing": one.closing,
+            "standing": { "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost },
         })
     };
     let cluster: String = status.cluster.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -223,14 +226,14 @@ pub(super) fn to_json(status: &Status) -> Value {
         "lost": groups.lost,
     });
     let view = status.view.clone().unwrap_or_default();
+    let warnings = view.warnings;
     let view = json!({
         "node": view.node, "leader": view.leader, "age_ms": view.age_ms, "quorum": view.quorum,
         "managers": view.managers, "answering": view.answering, "silent": view.silent,
         "no_primary": view.no_primary, "stuck": view.stuck, "waits_for": view.waits_for,
-        "warnings": view.warnings,
     });
     json!({
-        "view": view, "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
+        "view": view, "warnings": warnings, "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "keyspaces": status.keyspaces.iter().map(keyspace).collect::<Vec<_>>(),
     })

@@ -57,7 +57,7 @@ pub(super) async fn run(
             Some(ManagerInput::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop, &leave))),
             Some(ManagerInput::Ended(one)) => {
                 let reason = match &one.how {
-                    Ok(()) => "ended without being told to".to_owned(),
+                    Ok(()) => "ended without a request".to_owned(),
                     Err(reason) => reason.clone(),
                 };
                 let text = format!("instance {} has ended: {reason}", id(shared, one.place));
@@ -189,7 +189,7 @@ fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
         let stop = Arc::clone(told);
         spawn_local(async move {
             while signals.recv().await.is_some() {
-                info!(signal = kind.as_raw_value(), "told to stop");
+                info!(signal = kind.as_raw_value(), "received a signal to stop");
                 stop.notify_one();
             }
         });

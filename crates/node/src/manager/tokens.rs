@@ -60,8 +60,9 @@ pub(super) fn change(
         AdminQuestion::LendToken(TokenLend { put: asked, lasts_ms }) => {
             let at_ms = unix_ms.checked_add(*lasts_ms).filter(|at_ms| *at_ms > unix_ms);
             let wrong = || {
+                let most = u64::MAX - unix_ms;
                 let reason = format!(
-                    "a token cannot be good for {lasts_ms} ms: give a time above 0, as in 12h or 30d"
+                    "a token cannot be valid for {lasts_ms} ms: give a time above 0 and up to {most} ms, as in 12h or 30d"
                 );
                 AdminAnswer::refused(REFUSED_SETTING, reason)
             };
@@ -74,8 +75,7 @@ pub(super) fn change(
         AdminQuestion::RevokeToken(TokenRevoke { name }) => {
             let found = map.tokens().find(|token| token.name.as_str() == name);
             Some(found.map(|token| MapChange::RemoveToken(token.id)).ok_or_else(|| {
-                let reason =
-                    format!("there is no token {name:?}: `zerohop token list` has those that there are");
+                let reason = format!("there is no token {name:?}: `zerohop token list` lists all tokens");
                 AdminAnswer::refused(REFUSED_UNKNOWN_TOKEN, reason)
             }))
         }
@@ -85,7 +85,7 @@ pub(super) fn change(
 
 fn put(map: &ClusterMap, asked: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
     let wrong = |reason: String| AdminAnswer::refused(REFUSED_SETTING, reason);
-    let name = asked.name.parse::<KeyspaceName>().map_err(|error| wrong(error.to_string()))?;
+    let name = asked.name.parse::<KeyspaceName>().map_err(|error| wrong(error.about("token")))?;
     let mut grants = Vec::new();
     for TokenGrant { keyspace, permissions } in &asked.grants {
         let id = match keyspace.as_str() {

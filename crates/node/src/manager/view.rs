@@ -6,6 +6,7 @@ use zerohop_control::agent::ClusterStanding;
 use zerohop_placement::{ClusterMap, Group, GroupState, NodeState};
 use zerohop_wire::admin;
 use zerohop_wire::ids::{InstanceId, NodeId};
+use zerohop_wire::words::{by_number, counted};
 
 use super::clustered;
 use super::shared::{ManagerShared, NodePhase};
@@ -87,8 +88,8 @@ fn warnings(
     let mut warnings = Vec::new();
     if !told.quorum {
         warnings.push(format!(
-            "{standing}: what the map says is as old. Nobody takes over from nodes that fail, and nothing can be changed. Start the \
-             missing managers again, with their folders; if more than half of them are gone for good: stop this node, and \
+            "{standing}: the map is as old. No node takes over from nodes that fail, and nothing can be changed. Start the missing \
+             managers again, with their folders. If more than half of them are permanently lost: stop this node, and run \
              `zerohop recover --control-group DIR` on its folder (docs/operations.md)"
         ));
     }
@@ -100,22 +101,28 @@ fn warnings(
     if !silent.is_empty() {
         let by = told.node;
         let advice = match told.quorum {
-            true => "it is taken for dead as soon as the control group agrees",
-            false => "the map has it as up, as nothing is decided",
+            true => "the control group will mark it as down",
+            false => "the map has it as up, because the control group cannot decide",
         };
         warnings.push(format!("no answer from {} to node {by}: {advice}", silent.join(", ")));
     }
     if told.no_primary > 0 {
         let advice = match told.quorum {
-            true => "`zerohop recover` tells which are lost; others are served again within seconds",
-            false => "nobody serves them before the control group decides again",
+            true => "`zerohop recover` lists lost partitions; the others are served again within seconds",
+            false => "they are not served before the control group decides again",
         };
-        warnings.push(format!("no primary for {} of {groups} partitions: {advice}", told.no_primary));
+        warnings.push(format!(
+            "no primary for {} of {}: {advice}",
+            told.no_primary,
+            counted(groups, "partition")
+        ));
     }
     if told.stuck > 0 {
         warnings.push(format!(
-            "{} of {groups} partitions stand still: their primary is there, and an in-sync replica does not answer",
-            told.stuck
+            "{} of {} {} blocked: the primary is up, and an in-sync replica does not answer",
+            told.stuck,
+            counted(groups, "partition"),
+            by_number(told.stuck, "is", "are")
         ));
     }
     warnings

@@ -78,8 +78,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The error for a folder of a standalone node.
 pub(super) fn stands_alone(options: &ServerOptions) -> StartError {
     let root = options.data.clone().unwrap_or_default();
-    let reason = "it holds a node that stands alone, which cannot come into a cluster with its data yet: start it without \
-                  --hosts, --join and their like, or name another folder"
+    let reason = "it contains a standalone node, which cannot join a cluster with its data yet: start it without options \
+                  such as --hosts and --join, or name another folder"
         .to_owned();
     StartError::ForeignFolder { root, reason }
 }
@@ -284,7 +284,7 @@ fn settings(
             JoinMethod::Together { hosts, me, name } => {
                 let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
                 if all.get(*me) != Some(&own) {
-                    let said = all.get(*me).map_or("nobody", Address::as_str);
+                    let said = all.get(*me).map_or("no address", Address::as_str);
                     let reason =
                         format!("the list of hosts has {said} for this node, which listens at {own}");
                     return Err(StartError::Cluster { reason });

@@ -8,6 +8,7 @@ use std::time::Duration;
 use zerohop_engine::disk::DiskError;
 use zerohop_placement::MapError;
 use zerohop_wire::ids::InstanceId;
+use zerohop_wire::words::{by_number, counted};
 
 use super::persisted::SavedError;
 use crate::disk::OpenDiskError;
@@ -137,18 +138,20 @@ impl fmt::Display for StartError {
         match self {
             StartError::NotLoopback { listen } => write!(
                 f,
-                "{listen} can be reached from other machines, and without a secret whoever connects could read and write \
+                "{listen} can be reached from other machines, and without a secret any client that connects could read and write \
                  everything: make one with `zerohop secret new PATH` and give it to every node with --secret-file PATH; or \
                  listen at 127.0.0.1 or [::1], or say --insecure"
             ),
             StartError::Instances { asked, most } => {
-                write!(f, "{asked} instances: ask for 1 to {most}, or for none in particular")
+                write!(f, "{}: ask for 1 to {most}, or leave the option out", counted(*asked, "instance"))
             }
             StartError::InstancesFixed { root, has, asked } => write!(
                 f,
-                "{}: this data was made with {has} instances, {asked} were asked for, and partitions cannot move \
-                 between instances yet: start with --instances {has} or without the option",
-                root.display()
+                "{}: this data was made with {}, {asked} {} asked for, and partitions cannot move between instances yet: start with \
+                 --instances {has} or without the option",
+                root.display(),
+                counted(*has, "instance"),
+                by_number(*asked, "was", "were")
             ),
             StartError::Descriptors { limit, reserved } => write!(
                 f,

@@ -59,8 +59,8 @@ impl NodeFolder {
             && let Some(instance) = names(root).into_iter().find(|name| name.starts_with(INSTANCE_PREFIX))
         {
             let reason = format!(
-                "it holds {instance} and no {NODE_FOLDER}/{STATE_FILE}, so nobody knows whose data this is: bring the \
-                 file back from a copy, or name another folder"
+                "it contains {instance} and no {NODE_FOLDER}/{STATE_FILE}, so the owner of this data is not known: restore \
+                 the file from a copy, or name another folder"
             );
             return Err(StartError::ForeignFolder { root: root.to_owned(), reason });
         }
@@ -210,7 +210,7 @@ fn check(root: &Path) -> Result<(), StartError> {
     let names = names(root);
     if names.iter().any(|name| name == SETTINGS_FILE) {
         return foreign(format!(
-            "it is an embedded store (it holds {SETTINGS_FILE}), which a program opens by itself: name another folder"
+            "it is an embedded store (it contains {SETTINGS_FILE}), which a program opens by itself: name another folder"
         ));
     }
     let is_ours = |name: &String| name == NODE_FOLDER || name.starts_with(INSTANCE_PREFIX);
@@ -220,7 +220,7 @@ fn check(root: &Path) -> Result<(), StartError> {
     // The root of a file system has a folder for recovered files.
     match names.iter().find(|name| *name != LOCK_FILE && *name != "lost+found") {
         Some(name) => {
-            foreign(format!("it is not empty (it holds {name}) and not a node's: name another folder"))
+            foreign(format!("it is not empty (it contains {name}) and not a node's: name another folder"))
         }
         None => Ok(()),
     }
@@ -276,7 +276,11 @@ mod tests {
         assert!(reason(root.path()).contains("of format 9"), "{}", reason(root.path()));
         std::fs::remove_file(&state).unwrap();
         std::fs::create_dir(root.path().join("instance-00")).unwrap();
-        assert!(reason(root.path()).contains("nobody knows whose data"), "{}", reason(root.path()));
+        assert!(
+            reason(root.path()).contains("the owner of this data is not known"),
+            "{}",
+            reason(root.path())
+        );
 
         let other = tempfile::tempdir().unwrap();
         std::fs::write(other.path().join("thesis.tex"), "x").unwrap();

@@ -70,19 +70,24 @@ pub enum NameError {
     },
 }
 
+impl NameError {
+    /// The error in words about the name of this kind of object, such as `token`.
+    #[must_use]
+    pub fn about(&self, kind: &str) -> String {
+        let what = match self {
+            Self::Empty => format!("a {kind}'s name is empty"),
+            Self::TooLong { bytes } => format!("a {kind}'s name has {bytes} bytes"),
+            Self::Character { at, character } => format!("a {kind}'s name has {character:?} at byte {at}"),
+        };
+        format!(
+            "{what}: use 1 to {KEYSPACE_NAME_BYTES_MAX} ASCII letters, digits, '.', '_' and '-', a letter or digit first"
+        )
+    }
+}
+
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "a keyspace's name is empty"),
-            Self::TooLong { bytes } => write!(f, "a keyspace's name has {bytes} bytes"),
-            Self::Character { at, character } => {
-                write!(f, "a keyspace's name has {character:?} at byte {at}")
-            }
-        }?;
-        write!(
-            f,
-            ": use 1 to {KEYSPACE_NAME_BYTES_MAX} ASCII letters, digits, '.', '_' and '-', a letter or digit first"
-        )
+        f.write_str(&self.about("keyspace"))
     }
 }
 
@@ -113,5 +118,8 @@ mod tests {
         ] {
             assert_eq!(KeyspaceName::new(bad), Err(NameError::Character { at, character }), "{bad:?}");
         }
+        let error = KeyspaceName::new("a b").unwrap_err();
+        assert!(error.to_string().starts_with("a keyspace's name has ' ' at byte 1: use 1 to 63"), "{error}");
+        assert!(error.about("token").starts_with("a token's name has ' ' at byte 1: use 1 to 63"), "{error}");
     }
 }

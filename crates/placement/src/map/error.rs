@@ -3,6 +3,7 @@
 use std::fmt;
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
+use zerohop_wire::words::counted;
 
 use super::GroupFault;
 use crate::keyspace::{ConfigError, KeyspaceName};
@@ -231,12 +232,15 @@ impl fmt::Display for MapError {
             Self::GroupCount { keyspace, groups, partitions } => {
                 write!(
                     f,
-                    "keyspace {keyspace} comes with {groups} replica groups for {partitions} partitions"
+                    "keyspace {keyspace} comes with {} for {}",
+                    counted(*groups, "replica group"),
+                    counted(*partitions, "partition")
                 )
             }
             Self::Splits { keyspace, splits } => write!(
                 f,
-                "keyspace {keyspace} cannot have been split {splits} times: that is told once, of a new one, and it has fewer bits"
+                "keyspace {keyspace} cannot have been split {}: a new keyspace reports its splits once, and has fewer bits",
+                counted(*splits, "time")
             ),
             Self::TooManyTokens { tokens } => {
                 write!(f, "{tokens} tokens, of at most {TOKENS_MAX}: revoke those that nobody uses")

@@ -255,7 +255,7 @@ impl Connection {
                 ParseResult::Skipped { used: taken } => used += taken,
                 ParseResult::Oversized { used: taken, what } => {
                     self.begin_reply();
-                    self.refuse(&what.text(), out);
+                    self.refuse_at_limit(&what.text(), out);
                     used += taken;
                 }
                 ParseResult::More => break NextStep::More,
@@ -506,7 +506,16 @@ impl Connection {
         self.reply(out, |reply| reply.error(text));
     }
 
-    /// Refuses an `EXEC`, which ends the transaction.
+    /// The same, of a limit, which `EXEC` repeats.
+    fn refuse_at_limit(&mut self, text: &str, out: &mut Vec<u8>) {
+        if let Some(transaction) = &mut self.transaction {
+            let (_code, limit) = text.split_once(' ').unwrap_or(("", text));
+            transaction.breaks_at_limit(limit.strip_suffix("; nothing was done").unwrap_or(limit));
+        }
+        self.reply(out, |reply| reply.error(text));
+    }
+
+    /// An `EXEC` that is refused for itself ends the transaction.
     fn refuse_exec(&mut self, text: &str, out: &mut Vec<u8>) {
         self.transaction = None;
         self.watch = Watch::default();

@@ -24,6 +24,8 @@ pub(super) struct Transaction {
     partitions: u32,
     /// A command was refused: `EXEC` will refuse all, and nothing more is kept.
     is_broken: bool,
+    /// The limit that the transaction reached first, in words; `EXEC` repeats it.
+    beyond: Option<Box<str>>,
 }
 
 impl Transaction {
@@ -39,6 +41,25 @@ impl Transaction {
     /// A command was refused.
     pub(super) fn breaks(&mut self) {
         (self.is_broken, self.commands, self.spread) = (true, Vec::new(), None);
+    }
+
+    /// A command was refused because of a limit.
+    pub(super) fn breaks_at_limit(&mut self, limit: &str) {
+        if !self.is_broken {
+            self.beyond = Some(limit.into());
+        }
+        self.breaks();
+    }
+
+    /// In words that a command of so many bytes is beyond the limits of the queue, if it is.
+    fn beyond_queue(&self, more: usize) -> Option<String> {
+        let (count, bytes) = (self.count, self.commands.len());
+        (count >= QUEUED_COMMANDS_MAX || bytes + more > QUEUED_BYTES_MAX).then(|| {
+            format!(
+                "the transaction has {count} commands of {bytes} bytes, and another one of {more} bytes is beyond its limit of \
+                 {QUEUED_COMMANDS_MAX} commands and {QUEUED_BYTES_MAX} bytes: use several transactions, or a pipeline without MULTI"
+            )
+        })
     }
 }
 
@@ -154,23 +175,11 @@ impl Connection {
             transaction.count += 1;
             return self.reply(out, |reply| reply.simple("QUEUED"));
         }
-        if transaction.count >= QUEUED_COMMANDS_MAX {
-            let text = format!(
-                "ERR the transaction has more than {QUEUED_COMMANDS_MAX} commands, which is the limit; so are {QUEUED_BYTES_MAX} bytes \
-                 of commands: use several transactions, or a pipeline without MULTI"
-            );
-            return self.refuse(&text, out);
-        }
-        let bytes = transaction.commands.len() + raw.len();
-        if bytes > QUEUED_BYTES_MAX {
-            let text = format!(
-                "ERR the transaction would have {bytes} bytes of commands, {QUEUED_BYTES_MAX} are the limit; so are \
-                 {QUEUED_COMMANDS_MAX} commands: use several transactions, or a pipeline without MULTI"
-            );
-            return self.refuse(&text, out);
+        if let Some(limit) = transaction.beyond_queue(raw.len()) {
+            return self.refuse_at_limit(&format!("ERR {limit}"), out);
         }
         if !world.hold(held) {
-            return self.refuse(NO_ROOM, out);
+            return self.refuse_at_limit(NO_ROOM, out);
         }
         transaction.spread = Spread::join(transaction.spread, spread);
         transaction.partitions = world.partitions(self.keyspace);
@@ -204,7 +213,8 @@ impl Connection {
         let watch = std::mem::take(&mut self.watch);
         if transaction.is_broken {
             let text = "EXECABORT Transaction discarded because of previous errors.";
-            return self.reply(out, |reply| reply.error(text));
+            let Some(limit) = transaction.beyond else { return self.reply(out, |reply| reply.error(text)) };
+            return self.reply(out, |reply| reply.error(&format!("{text} Nothing was done: {limit}")));
         }
         let Some(spread) = Spread::join(transaction.spread, watch.spread) else {
             // Nothing in it needs a partition.

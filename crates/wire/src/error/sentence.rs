@@ -5,6 +5,7 @@ use std::fmt;
 use super::Failure;
 use crate::ids::KeyspaceId;
 use crate::limits::BLOB_ATTRIBUTES_BYTES_MAX;
+use crate::words::{by_number, counted};
 
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,7 +52,7 @@ impl fmt::Display for Failure<'_> {
                 "there is no keyspace {keyspace}: create it with `zerohop keyspace create`, or fetch the map again"
             ),
             Self::AuthRequired => f.write_str(
-                "the cluster has a secret: name the file that holds it, with --secret-file or ZEROHOP_SECRET_FILE, or a \
+                "the cluster has a secret: name its file with --secret-file or ZEROHOP_SECRET_FILE, or a \
                  token's, with --token-file or ZEROHOP_TOKEN_FILE",
             ),
             Self::AuthFailed { fault } => fault.fmt(f),
@@ -113,7 +114,9 @@ impl fmt::Display for Failure<'_> {
             }
             Self::TooFewInSync { in_sync, needed } => write!(
                 f,
-                "only {in_sync} copies are in sync and a write needs {needed}: wait for nodes to return, or add some"
+                "only {} {} in sync and a write needs {needed}: wait for nodes to return, or add some",
+                counted(*in_sync, "copy"),
+                by_number(*in_sync, "is", "are")
             ),
             Self::TimedOut { .. } => f.write_str(
                 "the time-out passed: a wait found nothing; a write may be done, repeat it in the same session",
@@ -128,7 +131,7 @@ impl fmt::Display for Failure<'_> {
                 "the request's timestamp is {ahead_ms} ms ahead of the server: a clock is wrong, set it right"
             ),
             Self::SnapshotExpired => f.write_str(
-                "the snapshot is not kept any more: it was closed, not renewed in time, or whoever kept it has failed, moved or \
+                "the snapshot is not kept any more: it was closed, not renewed in time, or the partition has failed over, moved or \
                  been split; open a new one",
             ),
             Self::DiskFull => {

@@ -124,6 +124,16 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
     assert_eq!((redis.ask("MULTI"), redis.ask("INCR account-5")), ("OK".into(), "QUEUED".into()));
     assert!(redis.ask("INCR").starts_with("-ERR wrong number"));
     assert!(redis.ask("EXEC").starts_with("-EXECABORT"));
+    // Beyond its limit nothing of it is done, and the error says so.
+    assert_eq!(redis.ask("MULTI"), "OK");
+    for half in ["x", "y"] {
+        let pairs: Vec<String> = (0..9_000).map(|n| format!("{half}{n} v")).collect();
+        assert_eq!(redis.ask(&format!("MSET {}", pairs.join(" "))), "QUEUED");
+    }
+    let refused = redis.ask("EXEC");
+    assert!(refused.starts_with("-ERR ") && refused.contains("16384 are allowed"), "{refused}");
+    assert!(refused.ends_with("; nothing was done"), "{refused}");
+    assert_eq!(redis.ask("EXISTS x0 y8999"), "0");
 
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mget = format!("MGET {}", accounts().join(" "));

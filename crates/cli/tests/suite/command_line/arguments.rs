@@ -53,6 +53,88 @@ fn the_usage_does_not_ask_for_what_a_variable_gives() {
 }
 
 #[test]
+fn an_option_of_other_commands_is_refused_without_a_tip_to_pass_it_as_a_value() {
+    for arguments in [
+        &["token", "revoke", "robot", "--json"][..],
+        &["--json", "token", "revoke", "robot"],
+        &["secret", "new", "file", "--json"],
+        &["completions", "--keyspace=k", "bash"],
+    ] {
+        let told = output(zerohop(arguments), b"");
+        assert!(code(&told) == 2 && stderr(&told).contains("unexpected argument '--"), "{told:?}");
+        assert!(!stderr(&told).contains("tip:"), "{told:?}");
+    }
+    // A tip that helps stays.
+    let told = output(zerohop(&["status", "--jsn"]), b"");
+    assert!(stderr(&told).contains("a similar argument exists: '--json'"), "{told:?}");
+}
+
+#[test]
+fn an_empty_variable_counts_as_not_set() {
+    let cluster = ServingProgram::in_memory();
+    let variables = [
+        "ZEROHOP_TOKEN_FILE",
+        "ZEROHOP_TLS_CA",
+        "ZEROHOP_SECRET_FILE",
+        "ZEROHOP_TLS_CERT",
+        "ZEROHOP_TLS_KEY",
+    ];
+    let mut command = zerohop(&["kv", "insert", "k", "v", "--endpoint", cluster.endpoint()]);
+    for name in variables {
+        command.env(name, "");
+    }
+    let done = output(command, b"");
+    assert_eq!(code(&done), 0, "{done:?}");
+    let mut command = zerohop(&["doctor", "--json", "--timeout", "300ms"]);
+    command.env("ZEROHOP_ENDPOINT", "");
+    let told = stdout(&output(command, b""));
+    assert!(told.contains("\"about\":\"127.0.0.1:7400\"") || told.contains("nodes"), "{told}");
+    let mut up = zerohop(&["up", "--memory", "--nodes", "1", "--port", "0", "--json"]);
+    for name in variables.iter().chain(&["ZEROHOP_REDIS_TIMEOUT", "ZEROHOP_TEST_CLOCK", "ZEROHOP_TEST_DISK"])
+    {
+        up.env(name, "");
+    }
+    ServingProgram::start(up).ok(&["kv", "insert", "k", "v"]);
+    // Help names the variables, empty or not.
+    let mut help = zerohop(&["node", "--help"]);
+    help.env("ZEROHOP_REDIS_TIMEOUT", "");
+    assert!(stdout(&output(help, b"")).contains("[env: ZEROHOP_REDIS_TIMEOUT=]"));
+}
+
+#[test]
+fn a_time_of_0_and_one_that_is_too_long_are_refused_in_words() {
+    for command in [
+        &["kv", "lookup", "k", "--timeout"][..],
+        &["kv", "wait", "k", "--timeout"],
+        &["top", "--interval"],
+        &["backup", "folder", "--within"],
+        &["kv", "insert", "k", "v", "--ttl"],
+    ] {
+        for (bad, words) in
+            [("0", "give at least 1ms"), ("999999999999d", "the longest time allowed is 36500d")]
+        {
+            let told = output(zerohop(&[command, &[bad]].concat()), b"");
+            assert!(code(&told) == 2 && stderr(&told).contains(words), "{command:?} {bad}: {told:?}");
+        }
+    }
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_with_one_hint() {
+    for (command, option) in [("status", "--endpoint"), ("node", "--join"), ("node", "--listen")] {
+        let memory = if command == "node" { &["--memory"][..] } else { &[] };
+        for bad in ["localhost:", "a b", "host:0", "host:99999", ":7400"] {
+            let told = output(zerohop(&[&[command, option, bad], memory].concat()), b"");
+            assert!(
+                code(&told) == 2 && stderr(&told).matches("write host:port").count() == 1,
+                "{bad}: {told:?}"
+            );
+            assert_eq!(stderr(&told).to_lowercase().matches("write").count(), 1, "{bad}: {told:?}");
+        }
+    }
+}
+
+#[test]
 fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
     for command in ["node", "up"] {
         for (bad, words) in [
@@ -122,24 +204,23 @@ fn refusals_say_what_was_asked_for_and_what_helps() {
 
     cluster.ok(&["kv", "insert", "soon", "v", "--ttl", "7d"]);
     let info = cluster.ok(&["kv", "lookup", "soon", "--info"]);
-    // Seven days, minus the time since then.
-    assert!(info.starts_with("1 bytes, version ") && info.contains(", expires in 6 d 23 h"), "{info}");
+    // Seven days, less what has passed since.
+    assert!(info.starts_with("1 byte, version ") && info.contains(", expires in 6 d 23 h"), "{info}");
 }
 
 #[test]
 fn lists_are_an_object_a_line() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["keyspace", "create", "papers", "--partitions", "2"]);
-    for (list, count) in [
-        (&["node", "list"][..], 1),
-        (&["keyspace", "list"], 2),
-        (&["partition", "list", "papers"], 2),
-        (&["recover"], 0),
-    ] {
+    for (list, count) in
+        [(&["node", "list"][..], 1), (&["keyspace", "list"], 2), (&["partition", "list", "papers"], 2)]
+    {
         let told = cluster.list(list);
         let told = told.as_array().unwrap();
         assert!(told.len() == count && told.iter().all(Value::is_object), "{list:?}: {told:?}");
     }
+    // That there is nothing to recover is an answer too.
+    assert_eq!(cluster.ok(&["recover", "--json"]), "{\"lost\":0,\"damaged\":0}\n");
 }
 
 #[test]

@@ -433,7 +433,7 @@ fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_whi
     let done = cluster.run(&["restore", text(&backup)]);
     assert_eq!(code(&done), 0, "{done:?}");
     assert!(
-        stderr(&done).contains("WARNING: keyspace results is made with 1 copies where it had 3"),
+        stderr(&done).contains("WARNING: keyspace results is made with 1 copy where it had 3"),
         "{done:?}"
     );
     assert_eq!(cluster.ok(&["kv", "lookup", "k", "--keyspace", "results"]), "v");

@@ -102,14 +102,14 @@ fn a_list_of_hosts_that_cannot_be_is_refused_with_the_way_out() {
     let file = file.to_str().unwrap();
     let two = "127.0.0.1:7400,127.0.0.1:7410";
     for (arguments, word) in [
-        (vec!["--hosts", "203.0.113.1,203.0.113.2"], "names nobody here"),
+        (vec!["--hosts", "203.0.113.1,203.0.113.2"], "names no host that is this machine"),
         (vec!["--hosts", "127.0.0.1:7400,localhost:7400", "--listen", "127.0.0.1:7400"], "one address twice"),
         (vec!["--host-file", file], "names 127.0.0.1:7400 twice"),
         (vec!["--host-file", "/no such file"], "/no such file"),
         (vec!["--hosts", two], "several hosts"),
-        (vec!["--hosts", two, "--listen", "127.0.0.1:7420"], "names nobody here"),
+        (vec!["--hosts", two, "--listen", "127.0.0.1:7420"], "names no host that is this machine"),
         (vec!["--hosts", "node[3-1]"], "ends before it begins"),
-        (vec!["--hosts", ""], "names nobody"),
+        (vec!["--hosts", ""], "the list of hosts is empty"),
         (vec!["--scheduler"], "no batch scheduler"),
     ] {
         let mut command = zerohop(&[&["node", "--memory"][..], &arguments].concat());
@@ -150,7 +150,7 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
     cluster.ok(&["kv", "insert", "k", "v"]);
     let in_use = in_use.to_owned();
     assert_eq!(cluster.end_with(rustix::process::Signal::TERM), Some(0));
-    refused(&["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"], &["made with 1 instances"]);
+    refused(&["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"], &["made with 1 instance,"]);
 
     // A folder of other data, a file, and a data folder of a future version.
     std::fs::create_dir_all(data).unwrap();

@@ -29,7 +29,7 @@ fn keyspaces_are_made_changed_shown_and_dropped() {
     ]);
     let expected = json!({
         "name": "papers", "replicas": 1, "min_in_sync": 1, "durability": "sync", "partitions": 16,
-        "id": made["id"], "hash": "fnv1a", "chunk_bytes": 65_536
+        "id": made["id"], "hash": "fnv1a", "chunk_bytes": 65_536, "closing": false
     });
     assert_eq!(made, expected);
     assert_eq!(cluster.json(&["keyspace", "show", "papers"]), expected);

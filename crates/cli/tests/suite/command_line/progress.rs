@@ -148,7 +148,7 @@ fn what_the_doctor_asks_for_is_told_on_a_terminal_and_taken_away() {
     let cluster = ServingProgram::in_memory();
     let (told, _, output) = OnTerminal::start(&cluster, &["doctor"]).end();
     assert!(stdout(&output).contains("clock"), "{output:?}");
-    let lines = ["asking the cluster", "asking 1 nodes what is wrong", "asking 1 nodes for their health", ""];
+    let lines = ["asking the cluster", "asking 1 node for problems", "asking 1 node for health", ""];
     let shown: Vec<&str> = told.split(AGAIN).skip(1).collect();
     assert!(
         shown.len() == lines.len() && shown.iter().zip(lines).all(|(shown, line)| shown.starts_with(line)),

@@ -72,7 +72,7 @@ fn a_folder_of_a_node_that_stands_alone_does_not_come_into_a_cluster() {
     let data = alone.ready["nodes"][0]["data"].as_str().unwrap().to_owned();
     assert_eq!(alone.end_with(rustix::process::Signal::TERM), Some(0));
     let two = cluster("2");
-    let words = [data.as_str(), "stands alone", "name another folder"];
+    let words = [data.as_str(), "standalone node", "name another folder"];
     refused(&["--data", &data, "--join", two.endpoint()], &words);
     assert_eq!(nodes(&two), 2);
 }
@@ -212,7 +212,7 @@ fn more_copies_than_nodes_are_refused_and_warned_of_when_nodes_are_gone() {
     three.ok(&["node", "drain", &id]);
     wait_for("it is empty", || three.run(&["node", "remove", &id]), |removed| code(removed) == 0);
     let told = three.ok(&["status"]);
-    for words in ["WARNING: keyspace all asks for 4 copies", "there are 3 nodes", "--replicas 3"] {
+    for words in ["WARNING: keyspace all asks for 4 copies", "the cluster has 3 nodes", "--replicas 3"] {
         assert!(told.contains(words), "{words}: {told}");
     }
 }

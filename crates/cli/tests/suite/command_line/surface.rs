@@ -95,6 +95,7 @@ const ROWS: &[JsonRow] = &[
     row("bench blob", "--ops 4 --clients 1 --blobs 1 --bytes 4KiB"),
     row("partition list", "ks"),
     row("partition split", "ks"),
+    row("recover", ""),
     row("recover acknowledge", ""),
     row("node list", ""),
     row("token list", ""),
@@ -117,7 +118,6 @@ const NOT_ASKED: &[(&str, &str)] = &[
     ("node", "its first line is read"),
     ("node managers", "a node that stands alone has none"),
     ("partition move", "a node that stands alone moves nothing"),
-    ("recover", "it tells of lost partitions, and there are none"),
     ("up", "its first line is read"),
 ];
 
@@ -315,6 +315,7 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
         text.contains("zerohop_instances_answering 1.0\n")
     }));
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+    assert_eq!(paths.of("GET /status"), paths.of("status"), "both have the same names");
 
     let made = within(zerohop(&words("folder new-cluster", "data/node-1 --json"))).output().unwrap();
     assert_eq!(code(&made), 0, "{made:?}");
@@ -418,7 +419,16 @@ impl KeyPaths {
         }
     }
 
-    /// Elements that are objects have lines only for their fields.
+    /// The paths of a command, with their types.
+    fn of(&self, command: &str) -> BTreeMap<&str, &BTreeSet<&'static str>> {
+        let own = |(path, kinds)| {
+            let path: &str = path;
+            Some((path.strip_prefix(command)?.strip_prefix(": ")?, kinds))
+        };
+        self.0.iter().filter_map(|(path, kinds)| own((path, kinds))).collect()
+    }
+
+    /// Elements that are objects have lines for their fields only.
     fn lines(&self) -> SurfaceList {
         let shown = |(path, kinds): (&String, &BTreeSet<&str>)| {
             let kinds: Vec<&str> = kinds.iter().copied().collect();

@@ -195,9 +195,13 @@ fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
     let mut up = zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1", "--nodes", "3"]);
     up.arg("--secret-file").arg(&secret).env("ZEROHOP_TEST_CLOCK", &clock);
     let bench = TokenBench { cluster: ServingProgram::start(up), folder, secret };
-    for (time, words) in
-        [("0", "good for no time"), ("soon", "a whole number and a unit"), ("-1h", "below 0")]
-    {
+    for (time, words) in [
+        ("0", "valid for no time"),
+        ("soon", "a whole number and a unit"),
+        ("-1h", "below 0"),
+        ("999999999999d", "the longest time allowed is 36500d"),
+        ("99999999999999999999d", "the longest time allowed is 36500d"),
+    ] {
         let path = bench.folder.path().join("none");
         let arguments = ["token", "new", "none", "--all", "read", "--expires", time, "--file"];
         let refused = run_with(
@@ -244,7 +248,14 @@ fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
     let of = |name: &str| shown.iter().find(|one| one["name"] == name).unwrap();
     assert!(of("robot")["expired"] == true && of("robot")["expires_at_ms"].is_u64(), "{json}");
     assert!(of("ever")["expired"] == false && of("ever")["expires_at_ms"].is_null(), "{json}");
-    // Another token gets its name.
+    let doctor = bench.with(&path, &["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&stdout(&doctor)).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let cluster = findings.iter().find(|one| one["check"] == "cluster").unwrap();
+    assert!(cluster["found"].as_str().unwrap().contains("the token has expired"), "{cluster}");
+    let advice = cluster["advice"].as_str().unwrap();
+    assert!(advice.contains("`zerohop token new NAME") && !advice.contains("listens"), "{cluster}");
+    // Another one takes its name.
     fs::remove_file(&path).unwrap();
     let path = bench.token("robot", &["--all", "read"]);
     assert_eq!(bench.done(&path, &["kv", "lookup", "k"]), "v");
@@ -265,6 +276,16 @@ fn tokens_of_other_clusters_and_other_texts_are_refused() {
         let refused = run_with(&bench.cluster, Some(&bench.secret), &[&["token", "new"], arguments].concat());
         assert_ne!(code(&refused), 0, "{refused:?}");
         assert!(!Path::new(&format!("{}.token", arguments[0])).exists());
+    }
+    // A name is refused as a token's name.
+    let path = bench.folder.path().join("named");
+    let path = path.to_str().unwrap();
+    for name in ["", "a b", "a/b", &"x".repeat(64)] {
+        let arguments = ["token", "new", name, "--all", "read", "--file", path];
+        let refused = run_with(&bench.cluster, Some(&bench.secret), &arguments);
+        assert!(code(&refused) == 3 && !Path::new(path).exists(), "{refused:?}");
+        let told = stderr(&refused);
+        assert!(told.contains("a token's name ") && !told.contains("keyspace"), "{told}");
     }
     assert_eq!(bench.admin(&["token", "list"]), "");
     // An existing file is refused too.

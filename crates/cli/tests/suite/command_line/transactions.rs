@@ -48,7 +48,7 @@ fn json_tells_each_result_and_every_no() {
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((code, &told["done"]), (0, &json!(true)));
     let expected = json!([
-        { "operation": "incr", "key": "n", "done": true, "sum": 5 },
+        { "operation": "incr", "key": "n", "done": true, "value": 5 },
         { "operation": "lookup", "key": "n", "found": true, "type": "bytes", "length": 1, "value": "5" },
         { "operation": "remove", "key": "gone", "done": true, "found": false },
         { "operation": "lookup", "key": "gone", "found": false },
@@ -81,9 +81,9 @@ fn numbers_in_records_are_transformed_among_other_lines_and_told() {
     let (code, told, _) = txn(&cluster, &["transform n multiply 3", "transform n add 2", "incr c"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((code, &told["done"]), (0, &json!(true)));
-    let first = json!({ "operation": "transform", "key": "n", "done": true, "number": 120 });
-    assert_eq!((&told["results"][0], &told["results"][1]["number"]), (&first, &json!(122)));
-    // A refusal by a record is reported for its line, and the other lines take effect.
+    let first = json!({ "operation": "transform", "key": "n", "done": true, "value": 120 });
+    assert_eq!((&told["results"][0], &told["results"][1]["value"]), (&first, &json!(122)));
+    // What a record does not take is told of its line, and the rest is done.
     let (code, _, why) = txn(&cluster, &["append l v", "incr c", "transform l add 1"], false);
     assert_eq!(code, 1);
     assert!(why.starts_with("zerohop: line 3: key \"l\""), "{why}");
@@ -193,7 +193,7 @@ fn blobs_change_among_records_or_not_at_all() {
     let told: Value = serde_json::from_str(&told).unwrap();
     let expected = json!([
         { "operation": "blob read", "key": "b", "length": 1, "value": "\0" },
-        { "operation": "blob append", "key": "b", "done": true, "offset": 4100 },
+        { "operation": "blob append", "key": "b", "done": true, "at": 4100 },
         { "operation": "blob rm", "key": "nobody", "done": true, "found": false },
     ]);
     assert_eq!((code, &told["results"]), (0, &expected));
@@ -210,13 +210,13 @@ fn blobs_change_among_records_or_not_at_all() {
     assert_eq!(txn(&cluster, &lines, false), (0, "40\n40\n2.5\n2.5\n0\n14\n".to_owned(), String::new()));
     let (_, told, _) = txn(&cluster, &["blob transform n add 1 --type u8", "blob rm n"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
-    let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "number": 43 });
+    let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "value": 43 });
     assert_eq!(told["results"][0], expected);
     // If one line is refused, no line takes effect; a line about a blob may be several writes.
     let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
     let (code, told, why) = txn(&cluster, &lines, false);
     assert_eq!((code, told.as_str()), (1, ""), "{why}");
-    assert!(why.starts_with("zerohop: line 2: the condition does not hold of key \"index\""), "{why}");
+    assert!(why.starts_with("zerohop: line 2: the condition fails for key \"index\""), "{why}");
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 4101);
 }
 

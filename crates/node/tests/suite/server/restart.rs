@@ -56,7 +56,7 @@ fn a_second_server_on_the_folder_is_refused_and_the_first_goes_on() {
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     let error = Server::start(on(folder.path(), anywhere())).unwrap_err();
     assert!(matches!(error, StartError::Folder(_)), "{error}");
-    assert!(error.to_string().contains("another zerohop process holds this data folder"), "{error}");
+    assert!(error.to_string().contains("another zerohop process uses this data folder"), "{error}");
     block_on(async { default_keyspace(&client(&server).await).await.insert("k", "v").await.unwrap() });
     server.stop().unwrap();
     Server::start(on(folder.path(), anywhere())).unwrap().stop().unwrap();
