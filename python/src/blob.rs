@@ -60,7 +60,7 @@ pub(crate) enum BlobOperation {
     },
     Transform(NumberChange),
     Delete,
-    /// New contents, under a name of their own, for a blob that is there.
+    /// New contents, under a name of their own, for a blob, which need not exist.
     Stage {
         chunk_bits: Option<u8>,
         attributes: Vec<u8>,

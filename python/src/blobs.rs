@@ -105,7 +105,7 @@ impl NativeBlobs {
         self.run(py, &name, BlobOperation::Transform(change))
     }
 
-    /// Begins new contents for a blob that is there. Brings the name under which they wait, and their id.
+    /// Begins new contents for a blob, which need not exist. Brings the name under which they wait, their id, and what has them renewed.
     #[pyo3(signature = (name, attributes, chunk_bits = None))]
     fn stage(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> BlobCallResult {
         let attributes = attributes.as_ref().to_vec();
@@ -114,7 +114,7 @@ impl NativeBlobs {
 
     /// Has the blob consist of them.
     fn bind(&self, py: Python<'_>, name: Name, place: Name, id: u64, attributes: Name) -> BlobCallResult {
-        let staged = StagedContents { name: Bytes::copy_from_slice(place.as_ref()), id };
+        let staged = StagedContents::named(Bytes::copy_from_slice(place.as_ref()), id);
         self.run(py, &name, BlobOperation::Bind { staged, attributes: attributes.as_ref().to_vec() })
     }
 
