@@ -25,7 +25,7 @@ pub(crate) enum PythonAnswer {
     Float(f64),
     Blob(Option<BlobInfo>),
     Blobs(Vec<Option<BlobInfo>>),
-    StagedContents(Option<StagedContents>),
+    StagedContents(StagedContents),
     Records(Vec<Option<Record>>),
     Committed { version: u64, brought: Vec<Result<PythonAnswer, Problem>> },
     Bytes(Option<Bytes>),
@@ -37,14 +37,16 @@ pub(crate) enum PythonAnswer {
     Keyspace(Keyspace),
 }
 
+/// Staged contents, which the client renews while the object exists.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativeStagedContents(#[expect(dead_code, reason = "it ends the renewal")] StagedContents);
+
 impl PythonAnswer {
     /// Converts it to a Python object.
     pub(crate) fn object(self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
-            Self::Record(None) | Self::Info(None) | Self::Blob(None) | Self::StagedContents(None) => {
-                Ok(py.None())
-            }
+            Self::Record(None) | Self::Info(None) | Self::Blob(None) => Ok(py.None()),
             Self::Float(number) => number.into_py_any(py),
             Self::Blob(Some(BlobInfo {
                 id,
@@ -56,8 +58,8 @@ impl PythonAnswer {
                 version,
             })) => (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0, finished)
                 .into_py_any(py),
-            Self::StagedContents(Some(StagedContents { name, id })) => {
-                (PyBytes::new(py, &name), id).into_py_any(py)
+            Self::StagedContents(staged) => {
+                (PyBytes::new(py, &staged.name), staged.id, NativeStagedContents(staged)).into_py_any(py)
             }
             Self::Blobs(blobs) => {
                 let blobs = blobs.into_iter().map(|info| Self::Blob(info).object(py, core));

@@ -115,7 +115,7 @@ impl NativeBlobs {
 
     /// Replaces the blob's contents by the staged ones.
     fn bind(&self, py: Python<'_>, name: Name, place: Name, id: u64, attributes: Name) -> BlobCallResult {
-        let staged = StagedContents { name: Bytes::copy_from_slice(place.as_ref()), id };
+        let staged = StagedContents::named(Bytes::copy_from_slice(place.as_ref()), id);
         self.run(py, &name, BlobOperation::Bind { staged, attributes: attributes.as_ref().to_vec() })
     }
 

@@ -36,6 +36,8 @@ mod transaction_blobs;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::answer::NativeStagedContents;
+    #[pymodule_export]
     use crate::blob::NativeBlobList;
     #[pymodule_export]
     use crate::blobs::NativeBlobs;

@@ -162,7 +162,7 @@ def test_a_transfer_that_loses_its_cluster_is_not_taken_for_whole(cluster: Clust
     with zerohop.connect(cluster.endpoint, timeout=SECONDS) as client:
         keyspace = client.keyspace()
         keyspace.set("k", "there", timeout=GIVE_UP_AFTER)
-        file, ending = (keyspace.blobs.open(name, "wb", 0) for name in ("part", "all but its end"))
+        file, ending = (keyspace.blobs.open(name, "xb", 0) for name in ("part", "all but its end"))
         file.write(b"half")
         ending.write(b"whole, but not closed")
         cluster.kill()

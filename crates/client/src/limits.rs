@@ -43,6 +43,15 @@ pub(crate) const BLOB_WRITE_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of bytes of a put that creates a blob in one transaction; a longer put uses a staged append while its bytes arrive.
 pub(crate) const BLOB_PUT_BYTES: usize = 16 << 20;
 
+/// Number of conflicts after which a put that replaces a blob stages its bytes instead of sending them again.
+pub(crate) const BLOB_PUT_ATTEMPTS: u32 = 3;
+
+/// Number of times that a put, whose unfinished blob another client has cut, looks for the blob of that client.
+pub(crate) const BLOB_BEATEN_CHECKS_MAX: u32 = 10;
+
+/// A put of up to this number of bytes does not stage them after conflicts: to send them again takes about as long as to bind them.
+pub(crate) const BLOB_PUT_STAGED_BYTES_MIN: usize = 256 << 10;
+
 /// Maximum number of bytes of one request while a blob is read.
 pub(crate) const BLOB_PIECE_BYTES: u64 = 4 << 20;
 
@@ -71,7 +80,14 @@ pub(crate) const BLOB_CUT_CHUNKS_MAX: u64 = 4096;
 /// Number of chunks that are truncated in parallel if there are more.
 pub(crate) const BLOB_CUTS_AHEAD: u64 = 256;
 
-/// Maximum time in milliseconds between two steps of the writer of new blob contents: a day. After that, other clients remove the contents.
+/// Interval between two renewals of staged blob contents by their writer. Several fit in [`BLOB_RENEWED_MS_MAX`], so that a slow reply does not count
+/// as the death of a writer.
+pub(crate) const BLOB_RENEWAL: Duration = Duration::from_secs(4);
+
+/// Maximum time in milliseconds between two renewals. After that, clients that replace or remove the same blob remove the contents.
+pub(crate) const BLOB_RENEWED_MS_MAX: u64 = 20_000;
+
+/// Maximum time in milliseconds between two renewals for clients that replace other blobs: a day.
 pub(crate) const BLOB_STAGED_MS_MAX: u64 = 24 * 3600 * 1000;
 
 /// Number of chunks that a staged append announces in the header before it writes them. The writer updates the header after each such number of

@@ -3,12 +3,12 @@
 //! Chunks have the name of a blob in their keys ([`crate::blob`]). New contents for an existing blob are written under a staging name:
 //!
 //! ```text
-//! 00 "zerohop staged" 00 | slot: 'a', 'b' or 'd' | name of the blob, or its beginning and 16 bytes of its SHA-256
+//! 00 "zerohop staged" 00 | slot: 'a' to 'q' | name of the blob, or its beginning and 16 bytes of its SHA-256
 //! ```
 //!
-//! Two slots alternate: the blob's contents are in one of them or in neither, and the next contents are written into another. A header under a
-//! staging name says that the contents of its slot are not bound. Slot `d` has only a header, while the chunks under the blob's own name are
-//! removed.
+//! The blob's contents are in one of the slots or in none. Each writer of new contents has a slot of its own, in which the blob's contents are not:
+//! `a` or `b` if one is free, else `c` or `e` to `q`. A header under a staging name says that the contents of its slot are not bound. Slot `d` has
+//! only a header, while the chunks under the blob's own name are removed.
 //!
 //! If the contents are under another name than the blob's, the attributes in its header begin with:
 //!
@@ -37,19 +37,34 @@ const DIGEST_BYTES: usize = 16;
 
 /// The slot of staged or bound contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// One of the two that alternate.
-    A = b'a' as isize,
-    /// The other one.
-    B = b'b' as isize,
+pub struct Slot(u8);
+
+impl Slot {
+    /// The slots for new contents: as many writers can stage contents for one blob at the same time, less one for the bound contents.
+    pub const FOR_CONTENTS: [Self; 16] = {
+        let (letters, mut slots, mut at) = (*b"abcefghijklmnopq", [Self(0); 16], 0);
+        while at < slots.len() {
+            slots[at] = Self(letters[at]);
+            at += 1;
+        }
+        slots
+    };
     /// The contents under the blob's own name, while they are removed.
-    Direct = b'd' as isize,
+    pub const DIRECT: Self = Self(b'd');
+
+    /// The slot in which contents of this blob are that have `place` in the keys of their chunks.
+    #[must_use]
+    pub fn of(place: &[u8], name: &[u8]) -> Self {
+        let letter = place.strip_prefix(STAGED_PREFIX).and_then(<[u8]>::first);
+        let slot = Self::FOR_CONTENTS.into_iter().find(|slot| letter == Some(&slot.0));
+        slot.filter(|slot| place == staged_name(name, *slot)).unwrap_or(Self::DIRECT)
+    }
 }
 
 /// The staging name of a blob for a slot.
 #[must_use]
 pub fn staged_name(name: &[u8], slot: Slot) -> Vec<u8> {
-    let begin = [STAGED_PREFIX, &[slot as u8]].concat();
+    let begin = [STAGED_PREFIX, &[slot.0]].concat();
     let room = BLOB_NAME_BYTES_MAX - begin.len();
     if name.len() <= room {
         return [&begin, name].concat();
@@ -126,14 +141,19 @@ mod tests {
             (vec![b'x'; BLOB_NAME_BYTES_MAX], [vec![b'x'; BLOB_NAME_BYTES_MAX - 1], vec![b'y']].concat());
         let mut all: Vec<Vec<u8>> = Vec::new();
         for name in [&b"n"[..], b"m", &long, &other] {
-            all.extend([Slot::A, Slot::B, Slot::Direct].map(|slot| staged_name(name, slot)));
+            all.extend(Slot::FOR_CONTENTS.map(|slot| staged_name(name, slot)));
+            assert!(Slot::FOR_CONTENTS.iter().all(|slot| Slot::of(&staged_name(name, *slot), name) == *slot));
+            all.push(staged_name(name, Slot::DIRECT));
+            assert_eq!(Slot::of(&all[all.len() - 1], name), Slot::DIRECT);
         }
         assert!(all.iter().all(|name| name.len() <= BLOB_NAME_BYTES_MAX && name.starts_with(STAGED_PREFIX)));
-        assert_eq!(staged_name(b"n", Slot::A), b"\0zerohop staged\0an");
+        assert_eq!(staged_name(b"n", Slot::FOR_CONTENTS[0]), b"\0zerohop staged\0an");
         assert_eq!(shown_name(&all[1]), b"n");
         assert_eq!(shown_name(b"n"), b"n");
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 12);
+        assert_eq!(all.len(), 4 * 17);
+        assert_eq!(Slot::of(&staged_name(b"m", Slot::FOR_CONTENTS[0]), b"n"), Slot::DIRECT);
+        assert_eq!(Slot::of(b"n", b"n"), Slot::DIRECT);
     }
 }

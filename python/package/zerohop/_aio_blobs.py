@@ -52,13 +52,12 @@ class Blobs:
         short = mode_of(mode)
         if short[0] in "wx":
             bits = chunk_bits(chunk_bytes)
-            staged = await self._native.stage(name, attributes, bits) if short[0] == "w" else None
-            if staged is not None:
-                place, id = cast("tuple[bytes, int]", staged)
-                return BlobFile(self._with_unfinished(), name, mode, 0, (id, attributes), place)
             if short[0] == "w":
-                # Another writer has left it unfinished.
-                await self.delete(name)
+                staged = await self._native.stage(name, attributes, bits)
+                place, id, renewed = cast("tuple[bytes, int, object]", staged)
+                file = BlobFile(self._with_unfinished(), name, mode, 0, (id, attributes), place)
+                file._renewed = renewed
+                return file
             try:
                 made = info(await self._native.create(name, attributes, bits, unfinished=True))
             except ConditionFailedError:
@@ -169,8 +168,10 @@ class BlobFile:
         place: Optional[bytes] = None,
     ) -> None:
         self._blobs, self.name, self.mode = blobs, name, mode
-        # The name under which it is written: a temporary one while it replaces a blob.
+        # Under which name it is written: another one, if it replaces what is there.
         self._place = name if place is None else place
+        # While it exists, nobody takes what is written for that of a dead writer.
+        self._renewed: object = None
         self._short = mode_of(mode)
         self._position = position
         # The id and the attributes of a new blob of this file.

@@ -123,13 +123,12 @@ class Blobs:
         """Opens the blob as a binary file, in one of the modes `rb`, `r+b`, `wb`, `w+b`, `xb`,
         `x+b`, `ab`.
 
-        `buffering` is the number of bytes that are read ahead or buffered before a write; with 0
-        the file is a plain `BlobIO`. The modes `wb` and `xb` create a new blob with these
-        `attributes` and this chunk size. An existing blob of the name stays unchanged until the
-        file is closed, and is then replaced atomically. Without an existing blob, the new one is
-        not `finished` until then, and opening it for reading raises `UnfinishedError` unless
-        `partial` is set. If a `with` block ends with an exception, such as Ctrl-C, the new blob is
-        removed, and an existing one stays.
+        `buffering` is how many bytes are read ahead or kept before they are written; with 0 the file is a plain `BlobIO`.
+        A file opened to be written again (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. An
+        old blob of the name is there, whole, until the file is closed, and replaced then in one step. Of several files that replace one
+        blob at the same time, the last to be closed stays. The new blob of an `xb` file is not `finished` until it is closed, and opening
+        it to be read raises `UnfinishedError` unless `partial`. If a `with` block ends with an exception, Ctrl-C among them, what was
+        written is removed, and an old blob stays.
 
         Raises `FileNotFoundError` or `FileExistsError` as `open` does.
         """
@@ -367,25 +366,24 @@ class BlobIO(io.RawIOBase):
     ) -> None:
         self._short = mode_of(mode)
         self._blobs, self.name, self.mode = blobs, name, mode
-        # The name under which it is written: a temporary one while it replaces a blob.
+        # Under which name it is written: another one, if it replaces what is there.
         self._place: Name = name
         self._position = 0
         self._attributes = attributes
         self._before = exits_under_way()
         # From here on, a failure leaves nothing to be finished.
         self._again: Optional[int] = None
+        # While it exists, nobody takes what is written for that of a dead writer.
+        self._renewed: object = None
         self._broken = self._given_up = False
         self._fill: Optional[Filling] = None
         self._filled = 0
         if self._short[0] in "wx":
             bits = chunk_bits(chunk_bytes)
-            staged = blobs._native.stage(name, attributes, bits) if self._short[0] == "w" else None
-            if staged is not None:
-                self._place, self._again = cast("tuple[bytes, int]", staged)
+            if self._short[0] == "w":
+                staged = cast("tuple[bytes, int, object]", blobs._native.stage(name, attributes, bits))
+                self._place, self._again, self._renewed = staged
             else:
-                if self._short[0] == "w":
-                    # Another writer has left it unfinished.
-                    blobs.delete(name)
                 try:
                     made = info(blobs._native.create(name, attributes, bits, unfinished=True))
                 except ConditionFailedError:

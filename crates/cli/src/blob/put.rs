@@ -29,7 +29,7 @@ pub(crate) struct PutArguments {
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     /// Replaces the blob, if there is one of this name. The old one is there, whole, until the new one is complete, however long
-    /// they are and wherever this command is killed.
+    /// they are and wherever this command is killed. Of several such commands at the same time, the last to be complete stays.
     #[arg(long)]
     replace: bool,
     /// Bytes of a chunk, a power of two from 4KiB to 16MiB [default: as the keyspace says, 1MiB unless it was told otherwise].
@@ -89,7 +89,8 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
             let rest = match removed {
                 true => "what was sent is removed",
                 false if replace => {
-                    "what was sent could not be removed: no reader finds it; the next `zerohop blob put --replace` of this name removes it"
+                    "what was sent could not be removed: no reader finds it; from 20 s on the next long put --replace, or \
+                     `zerohop blob rm`, of this name removes it"
                 }
                 false => {
                     "what was sent could not be removed: it is not a finished blob; `zerohop blob rm` removes it"

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot, staged_name};
+use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot};
 
 use super::KnownHeader;
 
@@ -47,9 +47,12 @@ impl KnownHeader {
 
     /// The slot of the contents.
     pub(super) fn slot(&self, name: &[u8]) -> Slot {
-        let place = self.contents_name(name);
-        let is_in = |slot: &Slot| place == staged_name(name, *slot);
-        [Slot::A, Slot::B].into_iter().find(is_in).unwrap_or(Slot::Direct)
+        Slot::of(self.contents_name(name), name)
+    }
+
+    /// Whether these are the remains of contents that were replaced. No writer needs them.
+    pub(super) fn is_remains(&self) -> bool {
+        !self.is_finished() && elsewhere(&self.attributes).is_some()
     }
 }
 
@@ -90,12 +93,14 @@ pub(super) fn is_staged(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use zerohop_wire::contents::staged_name;
+
     use super::*;
 
     #[test]
     fn generations_of_chunks_rise_with_that_of_the_header_and_the_owner_sees_only_its_attributes() {
         let mut attributes = Vec::new();
-        let place = staged_name(b"n", Slot::B);
+        let place = staged_name(b"n", Slot::FOR_CONTENTS[1]);
         let contents = Contents { name: &place, stamp: BlobStamp { id: 7, generation: 2 } };
         contents.encode(&mut attributes);
         attributes.extend_from_slice(b"own");
@@ -110,14 +115,14 @@ mod tests {
         };
         let known = header(&attributes);
         assert_eq!(known.chunk_stamp(), BlobStamp { id: 7, generation: 5 });
-        assert_eq!((known.contents_name(b"n"), known.slot(b"n")), (&place[..], Slot::B));
+        assert_eq!((known.contents_name(b"n"), known.slot(b"n")), (&place[..], Slot::FOR_CONTENTS[1]));
         assert_eq!((&known.own_attributes()[..], known.is_finished()), (&b"own"[..], true));
         assert_eq!(known.marked(b"own"), attributes);
         let unfinished = header(&[UNFINISHED, &attributes].concat());
         assert_eq!((&unfinished.own_attributes()[..], unfinished.is_finished()), (&b"own"[..], false));
         assert_eq!(unfinished.chunk_stamp(), known.chunk_stamp());
         let plain = header(b"own");
-        assert_eq!((plain.chunk_stamp(), plain.slot(b"n")), (plain.stamp, Slot::Direct));
+        assert_eq!((plain.chunk_stamp(), plain.slot(b"n")), (plain.stamp, Slot::DIRECT));
         assert_eq!((plain.contents_name(b"n"), plain.marked(b"own")), (&b"n"[..], b"own".to_vec()));
     }
 }

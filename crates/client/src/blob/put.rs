@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   short ──> one transaction: remove the old blob, create header and chunks
-//!   long ───> no old blob: header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and set the attributes without the mark
-//!        └──> old blob ─> staged under a name of its own ──> fill ──> one transaction: bind to the name, remove the old blob
+//!   long ───> a new blob: header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and set the attributes without the mark
+//!        └──> a replacement ─> staged under a name of its own ──> fill ──> one transaction: bind to the name, remove the old blob
 //! ```
 //!
 //! The mark is a prefix of the attributes. Readers and writers refuse a blob with the mark, and listings and backups leave it out. The next put of
@@ -18,7 +18,11 @@ use zerohop_wire::messages::{BlobChange, Condition};
 use super::contents::UNFINISHED;
 use super::{Blob, BlobFill, BlobInfo, KnownHeader, StagedContents};
 use crate::error::{BlobTrouble, Error};
-use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_PUT_BYTES, BLOB_WRITE_BYTES_MAX};
+use crate::limits::{
+    BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_PUT_ATTEMPTS,
+    BLOB_PUT_BYTES, BLOB_PUT_STAGED_BYTES_MIN, BLOB_WRITE_BYTES_MAX,
+};
+use crate::transaction::Attempts;
 
 /// Options of a put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +31,7 @@ pub struct PutOptions {
     pub attributes: Bytes,
     /// Chunk size as a power of two, from 12 (4 KiB) to 24 (16 MiB); `None`: the keyspace's chunk size.
     pub chunk_bits: Option<u8>,
-    /// Replace a finished blob of this name; without this option, its existence is an error.
+    /// Replace what is there when the put is published: a blob, or none. Without this option, the existence of a finished blob is an error.
     pub replaces: bool,
 }
 
@@ -54,8 +58,11 @@ struct LongPut<'a> {
 
 impl<'a> Blob<'a> {
     /// Starts a put of a blob of any length. The blob becomes visible when [`BlobPut::publish`] returns. Until then readers see the previous blob.
-    /// If there was none and more than 16 MiB have been pushed, they get [`BlobTrouble::Unfinished`]. A reader of a blob that is replaced meanwhile
-    /// ends with [`BlobTrouble::ChangedMeanwhile`]. The put uses 64 MiB of memory plus the bytes in flight.
+    /// If there was none, the put does not replace, and more than 16 MiB have been pushed, they get [`BlobTrouble::Unfinished`]. A reader of a blob
+    /// that is replaced meanwhile ends with [`BlobTrouble::ChangedMeanwhile`]. The put uses 64 MiB of memory plus the bytes in flight.
+    ///
+    /// Of several puts that replace the same blob at the same time, the last one to be published is the one that stays. A put that conflicts with
+    /// another one, or with a removal, is repeated until the client's deadline.
     #[must_use]
     pub fn put(&self, options: PutOptions) -> BlobPut<'a> {
         let blob = self.keyspace.blob(self.name.clone()).with_unfinished();
@@ -85,7 +92,7 @@ impl<'a> Blob<'a> {
         self.create_with(bits, if fits { &marked } else { UNFINISHED }).await
     }
 
-    fn chunk_bits(&self) -> u8 {
+    pub(super) fn chunk_bits(&self) -> u8 {
         self.keyspace.config().chunk_bytes.trailing_zeros() as u8
     }
 
@@ -102,9 +109,16 @@ impl<'a> BlobPut<'a> {
     /// Adds bytes.
     ///
     /// # Errors
-    /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobTrouble::Contended`]: another
-    /// client has put or removed the blob meanwhile. Also the errors of [`BlobFill::push`].
+    /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobTrouble::Contended`]: conflicts
+    /// with other clients until the deadline, or another client has removed what was sent. Also the errors of [`BlobFill::push`].
     pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match self.push_on(bytes).await {
+            Err(error) => Err(self.beaten(error).await),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    async fn push_on(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.made.is_none() && self.kept.len() + bytes.len() > self.kept_max() {
             self.begin().await?;
         }
@@ -122,21 +136,23 @@ impl<'a> BlobPut<'a> {
     /// Same as [`BlobPut::push`]. Unless [`Error::is_unknown`] is true, none of the put is visible.
     pub async fn publish(&mut self) -> Result<u64, Error> {
         if self.made.is_none() {
-            match self.put_at_once().await {
-                // The old blob has too many chunks to remove in one transaction.
-                Err(Error::Blob { why: BlobTrouble::TooLong { .. }, .. }) => self.begin().await?,
-                result => return result.map(|()| self.bytes),
+            if self.put_at_once().await? {
+                return Ok(self.bytes);
             }
+            self.begin().await?;
         }
         let Some(LongPut { id, mut fill, staged }) = self.made.take() else { return Err(Error::Unexpected) };
         let attributes = &self.options.attributes;
-        let published = match &staged {
+        let mut published = match &staged {
             None => fill.publish_with(attributes).await,
             Some(staged) => match fill.all_are_done().await {
                 Ok(()) => self.blob.bind_bytes(staged, (fill.header.stamp, fill.end), attributes).await,
                 Err(error) => Err(error),
             },
         };
+        if let Err(error) = published {
+            published = Err(self.beaten(error).await);
+        }
         if let Err(error) = &published
             && !error.is_unknown()
         {
@@ -172,43 +188,88 @@ impl<'a> BlobPut<'a> {
         most.min(usize::try_from(chunks).unwrap_or(most))
     }
 
-    async fn put_at_once(&self) -> Result<(), Error> {
+    /// Puts the buffered bytes in one transaction. Returns whether this is done. `false`: the put must stage the bytes.
+    async fn put_at_once(&self) -> Result<bool, Error> {
+        let mut attempts = Attempts::new(self.blob.keyspace.client());
+        for attempt in 1.. {
+            let error = match self.try_at_once().await {
+                Ok(()) => return Ok(true),
+                // The old blob has too many chunks to remove in one transaction.
+                Err(Error::Blob { why: BlobTrouble::TooLong { .. }, .. }) if self.may_stage() => {
+                    return Ok(false);
+                }
+                Err(error) => error,
+            };
+            // The transaction that binds staged contents is short, and does not lose against shorter puts again and again.
+            let is_long = self.kept.len() > BLOB_PUT_STAGED_BYTES_MIN && self.may_stage();
+            if is_long && attempt >= BLOB_PUT_ATTEMPTS && error.is_changed_read() {
+                return Ok(false);
+            }
+            let pause = attempts.after(&error).ok_or_else(|| self.blob.contended(error))?;
+            tokio::time::sleep(pause).await;
+        }
+        Ok(false)
+    }
+
+    fn may_stage(&self) -> bool {
+        self.options.replaces && self.options.attributes.len() <= self.blob.staged_attributes_max()
+    }
+
+    async fn try_at_once(&self) -> Result<(), Error> {
         let (blob, bytes) = (&self.blob, Bytes::copy_from_slice(&self.kept));
         let PutOptions { attributes, chunk_bits, replaces } = &self.options;
-        let bits = chunk_bits.unwrap_or_else(|| blob.chunk_bits());
-        let client = blob.keyspace.client();
-        client
-            .transaction(|transaction| {
-                let (there, bytes) = (transaction.blob(blob.keyspace, blob.name.clone()), bytes.clone());
-                async move {
-                    if there.stat().await?.is_some_and(|found| *replaces || !found.finished) {
-                        there.remove().await?;
-                    }
-                    there.create_with(bits, attributes).await?;
-                    if bytes.is_empty() { Ok(()) } else { there.write(0, bytes).await }
-                }
-            })
-            .await
+        let transaction = blob.keyspace.client().begin();
+        let there = transaction.blob(blob.keyspace, blob.name.clone());
+        if there.stat().await?.is_some_and(|found| *replaces || !found.finished) {
+            there.remove().await?;
+        }
+        there.create_with(chunk_bits.unwrap_or_else(|| blob.chunk_bits()), attributes).await?;
+        if !bytes.is_empty() {
+            there.write(0, bytes).await?;
+        }
+        transaction.commit().await.map(drop)
+    }
+
+    /// The error of a put. If a put that does not replace has lost against another client, the blob of that client is the reason.
+    async fn beaten(&self, error: Error) -> Error {
+        let is_beaten = matches!(error, Error::Blob { why: BlobTrouble::Contended, .. });
+        if self.options.replaces || !is_beaten {
+            return error;
+        }
+        // A client that replaces an unfinished blob first stops its writer.
+        for _ in 0..BLOB_BEATEN_CHECKS_MAX {
+            match self.blob.header().await {
+                Ok(Some(header)) if header.is_finished() => return self.exists(&header),
+                Ok(Some(_)) => tokio::time::sleep(BACKOFF_MAX).await,
+                Ok(None) | Err(_) => return error,
+            }
+        }
+        error
+    }
+
+    fn exists(&self, header: &KnownHeader) -> Error {
+        self.blob.failed(Failure::ConditionFailed { version: header.version, found: None })
     }
 
     /// Creates the unfinished blob or the staged contents, and appends the buffered bytes to it.
     async fn begin(&mut self) -> Result<(), Error> {
         let PutOptions { attributes, chunk_bits, replaces } = self.options.clone();
+        if replaces {
+            let staged = self.blob.stage(chunk_bits, &attributes).await?;
+            let now_ms = Timestamp(staged.id).millis();
+            // These are contents of other writers: a failure here is no failure of this put.
+            drop(self.blob.remove_old_staged(now_ms).await);
+            let place = self.blob.place(&staged.name);
+            let filled = self.fill(&place, staged.id, Some(staged.clone())).await;
+            if filled.is_err() && self.made.is_none() {
+                // Otherwise the caller discards the put. The first error is the one to return.
+                drop(self.blob.unstage(&staged).await);
+            }
+            return filled;
+        }
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let found = self.blob.header().await?;
-            let is_refused = !replaces && found.as_ref().is_some_and(KnownHeader::is_finished);
-            match found {
-                Some(KnownHeader { version, .. }) if is_refused => {
-                    return Err(self.blob.failed(Failure::ConditionFailed { version, found: None }));
-                }
-                Some(header) if header.is_finished() => {
-                    let Some(staged) = self.blob.stage(chunk_bits, &attributes).await? else { continue };
-                    let now_ms = Timestamp(staged.id).millis();
-                    // These are contents of other writers: a failure here is no failure of this put.
-                    drop(self.blob.remove_old_staged(now_ms).await);
-                    let place = self.blob.place(&staged.name);
-                    return self.fill(&place, staged.id, Some(staged)).await;
-                }
+            match self.blob.header().await? {
+                Some(header) if header.is_finished() => return Err(self.exists(&header)),
                 Some(KnownHeader { version, stamp, .. }) => {
                     let is_it = |now: &KnownHeader| now.stamp.id == stamp.id && now.version == version;
                     self.blob.delete_if(is_it).await?;
@@ -227,10 +288,14 @@ impl<'a> BlobPut<'a> {
 
     /// Appends the buffered bytes to an unfinished blob.
     async fn fill(&mut self, blob: &Blob<'a>, id: u64, staged: Option<StagedContents>) -> Result<(), Error> {
-        let fill = blob.fill().await?;
-        if fill.id() != id {
-            return Err(self.blob.trouble(BlobTrouble::Contended));
-        }
+        let fill = match blob.fill().await {
+            Ok(fill) if fill.id() == id => fill,
+            // Another client has removed the blob, and perhaps put one of its own.
+            Ok(_) | Err(Error::Blob { why: BlobTrouble::Absent, .. }) => {
+                return Err(self.blob.trouble(BlobTrouble::Contended));
+            }
+            Err(error) => return Err(error),
+        };
         let kept = std::mem::take(&mut self.kept);
         self.made.insert(LongPut { id, fill, staged }).fill.push(&kept).await
     }
@@ -245,7 +310,7 @@ impl BlobFill<'_> {
         self.all_are_done().await?;
         let (stamp, size) = (self.header.stamp, self.end);
         let attributes = &self.header.marked(attributes);
-        let mut attempts = crate::transaction::Attempts::new(self.blob.keyspace.client());
+        let mut attempts = Attempts::new(self.blob.keyspace.client());
         loop {
             let mut together = self.blob.together();
             together.header(Condition::Always, BlobChange::Publish { stamp, size })?;
@@ -259,7 +324,7 @@ impl BlobFill<'_> {
                     return Err(self.blob.trouble(BlobTrouble::Contended));
                 }
                 Err(error) => {
-                    let pause = attempts.after(&error).ok_or(error)?;
+                    let pause = attempts.after(&error).ok_or_else(|| self.blob.contended(error))?;
                     tokio::time::sleep(pause).await;
                 }
             }

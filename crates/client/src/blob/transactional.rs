@@ -361,6 +361,13 @@ impl TransactionBlob<'_> {
         Ok(self.there().await?.map(|seen| seen.header))
     }
 
+    /// The header as it was read, which must be unchanged when the transaction commits.
+    pub(super) async fn header_to_rest_on(&self) -> Result<Option<KnownHeader>, Error> {
+        let Some(header) = self.header_now().await? else { return Ok(None) };
+        self.rest_on_header(&header)?;
+        Ok(Some(header))
+    }
+
     /// Buffers the removal of the header as it was read, without the chunks. Returns the header; `None`: there is no such header.
     pub(super) async fn take_header(
         &self,
@@ -437,7 +444,11 @@ impl TransactionBlob<'_> {
         if seen.as_ref().is_some_and(|seen| seen.header.uncut > 0) {
             let blob = self.blob.clone().with_unfinished();
             blob.remember(None);
-            blob.settled().await?;
+            match blob.settled().await {
+                // Another client has removed the blob meanwhile, which the next attempt finds.
+                Err(Error::Blob { why: BlobTrouble::Absent, .. }) => {}
+                settled => drop(settled?),
+            }
             return Err(self.blob.changed());
         }
         Ok(seen)

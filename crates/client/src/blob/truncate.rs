@@ -99,7 +99,9 @@ impl Blob<'_> {
                     self.remember(None);
                     return Ok(true);
                 }
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => {
+                    self.again_after(error, &mut attempts).await.map_err(|error| self.contended(error))?;
+                }
             }
         }
         Err(self.trouble(BlobTrouble::Contended))

@@ -8,7 +8,7 @@ use std::process::{ChildStdin, Stdio};
 use std::task::Poll;
 
 use rustix::process::{Signal, kill_process};
-use zerohop_client::{BlobTrouble, Client, Error, Keyspace, PutOptions, Transform};
+use zerohop_client::{Blob, BlobTrouble, Client, Error, Keyspace, PutOptions, StagedContents, Transform};
 
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, stderr, zerohop};
@@ -19,8 +19,13 @@ const MIB: usize = 1 << 20;
 /// More than a put keeps in memory before it sends anything.
 const LONG_BYTES: usize = 70 * MIB;
 
-/// The names of staged contents of the blob `b`.
-const STAGING: [&[u8]; 3] = [b"\0zerohop staged\0ab", b"\0zerohop staged\0bb", b"\0zerohop staged\0db"];
+/// More chunks than one transaction removes; a put of so many does not keep them in memory.
+const MANY_CHUNKS_BYTES: usize = 18 * MIB;
+
+/// The names under which contents of the blob `b` wait.
+fn staging() -> Vec<Vec<u8>> {
+    b"abcdefghijklmnopq".iter().map(|slot| [b"\0zerohop staged\0", &[*slot][..], b"b"].concat()).collect()
+}
 
 fn filled(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
@@ -47,7 +52,12 @@ fn staged(cluster: &ServingProgram) -> usize {
 }
 
 async fn staged_in(keyspace: &Keyspace) -> usize {
-    keyspace.stat_blobs(&STAGING).await.unwrap().into_iter().flatten().count()
+    keyspace.stat_blobs(&staging()).await.unwrap().into_iter().flatten().count()
+}
+
+/// A writer's handle to what it has staged for a blob of the same keyspace.
+fn place<'a>(keyspace: &'a Keyspace, staged: &StagedContents) -> Blob<'a> {
+    keyspace.blob(staged.name.clone()).with_unfinished()
 }
 
 async fn whole(keyspace: &Keyspace) -> Vec<u8> {
@@ -55,7 +65,11 @@ async fn whole(keyspace: &Keyspace) -> Vec<u8> {
 }
 
 fn begin(cluster: &ServingProgram, sent: &[u8]) -> (RunningProcess, ChildStdin) {
-    let mut command = zerohop(&["blob", "put", "b", "--replace"]);
+    begin_with(cluster, &["blob", "put", "b", "--replace"], sent)
+}
+
+fn begin_with(cluster: &ServingProgram, arguments: &[&str], sent: &[u8]) -> (RunningProcess, ChildStdin) {
+    let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut putting = RunningProcess::start(&mut command);
@@ -80,39 +94,204 @@ fn a_long_blob_is_whole_wherever_the_put_that_replaces_it_is_killed() {
     for (sent, signal) in
         [(MIB, Signal::KILL), (66 * MIB, Signal::KILL), (LONG_BYTES, Signal::KILL), (LONG_BYTES, Signal::INT)]
     {
+        // This client sees what the killed writers have left, and nothing else.
+        let left = staged(&cluster);
         let (mut putting, stdin) = begin(&cluster, &new[..sent]);
         if sent > 64 * MIB {
-            wait_for("new contents", || staged(&cluster), |count| *count == 1);
+            wait_for("new contents", || staged(&cluster), |count| *count > left);
             assert_is(&cluster, &old);
         }
         kill_process(putting.pid(), signal).unwrap();
         putting.ended();
         drop(stdin);
         assert_is(&cluster, &old);
-        // An interrupted writer removes what it has sent.
-        assert_eq!(
-            staged(&cluster),
-            usize::from(sent > 64 * MIB && signal == Signal::KILL),
-            "{sent} {signal:?}"
-        );
+        // A put that is only interrupted removes what it has sent.
+        let is_left = usize::from(sent > 64 * MIB && signal == Signal::KILL);
+        assert_eq!(staged(&cluster), left + is_left, "{sent} {signal:?}");
     }
-    for (bytes, replaced) in [(&new, "direct"), (&old, "in a slot")] {
+    for bytes in [&new, &old] {
+        let left = staged(&cluster);
         let (putting, stdin) = begin(&cluster, bytes);
-        wait_for("new contents", || staged(&cluster), |count| *count == 1);
         drop(stdin);
         let ended = putting.output();
-        assert_eq!((code(&ended), stderr(&ended).as_str()), (0, ""), "{replaced}: {ended:?}");
+        assert_eq!((code(&ended), stderr(&ended).as_str()), (0, ""), "{ended:?}");
         assert_is(&cluster, bytes);
-        assert_eq!(staged(&cluster), 0, "{replaced}");
+        assert!(staged(&cluster) <= left);
     }
-    // Data that a killed writer has left is removed with the blob.
-    let (mut putting, stdin) = begin(&cluster, &new[..66 * MIB]);
-    wait_for("new contents", || staged(&cluster), |count| *count == 1);
-    kill_process(putting.pid(), Signal::KILL).unwrap();
-    putting.ended();
+}
+
+#[test]
+fn what_a_killed_writer_has_left_goes_with_the_blob_and_what_a_waiting_one_has_sent_stays() {
+    let cluster = ServingProgram::in_memory();
+    let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
+    let sent = filled(1, MANY_CHUNKS_BYTES);
+    assert_eq!(code(&cluster.run_with(&put, b"old")), 0);
+    let (waiting, stdin) = begin_with(&cluster, &put, &sent);
+    wait_for("the contents of a slow writer", || staged(&cluster), |count| *count == 1);
+    let (mut killed, other) = begin_with(&cluster, &put, &sent);
+    wait_for("the contents of a second writer", || staged(&cluster), |count| *count == 2);
+    kill_process(killed.pid(), Signal::KILL).unwrap();
+    killed.ended();
+    drop(other);
+    assert_eq!(cluster.ok(&["blob", "rm", "b"]), "");
+    // It counts as dead once it has renewed nothing for some time.
+    let remove = || {
+        assert_eq!(code(&cluster.run(&["blob", "rm", "b"])), 1);
+        staged(&cluster)
+    };
+    wait_for("only the contents of the slow writer", remove, |count| *count == 1);
     drop(stdin);
-    cluster.ok(&["blob", "rm", "b"]);
-    assert_eq!((staged(&cluster), cluster.ok(&["blob", "ls", "--unfinished"]).as_str()), (0, ""));
+    let ended = waiting.output();
+    assert_eq!((code(&ended), stderr(&ended).as_str()), (0, ""), "{ended:?}");
+    assert_is(&cluster, &sent);
+    assert_eq!(staged(&cluster), 0);
+}
+
+#[test]
+fn puts_that_overlap_replace_one_after_the_other_whatever_is_there_by_then() {
+    let cluster = ServingProgram::in_memory();
+    let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
+    let contents: Vec<Vec<u8>> = (1..5).map(|byte| filled(byte, MANY_CHUNKS_BYTES)).collect();
+    // Once with no blob of this name, and once with the last of these.
+    for round in 0..2 {
+        let begun: Vec<_> = contents.iter().map(|bytes| begin_with(&cluster, &put, bytes)).collect();
+        wait_for("contents of all", || staged(&cluster), |count| *count == contents.len());
+        for (at, (putting, stdin)) in begun.into_iter().enumerate() {
+            drop(stdin);
+            let ended = putting.output();
+            assert_eq!((code(&ended), stderr(&ended).as_str()), (0, ""), "{round} {at}: {ended:?}");
+            assert_is(&cluster, &contents[at]);
+            match at {
+                // A removal, a short put, and nothing come between.
+                0 => assert_eq!(cluster.ok(&["blob", "rm", "b"]), ""),
+                1 => {
+                    let short = cluster.run_with(&["blob", "put", "b", "--replace"], b"short");
+                    assert_eq!((code(&short), stderr(&short).as_str()), (0, ""));
+                    assert_is(&cluster, b"short");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(staged(&cluster), 0, "{round}");
+    }
+}
+
+#[test]
+fn puts_and_removals_of_one_name_at_the_same_time_all_end_well() {
+    let cluster = ServingProgram::in_memory();
+    let contents: Vec<Vec<u8>> = [10, 3 * MIB, MANY_CHUNKS_BYTES]
+        .iter()
+        .zip(1..)
+        .map(|(length, byte)| filled(byte, *length))
+        .collect();
+    for round in 0..4 {
+        let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
+        let mut running = Vec::new();
+        for bytes in &contents {
+            let (putting, stdin) = begin_with(&cluster, &put, bytes);
+            running.push((putting, Some(stdin)));
+            if round % 2 == 1 {
+                let (removing, stdin) = begin_with(&cluster, &["blob", "rm", "b"], b"");
+                running.push((removing, Some(stdin)));
+            }
+        }
+        for (_, stdin) in &mut running {
+            drop(stdin.take());
+        }
+        for (at, (process, _)) in running.into_iter().enumerate() {
+            let ended = process.output();
+            let is_removal = round % 2 == 1 && at % 2 == 1;
+            let is_absent =
+                is_removal && code(&ended) == 1 && stderr(&ended).contains("there is no such blob");
+            assert!(code(&ended) == 0 || is_absent, "{round} {at}: {ended:?}");
+        }
+        let got = cluster.run(&["blob", "get", "b"]);
+        let is_one = contents.contains(&got.stdout) && code(&got) == 0;
+        let is_removed = round % 2 == 1 && code(&got) == 1;
+        assert!(is_one || is_removed, "{round}: {} bytes, {}", got.stdout.len(), stderr(&got));
+        assert_eq!(staged(&cluster), 0, "{round}");
+    }
+}
+
+#[test]
+fn clients_that_replace_remove_and_read_one_blob_at_the_same_time_all_get_their_turn() {
+    let cluster = ServingProgram::in_memory();
+    with_client(&cluster, |_client, keyspace| async move {
+        let replace = |byte: u8, is_staged: bool| {
+            let keyspace = &keyspace;
+            async move {
+                let blob = keyspace.blob("b");
+                for turn in 0..12 {
+                    let bytes = filled(byte, 20_000 + usize::from(byte) + turn * 1000);
+                    if is_staged {
+                        let staged = blob.stage(Some(12), &[byte]).await.unwrap();
+                        place(keyspace, &staged).write_at(0, &bytes).await.unwrap();
+                        blob.bind(&staged, &[byte]).await.unwrap();
+                    } else {
+                        let options = PutOptions {
+                            attributes: vec![byte].into(),
+                            chunk_bits: Some(12),
+                            replaces: true,
+                        };
+                        let mut put = blob.put(options);
+                        put.push(&bytes).await.unwrap();
+                        assert_eq!(put.publish().await.unwrap(), bytes.len() as u64);
+                    }
+                }
+            }
+        };
+        let remove = async {
+            for _ in 0..12 {
+                keyspace.blob("b").delete().await.unwrap();
+            }
+        };
+        let read = async {
+            for _ in 0..40 {
+                let reading = match keyspace.blob("b").read_at(0, u64::MAX).await {
+                    Ok(reading) => reading.read_to_end().await,
+                    Err(error) => Err(error),
+                };
+                match reading {
+                    Ok(bytes) => {
+                        assert!(!bytes.is_empty() && bytes.iter().all(|byte| *byte == bytes[0]));
+                        assert_eq!((bytes.len() - 20_000 - usize::from(bytes[0])) % 1000, 0);
+                    }
+                    Err(error) => {
+                        let is_changed = matches!(
+                            error,
+                            Error::Blob { why: BlobTrouble::Absent | BlobTrouble::ChangedMeanwhile, .. }
+                        );
+                        assert!(is_changed, "{error}");
+                    }
+                }
+            }
+        };
+        tokio::join!(
+            replace(1, true),
+            replace(2, true),
+            replace(3, true),
+            replace(4, false),
+            replace(5, false),
+            remove,
+            read
+        );
+        assert_eq!(staged_in(&keyspace).await, 0);
+    });
+}
+
+#[test]
+fn a_put_that_does_not_replace_finds_the_blob_of_another_put() {
+    let cluster = ServingProgram::in_memory();
+    let sent = filled(1, MANY_CHUNKS_BYTES);
+    let exists = "zerohop: blob \"b\": there is one of this name already: --replace replaces it\n";
+    let (putting, stdin) = begin_with(&cluster, &["blob", "put", "b", "--chunk", "4KiB"], &sent);
+    let is_begun = || cluster.ok(&["blob", "ls", "--unfinished"]);
+    wait_for("an unfinished blob", is_begun, |names| !names.is_empty());
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--replace"], b"other")), 0);
+    drop(stdin);
+    let ended = putting.output();
+    assert_eq!((code(&ended), stderr(&ended).as_str()), (1, exists), "{ended:?}");
+    assert_is(&cluster, b"other");
 }
 
 /// Polls a future this many times and drops it; `None`: it had not ended.
@@ -133,7 +312,9 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
     let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let (blob, remembering) = (keyspace.blob("b"), keyspace.blob("b"));
-        assert_eq!(blob.stage(None, b"").await.unwrap(), None, "there is none to replace");
+        let unused = blob.stage(None, b"").await.unwrap();
+        assert!(blob.stat().await.unwrap().is_none() && staged_in(&keyspace).await == 1);
+        blob.unstage(&unused).await.unwrap();
         blob.create_with(12, &[0]).await.unwrap();
         blob.write_at(0, &filled(0, 10_000)).await.unwrap();
         let mut now = 0;
@@ -144,8 +325,8 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
                     remembering.read_at(0, 100).await.unwrap().read_to_end().await.unwrap(),
                     filled(now, 100)
                 );
-                let staged = blob.stage(Some(13), b"").await.unwrap().expect("there is one");
-                let place = keyspace.blob(staged.name.clone()).with_unfinished();
+                let staged = blob.stage(Some(13), b"").await.unwrap();
+                let place = place(&keyspace, &staged);
                 place.write_at(0, &filled(new, 20_000 + usize::from(new))).await.unwrap();
                 assert_eq!(staged_in(&keyspace).await, 1);
                 let ended = cut_off(blob.bind(&staged, &[new]), steps).await;
@@ -161,6 +342,9 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
                     assert_eq!((ended.unwrap(), now), (20_000 + u64::from(new), new));
                     break;
                 }
+                blob.unstage(&staged).await.unwrap();
+                // The commit may have been under way.
+                now = whole(&keyspace).await[0];
             }
             assert_eq!(staged_in(&keyspace).await, 0);
             // A handle with the old header writes into the new contents.
@@ -168,13 +352,16 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
             assert_eq!(&whole(&keyspace).await[4..10], [now, b'l', b'a', b't', b'e', now]);
             remembering.write_at(5, &[now; 4]).await.unwrap();
         }
-        // When another writer has staged for the same blob later, the first one loses.
-        let first = blob.stage(None, b"").await.unwrap().expect("there is one");
-        let second = blob.stage(None, b"").await.unwrap().expect("there is one");
-        let beaten = blob.bind(&first, b"").await.unwrap_err();
-        assert!(matches!(beaten, Error::Blob { why: BlobTrouble::Contended, .. }), "{beaten}");
-        assert!(beaten.to_string().starts_with("blob \"b\": "), "{beaten}");
-        blob.unstage(&second).await.unwrap();
+        // Of two that stage for the same blob, the one that binds later stays.
+        let first = blob.stage(None, b"").await.unwrap();
+        let second = blob.stage(None, b"").await.unwrap();
+        blob.bind(&second, b"second").await.unwrap();
+        blob.bind(&first, b"first").await.unwrap();
+        assert_eq!(blob.stat().await.unwrap().unwrap().attributes, b"first"[..]);
+        // What is bound or removed cannot be bound.
+        let gone = blob.bind(&first, b"").await.unwrap_err();
+        assert!(matches!(gone, Error::Blob { why: BlobTrouble::Contended, .. }), "{gone}");
+        assert!(gone.to_string().starts_with("blob \"b\": "), "{gone}");
         assert_eq!(staged_in(&keyspace).await, 0);
     });
 }
@@ -186,8 +373,8 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
         let blob = keyspace.blob("b");
         blob.create_with(12, b"first").await.unwrap();
         blob.append(&filled(1, 30_000)).await.unwrap();
-        let staged = blob.stage(Some(12), b"own").await.unwrap().expect("there is one");
-        let place = keyspace.blob(staged.name.clone()).with_unfinished();
+        let staged = blob.stage(Some(12), b"own").await.unwrap();
+        let place = place(&keyspace, &staged);
         place.write_at(0, &filled(9, 9000)).await.unwrap();
         // The generation of the staged contents differs from that of the future header.
         place.truncate(10).await.unwrap();
@@ -260,8 +447,8 @@ fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
             let mut pieces = keyspace.blob("b").read_at(0, u64::MAX).await.unwrap();
             let first = pieces.next_piece().await.unwrap().expect("a piece");
             assert!(first.iter().all(|byte| *byte == old));
-            let staged = blob.stage(None, b"").await.unwrap().expect("there is one");
-            let place = keyspace.blob(staged.name.clone()).with_unfinished();
+            let staged = blob.stage(None, b"").await.unwrap();
+            let place = place(&keyspace, &staged);
             place.write_at(0, &filled(new, 40 * MIB)).await.unwrap();
             blob.bind(&staged, b"").await.unwrap();
             let error = loop {
@@ -282,11 +469,11 @@ fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
 #[test]
 fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
     let cluster = ServingProgram::in_memory();
-    let long = filled(7, 4100 * 4096);
+    let long = filled(7, MANY_CHUNKS_BYTES);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB"], &long)), 0);
     // The contents are under the name itself, in one slot, and in the other.
     for byte in 8..11 {
-        let bytes = filled(byte, 4100 * 4096);
+        let bytes = filled(byte, MANY_CHUNKS_BYTES);
         let put = cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB", "--replace"], &bytes);
         assert_eq!(code(&put), 0, "{put:?}");
         assert_is(&cluster, &bytes);
@@ -296,14 +483,15 @@ fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
         // Interrupted at any step, also among the remaining chunks.
         let blob = keyspace.blob("b");
         for steps in [1, 5, 10, 20, 40] {
-            let staged = blob.stage(Some(12), b"").await.unwrap().expect("there is one");
-            let place = keyspace.blob(staged.name.clone()).with_unfinished();
-            place.write_at(0, &filled(steps as u8, 4100 * 4096)).await.unwrap();
+            let staged = blob.stage(Some(12), b"").await.unwrap();
+            let place = place(&keyspace, &staged);
+            place.write_at(0, &filled(steps as u8, MANY_CHUNKS_BYTES)).await.unwrap();
             let before = whole(&keyspace).await[0];
             cut_off(blob.bind(&staged, b""), steps).await;
+            blob.unstage(&staged).await.unwrap();
             let found = whole(&keyspace).await;
             assert!(
-                found == filled(found[0], 4100 * 4096) && [before, steps as u8].contains(&found[0]),
+                found == filled(found[0], MANY_CHUNKS_BYTES) && [before, steps as u8].contains(&found[0]),
                 "{steps}"
             );
         }
@@ -311,7 +499,7 @@ fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
         assert_eq!(staged_in(&keyspace).await, 0);
         // None of the remaining chunks becomes visible again.
         blob.create_with(12, b"").await.unwrap();
-        blob.truncate(4100 * 4096).await.unwrap();
-        assert!(whole(&keyspace).await == filled(0, 4100 * 4096));
+        blob.truncate(MANY_CHUNKS_BYTES as u64).await.unwrap();
+        assert!(whole(&keyspace).await == filled(0, MANY_CHUNKS_BYTES));
     });
 }
