@@ -182,7 +182,7 @@ async fn append(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
 }
 
 async fn fill(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
-    let mut fill = blob.fill().await?;
+    let mut fill = blob.staged_append().await?;
     let begin = fill.position();
     fill.push(bytes.slice(0, bytes.len())).await?;
     fill.publish().await.map(|_| begin)

@@ -160,7 +160,7 @@ impl RunningFill<'_, '_> {
     async fn push(&mut self, bytes: &Memory) -> Result<u64, Error> {
         let length = bytes.len();
         if self.fill.is_none() && self.kept.len() + length > KEPT_BYTES_MAX {
-            let mut fill = self.blob.fill().await?;
+            let mut fill = self.blob.staged_append().await?;
             fill.push(&std::mem::take(&mut self.kept)).await?;
             self.fill = Some(fill);
         }

@@ -73,7 +73,7 @@ macro_rules! numbers {
             pub(crate) fn brought(&self, committed: &CommittedTransaction) -> Result<PythonAnswer, Error> {
                 Ok(match self {
                     $(Self::$name(promise) => {
-                        PythonAnswer::$answer(<$wide>::from(committed.brought(promise)?))
+                        PythonAnswer::$answer(<$wide>::from(committed.result(promise)?))
                     })*
                 })
             }

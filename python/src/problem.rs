@@ -118,7 +118,7 @@ impl<'a> ExceptionParts<'a> {
             // Programs act on the server's failure: a wrong secret, another cluster.
             Reason::Refused { failure, .. } => Self::of_failure(failure),
             Reason::Deadline { .. } => plain("Deadline"),
-            Reason::Lost { .. } => plain("Lost"),
+            Reason::PartitionLost { .. } => plain("Lost"),
             Reason::Unknown { .. } => plain("Unknown"),
             Reason::NoKeyspace { .. } => plain("NoKeyspace"),
             Reason::Split { .. } => plain("Split"),

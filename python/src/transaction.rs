@@ -206,11 +206,11 @@ impl NativeTransaction {
                         PromisedValue::Nothing => Ok(PythonAnswer::Nothing),
                         PromisedValue::Changed(it) => it.brought(&committed),
                         PromisedValue::Version(it) => {
-                            committed.brought(it).map(|it| PythonAnswer::Version(it.0))
+                            committed.result(it).map(|it| PythonAnswer::Version(it.0))
                         }
-                        PromisedValue::Number(it) => committed.brought(it).map(PythonAnswer::Number),
-                        PromisedValue::Signed(it) => committed.brought(it).map(PythonAnswer::Signed),
-                        PromisedValue::Flag(it) => committed.brought(it).map(PythonAnswer::Flag),
+                        PromisedValue::Number(it) => committed.result(it).map(PythonAnswer::Number),
+                        PromisedValue::Signed(it) => committed.result(it).map(PythonAnswer::Signed),
+                        PromisedValue::Flag(it) => committed.result(it).map(PythonAnswer::Flag),
                     };
                     brought.map_err(Problem::from)
                 };

@@ -76,7 +76,7 @@ pub fn run(shop: &Workshop, names: &[&str]) -> Result<(), Failure> {
     for client in wanted {
         println!("xtask: {} …", client.name);
         let failure = match client.run {
-            ClientRun::Script(script) => play(shop, &kept, script)?,
+            ClientRun::Script(script) => run_script(shop, &kept, script)?,
             ClientRun::Pytest(word) => pytest(shop, python.as_deref(), word)?,
         };
         rows.push(ClientRow { name: client.name, version: version(&kept, client.version), failure });
@@ -100,7 +100,7 @@ fn table(rows: &[ClientRow]) -> String {
 
 /// Runs a script against an in-memory node of three instances; returns its last output if it
 /// failed.
-fn play(shop: &Workshop, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
+fn run_script(shop: &Workshop, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
     let node = Node::start(shop)?;
     let path = shop.root.join("suites").join(script);
     let mut command = match path.extension().and_then(|end| end.to_str()) {

@@ -87,7 +87,7 @@ impl RunningInstallation {
             .join()
             .unwrap_or_else(|_| (Duration::ZERO, Err(Failure::new("the thread that installs has panicked"))));
         let said = all?;
-        let done = FinishedStep { step: "environment", took, cost: Duration::ZERO, said };
+        let done = FinishedStep { step: "environment", took, cost: Duration::ZERO, summary: said };
         println!("{}", crate::test::line("ok", &done));
         Ok(done)
     }

@@ -37,17 +37,20 @@ const STEPS: [SoakStep; 8] = [
     SoakStep { name: "seeds", command: cluster_seeds },
     SoakStep { name: "node-seeds", command: node_seeds },
     SoakStep { name: "plants", command: plants },
-    SoakStep { name: "fuzz", command: |shop, xtask, _| words(shop, xtask, &["fuzz", "--seconds", "60"]) },
+    SoakStep {
+        name: "fuzz",
+        command: |shop, xtask, _| split_words(shop, xtask, &["fuzz", "--seconds", "60"]),
+    },
     SoakStep { name: "processes", command: processes },
     SoakStep { name: "redis", command: redis },
-    SoakStep { name: "slurm", command: |shop, xtask, _| words(shop, xtask, &["slurm"]) },
-    SoakStep { name: "clients", command: |shop, xtask, _| words(shop, xtask, &["clients"]) },
+    SoakStep { name: "slurm", command: |shop, xtask, _| split_words(shop, xtask, &["slurm"]) },
+    SoakStep { name: "clients", command: |shop, xtask, _| split_words(shop, xtask, &["clients"]) },
 ];
 
 /// Seeds of a round.
 const SEEDS: u64 = 200;
 
-fn words(shop: &Workshop, program: &Path, words: &[&str]) -> Command {
+fn split_words(shop: &Workshop, program: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(words).current_dir(&shop.root);
     command
@@ -86,11 +89,15 @@ fn plants(shop: &Workshop, _: &Path, _: u64) -> Command {
 }
 
 fn processes(shop: &Workshop, xtask: &Path, _: u64) -> Command {
-    words(shop, xtask, &["again", "zerohop suite", "zerohop-node suite", "--times", "2", "--beside", "2"])
+    split_words(
+        shop,
+        xtask,
+        &["again", "zerohop suite", "zerohop-node suite", "--times", "2", "--beside", "2"],
+    )
 }
 
 fn redis(shop: &Workshop, xtask: &Path, fresh: u64) -> Command {
-    let mut command = words(shop, xtask, &["redis"]);
+    let mut command = split_words(shop, xtask, &["redis"]);
     command.env("ZEROHOP_SEED", fresh.to_string());
     command
 }

@@ -166,9 +166,9 @@ async fn run(
         for task in 0..depth {
             let (keyspace, contents) = (Rc::clone(keyspace), Arc::clone(&objects.contents));
             let seed = orders.seed ^ ((client * depth + task) as u64) << 32;
-            tasks.push(spawn_local(
-                async move { lane(&keyspace, &contents, what, (begin, until), seed).await },
-            ));
+            tasks.push(spawn_local(async move {
+                run_client(&keyspace, &contents, what, (begin, until), seed).await
+            }));
         }
     }
     let mut done = WorkDone { latencies: Histogram::new(), passed: until - begin };
@@ -182,7 +182,7 @@ async fn run(
 }
 
 /// One client's operations, one after the other; returns their latencies in nanoseconds.
-async fn lane(
+async fn run_client(
     keyspace: &Keyspace,
     contents: &[u8],
     what: RepeatedWork,

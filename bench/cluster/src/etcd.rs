@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_told_once_and_by_number_from_then_on() {
+    fn headers_are_sent_once_and_then_by_number() {
         let mut etcd = Etcd { stream: 0, ..fresh() };
         let (first, ..) = testing::bytes(&mut etcd, Op::Insert);
         assert_eq!(&first[..FRAME_HEAD], [0, 0, first[2], HEADERS, END_HEADERS, 0, 0, 0, 1]);

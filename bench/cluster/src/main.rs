@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bench_common::Machine;
-use bench_common::driver::{self, is_wanted, json, own_program, print, say};
+use bench_common::driver::{self, is_selected, json, own_program, print, print_error};
 use bench_common::failure::Failure;
 use bench_common::process;
 use bench_common::report::{self, Summary};
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         _ => bench(&arguments),
     };
     result.unwrap_or_else(|error| {
-        say(&format!("bench-cluster: {error}"));
+        print_error(&format!("bench-cluster: {error}"));
         ExitCode::FAILURE
     })
 }
@@ -154,7 +154,7 @@ struct Report {
 fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let cores = check(arguments)?;
     if cfg!(debug_assertions) {
-        say("bench-cluster: a debug build: the figures say nothing; use cargo run --release");
+        print_error("bench-cluster: a debug build: the figures say nothing; use cargo run --release");
     }
     let program = own_program()?;
     let Arguments { records, seconds, turns, rounds, nice, mebibytes, value_bytes, rate, .. } = *arguments;
@@ -173,7 +173,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         missing: Vec::new(),
         scenarios: Vec::new(),
     };
-    for scenario in REGISTRY.iter().filter(|scenario| is_wanted(&arguments.scenario, scenario.name)) {
+    for scenario in REGISTRY.iter().filter(|scenario| is_selected(&arguments.scenario, scenario.name)) {
         let contenders = contenders(arguments, scenario, &program, &mut report.missing);
         let is_rolling = scenario.contenders.iter().any(|contender| contender.work == Work::Rolling);
         let plan = Plan {
@@ -197,7 +197,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 + if is_rolling { restarts } else { Duration::ZERO },
             data: driver::data_folder(&program)?,
         };
-        let progress = |outcome: &Outcome| say(&driver::progress(scenario.name, rounds, outcome));
+        let progress = |outcome: &Outcome| print_error(&driver::progress(scenario.name, rounds, outcome));
         let outcomes = plan.run(scenario.name, &contenders, progress)?;
         let about = (scenario.name, scenario.about);
         let summary = Summary::of(about, &(scenario.targets)(), rounds, outcomes);

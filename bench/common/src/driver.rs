@@ -42,12 +42,12 @@ pub fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints to standard error; a failure is ignored.
-pub fn say(text: &str) {
+pub fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Whether a name is requested; all are if none is named.
-pub fn is_wanted(wanted: &[String], name: &str) -> bool {
+pub fn is_selected(wanted: &[String], name: &str) -> bool {
     wanted.is_empty() || wanted.iter().any(|one| one == name)
 }
 

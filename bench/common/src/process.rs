@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_asked_to_end_must_end_well() {
+    fn requested_exit_must_succeed() {
         let started = |script: &str| {
             let (child, printed) = start(&mut shell(script)).unwrap();
             let mut server = Server { child, printed, started: now() };
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_child_does_not_outlive_its_keeper() {
+    fn owned_child_ends_with_its_owner() {
         let (kept, ..) = start(&mut shell("exec sleep 60")).unwrap();
         let folder = format!("/proc/{}", kept.child.id());
         assert!(Path::new(&folder).exists());

@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            say(&format!("bench-engine: {error}"));
+            print_error(&format!("bench-engine: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -158,7 +158,7 @@ struct Report {
 fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     check(arguments)?;
     if cfg!(debug_assertions) {
-        say(
+        print_error(
             "bench-engine: a debug build: the figures of subjects in Rust say nothing; use cargo run --release",
         );
     }
@@ -181,7 +181,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.scenario.is_empty() {
         beside_libraries(arguments, &program, target, &mut report)?;
     } else {
-        alone(arguments, &program, target, &mut report)?;
+        run_scenarios(arguments, &program, target, &mut report)?;
     }
     print(&format!("{}, subjects on cores {:?}", report.machine, report.cores))?;
     if let Some(path) = &arguments.json {
@@ -205,7 +205,7 @@ fn beside_libraries(
         let usual = if records < limits::RECORDS_LARGE { limits::ROUNDS_SMALL } else { limits::ROUNDS_LARGE };
         let plan = plan(arguments, records, usual, target);
         let outcomes = plan.run(&contenders, |outcome: &Outcome| {
-            say(&progress(&plan, outcome, |run| {
+            print_error(&progress(&plan, outcome, |run| {
                 let rate = |phase: &reading::Phase| format!("{} {:.0} K/s", phase.name, phase.rate() / 1e3);
                 run.phases.iter().map(rate).collect()
             }))
@@ -225,7 +225,12 @@ fn beside_libraries(
 }
 
 /// The scenarios, one after the other.
-fn alone(arguments: &Arguments, program: &Path, target: &Path, report: &mut Report) -> Result<(), Failure> {
+fn run_scenarios(
+    arguments: &Arguments,
+    program: &Path,
+    target: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
     for scenario in scenarios::REGISTRY {
         if !arguments.scenario.iter().any(|choice| choice.takes(scenario)) {
             continue;
@@ -239,7 +244,7 @@ fn alone(arguments: &Arguments, program: &Path, target: &Path, report: &mut Repo
             .map(|(count, variant)| Contender::scenario(scenario, count, variant, program))
             .collect();
         let outcomes = plan.run(&contenders, |outcome: &Outcome<ScenarioReading>| {
-            say(&progress(&plan, outcome, |reading| {
+            print_error(&progress(&plan, outcome, |reading| {
                 let figures = reading.figures.iter();
                 figures.map(|figure| format!("{} {:.2}", figure.name, figure.value)).collect()
             }))
@@ -344,6 +349,6 @@ fn print(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints to standard error; a failure is ignored.
-fn say(text: &str) {
+fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -108,7 +108,7 @@ impl Bench<'_> {
         let took = timed(&mut self.samples, |at| each(subject, at))?;
         let cpu_worked = cpu_time();
         let start = now();
-        subject.settle()?;
+        subject.finish_phase()?;
         let settling = now() - start;
         let cpu_settled = cpu_time();
 
@@ -280,7 +280,7 @@ mod tests {
             }
             Ok(())
         }
-        fn settle(&mut self) -> Result<(), Failure> {
+        fn finish_phase(&mut self) -> Result<(), Failure> {
             Ok(())
         }
         fn memory_bytes(&self) -> Option<u64> {

@@ -59,7 +59,7 @@ impl Phase {
     }
 
     /// Operations per second with the time to settle: the sustainable rate.
-    pub(crate) fn settled_rate(&self) -> f64 {
+    pub(crate) fn sustainable_rate(&self) -> f64 {
         self.ops as f64 / (self.seconds + self.settle_seconds)
     }
 

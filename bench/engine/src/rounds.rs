@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_too_small_is_told_before_anything_runs() {
+    fn small_disk_is_reported_before_the_run() {
         let data = tempfile::tempdir().unwrap();
         let contenders = [contender("a", "exit 1")];
         let result = plan(data.path(), 1 << 50).run(&contenders, |_: &Outcome| panic!("something ran"));

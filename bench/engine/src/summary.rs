@@ -148,7 +148,7 @@ impl Row {
         Some(Row {
             label: label.into(),
             ops_per_s: spread(&Phase::rate)?,
-            settled_ops_per_s: spread(&Phase::settled_rate)?,
+            settled_ops_per_s: spread(&Phase::sustainable_rate)?,
             p50_us: spread(&|phase| f64::from(phase.p50_ns) / 1e3)?,
             p99_us: spread(&|phase| f64::from(phase.p99_ns) / 1e3)?,
             p999_us: spread(&|phase| f64::from(phase.p999_ns) / 1e3)?,
@@ -206,7 +206,7 @@ impl Ratio {
             against,
             best: best.clone(),
             ops_per_s: within_rounds(Phase::rate)?,
-            settled_ops_per_s: within_rounds(Phase::settled_rate)?,
+            settled_ops_per_s: within_rounds(Phase::sustainable_rate)?,
             ops_per_cpu_s: within_rounds(|phase| 1e6 / phase.cpu_us())?,
         })
     }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bench_common::Machine;
-use bench_common::driver::{self, is_wanted, json, own_program, print, say};
+use bench_common::driver::{self, is_selected, json, own_program, print, print_error};
 use bench_common::failure::Failure;
 use bench_common::process;
 use bench_common::report::{self, Summary};
@@ -111,7 +111,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            say(&format!("bench-kv: {error}"));
+            print_error(&format!("bench-kv: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -151,7 +151,7 @@ struct Report {
 fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let client_core = check(arguments)?;
     if cfg!(debug_assertions) {
-        say("bench-kv: a debug build: the figures say nothing; use cargo run --release");
+        print_error("bench-kv: a debug build: the figures say nothing; use cargo run --release");
     }
     let program = own_program()?;
     let plan = Plan {
@@ -180,9 +180,10 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         missing: Vec::new(),
         scenarios: Vec::new(),
     };
-    for scenario in REGISTRY.iter().filter(|scenario| is_wanted(&arguments.scenario, scenario.name)) {
+    for scenario in REGISTRY.iter().filter(|scenario| is_selected(&arguments.scenario, scenario.name)) {
         let contenders = contenders(arguments, scenario, &program, &mut report.missing);
-        let progress = |outcome: &Outcome| say(&driver::progress(scenario.name, plan.rounds, outcome));
+        let progress =
+            |outcome: &Outcome| print_error(&driver::progress(scenario.name, plan.rounds, outcome));
         let outcomes = plan.run(scenario.name, &contenders, progress)?;
         let about = (scenario.name, scenario.about);
         let summary = Summary::of(about, &(scenario.targets)(), plan.rounds, outcomes);

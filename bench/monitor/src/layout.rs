@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_or_added_twice_is_found() {
+    fn lost_and_duplicate_events_are_found() {
         let (mut tally, mut draws) = (AcknowledgedTotals::default(), Draws::new(2));
         let events: Vec<Event> = (0..100).map(|_| Event::draw(&mut draws)).collect();
         events.iter().for_each(|event| tally.add(event, Scope::AllLevels));

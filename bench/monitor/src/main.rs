@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bench_common::Machine;
-use bench_common::driver::{self, is_wanted, json, own_program, print, say};
+use bench_common::driver::{self, is_selected, json, own_program, print, print_error};
 use bench_common::failure::Failure;
 use bench_common::process;
 use bench_common::report::{self, Summary};
@@ -121,7 +121,7 @@ fn main() -> ExitCode {
         _ => bench(&arguments),
     };
     result.unwrap_or_else(|error| {
-        say(&format!("bench-monitor: {error}"));
+        print_error(&format!("bench-monitor: {error}"));
         ExitCode::FAILURE
     })
 }
@@ -162,7 +162,7 @@ struct Report {
 fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let cores = check(arguments)?;
     if cfg!(debug_assertions) {
-        say("bench-monitor: a debug build: the figures say nothing; use cargo run --release");
+        print_error("bench-monitor: a debug build: the figures say nothing; use cargo run --release");
     }
     let program = own_program()?;
     let Arguments { seconds, rounds, nice, clients, .. } = *arguments;
@@ -170,7 +170,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let machine = Machine::look().map_err(Failure::while_doing("looking at the machine"))?;
     let mut report =
         Report { machine, cores, nice, seconds, clients, missing: Vec::new(), scenarios: Vec::new() };
-    for scenario in REGISTRY.iter().filter(|scenario| is_wanted(&arguments.scenario, scenario.name)) {
+    for scenario in REGISTRY.iter().filter(|scenario| is_selected(&arguments.scenario, scenario.name)) {
         let contenders = contenders(arguments, scenario, &program, &mut report.missing);
         let told = [
             ("--cores", listed.join(",")),
@@ -185,7 +185,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
             limit: limits::RUN_BASE + Duration::from_secs_f64(seconds * limits::RUN_FACTOR),
             data: driver::data_folder(&program)?,
         };
-        let progress = |outcome: &Outcome| say(&driver::progress(scenario.name, rounds, outcome));
+        let progress = |outcome: &Outcome| print_error(&driver::progress(scenario.name, rounds, outcome));
         let outcomes = plan.run(scenario.name, &contenders, progress)?;
         let summary = Summary::of((scenario.name, scenario.about), &(scenario.targets)(), rounds, outcomes);
         let mut text = String::new();

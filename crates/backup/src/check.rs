@@ -94,7 +94,7 @@ impl Chain {
             reader: None,
             wanted: WantedVersions::default(),
             later: WantedVersions::default(),
-            list_is_wanted: false,
+            needs_list: false,
             blob: None,
         };
         walk.open()?;
@@ -142,7 +142,7 @@ pub(crate) struct Walk<'c> {
     wanted: WantedVersions,
     /// Items that this level refers to in its base.
     later: WantedVersions,
-    list_is_wanted: bool,
+    needs_list: bool,
     blob: Option<(Vec<u8>, u8)>,
 }
 
@@ -158,14 +158,14 @@ impl Walk<'_> {
             Some(part) => Some(PartReader::open(folder, manifest, part)?),
             None => None,
         };
-        (self.blob, self.list_is_wanted) = (None, false);
+        (self.blob, self.needs_list) = (None, false);
         Ok(())
     }
 
     /// The next item; `None` at the end, when every item of a base has been found.
     pub(crate) fn next(&mut self) -> Result<Option<BackupItem>, BackupError> {
         loop {
-            let Walk { reader, wanted, later, list_is_wanted, blob, level, .. } = self;
+            let Walk { reader, wanted, later, needs_list: list_is_wanted, blob, level, .. } = self;
             let is_newest = *level == 0;
             let entry = match reader {
                 Some(reader) => reader.next()?,

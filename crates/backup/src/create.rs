@@ -40,7 +40,7 @@ pub struct BackupTotals {
     /// Number of records and blobs.
     pub records: u64,
     /// Number of these that are unchanged since the base.
-    pub kept: u64,
+    pub unchanged: u64,
     /// Bytes of contents that were read.
     pub bytes: u64,
     /// Bytes of files that were written.
@@ -63,7 +63,7 @@ struct KnownPartition {
 /// # Errors
 /// The cluster or the disk fails; the folder is not empty; the base is not a backup, or has other
 /// partitions.
-pub async fn take(
+pub async fn create(
     client: &Client,
     targets: &[Target],
     (folder, base): (&Path, Option<&Path>),
@@ -102,7 +102,7 @@ pub async fn take(
             job.partition(keyspace, PartitionId(partition), &known, &mut part).await?;
             if let Some(part) = part.finish()? {
                 job.taken.written += part.length;
-                job.taken.kept += part.kept;
+                job.taken.unchanged += part.kept;
                 manifest.parts.push(part);
             }
         }

@@ -19,7 +19,7 @@ pub mod format;
 mod restore;
 
 pub use check::{Chain, check};
-pub use create::{BackupTotals, Target, read_all, take};
+pub use create::{BackupTotals, Target, create, read_all};
 pub use error::BackupError;
 pub use restore::{RestoreTotals, begin, finish, is_free, restore};
 

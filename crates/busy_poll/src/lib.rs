@@ -17,7 +17,7 @@ use std::time::Duration;
 pub const WINDOW: Duration = Duration::from_micros(100);
 
 /// The extra length of a wait with sleep, because the wake-up is late.
-const WOKEN_AFTER: Duration = Duration::from_micros(50);
+const WAKE_UP_DELAY: Duration = Duration::from_micros(50);
 
 /// The highest score.
 const WORTH_MAX: u32 = 8;
@@ -51,14 +51,14 @@ impl BusyPoll {
     }
 
     /// So many requests came at once, frames or calls; a batch counts as one.
-    pub fn asked(&mut self, asked: usize) {
+    pub fn record_arrivals(&mut self, asked: usize) {
         if asked > 1 {
             self.pause = self.pause.max(CROWDED_WAITS);
         }
     }
 
     /// It has polled for so long.
-    pub fn looked(&mut self, lasted: Duration) {
+    pub fn record_polled(&mut self, lasted: Duration) {
         if lasted > 2 * WINDOW {
             self.pause = DISTURBED_WAITS;
         }
@@ -67,7 +67,7 @@ impl BusyPoll {
     /// A wait has ended after so long; `slept` says whether its last part was sleep.
     pub fn waited(&mut self, lasted: Duration, slept: bool) {
         self.pause = self.pause.saturating_sub(1);
-        let short = if slept { WINDOW + WOKEN_AFTER } else { WINDOW };
+        let short = if slept { WINDOW + WAKE_UP_DELAY } else { WINDOW };
         self.worth = match lasted <= short {
             true => (self.worth + 1).min(WORTH_MAX),
             false => self.worth.saturating_sub(2),
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn it_does_not_look_for_a_while_after_several_asked_at_once_or_others_needed_its_core() {
         let mut looking = after([(SOON, false); 20]);
-        looking.asked(1);
-        looking.looked(WINDOW);
+        looking.record_arrivals(1);
+        looking.record_polled(WINDOW);
         assert_eq!(looking.window(None), WINDOW);
         let pauses = |mut looking: BusyPoll| {
             (0..1000)
@@ -127,10 +127,10 @@ mod tests {
                 .count() as u32
                 + 1
         };
-        looking.asked(2);
+        looking.record_arrivals(2);
         assert_eq!(pauses(looking), CROWDED_WAITS);
-        looking.looked(LATE);
-        looking.asked(2);
+        looking.record_polled(LATE);
+        looking.record_arrivals(2);
         assert_eq!(pauses(looking), DISTURBED_WAITS);
     }
 }

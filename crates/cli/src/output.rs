@@ -37,7 +37,7 @@ impl NameList {
 
     /// Appends a name and its terminator.
     pub(crate) fn add(self, out: &mut Vec<u8>, name: &[u8]) {
-        out.extend_from_slice(&names::shown(name, self.0));
+        out.extend_from_slice(&names::display_name(name, self.0));
         out.push(if self.0 == Style::Raw { 0 } else { b'\n' });
     }
 }

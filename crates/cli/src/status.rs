@@ -10,7 +10,7 @@ use zerohop_wire::words::{by_number, counted};
 
 use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::quantity::shown_bytes;
+use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
 use crate::common::view::{self, ShownView};
 use crate::keyspace::ShownKeyspace;
@@ -210,8 +210,8 @@ impl fmt::Display for ShownStatus {
                     counted(instance.partitions, "partition"),
                     instance.entries,
                     by_number(instance.entries, "record or version", "records and versions"),
-                    shown_bytes(instance.log_bytes),
-                    shown_bytes(instance.resident_bytes),
+                    format_bytes(instance.log_bytes),
+                    format_bytes(instance.resident_bytes),
                     counted(instance.connections, "connection")
                 )?;
             }

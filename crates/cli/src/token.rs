@@ -143,7 +143,7 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
         return Err(error);
     }
     let expiry =
-        expires.map_or_else(String::new, |time| format!(" It expires in {}.", quantity::shown_time(time)));
+        expires.map_or_else(String::new, |time| format!(" It expires in {}.", quantity::format_time(time)));
     output::problem(&format!(
         "Token {} is in {}. Each client with this file has its permissions.{expiry}",
         names::text(name.as_bytes()),
@@ -188,7 +188,7 @@ impl ShownToken {
             (false, None) => String::new(),
             (false, Some(at_ms)) => match left(at_ms) {
                 Some(left) => {
-                    format!("\texpires in {}", quantity::shown_time(Duration::from_millis(left)))
+                    format!("\texpires in {}", quantity::format_time(Duration::from_millis(left)))
                 }
                 None => "\texpires now".to_owned(),
             },

@@ -26,7 +26,7 @@ impl Client {
         let items = records.iter().map(item).collect::<Result<Vec<CompositeItem>, Error>>()?;
         let request = SessionRequest::read_many(items, self.limit_us());
         let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
-        let Reply::Many(answers) = self.ask(request).await? else { return Err(Error::Unexpected) };
+        let Reply::Many(answers) = self.send_request(request).await? else { return Err(Error::Unexpected) };
         let told = answers.into_iter().zip(records).map(|(answer, (_, key))| match record(answer) {
             Some(Ok(found)) => Ok(found),
             Some(Err(failure)) => Err(Error::about(key.as_ref(), Reason::Answer { failure })),

@@ -14,7 +14,7 @@ pub(crate) type BatchSender = oneshot::Sender<Vec<BatchResult>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchSlot {
     batch: usize,
-    place: usize,
+    result_index: usize,
 }
 
 /// The batches in progress.
@@ -28,7 +28,7 @@ pub(crate) struct Batches {
 struct PendingBatch {
     outcomes: Vec<Option<BatchResult>>,
     left: usize,
-    whole: BatchSender,
+    sender: BatchSender,
 }
 
 impl Batches {
@@ -43,18 +43,18 @@ impl Batches {
             self.batches.push(None);
             self.batches.len() - 1
         });
-        self.batches[batch] = Some(PendingBatch { outcomes, left: count, whole });
-        (0..count).map(move |place| BatchSlot { batch, place })
+        self.batches[batch] = Some(PendingBatch { outcomes, left: count, sender: whole });
+        (0..count).map(move |place| BatchSlot { batch, result_index: place })
     }
 
     /// Stores a result. The last result of a batch completes it and sends all results to the caller.
-    pub(crate) fn put(&mut self, BatchSlot { batch, place }: BatchSlot, outcome: BatchResult) {
+    pub(crate) fn put(&mut self, BatchSlot { batch, result_index: place }: BatchSlot, outcome: BatchResult) {
         let Some(kept) = self.batches[batch].as_mut() else { return };
         let before = kept.outcomes[place].replace(outcome);
         debug_assert!(before.is_none(), "an operation ends once");
         kept.left -= 1;
         if kept.left == 0
-            && let Some(PendingBatch { outcomes, whole, .. }) = self.batches[batch].take()
+            && let Some(PendingBatch { outcomes, sender: whole, .. }) = self.batches[batch].take()
         {
             self.free.push(batch);
             // The caller may have dropped its receiver; the results are then discarded.

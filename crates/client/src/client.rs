@@ -113,7 +113,7 @@ impl Client {
         let client = Self { shared: Arc::new(ClientShared { commands, options, newest: AtomicU64::new(0) }) };
         // This keyspace always exists: when the client finds it, the client has a map.
         let limit_us = micros(client.options().connect_deadline);
-        match client.ask(SessionRequest::keyspace("default", MapEpoch(0), limit_us)).await {
+        match client.send_request(SessionRequest::keyspace("default", MapEpoch(0), limit_us)).await {
             // Without a map, for example from a node that has not joined a cluster, the client cannot send any request.
             Err(Error::Operation { reason, .. }) if !matches!(&*reason, Reason::NoKeyspace { epoch, .. } if *epoch > MapEpoch(0)) => {
                 Err(Error::Operation { key: None, reason })
@@ -125,7 +125,7 @@ impl Client {
     /// Opens a keyspace by its name. Errors: the newest map has no keyspace of this name.
     pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
         let least = MapEpoch(self.shared.newest.load(Ordering::Acquire));
-        match self.ask(SessionRequest::keyspace(name, least, self.limit_us())).await? {
+        match self.send_request(SessionRequest::keyspace(name, least, self.limit_us())).await? {
             Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
             _ => Err(Error::Unexpected),
         }
@@ -137,7 +137,7 @@ impl Client {
     }
 
     pub(crate) async fn admin_within(&self, encoded: Bytes, limit_us: u64) -> Result<Bytes, Error> {
-        match self.ask(SessionRequest::admin(encoded, limit_us)).await? {
+        match self.send_request(SessionRequest::admin(encoded, limit_us)).await? {
             Reply::Admin(encoded) => {
                 let epoch = AdminAnswer::from_bytes(&encoded).map_or(0, |answer| answer.map_epoch);
                 self.shared.newest.fetch_max(epoch, Ordering::AcqRel);
@@ -183,7 +183,7 @@ impl Client {
         results.await.unwrap_or_else(|_| (0..count).map(|_| Err(Reason::Closed)).collect())
     }
 
-    pub(crate) async fn ask(&self, request: SessionRequest) -> Result<Reply, Error> {
+    pub(crate) async fn send_request(&self, request: SessionRequest) -> Result<Reply, Error> {
         self.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(Error::general)
     }
 }

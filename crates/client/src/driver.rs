@@ -56,9 +56,9 @@ pub(crate) struct Driver {
     ending: bool,
     sockets: Vec<Option<Socket>>,
     ready: Arc<ReadyPlaces>,
-    places: Vec<usize>,
+    ready_sockets: Vec<usize>,
     effects: Vec<SessionEffect<ResultTarget>>,
-    sleep: Pin<Box<Sleep>>,
+    timer: Pin<Box<Sleep>>,
     start: Instant,
     tls: Option<ClientTls>,
     looking: BusyPoll,
@@ -80,9 +80,9 @@ impl Driver {
             ending: false,
             sockets: Vec::new(),
             ready: Arc::default(),
-            places: Vec::new(),
+            ready_sockets: Vec::new(),
             effects: Vec::new(),
-            sleep: Box::pin(sleep_until(start)),
+            timer: Box::pin(sleep_until(start)),
             start,
             tls,
             looking: BusyPoll::default(),
@@ -95,7 +95,7 @@ impl Driver {
     }
 
     /// Returns whether more commands may be waiting.
-    fn take_commands(&mut self, cx: &mut Context<'_>) -> bool {
+    fn handle_commands(&mut self, cx: &mut Context<'_>) -> bool {
         // All commands of the round share one timestamp: reading the clock for each would cost about as much as other steps of the operation.
         let now = self.now();
         for _ in 0..COMMANDS_MAX {
@@ -124,7 +124,7 @@ impl Driver {
                 }
                 Poll::Pending => return false,
             }
-            self.looking.asked(if is_alone { 1 } else { 2 });
+            self.looking.record_arrivals(if is_alone { 1 } else { 2 });
         }
         true
     }
@@ -177,7 +177,7 @@ impl Driver {
     }
 
     /// Schedules another round with a poll of the sockets, for as long as busy-polling is worth it.
-    fn look(&mut self, cx: &mut Context<'_>) {
+    fn schedule_poll(&mut self, cx: &mut Context<'_>) {
         if self.session.outstanding() == 0 {
             self.waiting = None;
             return;
@@ -189,19 +189,19 @@ impl Driver {
         let looked = since.elapsed();
         *sleeps = looked >= self.looking.window(None);
         if *sleeps {
-            self.looking.looked(looked);
+            self.looking.record_polled(looked);
         } else {
             // `yield_now` wakes this task after the runtime has polled the sockets; a direct wake would run the task before that.
             let _ = pin!(yield_now()).poll(cx);
         }
     }
 
-    fn carry_out(&mut self) {
+    fn perform_effects(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
                 SessionEffect::Connect { connection, address } => {
-                    let place = connection.place();
+                    let place = connection.slot();
                     if place >= self.sockets.len() {
                         // The session's `connections_max` limits the number of positions.
                         self.sockets.resize_with(place + 1, || None);
@@ -215,12 +215,12 @@ impl Driver {
                     if let Some(socket) = self.socket(connection) {
                         socket.push(Bytes::from(head));
                         socket.push(tail);
-                        self.places.push(connection.place());
+                        self.ready_sockets.push(connection.slot());
                     }
                 }
                 SessionEffect::Close { connection } => {
                     if self.socket(connection).is_some() {
-                        self.sockets[connection.place()] = None;
+                        self.sockets[connection.slot()] = None;
                     }
                 }
                 // The caller may have dropped its receiver; the result is then discarded.
@@ -234,7 +234,7 @@ impl Driver {
         }
         self.effects = effects;
         // All effects are executed: each socket now writes once everything that it has queued.
-        let mut places = std::mem::take(&mut self.places);
+        let mut places = std::mem::take(&mut self.ready_sockets);
         places.sort_unstable();
         places.dedup();
         for place in places.drain(..) {
@@ -243,11 +243,11 @@ impl Driver {
                 self.lose(place, &error);
             }
         }
-        self.places = places;
+        self.ready_sockets = places;
     }
 
     fn socket(&mut self, id: ConnectionId) -> Option<&mut Socket> {
-        self.sockets.get_mut(id.place())?.as_mut().filter(|socket| socket.id == id)
+        self.sockets.get_mut(id.slot())?.as_mut().filter(|socket| socket.id == id)
     }
 }
 
@@ -256,9 +256,9 @@ impl Future for Driver {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let mut more = this.take_commands(cx);
-        let mut places = std::mem::take(&mut this.places);
-        this.ready.take(cx.waker(), &mut places);
+        let mut more = this.handle_commands(cx);
+        let mut places = std::mem::take(&mut this.ready_sockets);
+        this.ready.take_ready(cx.waker(), &mut places);
         if !places.is_empty() {
             this.end_waiting();
         }
@@ -268,14 +268,14 @@ impl Future for Driver {
                 again.push(place);
             }
         }
-        this.places = places;
+        this.ready_sockets = places;
         let now = this.now();
-        this.session.turn(now, &mut this.effects);
+        this.session.step(now, &mut this.effects);
         let acted = !this.effects.is_empty();
         if acted {
             this.waiting = None;
         }
-        this.carry_out();
+        this.perform_effects();
         if this.ending && this.session.outstanding() == 0 {
             return Poll::Ready(());
         }
@@ -286,18 +286,18 @@ impl Future for Driver {
         }
         // Another round handles the consequences of a lost connection or of a full socket.
         more |= acted;
-        if let Some(at) = this.session.wake_at() {
+        if let Some(at) = this.session.next_turn_due() {
             let at = this.start + Duration::from_micros(at.0);
             // A timer that fires too early is set again at that time. This is cheaper than a reset for every operation.
-            if at < this.sleep.deadline() || this.sleep.is_elapsed() {
-                this.sleep.as_mut().reset(at);
+            if at < this.timer.deadline() || this.timer.is_elapsed() {
+                this.timer.as_mut().reset(at);
             }
-            more |= this.sleep.as_mut().poll(cx).is_ready();
+            more |= this.timer.as_mut().poll(cx).is_ready();
         }
         if more {
             cx.waker().wake_by_ref();
         } else {
-            this.look(cx);
+            this.schedule_poll(cx);
         }
         Poll::Pending
     }

@@ -59,7 +59,7 @@ impl Client {
                 id: begun.as_ref().map_or(0, |begun| begun.id),
                 wait_ms: Some(u32::try_from(left.as_millis()).unwrap_or(u32::MAX)),
             };
-            match self.ask_for_drop(ask, left).await {
+            match self.send_drop_request(ask, left).await {
                 Ok(AdminReply::Keyspace(keyspace)) => return Ok(keyspace),
                 Ok(AdminReply::Refused(AdminRefusal { code, reason, keyspace })) => match &*code {
                     REFUSED_CLOSING => {
@@ -79,7 +79,7 @@ impl Client {
                 Ok(_) => return Err(Error::Unexpected),
                 // The manager is unreachable, but the drop continues without it.
                 Err(error) => match &begun {
-                    Some(_) if may_pass(&error) => sleep(DROP_PAUSE).await,
+                    Some(_) if is_retryable(&error) => sleep(DROP_PAUSE).await,
                     _ => return Err(error),
                 },
             }
@@ -93,7 +93,7 @@ impl Client {
     }
 
     /// Sends one request to a manager. The manager replies when the drop is complete or when the given time is over.
-    async fn ask_for_drop(&self, ask: KeyspaceDrop, left: Duration) -> Result<AdminReply, Error> {
+    async fn send_drop_request(&self, ask: KeyspaceDrop, left: Duration) -> Result<AdminReply, Error> {
         // A drop without waiting is answered only once every node follows it.
         let longest = if ask.at_once { Duration::MAX } else { left + DROP_ANSWER_MAX };
         let limit = self.options().deadline.min(longest);
@@ -112,6 +112,6 @@ struct StartedDrop {
 }
 
 /// Whether another manager, or the same manager later, may reply.
-fn may_pass(error: &Error) -> bool {
+fn is_retryable(error: &Error) -> bool {
     matches!(error.reason(), Some(Reason::Deadline { .. } | Reason::Unknown { .. }))
 }

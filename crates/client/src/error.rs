@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use zerohop_session::SessionError as Reason;
-use zerohop_wire::contents::shown_name;
+use zerohop_wire::contents::blob_name_of;
 use zerohop_wire::{AbortReason, Advice, Failure};
 
 /// Maximum number of bytes of a key that an error shows.
@@ -127,12 +127,12 @@ impl fmt::Display for BlobTrouble {
 
 impl Error {
     pub(crate) fn blob(name: &[u8], why: BlobTrouble) -> Self {
-        let name = shown_name(name);
+        let name = blob_name_of(name);
         Self::Blob { name: name[..name.len().min(KEY_BYTES_SHOWN)].into(), why }
     }
 
     pub(crate) fn about(key: &[u8], reason: Reason) -> Self {
-        let key = shown_name(key);
+        let key = blob_name_of(key);
         let key = Some(key[..key.len().min(KEY_BYTES_SHOWN)].into());
         Self::Operation { key, reason: Box::new(reason) }
     }
@@ -189,7 +189,7 @@ impl Error {
                 }
                 Reason::Aborted { .. } => self.is_conflict(),
                 Reason::Deadline { .. }
-                | Reason::Lost { .. }
+                | Reason::PartitionLost { .. }
                 | Reason::NoOwner { .. }
                 | Reason::Unstaged { .. }
                 | Reason::Unread { .. }

@@ -47,7 +47,7 @@ impl Keyspace {
     }
 
     /// Returns the hash that places a key, and the partition of that hash among those that the keyspace had when it was opened.
-    pub(crate) fn cell(&self, key: &[u8]) -> (u64, PartitionId) {
+    pub(crate) fn hash_and_partition(&self, key: &[u8]) -> (u64, PartitionId) {
         let config = self.config();
         let cell = config.hash.hash(config.seed, routed(key));
         (cell, partition_of(cell, config.partitions))

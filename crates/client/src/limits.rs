@@ -35,7 +35,7 @@ pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(200);
 pub(crate) const BLOB_ATTEMPTS_MAX: u32 = 128;
 
 /// Maximum number of times that an append tries to reserve its place. Each failed attempt means that another client has appended.
-pub(crate) const BLOB_PLACES_MAX: u32 = 1000;
+pub(crate) const BLOB_APPEND_ATTEMPTS_MAX: u32 = 1000;
 
 /// Maximum number of bytes of one write to a blob: the client has several copies in memory, and the primaries store the bytes until the decision.
 pub(crate) const BLOB_WRITE_BYTES_MAX: usize = 64 << 20;
@@ -75,10 +75,10 @@ pub(crate) const BLOB_CHECKS_MAX: u32 = 32;
 pub(crate) const BLOB_SHARED_BYTES_MAX: u64 = 512 << 10;
 
 /// Maximum number of chunks that one transaction truncates or removes.
-pub(crate) const BLOB_CUT_CHUNKS_MAX: u64 = 4096;
+pub(crate) const BLOB_TRUNCATE_CHUNKS_MAX: u64 = 4096;
 
 /// Number of chunks that are truncated in parallel if there are more.
-pub(crate) const BLOB_CUTS_AHEAD: u64 = 256;
+pub(crate) const BLOB_TRUNCATES_PARALLEL: u64 = 256;
 
 /// Interval between two renewals of staged blob contents by their writer. Several fit in [`BLOB_RENEWED_MS_MAX`], so that a slow reply does not count
 /// as the death of a writer.
@@ -92,7 +92,7 @@ pub(crate) const BLOB_STAGED_MS_MAX: u64 = 24 * 3600 * 1000;
 
 /// Number of chunks that a staged append announces in the header before it writes them. The writer updates the header after each such number of
 /// chunks. If the append fails, as many chunks beyond the written ones must be checked.
-pub(crate) const BLOB_FILL_STEP_CHUNKS: u64 = 256;
+pub(crate) const BLOB_STAGED_STEP_CHUNKS: u64 = 256;
 
 /// Extra time that a manager has, beyond the requested wait, to reply that a drop is in progress.
 pub(crate) const DROP_ANSWER_MAX: Duration = Duration::from_secs(2);

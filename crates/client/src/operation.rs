@@ -78,7 +78,7 @@ impl<'a, R> Operation<'a, R> {
         self.keyspace
     }
 
-    pub(crate) fn brings(&self) -> ReplyReader<R> {
+    pub(crate) fn reply_reader(&self) -> ReplyReader<R> {
         self.read
     }
 
@@ -87,7 +87,8 @@ impl<'a, R> Operation<'a, R> {
         match self.what {
             OperationKind::Wire(operation) => CompositeItem::new(self.keyspace.id(), &operation, seen),
             OperationKind::Append { key, values, condition } => {
-                let change = zerohop_wire::messages::WriteChange::Append { values: Elements::given(values) };
+                let change =
+                    zerohop_wire::messages::WriteChange::Append { values: Elements::from_slice(values) };
                 let write = zerohop_wire::messages::RecordWrite { key, condition, change };
                 CompositeItem::new(self.keyspace.id(), &WireOperation::Write(write), seen)
             }
@@ -108,7 +109,8 @@ impl<'a, R> Operation<'a, R> {
                 SessionRequest::record(self.keyspace.id(), &operation, limit_us)
             }
             OperationKind::Append { key, values, condition } => {
-                let change = zerohop_wire::messages::WriteChange::Append { values: Elements::given(values) };
+                let change =
+                    zerohop_wire::messages::WriteChange::Append { values: Elements::from_slice(values) };
                 let write = zerohop_wire::messages::RecordWrite { key, condition, change };
                 SessionRequest::record(self.keyspace.id(), &WireOperation::Write(write), limit_us)
             }
@@ -130,7 +132,7 @@ impl<'a, R> IntoFuture for Operation<'a, R> {
                 result
             }
         };
-        PendingOperation { result, key: self.key(), read: self.read, brings: PhantomData }
+        PendingOperation { result, key: self.key(), read: self.read, reply_reader: PhantomData }
     }
 }
 
@@ -140,7 +142,7 @@ pub struct PendingOperation<'a, R> {
     result: oneshot::Receiver<Result<Reply, Reason>>,
     key: &'a [u8],
     read: ReplyReader<R>,
-    brings: PhantomData<R>,
+    reply_reader: PhantomData<R>,
 }
 
 impl<R> Unpin for PendingOperation<'_, R> {}

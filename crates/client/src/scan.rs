@@ -43,12 +43,12 @@ impl Scan {
             let (id, slice) = (self.keyspace.id(), (*partition, self.partitions));
             let client = self.keyspace.client().clone();
             let request = SessionRequest::scan(id, slice, cursor, prefix, self.page_keys, client.limit_us());
-            let (next, keys) = match client.ask(request).await {
+            let (next, keys) = match client.send_request(request).await {
                 Ok(Reply::Page { next, keys }) => (next, keys),
                 Ok(_) => return Err(Error::Unexpected),
                 Err(error) => match error.split_into() {
                     Some(partitions) => {
-                        self.go_on_in(partitions);
+                        self.continue_after_split(partitions);
                         continue;
                     }
                     None => return Err(error),
@@ -66,7 +66,7 @@ impl Scan {
     }
 
     /// The keyspace was split. Each partition has become several, and each of these lists its keys in the order of the old partition.
-    fn go_on_in(&mut self, partitions: PartitionCount) {
+    fn continue_after_split(&mut self, partitions: PartitionCount) {
         let each = partitions.get() / self.partitions.get();
         let children = |(partition, cursor): (PartitionId, Bytes)| {
             (0..each).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))

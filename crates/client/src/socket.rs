@@ -41,7 +41,7 @@ struct OpenSocket {
 
 /// Returns the buffer space to reserve when `come` bytes of a frame of `need` bytes have arrived. For a large frame it is no more than the rest of
 /// the frame: space for later frames would move all its bytes.
-fn room(need: usize, come: usize) -> usize {
+fn buffer_space(need: usize, come: usize) -> usize {
     match need.saturating_sub(come) {
         left if need > READ_BYTES && left > 0 => left,
         _ => READ_BYTES,
@@ -81,7 +81,7 @@ impl Socket {
     /// Reads available bytes, at most about [`READ_BYTES`] or the frame that is needed. `Ready(Ok(0))` means end of stream.
     pub(crate) fn poll_read(&mut self) -> Poll<io::Result<usize>> {
         let SocketState::Open(open) = &mut self.state else { return Poll::Pending };
-        let room = room(self.need, self.input.len());
+        let room = buffer_space(self.need, self.input.len());
         self.input.reserve(room);
         loop {
             // Readiness of the socket says nothing about bytes that TLS has already decrypted.
@@ -193,12 +193,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_made_for_the_end_of_a_large_frame_and_no_more() {
+    fn buffer_grows_only_for_the_rest_of_a_frame() {
         let large = 40 * READ_BYTES;
-        assert_eq!(room(large, 100), large - 100);
-        assert_eq!(room(large, large - 1), 1);
+        assert_eq!(buffer_space(large, 100), large - 100);
+        assert_eq!(buffer_space(large, large - 1), 1);
         for (need, come) in [(0, 0), (48, 10), (READ_BYTES, 100), (large, large)] {
-            assert_eq!(room(need, come), READ_BYTES);
+            assert_eq!(buffer_space(need, come), READ_BYTES);
         }
     }
 }

@@ -67,11 +67,17 @@ impl<N: Number> Transform<N> {
     /// The offset of the number, and the transform as it is encoded.
     pub(crate) fn parts(self, brings: Brings) -> (u64, Wire) {
         let Self { operator, operand, offset } = self;
-        (offset, Wire { operator, number: N::TYPE, operand: operand.bits(), offset: 0, brings })
+        (offset, Wire { operator, number: N::TYPE, operand: operand.bits(), offset: 0, returns: brings })
     }
 
     pub(crate) fn change(self, brings: Brings) -> WriteChange<'static> {
         let Self { operator, operand, offset } = self;
-        WriteChange::Transform(Wire { operator, number: N::TYPE, operand: operand.bits(), offset, brings })
+        WriteChange::Transform(Wire {
+            operator,
+            number: N::TYPE,
+            operand: operand.bits(),
+            offset,
+            returns: brings,
+        })
     }
 }

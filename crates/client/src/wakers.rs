@@ -9,31 +9,31 @@ pub(crate) struct ReadyPlaces(Mutex<ReadyState>);
 
 #[derive(Debug, Default)]
 struct ReadyState {
-    places: Vec<usize>,
+    ready: Vec<usize>,
     driver: Option<Waker>,
 }
 
 impl ReadyPlaces {
     /// The waker of the socket at this position.
     pub(crate) fn waker(self: &Arc<Self>, place: usize) -> Waker {
-        Arc::new(PlaceWaker { ready: Arc::clone(self), place }).into()
+        Arc::new(PlaceWaker { ready: Arc::clone(self), socket_index: place }).into()
     }
 
     /// Moves the recorded positions into `into`, and sets the waker that the next event wakes.
-    pub(crate) fn take(&self, driver: &Waker, into: &mut Vec<usize>) {
+    pub(crate) fn take_ready(&self, driver: &Waker, into: &mut Vec<usize>) {
         into.clear();
         let mut noted = self.lock();
-        std::mem::swap(&mut noted.places, into);
+        std::mem::swap(&mut noted.ready, into);
         match &mut noted.driver {
             Some(waker) => waker.clone_from(driver),
             none => *none = Some(driver.clone()),
         }
     }
 
-    fn note(&self, place: usize) {
+    fn record_ready(&self, place: usize) {
         let mut noted = self.lock();
-        if !noted.places.contains(&place) {
-            noted.places.push(place);
+        if !noted.ready.contains(&place) {
+            noted.ready.push(place);
         }
         let driver = noted.driver.clone();
         drop(noted);
@@ -49,15 +49,15 @@ impl ReadyPlaces {
 
 struct PlaceWaker {
     ready: Arc<ReadyPlaces>,
-    place: usize,
+    socket_index: usize,
 }
 
 impl Wake for PlaceWaker {
     fn wake(self: Arc<Self>) {
-        self.ready.note(self.place);
+        self.ready.record_ready(self.socket_index);
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ready.note(self.place);
+        self.ready.record_ready(self.socket_index);
     }
 }

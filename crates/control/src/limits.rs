@@ -4,7 +4,7 @@
 pub const MANAGERS_MAX: usize = 5;
 
 /// How far ahead the counters of a forced new cluster jump: more than was ever decided without its knowledge.
-pub const FOUNDED_AGAIN_JUMP: u64 = 1 << 20;
+pub const NEW_CLUSTER_COUNTER_JUMP: u64 = 1 << 20;
 
 /// Most commands that a snapshot may count as applied: a million a second for a hundred thousand years, and
 /// far below the limit of 64 bits. A snapshot with more is damaged, and counting on from it would overflow.
@@ -25,13 +25,13 @@ pub const BATCH_BYTES_MAX: usize = COMMAND_BYTES_MAX;
 
 /// How long a change of a group waits for others, in milliseconds, if the leader has proposed some shortly
 /// before. A single change does not wait.
-pub const GATHER_MS: u64 = 20;
+pub const REGROUP_DELAY_MS: u64 = 20;
 
 /// The same if no client waits for the change: the admission of a copy beside enough others.
-pub const GATHER_CALM_MS: u64 = 50;
+pub const REGROUP_DELAY_IDLE_MS: u64 = 50;
 
 /// Logs in one report of a restarted node; the node sends several.
-pub const HELD_LOGS_MAX: usize = 8192;
+pub const REPORTED_LOGS_MAX: usize = 8192;
 
 /// Longest text of a refusal.
 pub const REFUSAL_BYTES_MAX: usize = 512;
@@ -72,13 +72,13 @@ pub const ELECTION_TICKS: usize = 10;
 
 /// Ticks between two attempts of the first bootstrap member to be elected: the others start about as soon as
 /// it does.
-pub const FOUNDING_TICKS: u64 = 2;
+pub const BOOTSTRAP_ELECTION_TICKS: u64 = 2;
 
 /// Ticks that are made up at once after a pause: enough for an election, not for several.
 pub const TICKS_AT_ONCE_MAX: u64 = 2 * ELECTION_TICKS as u64;
 
 /// Ticks after which a snapshot that was sent and not acknowledged is considered lost.
-pub const SNAPSHOT_LOST_TICKS: u64 = 60;
+pub const SNAPSHOT_TIME_OUT_TICKS: u64 = 60;
 
 /// Ticks after which a leader whose disk has not completed a pending write transfers leadership.
 pub const STUCK_TICKS: u64 = 30;
@@ -98,13 +98,13 @@ pub const LEADERLESS_NODE_MS: u64 = 5_000;
 
 /// How long a node that is up in the map may be silent before that is reported, in milliseconds: with a
 /// leader it is down in the map by then.
-pub const SILENT_TOLD_MS: u64 = 2_000;
+pub const SILENT_REPORT_MS: u64 = 2_000;
 
 /// Milliseconds after which a waiting start first reports what it waits for.
 pub const WAITS_FIRST_MS: u64 = 1_000;
 
 /// Milliseconds between two of these reports.
-pub const WAITS_TOLD_MS: u64 = 10_000;
+pub const SILENT_REPORT_PAUSE_MS: u64 = 10_000;
 
 /// Nodes of the map that get the announcement of a node at once: they pass it on.
 pub const GOSSIP_ANNOUNCES: usize = 4;
@@ -135,22 +135,22 @@ pub const MESSAGES_PIECED_MAX: usize = 2 * MANAGERS_MAX;
 pub const ENCODED_MAPS_MAX: usize = 4;
 
 /// Pending requests of this node's instances: beyond it, the instances repeat them.
-pub const INSTANCE_ASKS_MAX: usize = 4096;
+pub const INSTANCE_PROPOSALS_MAX: usize = 4096;
 
 /// Pending reports of this node's instances that a keyspace is drained: beyond it, the instances repeat them.
-pub const DRAINED_ASKS_MAX: usize = 1024;
+pub const DRAINED_REPORTS_MAX: usize = 1024;
 
 /// Pending commands of the operator.
 pub const OPERATIONS_MAX: usize = 256;
 
 /// Proposals sent and not answered: a few batches of the leader's disk. The others wait in a queue.
-pub const ASKS_IN_FLIGHT_MAX: usize = 256;
+pub const PROPOSALS_IN_FLIGHT_MAX: usize = 256;
 
 /// Logs in one report of an agent, so that the command fits a frame.
-pub const HELD_LOGS_TOLD_MAX: usize = 4096;
+pub const AGENT_REPORTED_LOGS_MAX: usize = 4096;
 
 /// Pending reports of logs: the next ones wait until these are decided.
-pub const HELD_ASKS_MAX: usize = 4;
+pub const LOG_REPORTS_PENDING_MAX: usize = 4;
 
 /// Other nodes' proposals that a leader has accepted and not answered.
 pub const FORWARDED_MAX: usize = WAITING_MAX;
@@ -159,7 +159,7 @@ pub const FORWARDED_MAX: usize = WAITING_MAX;
 pub const REPORTS_MAX: usize = 256;
 
 /// Partitions whose load one message reports.
-pub const LOADS_TOLD_MAX: usize = 4096;
+pub const LOADS_REPORTED_MAX: usize = 4096;
 
 /// Addresses of contacts in the settings, in total.
 pub const CONTACTS_MAX: usize = 1024;

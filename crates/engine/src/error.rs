@@ -131,7 +131,7 @@ impl std::error::Error for EngineError {}
 impl EngineError {
     /// Whether nothing was done, and the same call may succeed once the disk has room, or the process has descriptors.
     #[must_use]
-    pub fn is_for_want_of_room(&self) -> bool {
+    pub fn is_out_of_space(&self) -> bool {
         match self {
             EngineError::DiskFull { .. } | EngineError::Scarce { .. } => true,
             EngineError::Disk(error) => error.is_temporary(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
-use crate::limits::{FREE_SPACE_CHECK_BYTES, ROOM_AGAIN_BYTES};
+use crate::limits::{DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES};
 
 /// Shared by the partitions of one engine, passed on as `&mut`.
 pub(crate) struct Io<D> {
@@ -48,7 +48,7 @@ impl Memory {
         Memory { budget_bytes, resident_bytes: 0, evictable: VecDeque::new() }
     }
 
-    pub(crate) fn took(&mut self, bytes: usize) {
+    pub(crate) fn add_used(&mut self, bytes: usize) {
         self.resident_bytes += bytes as u64;
     }
 
@@ -75,9 +75,9 @@ pub(crate) struct Space {
     /// An entry was refused for lack of room, or the reserve was found in use, and there was not enough room since.
     is_full: bool,
     /// Free bytes beside the reserve at the last check; `None`: never checked.
-    spare_bytes: Option<u64>,
-    /// See [`crate::Engine::let_in`].
-    lets_in: bool,
+    free_bytes: Option<u64>,
+    /// See [`crate::Engine::set_admits_all`].
+    admits_all: bool,
 }
 
 impl Space {
@@ -87,39 +87,39 @@ impl Space {
             until_check_bytes: 0,
             reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
             is_full: false,
-            spare_bytes: None,
-            lets_in: false,
+            free_bytes: None,
+            admits_all: false,
         }
     }
 
     /// Whether all entries are accepted as removals are.
-    pub(crate) fn lets_in(&self) -> bool {
-        self.lets_in
+    pub(crate) fn admits_all(&self) -> bool {
+        self.admits_all
     }
 
-    pub(crate) fn let_in(&mut self, lets_in: bool) {
-        self.lets_in = lets_in;
+    pub(crate) fn set_admits_all(&mut self, lets_in: bool) {
+        self.admits_all = lets_in;
     }
 
-    /// See [`crate::Engine::has_room`].
+    /// See [`crate::Engine::has_disk_space`].
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
     /// Free bytes beside the reserve at the last check; unlimited if never checked.
-    pub(crate) fn spare_bytes(&self) -> u64 {
-        self.spare_bytes.unwrap_or(u64::MAX)
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_bytes.unwrap_or(u64::MAX)
     }
 
-    /// See [`crate::Engine::look_at_room`].
-    pub(crate) fn look(&mut self, disk: &mut impl Disk) {
+    /// See [`crate::Engine::check_disk_space`].
+    pub(crate) fn check_disk_space(&mut self, disk: &mut impl Disk) {
         // A disk that does not report its free space reports a full disk when it is written to.
         let Ok(free) = disk.free_bytes() else { return };
         let free = i64::try_from(free).unwrap_or(i64::MAX);
-        self.spare_bytes = u64::try_from(free.saturating_sub(self.reserve_bytes)).ok().or(Some(0));
+        self.free_bytes = u64::try_from(free.saturating_sub(self.reserve_bytes)).ok().or(Some(0));
         if free <= self.reserve_bytes {
             self.is_full = true;
-        } else if free >= self.reserve_bytes + self.reserve_bytes / 8 + ROOM_AGAIN_BYTES as i64 {
+        } else if free >= self.reserve_bytes + self.reserve_bytes / 8 + DISK_FULL_END_BYTES as i64 {
             self.is_full = false;
         }
     }
@@ -129,7 +129,7 @@ impl Space {
     /// # Errors
     /// [`EngineError::DiskFull`] before anything was accepted.
     pub(crate) fn admit(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
-        self.ask(disk, bytes, is_removal)?;
+        self.check_space_for(disk, bytes, is_removal)?;
         self.credit_bytes -= bytes as i64;
         self.until_check_bytes -= bytes as i64;
         Ok(())
@@ -139,7 +139,12 @@ impl Space {
     ///
     /// # Errors
     /// As [`Space::admit`].
-    pub(crate) fn ask(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
+    pub(crate) fn check_space_for(
+        &mut self,
+        disk: &mut impl Disk,
+        bytes: u64,
+        is_removal: bool,
+    ) -> EngineResult<()> {
         if self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
             self.check(disk)?;
         }
@@ -157,7 +162,7 @@ impl Space {
     fn check(&mut self, disk: &mut impl Disk) -> EngineResult<()> {
         let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
         self.credit_bytes = free.saturating_sub(self.reserve_bytes);
-        self.spare_bytes = u64::try_from(self.credit_bytes).ok().or(Some(0));
+        self.free_bytes = u64::try_from(self.credit_bytes).ok().or(Some(0));
         self.until_check_bytes = FREE_SPACE_CHECK_BYTES as i64;
         Ok(())
     }

@@ -46,7 +46,7 @@ pub use log::entry::{
 pub use log::large::ChecksumParts;
 pub use log::{EntryRef, LogSizes};
 pub use overflow::chains::{ChainPart, TrimTo};
-pub use overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, lay_over};
+pub use overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, copy_part_over};
 pub use store::chunk::ChunkState;
 pub use store::read::{Hint, Parts, PartsOf, RecordBody, RecordShape, StoredRecord};
 pub use store::recover::PartitionReport;

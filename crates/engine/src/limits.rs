@@ -23,7 +23,7 @@ pub const SUMMED_BYTES_MIN: u64 = 64 << 10;
 
 /// The memory of a dead entry is released at once if it has at least this many bytes: four blocks, of which it is then
 /// certain to fill three alone. Shorter entries are released with their segment.
-pub const LET_GO_BYTES_MIN: u64 = 4 * BLOCK_BYTES as u64;
+pub const EVICT_DEAD_BYTES_MIN: u64 = 4 * BLOCK_BYTES as u64;
 
 /// The largest segment file: offsets are kept in 27 bits (see [`crate::index::location`]).
 pub const SEGMENT_FILE_BYTES_MAX: u64 = 1 << 27;
@@ -44,7 +44,7 @@ pub const SAMPLE_EVERY: u32 = 16;
 
 /// Beside the samples, memory holds the position of each entry that is at least so far behind the last recorded one: 8 bytes
 /// for each 4 KiB at most. A long entry is then found at the first lookup.
-pub const PLACE_EVERY_BYTES: u32 = 4 << 10;
+pub const POSITION_EVERY_BYTES: u32 = 4 << 10;
 
 /// Number of last entries of the open segment whose positions are known: those in flight to other members of a partition
 /// that is not busy, and the one before them. 8 bytes each.
@@ -57,7 +57,7 @@ pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
 pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 112 << 20;
 
 /// Checkpoints kept of each partition: the newest, and one before it in case the newest is corrupt.
-pub const CHECKPOINTS_KEPT: usize = 2;
+pub const CHECKPOINTS_RETAINED: usize = 2;
 
 /// Bytes kept free on the disk for the engine's own writes after it refuses new entries: accepted and unwritten data,
 /// checkpoints, and compaction, which frees space. Removals may use half of it: it must be possible to empty a full store.
@@ -68,7 +68,7 @@ pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;
 
 /// A disk that was full has room again once so much, and an eighth of the reserve, is free beside the reserve. Otherwise
 /// waiting writers would be notified with every file that compaction frees, and be refused with the next write.
-pub const ROOM_AGAIN_BYTES: u64 = 64 << 10;
+pub const DISK_FULL_END_BYTES: u64 = 64 << 10;
 
 /// Blocks of one partition that hold repaired entries and stay in memory until their segment is rewritten: 4 MiB. More
 /// corruption than that is better repaired by a new snapshot install.
@@ -76,4 +76,4 @@ pub const REPAIRED_BLOCKS_MAX: usize = 64;
 
 /// Longest mark that is accepted if memory or the disk is full: marks of epochs and evictions are shorter, marks with
 /// transaction state are longer.
-pub const LET_IN_BYTES_MAX: usize = 4 << 10;
+pub const ADMITTED_MARK_BYTES_MAX: usize = 4 << 10;

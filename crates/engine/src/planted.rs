@@ -46,7 +46,7 @@ impl Bug {
     ];
 
     /// Bugs of snapshot installs from one engine to another.
-    pub const OF_TAKING: [Bug; 1] = [Bug::HalfTakenKept];
+    pub const OF_SNAPSHOT_INSTALL: [Bug; 1] = [Bug::HalfTakenKept];
 
     /// Bugs that only a scan shows that continues in another engine.
     pub const OF_WALKS: [Bug; 1] = [Bug::SeedUnheard];

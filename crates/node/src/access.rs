@@ -76,7 +76,7 @@ fn permits_transaction(
     // The executing partition refuses invalid parts, whatever the permissions.
     let Ok(parts) = decode_parts(transact.parts) else { return Ok(()) };
     for part in &parts {
-        let keyspace = part.place.keyspace;
+        let keyspace = part.routing_key.keyspace;
         let may = |permission| permits(map, access, keyspace, permission);
         let both = || may(Permission::Write).and_then(|()| may(Permission::Read));
         let Items::Inline(items) = &part.items else {
@@ -153,7 +153,7 @@ mod tests {
         let batch = |operations| {
             Message::Batch(OperationBatch {
                 stamp: Stamp::default(),
-                operations: Elements::given(operations),
+                operations: Elements::from_slice(operations),
             })
         };
         let asks = |access, keyspace, message: &Message<'_>| permits_request(&map, access, keyspace, message);

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_numbers_are_told() {
+    fn both_limits_are_reported() {
         let told = |limit| Descriptors::new(limit, 2).to_string();
         assert_eq!(told(Some(1024)), "1024 descriptors, of which connections leave 304 to data");
         assert_eq!(told(None), "any number of descriptors, of which data takes 8240 at most");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_for_any_connection_is_told() {
+    fn too_few_descriptors_are_reported() {
         assert!(Descriptors::new(Some(64), 2).is_too_few());
         assert!(!Descriptors::new(Some(256), 2).is_too_few());
     }

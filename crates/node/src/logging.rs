@@ -22,7 +22,7 @@ pub enum LogError {
     /// The format is unknown.
     Format {
         /// The requested format.
-        asked: String,
+        requested: String,
     },
     /// This process has a log already.
     Installed,
@@ -73,14 +73,16 @@ impl FromStr for LogFormat {
 
     fn from_str(text: &str) -> Result<LogFormat, LogError> {
         let found = LogFormat::ALL.into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| LogError::Format { asked: text.to_owned() })
+        found.ok_or_else(|| LogError::Format { requested: text.to_owned() })
     }
 }
 
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LogError::Format { asked } => write!(f, "{asked:?} is no log format: there is text and json"),
+            LogError::Format { requested: asked } => {
+                write!(f, "{asked:?} is no log format: there is text and json")
+            }
             LogError::Installed => f.write_str("this process has a log already"),
         }
     }

@@ -8,11 +8,11 @@ use tracing::info;
 use crate::clock::Stopwatch;
 
 /// Time in which a process of some tens of gigabytes is released.
-pub(crate) const GOES_WITHIN: Duration = Duration::from_secs(3);
+pub(crate) const EXIT_TIME_OUT: Duration = Duration::from_secs(3);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Acquires a resource that a predecessor may still have, as soon as it is free, within [`GOES_WITHIN`]. `what` names it for people.
+/// Acquires a resource that a predecessor may still have, as soon as it is free, within [`EXIT_TIME_OUT`]. `what` names it for people.
 ///
 /// # Errors
 /// Those of the last attempt.
@@ -25,9 +25,9 @@ pub(crate) fn outlive<T, E>(
     let mut is_told = false;
     loop {
         match take() {
-            Err(error) if is_held(&error) && waited.elapsed() < GOES_WITHIN => {
+            Err(error) if is_held(&error) && waited.elapsed() < EXIT_TIME_OUT => {
                 if !std::mem::replace(&mut is_told, true) {
-                    info!("another process uses {what}: waiting up to {GOES_WITHIN:?} for its end");
+                    info!("another process uses {what}: waiting up to {EXIT_TIME_OUT:?} for its end");
                 }
                 #[expect(
                     clippy::disallowed_methods,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_waited_for_and_other_errors_are_not() {
+    fn only_locked_folder_is_waited_for() {
         let outcome = |answers: &[Result<u32, &'static str>]| {
             let mut answers = answers.iter().copied();
             let taken = outlive(&"it", |error| *error == "held", || answers.next().unwrap());
@@ -56,9 +56,9 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_go_is_not_waited_for_for_ever() {
+    fn wait_for_predecessor_is_bounded() {
         let waited = Stopwatch::start();
         assert_eq!(outlive(&"it", |_| true, || Err::<(), _>("held")), Err("held"));
-        assert!(waited.elapsed() >= GOES_WITHIN, "{:?}", waited.elapsed());
+        assert!(waited.elapsed() >= EXIT_TIME_OUT, "{:?}", waited.elapsed());
     }
 }

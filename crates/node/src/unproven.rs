@@ -92,7 +92,7 @@ impl<K: Copy> UnprovenConnections<K> {
     }
 
     /// The unauthenticated connection to close before another one from this origin enters.
-    pub(crate) fn gives_way(&self, to: Origin) -> Option<K> {
+    pub(crate) fn connection_to_close(&self, to: Origin) -> Option<K> {
         let of_class = &self.by_age[usize::from(to.is_node)];
         let of_origin = self.by_origin.get(&to).filter(|all| all.len() >= self.bounds.origin_max);
         let oldest = match of_origin.and_then(BTreeSet::first) {
@@ -144,19 +144,23 @@ mod tests {
         let mut strangers = UnprovenConnections::new(BOUNDS);
         let mut places = Vec::new();
         for (key, from) in [(1, "10.0.0.1"), (2, "10.0.0.1")] {
-            assert_eq!(strangers.gives_way(at(from)), None);
+            assert_eq!(strangers.connection_to_close(at(from)), None);
             places.push(strangers.enter(key, at(from)));
         }
-        assert_eq!(strangers.gives_way(at("10.0.0.1")), Some(1), "one address has two places");
-        assert_eq!(strangers.gives_way(at("10.0.0.2")), None, "another address has places of its own");
+        assert_eq!(strangers.connection_to_close(at("10.0.0.1")), Some(1), "one address has two places");
+        assert_eq!(
+            strangers.connection_to_close(at("10.0.0.2")),
+            None,
+            "another address has places of its own"
+        );
         for (key, from) in [(3, "10.0.0.2"), (4, "10.0.0.3")] {
             places.push(strangers.enter(key, at(from)));
         }
-        assert_eq!(strangers.gives_way(at("10.0.0.4")), Some(1), "all four places are in use");
-        assert_eq!(strangers.gives_way(at("10.0.0.2")), Some(1));
+        assert_eq!(strangers.connection_to_close(at("10.0.0.4")), Some(1), "all four places are in use");
+        assert_eq!(strangers.connection_to_close(at("10.0.0.2")), Some(1));
         strangers.leave(places[0]);
         strangers.leave(places[0]);
-        assert_eq!((strangers.len(), strangers.gives_way(at("10.0.0.1"))), (3, None));
+        assert_eq!((strangers.len(), strangers.connection_to_close(at("10.0.0.1"))), (3, None));
         assert_eq!(strangers.oldest(), Some(2));
         places.into_iter().for_each(|place| strangers.leave(place));
         assert_eq!((strangers.len(), strangers.oldest(), strangers.by_origin.len()), (0, None, 0));
@@ -169,11 +173,15 @@ mod tests {
         for key in 0..4 {
             strangers.enter(key, at(&format!("10.0.1.{key}")));
         }
-        assert_eq!(strangers.gives_way(node), None, "a link of a node finds a place");
+        assert_eq!(strangers.connection_to_close(node), None, "a link of a node finds a place");
         strangers.enter(9, node);
         strangers.enter(10, node);
-        assert_eq!(strangers.gives_way(node), Some(9));
-        assert_eq!(strangers.gives_way(at("10.0.2.1")), Some(0), "strangers never displace a node's link");
+        assert_eq!(strangers.connection_to_close(node), Some(9));
+        assert_eq!(
+            strangers.connection_to_close(at("10.0.2.1")),
+            Some(0),
+            "strangers never displace a node's link"
+        );
         assert_eq!(strangers.oldest(), Some(0));
     }
 

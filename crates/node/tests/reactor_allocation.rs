@@ -52,7 +52,7 @@ struct AllocationEcho {
 enum AllocationNotice {
     Count,
     /// Do nothing until the other end is dropped.
-    Hold(Receiver<()>),
+    Idle(Receiver<()>),
     Stop,
 }
 
@@ -78,7 +78,7 @@ impl Service for AllocationEcho {
 
     fn notice(&mut self, notice: AllocationNotice, _: Now, _: &mut Replies<'_>) -> Flow {
         match notice {
-            AllocationNotice::Hold(until) => drop(until.recv()),
+            AllocationNotice::Idle(until) => drop(until.recv()),
             AllocationNotice::Count => drop(self.allocated.send(TIMES.with(Cell::get))),
             AllocationNotice::Stop => return Flow::Stop,
         }
@@ -93,7 +93,7 @@ impl Service for AllocationEcho {
 
     fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
 
-    fn upkeep(&mut self, _: Now) -> Upkeep {
+    fn maintain(&mut self, _: Now) -> Upkeep {
         Upkeep::Done
     }
 
@@ -170,7 +170,7 @@ fn requests_in_the_steady_state_allocate_nothing() {
     // Largest batches first, so that buffers and lists reach their final size.
     let hold = || {
         let (held, until) = channel();
-        mailbox.leave(AllocationNotice::Hold(until)).unwrap();
+        mailbox.leave(AllocationNotice::Idle(until)).unwrap();
         Some(held)
     };
     for _ in 0..20 {

@@ -27,7 +27,7 @@ use zerohop_wire::{Failure, What};
 use crate::clock::Clock;
 use crate::failure::failure_of;
 use crate::hash_range::Slice;
-use crate::limits::{BUSY_RETRY_MS, STAGED_BYTES_MAX, UNIT_CHANGES_MAX};
+use crate::limits::{BATCH_CHANGES_MAX, BUSY_RETRY_MS, STAGED_BYTES_MAX};
 use crate::log_writer::LogWriter;
 use crate::operations::{self, Cell, EngineResultExt, EntryContents, LogAction, PlanResult, WritePlan};
 use crate::outcome::WriteOutcome;
@@ -183,7 +183,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// Something does, or what the disk or the log says.
     pub fn check(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
-        self.look_at(key).map(drop)
+        self.prepare_read(key).map(drop)
     }
 
     /// Hands the whole of a bytes record to `take`, from where it lies if it is one entry, and says what the record is. A
@@ -196,7 +196,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         key: &[u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<RecordType>, Failure<'static>> {
-        if self.look_at(key)? == Look::Expired {
+        if self.prepare_read(key)? == Look::Expired {
             return Ok(None);
         }
         let deadlines = self.deadlines;
@@ -266,7 +266,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
         let keeps_deadline = match expiry {
             Expiry::Never => false,
-            Expiry::Keep => {
+            Expiry::Unchanged => {
                 self.see(key)?;
                 self.seen_shape(key).is_some_and(|shape| shape.deadline.is_some())
             }
@@ -278,7 +278,8 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.check_own(key)?;
         let seen = self.staged.take_seen(key).unwrap_or_default();
         let (record, units) = (RecordType::Bytes, value.len() as u64);
-        let action = LogAction::Put { record, units, contents: EntryContents::Given(value), deadline: None };
+        let action =
+            LogAction::Put { record, units, contents: EntryContents::AsReceived(value), deadline: None };
         self.stage(key, &action, seen, &[])
     }
 
@@ -286,9 +287,10 @@ impl<'u, D: Disk> Unit<'u, D> {
     ///
     /// # Errors
     /// Failures of the disk or the log.
-    pub(crate) fn hold(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
+    pub(crate) fn put_internal(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
         let (record, units) = (RecordType::Bytes, bytes.len() as u64);
-        let action = LogAction::Put { record, units, contents: EntryContents::Given(bytes), deadline: None };
+        let action =
+            LogAction::Put { record, units, contents: EntryContents::AsReceived(bytes), deadline: None };
         self.stage(key, &action, RecordGlimpse::default(), &[])
     }
 
@@ -296,7 +298,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     ///
     /// # Errors
     /// Failures of the disk or the log.
-    pub(crate) fn let_go(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+    pub(crate) fn remove_internal(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
         self.stage(key, &LogAction::Remove, RecordGlimpse::default(), &[])
     }
 
@@ -400,9 +402,9 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Prepares a read of a record. Its staged changes go into the log, where they can be read. If its deadline has come, its
     /// removal is staged.
     #[inline]
-    fn look_at(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
+    fn prepare_read(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
         self.check_own(key)?;
-        if self.intents.is_some_and(|intents| intents.stand(key)) {
+        if self.intents.is_some_and(|intents| intents.has_intent(key)) {
             return Err(self.blocked());
         }
         if self.staged.may_have(key) {
@@ -429,7 +431,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         if self.staged.seen(key).is_some() {
             return Ok(());
         }
-        let seen = match self.look_at(key)? {
+        let seen = match self.prepare_read(key)? {
             Look::Living => self.view().find(key).or_fail()?,
             Look::Expired => RecordGlimpse::default(),
         };
@@ -527,8 +529,8 @@ impl<'u, D: Disk> Unit<'u, D> {
             return Err(self.blocked());
         }
         let before = self.appended + self.staged.len();
-        if before > UNIT_CHANGES_MAX {
-            return Err(Failure::TooMany { count: before as u64, limit: UNIT_CHANGES_MAX as u32 });
+        if before > BATCH_CHANGES_MAX {
+            return Err(Failure::TooMany { count: before as u64, limit: BATCH_CHANGES_MAX as u32 });
         }
         if self.staged.bytes() >= STAGED_BYTES_MAX {
             self.append_joined()?;

@@ -28,7 +28,7 @@ pub(crate) struct Collector {
     first: u32,
     bytes: usize,
     /// How many of the answers are read-locked, and the shortest remaining time.
-    held: (u32, u32),
+    locked_answers: (u32, u32),
 }
 
 impl Collector {
@@ -43,7 +43,7 @@ impl Collector {
             behind,
             first: 0,
             bytes: HEAD_BYTES,
-            held: (0, u32::MAX),
+            locked_answers: (0, u32::MAX),
         }
     }
 
@@ -68,15 +68,15 @@ impl Collector {
     }
 
     /// The record of one answer is read-locked for so many microseconds; 0: it is not.
-    pub(crate) fn note_held(&mut self, us: u32) {
+    pub(crate) fn note_read_lock(&mut self, us: u32) {
         if us > 0 {
-            self.held = (self.held.0 + 1, self.held.1.min(us));
+            self.locked_answers = (self.locked_answers.0 + 1, self.locked_answers.1.min(us));
         }
     }
 
     /// For how many microseconds the records of all answers are read-locked; 0: not all of them are.
-    pub(crate) fn held_us(&self) -> u32 {
-        if self.held.0 == self.count && self.count > 0 { self.held.1 } else { 0 }
+    pub(crate) fn read_lock_us(&self) -> u32 {
+        if self.locked_answers.0 == self.count && self.count > 0 { self.locked_answers.1 } else { 0 }
     }
 
     fn pack(&mut self, answer: &OperationAnswer<'_>, out: &mut Vec<u8>) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_stand_in_the_order_of_their_operations_whenever_they_come() {
+    fn batch_answers_keep_operation_order() {
         let mut collector = Collector::new(Token::default(), 5, Vec::new());
         for (place, index) in [(0, 7), (3, 9), (2, 0), (4, 8), (1, 0)] {
             assert!(collector.is_open());
@@ -139,11 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_held_if_all_of_it_is_and_for_the_least_time() {
+    fn batch_is_read_locked_if_all_items_are() {
         let held = |us: &[u32]| {
             let mut collector = Collector::new(Token::default(), 3, Vec::new());
-            us.iter().for_each(|us| collector.note_held(*us));
-            collector.held_us()
+            us.iter().for_each(|us| collector.note_read_lock(*us));
+            collector.read_lock_us()
         };
         assert_eq!(
             (held(&[2_000, 1_000, 3_000]), held(&[2_000, 0, 2_000]), held(&[2_000, 2_000])),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_body_says_so_and_leaves_room_for_the_others() {
+    fn oversized_batch_answer_fails_alone() {
         let large = vec![0; 10 << 20];
         let value = Ok(Outcome::Value { version: Timestamp(1), length: 1, bytes: &large });
         let mut collector = Collector::new(Token::default(), 4, Vec::new());

@@ -21,7 +21,7 @@ pub(crate) struct Clock {
 
 /// Room that is left below a bound before a request is admitted. One request may take thousands of timestamps, and a millisecond
 /// has 65,536.
-const BELOW_CEILING_MS: u64 = 2;
+const BELOW_BOUND_MS: u64 = 2;
 
 impl Clock {
     /// Advances the clock. It never runs backwards.
@@ -66,7 +66,7 @@ impl Clock {
 
     /// Whether the timestamps of one more request, which has seen `seen`, stay below a bound.
     pub(crate) fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
-        self.last.max(seen).millis().max(self.now_ms) + BELOW_CEILING_MS < ceiling.millis()
+        self.last.max(seen).millis().max(self.now_ms) + BELOW_BOUND_MS < ceiling.millis()
     }
 
     /// The newest timestamp assigned or seen.
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_rise_strictly_though_the_time_stands_still_or_goes_back() {
+    fn timestamps_increase_though_clock_stalls_or_goes_back() {
         let mut clock = Clock::default();
         clock.advance(Now::at_ms(1_000));
         let first = clock.next();

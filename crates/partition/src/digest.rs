@@ -23,7 +23,7 @@ pub struct RecordDigest {
     /// The sum over all records, in any order.
     pub sum: u64,
     /// Not all contents were read, because it would have taken too long while other requests wait.
-    pub is_cut: bool,
+    pub is_incomplete: bool,
 }
 
 /// Why there is no digest.
@@ -78,7 +78,7 @@ fn hash_of_contents<D: Disk>(
     (found, digested): (&RecordShape, &mut RecordDigest),
 ) -> Result<u64, EngineError> {
     if digested.bytes >= DIGEST_BYTES_MAX {
-        digested.is_cut = true;
+        digested.is_incomplete = true;
         return Ok(0);
     }
     if found.is_list {
@@ -87,7 +87,7 @@ fn hash_of_contents<D: Disk>(
     if found.is_chunk {
         return hash_of_chunk(engine, handle, key, digested);
     }
-    let bytes = engine.lookup_whole(handle, key)?.unwrap_or_default();
+    let bytes = engine.lookup_assembled(handle, key)?.unwrap_or_default();
     digested.bytes += bytes.len() as u64;
     Ok(xxh3_64(&bytes))
 }
@@ -132,7 +132,7 @@ fn hash_of_list<D: Disk>(
             let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
             for value in Values(body.get(4..).unwrap_or(&[])).skip(std::mem::take(&mut skip)) {
                 if digested.bytes >= DIGEST_BYTES_MAX {
-                    digested.is_cut = true;
+                    digested.is_incomplete = true;
                     return Ok(hasher.digest());
                 }
                 // Each value includes its length, so that the boundaries of values count too.

@@ -160,7 +160,7 @@ impl SessionNote {
             TransactionEntry::Abort { id, by, refusal } => {
                 (id, Ended::Aborted { by: *by, refusal: *refusal })
             }
-            TransactionEntry::Stage { id, .. } | TransactionEntry::Hold { id, .. } => {
+            TransactionEntry::Stage { id, .. } | TransactionEntry::StagePiece { id, .. } => {
                 let (session, sequence) = (id.session, id.sequence.0);
                 let outcome = WriteOutcome::Done { version: Timestamp::ZERO, number: 0 };
                 return Some(SessionNote { session, sequence, lowest: lowest.min(sequence), outcome });
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_read_back() {
+    fn marks_round_trip() {
         let sessions = vec![SessionId { issued: Timestamp(1), nonce: 2 }, SessionId::NONE];
         let eviction = Mark::Eviction { mark: Timestamp(8), sessions };
         let entry = TransactionEntry::Finish { id: Default::default() };

@@ -60,7 +60,7 @@ pub enum PartitionEvent<'a> {
     FlushFailed,
     /// A message of another partition about a transaction.
     Transaction(&'a zerohop_transaction::Message),
-    /// Time has passed. The owner sends this every few milliseconds, and at [`crate::Partition::next_wake_ms`].
+    /// Time has passed. The owner sends this every few milliseconds, and at [`crate::Partition::next_tick_ms`].
     Tick,
     /// A connection has closed: its requests need no answers any more.
     Disconnected {
@@ -144,7 +144,7 @@ impl dyn PartitionEffects + '_ {
         self.push(PartitionEffect::Answer { to, message, held_us: 0 });
     }
 
-    pub(crate) fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+    pub(crate) fn answer_read_locked(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
         self.push(PartitionEffect::Answer { to, message, held_us });
     }
 
@@ -165,7 +165,7 @@ impl dyn PartitionEffects + '_ {
         self.push(PartitionEffect::Transaction(message));
     }
 
-    pub(crate) fn transaction_lost(
+    pub(crate) fn transaction_effect_missing(
         &mut self,
         id: zerohop_transaction::TransactionId,
         place: zerohop_transaction::RoutingKey,
@@ -174,7 +174,7 @@ impl dyn PartitionEffects + '_ {
     }
 
     /// Requests [`PartitionEffect::FlushWanted`].
-    pub fn flush_wanted(&mut self) {
+    pub fn request_flush(&mut self) {
         self.push(PartitionEffect::FlushWanted);
     }
 }

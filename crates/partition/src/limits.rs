@@ -27,7 +27,7 @@ pub const EVICTED_PER_ENTRY_MAX: usize = 256;
 
 /// The longest value that a failed `compare_swap` keeps for a retry of it. A retry after a longer one is answered
 /// `ConditionFailed` with the version that was seen.
-pub const SEEN_KEPT_BYTES_MAX: usize = 4 << 10;
+pub const SEEN_VALUE_BYTES_MAX: usize = 4 << 10;
 
 /// Memory of the table of deadlines above which no further record gets one.
 pub const DEADLINE_BYTES_MAX: usize = 32 << 20;
@@ -45,10 +45,10 @@ pub const WAIT_BYTES_MAX: usize = 32 << 20;
 pub const WAIT_DEFAULT_MS: u32 = 30_000;
 
 /// Pending replies of a partition. Above this requests are answered `Busy`.
-pub const HELD_ANSWERS_MAX: usize = 1 << 16;
+pub const PENDING_REPLIES_MAX: usize = 1 << 16;
 
 /// Bytes of the contents in pending replies; a single reply may exceed it.
-pub const HELD_BYTES_MAX: usize = 64 << 20;
+pub const PENDING_REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// When to retry after `Busy`: a few flushes.
 pub const BUSY_RETRY_MS: u32 = 10;
@@ -60,16 +60,16 @@ pub const SCAN_INDEX_PAGES_MAX: usize = 16;
 pub const LIST_ENTRY_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
 /// Changes of one atomic batch. All are made in one step, in which the instance does nothing else.
-pub const UNIT_CHANGES_MAX: usize = 1 << 16;
+pub const BATCH_CHANGES_MAX: usize = 1 << 16;
 
 /// Staged changes of an atomic batch that are searched for a key. With more, all go into the log, whose overlay can be searched.
-pub const STAGED_LOOKED_THROUGH_MAX: usize = 64;
+pub const STAGED_CHANGES_SEARCHED_MAX: usize = 64;
 
 /// Bytes of staged changes above which they go into the log before the next change is staged.
 pub const STAGED_BYTES_MAX: usize = 256 << 10;
 
 /// Buffers larger than this are freed after use.
-pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
+pub const BUFFER_RETAINED_BYTES: usize = 1 << 20;
 
 /// The most that the buffer shared by the partitions of an instance may keep. There is only one, so it may have the pieces of 4
 /// MiB in which blobs are read.
@@ -77,7 +77,7 @@ pub const SHARED_BUFFER_KEPT_BYTES: usize = 5 << 20;
 
 /// Length of chunk writes above which their bytes go from the request into the log without a copy or a long buffer. Shorter
 /// writes are copied behind the head of their entry, which costs less than appending them piece by piece.
-pub const APART_BYTES_MIN: usize = 16 << 10;
+pub const SEPARATE_BYTES_MIN: usize = 16 << 10;
 
 /// When to retry after `Unavailable`: a change of the map is in progress.
 pub const UNAVAILABLE_RETRY_MS: u32 = 20;
@@ -111,14 +111,14 @@ pub const INTENT_WAIT_MS: u64 = 2_000;
 
 /// How long a read lock lasts; no request changes the record before that time has passed. On a clock of whole milliseconds the
 /// read lock lasts for this time or a millisecond less.
-pub const HOLD_MS: u64 = 3;
+pub const READ_LOCK_MS: u64 = 3;
 
 /// How long readers may rely on a read lock, from the time of their request: some round-trip times.
-pub const HELD_US: u32 = 2_000;
+pub const READ_LOCK_US: u32 = 2_000;
 
 /// A record that was changed within this time is not read-locked. A client that changes a record more often never waits for
-/// readers. Others wait for [`HOLD_MS`] once in this time.
-pub const HOLD_QUIET_MS: u64 = 50;
+/// readers. Others wait for [`READ_LOCK_MS`] once in this time.
+pub const READ_LOCK_QUIET_MS: u64 = 50;
 
 /// Bytes of requests that wait for intents; a single request may exceed it.
 pub const INTENT_WAIT_BYTES_MAX: usize = 32 << 20;
@@ -129,11 +129,11 @@ pub const TRAILER_BYTES_MAX: usize = 1 + 8 + 16 + 8 + 2 + 17 + 1;
 // A trailer states its length in one byte, and fits beside the longest payload.
 const _: () = assert!(TRAILER_BYTES_MAX <= u8::MAX as usize);
 const _: () = assert!(
-    LIST_ENTRY_BYTES_MAX + TRAILER_BYTES_MAX + SEEN_KEPT_BYTES_MAX
+    LIST_ENTRY_BYTES_MAX + TRAILER_BYTES_MAX + SEEN_VALUE_BYTES_MAX
         <= zerohop_engine::limits::PAYLOAD_BYTES_MAX
 );
 // Clocks in whole milliseconds are up to one millisecond behind.
-const _: () = assert!(HELD_US as u64 <= (HOLD_MS - 1) * 1_000 && HOLD_MS < HOLD_QUIET_MS);
+const _: () = assert!(READ_LOCK_US as u64 <= (READ_LOCK_MS - 1) * 1_000 && READ_LOCK_MS < READ_LOCK_QUIET_MS);
 // A sequence is kept by its distance from the lowest unanswered one, in 16 bits.
 const _: () = assert!(SESSION_WINDOW_MAX + zerohop_wire::limits::BATCH_ITEMS_MAX as u64 <= u16::MAX as u64);
 // All tables fit into an engine's checkpoint.

@@ -43,14 +43,14 @@ pub(crate) struct LogWriter {
     /// Behind that index: the log indexes of all uncommitted entries that are joined with the next.
     joined: VecDeque<u64>,
     /// `None`: this is the only copy. Otherwise the log index up to which all needed members have the entries.
-    agreed: Option<u64>,
+    commit_index: Option<u64>,
     /// Too few members have room on their disks for entries to be acknowledged.
-    lacks_room: bool,
+    lacks_disk_space: bool,
     /// Entries that are appended now are admitted all the same.
-    lets_in: bool,
+    admits_all: bool,
     /// Behind `last` the log has undone entries, because the disk had no room even for the truncation. They are truncated before
     /// another entry is appended.
-    owes_cut: bool,
+    needs_truncation: bool,
 }
 
 impl LogWriter {
@@ -63,10 +63,10 @@ impl LogWriter {
             last,
             unsure: 0,
             joined: VecDeque::new(),
-            agreed: None,
-            lacks_room: false,
-            lets_in: false,
-            owes_cut: false,
+            commit_index: None,
+            lacks_disk_space: false,
+            admits_all: false,
+            needs_truncation: false,
         }
     }
 
@@ -87,17 +87,17 @@ impl LogWriter {
     /// committed.
     pub(crate) fn set_members(&mut self, epoch: u32, is_alone: bool, committed: u64) {
         self.epoch = epoch;
-        self.agreed = (!is_alone).then(|| self.agreed.unwrap_or(0).max(committed));
+        self.commit_index = (!is_alone).then(|| self.commit_index.unwrap_or(0).max(committed));
     }
 
     /// Whether this is the only copy that an entry needs.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.agreed.is_none()
+    pub(crate) fn is_single_copy(&self) -> bool {
+        self.commit_index.is_none()
     }
 
     /// All needed members have the entries up to this log index.
-    pub(crate) fn agree(&mut self, index: u64) {
-        if let Some(agreed) = &mut self.agreed {
+    pub(crate) fn set_commit_index(&mut self, index: u64) {
+        if let Some(agreed) = &mut self.commit_index {
             *agreed = index.max(*agreed);
         }
     }
@@ -125,8 +125,8 @@ impl LogWriter {
         self.handle = handle;
         self.last = (0, 0);
         self.joined.clear();
-        self.owes_cut = false;
-        self.agreed = self.agreed.map(|_| 0);
+        self.needs_truncation = false;
+        self.commit_index = self.commit_index.map(|_| 0);
     }
 
     pub(crate) fn durability(&self) -> Durability {
@@ -144,35 +144,39 @@ impl LogWriter {
 
     /// Sets whether too few members have room for entries that make their logs permanently longer. Such entries are refused as if
     /// this disk were full.
-    pub(crate) fn set_lacks_room(&mut self, lacks_room: bool) {
-        self.lacks_room = lacks_room;
+    pub(crate) fn set_lacks_disk_space(&mut self, lacks_room: bool) {
+        self.lacks_disk_space = lacks_room;
     }
 
     /// Whether entries of so many bytes in all would be accepted now, as admitted ones or as others.
-    pub(crate) fn ask_for_room<D: Disk>(
+    pub(crate) fn check_space_for<D: Disk>(
         &self,
         engine: &mut Engine<D>,
         bytes: u64,
         is_let_in: bool,
     ) -> EngineResult<()> {
-        self.check_room(if is_let_in { EntryKind::Mark } else { EntryKind::Put })?;
-        engine.ask_for_room(self.handle, bytes, is_let_in)
+        self.check_disk_space(if is_let_in { EntryKind::Mark } else { EntryKind::Put })?;
+        engine.check_space_for(self.handle, bytes, is_let_in)
     }
 
-    /// See [`Engine::let_in`].
-    pub(crate) fn let_in<D: Disk>(&mut self, engine: &mut Engine<D>, lets_in: bool) {
-        engine.let_in(lets_in);
-        self.lets_in = lets_in;
+    /// See [`Engine::set_admits_all`].
+    pub(crate) fn set_admits_all<D: Disk>(&mut self, engine: &mut Engine<D>, lets_in: bool) {
+        engine.set_admits_all(lets_in);
+        self.admits_all = lets_in;
     }
 
-    fn check_room(&self, kind: EntryKind) -> EngineResult<()> {
-        let is_let_in = self.lets_in || matches!(kind, EntryKind::Remove | EntryKind::Mark);
-        if self.lacks_room && !is_let_in { Err(EngineError::DiskFull { free_bytes: 0 }) } else { Ok(()) }
+    fn check_disk_space(&self, kind: EntryKind) -> EngineResult<()> {
+        let is_let_in = self.admits_all || matches!(kind, EntryKind::Remove | EntryKind::Mark);
+        if self.lacks_disk_space && !is_let_in {
+            Err(EngineError::DiskFull { free_bytes: 0 })
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether entries are committed when they are appended, because no other member needs them and they need not be on disk.
     pub(crate) fn commits_at_once(&self) -> bool {
-        self.durability != Durability::Sync && self.agreed.is_none()
+        self.durability != Durability::Sync && self.commit_index.is_none()
     }
 
     /// Whether the partition's data outlives the process.
@@ -198,8 +202,8 @@ impl LogWriter {
     ) -> EngineResult<Meta> {
         let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
-        self.check_room(kind)?;
-        self.cut_owed(engine)?;
+        self.check_disk_space(kind)?;
+        self.truncate_undone(engine)?;
         // The engine's fast path numbers in the epoch of the last entry.
         if self.commits_at_once() && self.last.0 == self.epoch {
             let index = match bytes {
@@ -222,14 +226,14 @@ impl LogWriter {
 
     /// Appends the entries of an atomic batch, where [`LogWriter::commits_at_once`], and commits them. Returns the log index of
     /// the last entry, and the epoch of all. After a failure some entries may be in the log, uncommitted.
-    pub(crate) fn append_unit<'e, D: Disk>(
+    pub(crate) fn append_batch<'e, D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         entries: impl ExactSizeIterator<Item = NewLogEntry<'e>> + Clone,
     ) -> EngineResult<(u32, u64)> {
-        self.cut_owed(engine)?;
+        self.truncate_undone(engine)?;
         if self.last.0 == self.epoch {
-            let index = engine.write_unit(self.handle, entries.map(|entry| entry.as_new()))?;
+            let index = engine.write_batch(self.handle, entries.map(|entry| entry.as_new()))?;
             self.last.1 = index;
             return Ok(self.last);
         }
@@ -251,8 +255,8 @@ impl LogWriter {
     ) -> EngineResult<Meta> {
         let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
-        self.check_room(kind)?;
-        self.cut_owed(engine)?;
+        self.check_disk_space(kind)?;
+        self.truncate_undone(engine)?;
         engine.append(self.handle, &meta, key, payload)?;
         self.last = (meta.epoch, meta.index);
         if meta.is_joined() {
@@ -263,7 +267,7 @@ impl LogWriter {
 
     /// The last entry of the atomic batch that starts with this entry, the first uncommitted one; `None` if it is behind
     /// `through`.
-    pub(crate) fn end_of_unit<D: Disk>(
+    pub(crate) fn batch_end<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         begin: u64,
@@ -293,27 +297,31 @@ impl LogWriter {
     }
 
     /// Undoes the entries appended since `end`, which no client's answer depends on.
-    pub(crate) fn give_up<D: Disk>(&mut self, engine: &mut Engine<D>, end: (u32, u64)) -> EngineResult<()> {
+    pub(crate) fn undo_after<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        end: (u32, u64),
+    ) -> EngineResult<()> {
         self.set_last(end);
-        self.owes_cut = true;
-        self.cut_owed(engine)
+        self.needs_truncation = true;
+        self.truncate_undone(engine)
     }
 
     /// Truncates undone entries that are still in the log.
     ///
     /// # Errors
     /// The disk has no room for that, so nothing may be appended yet. Any other error ends this log until the next start.
-    pub(crate) fn cut_owed<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
-        if self.owes_cut {
-            engine.cut_after(self.handle, self.last.1)?;
-            self.owes_cut = false;
+    pub(crate) fn truncate_undone<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        if self.needs_truncation {
+            engine.truncate_after(self.handle, self.last.1)?;
+            self.needs_truncation = false;
         }
         Ok(())
     }
 
     /// The commit index now.
     pub(crate) fn committed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
-        if let Some(agreed) = self.agreed {
+        if let Some(agreed) = self.commit_index {
             return Ok(agreed.min(self.last.1));
         }
         if self.commits_at_once() {
@@ -335,7 +343,7 @@ mod tests {
 
     /// The journal must record a truncation before it is made, and there may be no room for that.
     #[test]
-    fn what_was_given_up_on_a_full_disk_is_cut_off_before_anything_else_is_appended() {
+    fn undone_entries_are_truncated_before_the_next_append() {
         let disk = SimulatedDisk::new(1);
         let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
@@ -349,8 +357,8 @@ mod tests {
             group.append_only(&mut engine, &entry(EntryKind::Put, b"given up")).expect("is accepted");
         }
         disk.set_capacity(1);
-        engine.look_at_room();
-        let given_up = group.give_up(&mut engine, end);
+        engine.check_disk_space();
+        let given_up = group.undo_after(&mut engine, end);
         assert!(matches!(given_up, Err(EngineError::DiskFull { .. })), "{given_up:?}");
         assert_eq!(group.end(), end, "nobody is to build on what was given up");
         // A removal is admitted however full the disk is, but not behind undone entries.
@@ -358,15 +366,15 @@ mod tests {
         assert!(matches!(removed, Err(EngineError::DiskFull { .. })), "{removed:?}");
         assert_eq!(group.end(), end);
         disk.set_capacity(None);
-        engine.look_at_room();
+        engine.check_disk_space();
         let meta =
             group.append_only(&mut engine, &entry(EntryKind::Put, b"behind")).expect("there is room again");
         assert_eq!((meta.epoch, meta.index), (1, 2));
         assert_eq!(engine.partition_stats(handle).expect("is open").last, group.end());
         engine.commit(handle, 2).expect("commits");
-        assert_eq!(engine.lookup_whole(handle, b"key"), Ok(Some(b"behind".to_vec())));
+        assert_eq!(engine.lookup_assembled(handle, b"key"), Ok(Some(b"behind".to_vec())));
         // The truncation is owed only once.
-        group.cut_owed(&mut engine).expect("nothing is owed");
+        group.truncate_undone(&mut engine).expect("nothing is owed");
         assert_eq!(engine.partition_stats(handle).expect("is open").last, (1, 2));
     }
 
@@ -389,28 +397,28 @@ mod tests {
         // The undone entry was joined with the next, and its replacement is not.
         let end = group.end();
         append(&mut engine, &mut group, FLAG_JOINED);
-        group.give_up(&mut engine, end).expect("has room");
+        group.undo_after(&mut engine, end).expect("has room");
         append(&mut engine, &mut group, 0);
         let mut found = LogWriter::new(handle, 1, Durability::Sync, group.end());
         found.may_be_joined(5);
         for group in [&mut group, &mut found] {
-            let mut ends = |begin, through| group.end_of_unit(&mut engine, begin, through).expect("is there");
+            let mut ends = |begin, through| group.batch_end(&mut engine, begin, through).expect("is there");
             assert_eq!([ends(1, 5), ends(1, 3), ends(1, 2)], [Some(3), Some(3), None]);
             assert_eq!([ends(4, 5), ends(5, 5)], [Some(4), Some(5)]);
         }
     }
 
     #[test]
-    fn a_log_that_begins_again_owes_no_cut() {
+    fn restarted_log_needs_no_truncation() {
         let disk = SimulatedDisk::new(2);
         let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
         let (mut engine, _) = Engine::open(disk, options).expect("opens");
         let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
         let handle = engine.partition(PartitionId(1), own).expect("opens");
         let mut group = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
-        group.owes_cut = true;
+        group.needs_truncation = true;
         group.begin_again(handle);
-        engine.begin_taking(handle).expect("begins");
-        assert_eq!(group.cut_owed(&mut engine), Ok(()), "what is taken must not be cut");
+        engine.begin_install(handle).expect("begins");
+        assert_eq!(group.truncate_undone(&mut engine), Ok(()), "what is taken must not be cut");
     }
 }

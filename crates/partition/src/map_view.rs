@@ -24,14 +24,16 @@ impl<'m> MapView<'m> {
     pub fn misplaced(self, parts: &[TransactionPart]) -> Option<u32> {
         let map = self.0?;
         let is_placed = |part: &TransactionPart| {
-            map.keyspace(part.place.keyspace).filter(|found| !found.is_closing()).is_some_and(|found| {
-                part.durability
-                    == match found.config().durability {
-                        KeyspaceDurability::Memory => Durability::Memory,
-                        KeyspaceDurability::Interval { .. } => Durability::Interval,
-                        KeyspaceDurability::Sync => Durability::Sync,
-                    }
-            })
+            map.keyspace(part.routing_key.keyspace).filter(|found| !found.is_dropping()).is_some_and(
+                |found| {
+                    part.durability
+                        == match found.config().durability {
+                            KeyspaceDurability::Memory => Durability::Memory,
+                            KeyspaceDurability::Interval { .. } => Durability::Interval,
+                            KeyspaceDurability::Sync => Durability::Sync,
+                        }
+                },
+            )
         };
         parts.iter().position(|part| !is_placed(part)).map(|part| part as u32)
     }
@@ -45,6 +47,6 @@ impl<'m> MapView<'m> {
     /// Whether the map has a keyspace that is being dropped.
     #[must_use]
     pub fn is_closing(self, keyspace: KeyspaceId) -> bool {
-        self.0.is_some_and(|map| map.keyspace(keyspace).is_some_and(|found| found.is_closing()))
+        self.0.is_some_and(|map| map.keyspace(keyspace).is_some_and(|found| found.is_dropping()))
     }
 }

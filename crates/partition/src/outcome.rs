@@ -30,7 +30,7 @@ use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType};
 use zerohop_wire::{Failure, What};
 
-use crate::limits::SEEN_KEPT_BYTES_MAX;
+use crate::limits::SEEN_VALUE_BYTES_MAX;
 use zerohop_base::bytes::Reader;
 
 /// The outcome of a write: done, or refused because of the record's state.
@@ -97,9 +97,11 @@ impl WriteOutcome {
     }
 
     /// The outcome as it is kept, without a long value that was seen.
-    pub(crate) fn kept(&self) -> WriteOutcome {
+    pub(crate) fn without_long_value(&self) -> WriteOutcome {
         match self {
-            WriteOutcome::CompareFailed { version, seen: Some(seen) } if seen.len() > SEEN_KEPT_BYTES_MAX => {
+            WriteOutcome::CompareFailed { version, seen: Some(seen) }
+                if seen.len() > SEEN_VALUE_BYTES_MAX =>
+            {
                 WriteOutcome::ConditionFailed { version: *version, found: Some(RecordType::Bytes) }
             }
             other => other.clone(),
@@ -181,7 +183,7 @@ impl WriteOutcome {
             20 => {
                 let version = Timestamp(from.u64()?);
                 let length = from.u32()? as usize;
-                if length > SEEN_KEPT_BYTES_MAX {
+                if length > SEEN_VALUE_BYTES_MAX {
                     return None;
                 }
                 WriteOutcome::CompareFailed { version, seen: Some(from.bytes(length)?.into()) }
@@ -288,10 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_seen_is_not_kept_but_its_version_is() {
+    fn long_seen_value_is_dropped_but_version_kept() {
         let version = Timestamp(5);
-        let long = vec![0; SEEN_KEPT_BYTES_MAX + 1].into_boxed_slice();
+        let long = vec![0; SEEN_VALUE_BYTES_MAX + 1].into_boxed_slice();
         let failed = WriteOutcome::CompareFailed { version, seen: Some(long) };
-        assert_eq!(failed.kept(), WriteOutcome::ConditionFailed { version, found: Some(RecordType::Bytes) });
+        assert_eq!(
+            failed.without_long_value(),
+            WriteOutcome::ConditionFailed { version, found: Some(RecordType::Bytes) }
+        );
     }
 }

@@ -79,7 +79,7 @@ pub(crate) enum RecordChange {
         version: Timestamp,
     },
     /// The write lies over the earlier contents of the chunk.
-    LayChunk {
+    OverlayChunk {
         written: ChunkWrite,
         version: Timestamp,
     },
@@ -176,10 +176,10 @@ impl RecordChange {
             (RecordChange::PutChunk { written, version }, _) => {
                 Some(Shape::of_write(index, written, version))
             }
-            (RecordChange::LayChunk { written, version }, None) => {
+            (RecordChange::OverlayChunk { written, version }, None) => {
                 Some(Shape::of_write(index, written, version))
             }
-            (RecordChange::LayChunk { written, version }, Some(mut shape)) => {
+            (RecordChange::OverlayChunk { written, version }, Some(mut shape)) => {
                 let new = ChunkShape::of(written);
                 let old = shape.chunk.unwrap_or(ChunkShape { parts: 0, covered: 0, end: 0, ..new });
                 shape.own.push_back((index, u64::from(written.length)));
@@ -296,7 +296,7 @@ impl Overlay {
 
     /// The entries after this index were undone. Returns the keys of which changes remain; [`Overlay::rebase`] must follow for
     /// each.
-    pub(crate) fn given_up(&mut self, after: u64) -> Vec<Box<[u8]>> {
+    pub(crate) fn undo_after(&mut self, after: u64) -> Vec<Box<[u8]>> {
         let mut left_over = Vec::new();
         self.records.retain(|key, known| {
             let before = known.changes.len();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_and_evictions_go_once_they_are_committed() {
+    fn committed_outcomes_and_evictions_leave_the_overlay() {
         let mut overlay = Overlay::default();
         let session = SessionId { issued: Timestamp(1), nonce: 1 };
         overlay.add_outcome(5, session, 1, WriteOutcome::NotFound);

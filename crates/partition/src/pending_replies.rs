@@ -7,7 +7,7 @@ use zerohop_wire::messages::{OperationAnswer, Outcome};
 use zerohop_wire::{Elements, Failure, Message, pack};
 
 use crate::event::{PartitionEffects, Token};
-use crate::limits::{HELD_ANSWERS_MAX, HELD_BYTES_MAX};
+use crate::limits::{PENDING_REPLIES_MAX, PENDING_REPLY_BYTES_MAX};
 
 /// An answer that owns its bytes.
 #[derive(Debug)]
@@ -31,15 +31,15 @@ pub(crate) struct PendingReplies {
     queue: VecDeque<(u64, Token, Reply)>,
     /// Replies of atomic batches that may not be sent yet though their entries are committed, or whose fate another primary
     /// decides.
-    kept: VecDeque<UnsettledReply>,
+    retained: VecDeque<UnsettledReply>,
     /// Until when these are kept, in microseconds of the monotonic clock.
-    kept_until_us: u64,
+    retained_until_us: u64,
     bytes: usize,
     /// Nothing more will be committed. Replies that would wait are replaced by this failure.
     failed: Option<Failure<'static>>,
 }
 
-/// A kept reply; see [`PendingReplies::keep`].
+/// A kept reply; see [`PendingReplies::retain_batches`].
 #[derive(Debug)]
 struct UnsettledReply {
     /// [`u64::MAX`]: the fate of its entry cannot be determined here.
@@ -47,7 +47,7 @@ struct UnsettledReply {
     to: Token,
     reply: Reply,
     /// Its entry was truncated from the log.
-    is_cut: bool,
+    is_truncated: bool,
 }
 
 impl Reply {
@@ -73,7 +73,7 @@ impl Reply {
 
     /// The failure that is sent instead of this reply, if `failure` prevents it. `Unavailable` promises that nothing was done.
     /// But this request was evaluated, and if it wrote, its entry is in a log and may still be committed.
-    fn in_doubt(&self, failure: &Failure<'static>) -> Failure<'static> {
+    fn failure_for(&self, failure: &Failure<'static>) -> Failure<'static> {
         let may_write = matches!(self, Reply::Small(Ok(_)) | Reply::Raw(_) | Reply::Batch { .. });
         match failure {
             Failure::Unavailable { .. } if may_write => Failure::TimedOut { version: Timestamp::ZERO },
@@ -83,15 +83,15 @@ impl Reply {
 
     fn fail(&self, to: Token, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         if !matches!(self, Reply::Transaction(_)) {
-            effects.answer(to, &Message::Answer(Err(self.in_doubt(failure))));
+            effects.answer(to, &Message::Answer(Err(self.failure_for(failure))));
         }
     }
 
     /// Sends the reply at once; the record read is read-locked for so many microseconds.
-    pub(crate) fn send_held(&self, to: Token, held_us: u32, effects: &mut dyn PartitionEffects) {
+    pub(crate) fn send_read_locked(&self, to: Token, held_us: u32, effects: &mut dyn PartitionEffects) {
         match self {
             Reply::Batch { count, packed } if held_us > 0 => match Elements::packed(*count, packed) {
-                Ok(answers) => effects.answer_held(to, &Message::BatchAnswer(answers), held_us),
+                Ok(answers) => effects.answer_read_locked(to, &Message::BatchAnswer(answers), held_us),
                 Err(failure) => effects.answer(to, &Message::Answer(Err(failure))),
             },
             _ => self.send(to, effects),
@@ -147,11 +147,11 @@ impl PendingReplies {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.queue.len() + self.kept.len()
+        self.queue.len() + self.retained.len()
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len() >= HELD_ANSWERS_MAX || self.bytes >= HELD_BYTES_MAX
+        self.len() >= PENDING_REPLIES_MAX || self.bytes >= PENDING_REPLY_BYTES_MAX
     }
 
     /// Sends the replies whose entries are committed.
@@ -165,10 +165,10 @@ impl PendingReplies {
         }
     }
 
-    /// Keeps the replies of atomic batches until [`PendingReplies::settle`] knows their fate, at most until `until_us`. All other
+    /// Keeps the replies of atomic batches until [`PendingReplies::resolve_retained`] knows their fate, at most until `until_us`. All other
     /// pending replies are answered with a failure. A client of those learns the outcome by a retry; an atomic batch has no
     /// number for a retry.
-    pub(crate) fn keep(
+    pub(crate) fn retain_batches(
         &mut self,
         until_us: u64,
         failure: &Failure<'static>,
@@ -176,36 +176,38 @@ impl PendingReplies {
     ) {
         for (index, to, reply) in self.queue.drain(..) {
             match reply {
-                Reply::Raw(_) => self.kept.push_back(UnsettledReply { index, to, reply, is_cut: false }),
+                Reply::Raw(_) => {
+                    self.retained.push_back(UnsettledReply { index, to, reply, is_truncated: false })
+                }
                 _ => {
                     self.bytes -= reply.bytes();
                     reply.fail(to, failure, effects);
                 }
             }
         }
-        self.kept_until_us = until_us;
+        self.retained_until_us = until_us;
     }
 
     /// When the kept replies must be answered; [`u64::MAX`]: there are none.
-    pub(crate) fn kept_until_us(&self) -> u64 {
-        if self.kept.is_empty() { u64::MAX } else { self.kept_until_us }
+    pub(crate) fn retained_until_us(&self) -> u64 {
+        if self.retained.is_empty() { u64::MAX } else { self.retained_until_us }
     }
 
     /// The log was truncated behind this index.
-    pub(crate) fn cut_after(&mut self, index: u64) {
-        self.kept.iter_mut().filter(|one| one.index > index).for_each(|one| one.is_cut = true);
+    pub(crate) fn truncate_after(&mut self, index: u64) {
+        self.retained.iter_mut().filter(|one| one.index > index).for_each(|one| one.is_truncated = true);
     }
 
     /// The log was replaced by another.
     pub(crate) fn lose_track(&mut self) {
-        self.kept.iter_mut().for_each(|one| one.index = u64::MAX);
+        self.retained.iter_mut().for_each(|one| one.index = u64::MAX);
     }
 
     /// Answers the kept replies up to a log index that is committed on enough members. Entries truncated before cannot be
     /// committed anywhere.
-    pub(crate) fn settle(&mut self, through: u64, effects: &mut dyn PartitionEffects) {
-        while self.kept.front().is_some_and(|one| one.index <= through)
-            && let Some(UnsettledReply { to, reply, is_cut, .. }) = self.kept.pop_front()
+    pub(crate) fn resolve_retained(&mut self, through: u64, effects: &mut dyn PartitionEffects) {
+        while self.retained.front().is_some_and(|one| one.index <= through)
+            && let Some(UnsettledReply { to, reply, is_truncated: is_cut, .. }) = self.retained.pop_front()
         {
             self.bytes -= reply.bytes();
             match is_cut {
@@ -216,16 +218,16 @@ impl PendingReplies {
     }
 
     /// Answers all kept replies with a failure.
-    pub(crate) fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        for UnsettledReply { to, reply, .. } in self.kept.drain(..) {
+    pub(crate) fn fail_retained(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        for UnsettledReply { to, reply, .. } in self.retained.drain(..) {
             self.bytes -= reply.bytes();
             reply.fail(to, failure, effects);
         }
     }
 
     /// Answers all pending replies with a failure. Later replies are pending as before.
-    pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        self.let_kept_go(failure, effects);
+    pub(crate) fn fail_all(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        self.fail_retained(failure, effects);
         self.bytes = 0;
         for (_, to, reply) in self.queue.drain(..) {
             reply.fail(to, failure, effects);
@@ -234,7 +236,7 @@ impl PendingReplies {
 
     /// Answers all replies with a failure, present and future ones. Whether their entries survive is not known.
     pub(crate) fn fail(&mut self, failure: Failure<'static>, effects: &mut dyn PartitionEffects) {
-        self.let_kept_go(&failure, effects);
+        self.fail_retained(&failure, effects);
         self.bytes = 0;
         let failure = self.failed.insert(failure);
         for (_, to, reply) in self.queue.drain(..) {
@@ -251,7 +253,7 @@ mod tests {
     use crate::testing::CollectedEffects;
 
     /// The answers of each token since the last check: a reply, or a failure as text.
-    fn told(collected: &mut CollectedEffects) -> Vec<(u64, String)> {
+    fn take_answers(collected: &mut CollectedEffects) -> Vec<(u64, String)> {
         let replies = std::mem::take(&mut collected.replies).into_iter();
         let replies = replies.map(|(to, bytes)| (to.request.0, format!("{bytes:?}")));
         let answers = std::mem::take(&mut collected.answers).into_iter();
@@ -269,7 +271,7 @@ mod tests {
     const IN_DOUBT: Failure<'static> = Failure::TimedOut { version: Timestamp::ZERO };
 
     /// Queues replies of atomic batches at these log indexes, each token equal to its index, and one other reply behind them.
-    fn kept(indices: &[u64]) -> (PendingReplies, CollectedEffects) {
+    fn retained_replies(indices: &[u64]) -> (PendingReplies, CollectedEffects) {
         let (mut held, mut out) = (PendingReplies::default(), CollectedEffects::default());
         let token = |request| Token { connection: 1, request: RequestId(request) };
         for index in indices {
@@ -277,39 +279,50 @@ mod tests {
         }
         let other = Reply::Small(Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }));
         held.push(90, token(90), other, &mut out);
-        held.keep(5, &UNAVAILABLE, &mut out);
-        assert_eq!(told(&mut out), [(90, failed(IN_DOUBT))], "whoever has a number asks again");
-        assert_eq!(held.kept_until_us(), 5);
+        held.retain_batches(5, &UNAVAILABLE, &mut out);
+        assert_eq!(take_answers(&mut out), [(90, failed(IN_DOUBT))], "whoever has a number asks again");
+        assert_eq!(held.retained_until_us(), 5);
         (held, out)
     }
 
     #[test]
-    fn a_deposed_primary_tells_of_units_what_the_log_that_goes_on_says() {
-        let (mut held, mut out) = kept(&[7, 8, 9]);
-        held.settle(6, &mut out);
-        held.cut_after(8);
-        assert_eq!(told(&mut out), [], "as long as no more is committed the cut entry may be, elsewhere");
-        held.settle(9, &mut out);
-        assert_eq!(told(&mut out), [(7, "[7]".to_owned()), (8, "[8]".to_owned()), (9, failed(UNAVAILABLE))]);
-        assert_eq!((held.len(), held.bytes, held.kept_until_us()), (0, 0, u64::MAX));
+    fn deposed_primary_answers_batches_by_surviving_log() {
+        let (mut held, mut out) = retained_replies(&[7, 8, 9]);
+        held.resolve_retained(6, &mut out);
+        held.truncate_after(8);
+        assert_eq!(
+            take_answers(&mut out),
+            [],
+            "as long as no more is committed the cut entry may be, elsewhere"
+        );
+        held.resolve_retained(9, &mut out);
+        assert_eq!(
+            take_answers(&mut out),
+            [(7, "[7]".to_owned()), (8, "[8]".to_owned()), (9, failed(UNAVAILABLE))]
+        );
+        assert_eq!((held.len(), held.bytes, held.retained_until_us()), (0, 0, u64::MAX));
     }
 
     #[test]
-    fn what_nothing_is_heard_of_ends_in_doubt() {
-        let (mut held, mut out) = kept(&[7, 8]);
-        held.cut_after(7);
+    fn unresolved_replies_end_as_unknown() {
+        let (mut held, mut out) = retained_replies(&[7, 8]);
+        held.truncate_after(7);
         held.lose_track();
-        held.settle(100, &mut out);
-        assert_eq!(told(&mut out), [], "the log is another one's, whose entries have these numbers too");
-        held.let_kept_go(&UNAVAILABLE, &mut out);
-        assert_eq!(told(&mut out), [(7, failed(IN_DOUBT)), (8, failed(IN_DOUBT))]);
+        held.resolve_retained(100, &mut out);
+        assert_eq!(
+            take_answers(&mut out),
+            [],
+            "the log is another one's, whose entries have these numbers too"
+        );
+        held.fail_retained(&UNAVAILABLE, &mut out);
+        assert_eq!(take_answers(&mut out), [(7, failed(IN_DOUBT)), (8, failed(IN_DOUBT))]);
         assert_eq!((held.len(), held.bytes), (0, 0));
     }
 
     #[test]
-    fn all_that_is_kept_is_told_of_when_a_partition_ends() {
-        let (mut held, mut out) = kept(&[7]);
+    fn retained_replies_are_answered_when_partition_ends() {
+        let (mut held, mut out) = retained_replies(&[7]);
         held.fail(Failure::DiskFailed, &mut out);
-        assert_eq!(told(&mut out), [(7, failed(Failure::DiskFailed))]);
+        assert_eq!(take_answers(&mut out), [(7, failed(Failure::DiskFailed))]);
     }
 }

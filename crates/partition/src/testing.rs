@@ -30,7 +30,7 @@ pub(crate) struct CollectedEffects {
     pub(crate) dropped: Vec<Token>,
     pub(crate) wrong_owner: Vec<Token>,
     pub(crate) messages: Vec<zerohop_transaction::Message>,
-    pub(crate) wants_flush: bool,
+    pub(crate) needs_flush: bool,
 }
 
 /// One partition, its engine, and its effects.
@@ -50,7 +50,7 @@ pub(crate) struct PartitionBench {
 }
 
 fn options() -> EngineOptions {
-    EngineOptions { disk_reserve_bytes: 0, checkpoints_begin_alone: false, ..EngineOptions::default() }
+    EngineOptions { disk_reserve_bytes: 0, starts_checkpoints: false, ..EngineOptions::default() }
 }
 
 pub(crate) fn insert(value: &[u8]) -> WriteChange<'_> {
@@ -184,7 +184,7 @@ impl PartitionEffects for CollectedEffects {
             PartitionEffect::Dropped { to } => self.dropped.push(to),
             PartitionEffect::Transaction(message) => self.messages.push(message),
             PartitionEffect::TransactionLost { .. } => {}
-            PartitionEffect::FlushWanted => self.wants_flush = true,
+            PartitionEffect::FlushWanted => self.needs_flush = true,
         }
     }
 }
@@ -221,7 +221,7 @@ impl PartitionRig {
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let options = MemberOptions { durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
-        assert!(!restored.is_state_lost);
+        assert!(!restored.has_lost_state);
         PartitionRig { disk, engine, partition, out: CollectedEffects::default(), now }
     }
 
@@ -327,7 +327,7 @@ impl PartitionBench {
     }
 
     /// Sends a read whose answer may come later.
-    pub(crate) fn ask(&mut self, key: &[u8], query: Query<'_>, time_out_ms: u32) -> Token {
+    pub(crate) fn send_waiting_read(&mut self, key: &[u8], query: Query<'_>, time_out_ms: u32) -> Token {
         self.send(time_out_ms, &Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query } })
     }
 
@@ -352,11 +352,11 @@ impl PartitionBench {
         });
     }
 
-    pub(crate) fn versions_kept(&mut self) -> usize {
+    pub(crate) fn retained_version_count(&mut self) -> usize {
         let handle = self.flushed.partition.handle();
-        let kept = self.flushed.engine.versions_kept(handle).expect("is open");
+        let kept = self.flushed.engine.retained_versions(handle).expect("is open");
         let handle = self.at_once.partition.handle();
-        kept.max(self.at_once.engine.versions_kept(handle).expect("is open"))
+        kept.max(self.at_once.engine.retained_versions(handle).expect("is open"))
     }
 
     pub(crate) fn answer_of(&mut self, message: &Message<'_>) -> OwnedAnswer {
@@ -378,7 +378,7 @@ impl PartitionBench {
     }
 
     /// Lets time pass, with a tick.
-    pub(crate) fn pass_ms(&mut self, ms: u64) {
+    pub(crate) fn advance_ms(&mut self, ms: u64) {
         self.skip_ms(ms);
         self.tick();
     }
@@ -400,9 +400,9 @@ impl PartitionBench {
         self.at_once.now.ms
     }
 
-    pub(crate) fn next_wake_ms(&self) -> Option<u64> {
-        let next = self.at_once.partition.next_wake_ms();
-        assert_eq!(next, self.flushed.partition.next_wake_ms());
+    pub(crate) fn next_tick_ms(&self) -> Option<u64> {
+        let next = self.at_once.partition.next_tick_ms();
+        assert_eq!(next, self.flushed.partition.next_tick_ms());
         next
     }
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    ChecksumParts, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, RecordBody, TrimTo, lay_over,
-    split_trailer,
+    ChecksumParts, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, RecordBody, TrimTo,
+    copy_part_over, split_trailer,
 };
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
@@ -114,7 +114,7 @@ impl<D: Disk> RecordView<'_, D> {
         for &(index, _) in &shape.own {
             let entry = self.engine.read_entry(self.handle, index)?;
             let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
-            lay_over(&mut out[begin..], range.start, payload);
+            copy_part_over(&mut out[begin..], range.start, payload);
         }
         Ok(())
     }
@@ -132,7 +132,7 @@ impl<D: Disk> RecordView<'_, D> {
         }
         Ok(match self.engine.lookup(self.handle, key)? {
             Some(record) if !record.is_list && !record.is_chunk => match record.body {
-                RecordBody::Whole(bytes) => {
+                RecordBody::SingleEntry(bytes) => {
                     let (version, hint) = (Timestamp(record.timestamp), record.hint);
                     Some(WholeBytes { version, bytes, hint })
                 }

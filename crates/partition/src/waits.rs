@@ -38,7 +38,7 @@ pub(crate) enum WaitTarget {
 pub(crate) struct Wait {
     pub(crate) key: Box<[u8]>,
     pub(crate) awaited: WaitCondition,
-    pub(crate) asker: WaitTarget,
+    pub(crate) requester: WaitTarget,
     connection: u64,
     deadline_ms: u64,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Wait {
 /// All waiting requests of a partition, and the batches that some of them belong to.
 #[derive(Debug, Default)]
 pub(crate) struct WaitTable {
-    parked: BTreeMap<u32, Wait>,
+    waiting_requests: BTreeMap<u32, Wait>,
     next: u32,
     by_key: BTreeMap<Box<[u8]>, Vec<u32>>,
     timers: Timers,
@@ -94,11 +94,11 @@ impl Wait {
 
 impl WaitTable {
     pub(crate) fn is_empty(&self) -> bool {
-        self.parked.is_empty()
+        self.waiting_requests.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.parked.len()
+        self.waiting_requests.len()
     }
 
     /// Queues a request.
@@ -116,13 +116,19 @@ impl WaitTable {
             WaitUntil::Equals(value) | WaitUntil::Differs(value) => value.len(),
             _ => 0,
         };
-        if self.parked.len() >= WAITS_MAX || self.bytes + WAIT_BYTES + 2 * key.len() + value > WAIT_BYTES_MAX
+        if self.waiting_requests.len() >= WAITS_MAX
+            || self.bytes + WAIT_BYTES + 2 * key.len() + value > WAIT_BYTES_MAX
         {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
-        let wait =
-            Wait { key: key.into(), awaited: WaitCondition::of(until), asker, connection, deadline_ms };
-        while self.parked.contains_key(&self.next) {
+        let wait = Wait {
+            key: key.into(),
+            awaited: WaitCondition::of(until),
+            requester: asker,
+            connection,
+            deadline_ms,
+        };
+        while self.waiting_requests.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let number = self.next;
@@ -133,7 +139,7 @@ impl WaitTable {
             Some(numbers) => numbers.push(number),
             None => drop(self.by_key.insert(key.into(), vec![number])),
         }
-        self.parked.insert(number, wait);
+        self.waiting_requests.insert(number, wait);
         Ok(())
     }
 
@@ -148,12 +154,12 @@ impl WaitTable {
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<&Wait> {
-        self.parked.get(&number)
+        self.waiting_requests.get(&number)
     }
 
     /// Removes and returns a request.
     pub(crate) fn take(&mut self, number: u32) -> Option<Wait> {
-        let wait = self.parked.remove(&number)?;
+        let wait = self.waiting_requests.remove(&number)?;
         self.bytes -= wait.bytes();
         self.timers.remove(wait.deadline_ms, number);
         if let Some(numbers) = self.by_key.get_mut(&wait.key) {
@@ -178,9 +184,9 @@ impl WaitTable {
 
     /// Forgets the waits of a connection.
     pub(crate) fn disconnect(&mut self, connection: u64) {
-        let gone = self.parked.iter().filter(|(_, wait)| wait.connection == connection);
+        let gone = self.waiting_requests.iter().filter(|(_, wait)| wait.connection == connection);
         for number in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
-            if let Some(Wait { asker: WaitTarget::Item(batch, _), .. }) = self.take(number) {
+            if let Some(Wait { requester: WaitTarget::Item(batch, _), .. }) = self.take(number) {
                 self.batches.remove(&batch);
             }
         }
@@ -201,7 +207,7 @@ impl WaitTable {
     }
 
     /// Adds the answer of an item. Returns the batch if it was the last one.
-    pub(crate) fn fill_batch(
+    pub(crate) fn add_to_batch(
         &mut self,
         batch: u32,
         place: u32,
@@ -216,7 +222,7 @@ impl WaitTable {
     }
 
     /// Adds the early answers to their batch, which has been evaluated now.
-    pub(crate) fn fill_early(&mut self, collector: &mut Collector) {
+    pub(crate) fn add_early_answers(&mut self, collector: &mut Collector) {
         for (place, packed) in self.early.drain(..) {
             if let Some(answer) =
                 Elements::<OperationAnswer<'_>>::packed(1, &packed).ok().and_then(|one| one.iter().next())

@@ -9,7 +9,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
 use crate::entry_metadata::Note;
-use crate::limits::{BUFFER_KEPT_BYTES, STAGED_LOOKED_THROUGH_MAX};
+use crate::limits::{BUFFER_RETAINED_BYTES, STAGED_CHANGES_SEARCHED_MAX};
 use crate::log_writer::{LogWriter, NewLogEntry};
 use crate::operations::{EntryContents, LogAction};
 use crate::overlay::{Overlay, RecordChange, Shape};
@@ -24,7 +24,7 @@ pub(crate) struct UnitWriteBuffer {
     pub(crate) made: Vec<u8>,
     seen_key: Vec<u8>,
     seen: Option<RecordGlimpse>,
-    pub(crate) noted: UnitMetadata,
+    pub(crate) recorded: UnitMetadata,
 }
 
 /// One change.
@@ -37,7 +37,7 @@ struct BufferedChange {
     /// How it changes the record, and the record's earlier shape; `None` for a mark that changes nothing.
     change: Option<(RecordChange, Option<Shape>)>,
     /// Where its key starts in `bytes`, where the key ends, and where its payload ends.
-    place: [usize; 3],
+    key_and_payload_range: [usize; 3],
 }
 
 /// The result of reading a record, as long as the atomic batch has changed nothing since.
@@ -86,7 +86,9 @@ impl UnitMetadata {
 
 impl BufferedChange {
     fn entry<'s>(&'s self, bytes: &'s [u8]) -> NewLogEntry<'s> {
-        let &BufferedChange { kind, flags, at, ref hint, place: [begin, key_end, end], .. } = self;
+        let &BufferedChange {
+            kind, flags, at, ref hint, key_and_payload_range: [begin, key_end, end], ..
+        } = self;
         let hint = hint.as_ref();
         NewLogEntry { kind, flags, at, key: &bytes[begin..key_end], payload: &bytes[key_end..end], hint }
     }
@@ -115,7 +117,8 @@ impl UnitWriteBuffer {
     #[inline]
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         !self.items.is_empty()
-            && (self.items.len() > STAGED_LOOKED_THROUGH_MAX || self.entries().any(|entry| entry.key == key))
+            && (self.items.len() > STAGED_CHANGES_SEARCHED_MAX
+                || self.entries().any(|entry| entry.key == key))
     }
 
     /// The result of reading this key, if nothing has changed since.
@@ -162,8 +165,8 @@ impl UnitWriteBuffer {
             LogAction::PutChunk(written, _) => {
                 (EntryKind::Put, FLAG_CHUNK, RecordChange::PutChunk { written, version })
             }
-            LogAction::LayChunk(written, _) => {
-                (EntryKind::Append, FLAG_CHUNK, RecordChange::LayChunk { written, version })
+            LogAction::OverlayChunk(written, _) => {
+                (EntryKind::Append, FLAG_CHUNK, RecordChange::OverlayChunk { written, version })
             }
             LogAction::Nothing => return,
         };
@@ -171,15 +174,15 @@ impl UnitWriteBuffer {
         let begin = bytes.len();
         bytes.extend_from_slice(key);
         let key_end = bytes.len();
-        let note = Note { deadline: action.noted_deadline(), session: None };
+        let note = Note { deadline: action.entry_deadline(), session: None };
         match *action {
             LogAction::Put { contents, .. } | LogAction::Append { contents, .. } => {
                 bytes.extend_from_slice(match contents {
-                    EntryContents::Given(bytes) => bytes,
+                    EntryContents::AsReceived(bytes) => bytes,
                     EntryContents::Made => made,
                 });
             }
-            LogAction::PutChunk(_, apart) | LogAction::LayChunk(_, apart) => {
+            LogAction::PutChunk(_, apart) | LogAction::OverlayChunk(_, apart) => {
                 bytes.extend_from_slice(made);
                 bytes.extend_from_slice(apart);
             }
@@ -193,7 +196,14 @@ impl UnitWriteBuffer {
         }
         let place = [begin, key_end, bytes.len()];
         let RecordGlimpse { shape, hint } = seen;
-        self.items.push(BufferedChange { kind, flags, at, hint, change: Some((change, shape)), place });
+        self.items.push(BufferedChange {
+            kind,
+            flags,
+            at,
+            hint,
+            change: Some((change, shape)),
+            key_and_payload_range: place,
+        });
     }
 
     /// Adds a mark with this payload.
@@ -207,7 +217,7 @@ impl UnitWriteBuffer {
             at,
             hint: None,
             change: None,
-            place,
+            key_and_payload_range: place,
         });
     }
 
@@ -226,7 +236,7 @@ impl UnitWriteBuffer {
         (group, overlay): (&mut LogWriter, &mut Overlay),
         goes_on: bool,
     ) -> EngineResult<()> {
-        let UnitWriteBuffer { items, bytes, noted, .. } = self;
+        let UnitWriteBuffer { items, bytes, recorded: noted, .. } = self;
         let mut left = items.len();
         for item in items.iter_mut() {
             left -= 1;
@@ -254,10 +264,10 @@ impl UnitWriteBuffer {
         self.items.clear();
         self.bytes.clear();
         self.seen = None;
-        self.noted.entries.clear();
-        self.noted.bytes.clear();
+        self.recorded.entries.clear();
+        self.recorded.bytes.clear();
         for buffer in [&mut self.bytes, &mut self.made] {
-            if buffer.capacity() > BUFFER_KEPT_BYTES {
+            if buffer.capacity() > BUFFER_RETAINED_BYTES {
                 *buffer = Vec::new();
             }
         }
@@ -276,7 +286,7 @@ mod tests {
     fn bytes_that_lie_apart_are_staged_behind_the_head_of_their_entry() {
         let (mut staged, bytes) = (UnitWriteBuffer::default(), vec![7; 70_000]);
         let written = ChunkWrite { stamp: BlobStamp { id: 5, generation: 0 }, offset: 0, length: 70_000 };
-        for action in [LogAction::PutChunk(written, &bytes), LogAction::LayChunk(written, &bytes)] {
+        for action in [LogAction::PutChunk(written, &bytes), LogAction::OverlayChunk(written, &bytes)] {
             staged.push((Timestamp(1), b"chunk"), &action, RecordGlimpse::default(), b"head");
         }
         let whole = [b"head", &bytes[..]].concat();

@@ -103,7 +103,7 @@ fn config(id: u32) -> Result<KeyspaceConfig, Failure> {
 
 fn in_ring(id: u32) -> Result<MapChange, Failure> {
     let turn = id.wrapping_mul(2_654_435_761) % NODES;
-    let ring = Ring { first: InstanceId(0), count: NODES, step: 257, turn, splits: 0 };
+    let ring = Ring { first: InstanceId(0), count: NODES, step: 257, first_position: turn, splits: 0 };
     let groups = Groups::in_ring(ring, PARTITIONS_MAX, 1, 1).ok_or("no such ring")?;
     Ok(MapChange::CreateKeyspace { id: KeyspaceId(id), config: config(id)?, groups })
 }

@@ -22,7 +22,7 @@ impl PartitionCount {
     /// Checks that `partitions` is a power of two within the limit.
     pub fn new(partitions: u32) -> Result<PartitionCount, PartitionCountError> {
         if partitions == 0 || partitions > PARTITIONS_MAX || !partitions.is_power_of_two() {
-            return Err(PartitionCountError { asked: partitions });
+            return Err(PartitionCountError { requested: partitions });
         }
         // The value is at most 16, by the check above.
         Ok(PartitionCount { bits: partitions.trailing_zeros() as u8 })
@@ -60,14 +60,14 @@ pub const fn partition_of(hash: u64, partitions: PartitionCount) -> PartitionId 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionCountError {
     /// The requested number.
-    pub asked: u32,
+    pub requested: u32,
 }
 
 impl fmt::Display for PartitionCountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} partitions: ask for a power of two from 1 to {PARTITIONS_MAX}", self.asked)?;
-        if (1..PARTITIONS_MAX).contains(&self.asked) {
-            write!(f, ", such as {}", self.asked.next_power_of_two())?;
+        write!(f, "{} partitions: ask for a power of two from 1 to {PARTITIONS_MAX}", self.requested)?;
+        if (1..PARTITIONS_MAX).contains(&self.requested) {
+            write!(f, ", such as {}", self.requested.next_power_of_two())?;
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ mod tests {
             assert_eq!(PartitionCount::new(good).unwrap().get(), good);
         }
         for bad in [0, 3, 255, PARTITIONS_MAX + 1, PARTITIONS_MAX * 2, u32::MAX] {
-            assert_eq!(PartitionCount::new(bad), Err(PartitionCountError { asked: bad }));
+            assert_eq!(PartitionCount::new(bad), Err(PartitionCountError { requested: bad }));
         }
     }
 

@@ -11,7 +11,7 @@ use super::entry_repair::{CorruptAnswers, only_reads};
 use super::limits::REPAIR_WAIT_US;
 use super::wait_queue::QueuedRequest;
 use super::{Context, Replica, ReplicaEffects, Role, failed, unavailable};
-use zerohop_partition::limits::{BUSY_RETRY_MS, HOLD_MS};
+use zerohop_partition::limits::{BUSY_RETRY_MS, READ_LOCK_MS};
 use zerohop_partition::planted::{Bug, is_planted};
 use zerohop_partition::{PartitionEvent, RecordRequest, Token};
 use zerohop_partition::{Program, ProgramResult};
@@ -31,23 +31,23 @@ impl Replica {
             effects.wrong_owner(request.token);
             return Ok(());
         }
-        if self.is_damaged_alone() {
+        if self.is_damaged_sole_copy() {
             // No member can repair the log, and only an operator's command ends that state. Queued requests would wait in vain.
             effects.answer(request.token, &failed(Failure::DataCorrupt));
             return Ok(());
         }
         if let Message::Compare(compare) = request.message {
-            return self.take_compare(context, request, *compare, effects);
+            return self.handle_compare(context, request, *compare, effects);
         }
         let is_write = writes(request.message);
         // A request that waits is not overtaken by later requests of its kind.
         let seen = seen(request.message, self.partition.present_ms());
         let may = self.may_answer(context)
             && self.is_below(context, seen)
-            && (!is_write || self.has_copies() && !self.parked.has_writes());
+            && (!is_write || self.has_copies() && !self.wait_queue.has_writes());
         if !may {
-            self.counts.parked += 1;
-            if !self.parked.push(request, is_write, seen, context.now_us) {
+            self.counts.queued_requests += 1;
+            if !self.wait_queue.push(request, is_write, seen, context.now_us) {
                 effects.answer(request.token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
             }
             return Ok(());
@@ -69,16 +69,21 @@ impl Replica {
             && self.view.others().next().is_some()
             && context.now_us < until_us
             && !self.has_corruption;
-        let mut corrupt =
-            CorruptAnswers { inner: effects, token: request.token, holds_back, is_found: false };
-        let hold = request.envelope.hold && self.may_hold(context);
-        let request = &RecordRequest { envelope: Envelope { hold, ..request.envelope }, ..*request };
+        let mut corrupt = CorruptAnswers {
+            inner: effects,
+            token: request.token,
+            suppresses_corrupt: holds_back,
+            is_found: false,
+        };
+        let hold = request.envelope.read_lock && self.may_grant_read_lock(context);
+        let request =
+            &RecordRequest { envelope: Envelope { read_lock: hold, ..request.envelope }, ..*request };
         self.partition.step(context.engine, context.at(), PartitionEvent::Request(*request), &mut corrupt)?;
         if !corrupt.is_found {
             return Ok(());
         }
-        let may_wait = self.corruption_met(context, request)?;
-        if !holds_back || may_wait && self.parked.push_to_repair(request, until_us) {
+        let may_wait = self.handle_corrupt_read(context, request)?;
+        if !holds_back || may_wait && self.wait_queue.push_to_repair(request, until_us) {
             return Ok(());
         }
         self.partition.step(context.engine, context.at(), PartitionEvent::Request(*request), effects)
@@ -118,10 +123,10 @@ impl Replica {
             let epoch = self.view.map_epoch;
             return Err(Failure::WrongOwner { epoch, delta: std::borrow::Cow::Borrowed(&[]) });
         }
-        if self.is_damaged_alone() {
+        if self.is_damaged_sole_copy() {
             return Err(Failure::DataCorrupt);
         }
-        let may_run = !program.may_write() || self.has_copies() && !self.parked.has_writes();
+        let may_run = !program.may_write() || self.has_copies() && !self.wait_queue.has_writes();
         if !self.may_answer(context) || !may_run {
             return Err(unavailable());
         }
@@ -146,17 +151,17 @@ impl Replica {
     /// Whether all needed members have granted this primary a valid lease, so that no other primary can be active.
     pub(super) fn has_leases<D: Disk>(&self, context: &Context<'_, D>) -> bool {
         is_planted(Bug::LeaseNotChecked)
-            || self.needed().all(|member| context.leases.holds(context.now_us, member))
+            || self.needed().all(|member| context.leases.is_valid(context.now_us, member))
     }
 
     /// Whether no other primary can become active before a read lock that is granted now has ended.
-    fn may_hold<D: Disk>(&self, context: &Context<'_, D>) -> bool {
-        let until_us = context.now_us + HOLD_MS * 1_000;
-        self.needed().all(|member| context.leases.holds(until_us, member))
+    fn may_grant_read_lock<D: Disk>(&self, context: &Context<'_, D>) -> bool {
+        let until_us = context.now_us + READ_LOCK_MS * 1_000;
+        self.needed().all(|member| context.leases.is_valid(until_us, member))
     }
 
     fn has_started(&self, now_us: u64) -> bool {
-        let is_marked = self.partition.applied() >= self.mark || is_planted(Bug::MarkNotAwaited);
+        let is_marked = self.partition.applied() >= self.epoch_marker || is_planted(Bug::MarkNotAwaited);
         is_marked && self.has_waited(now_us)
     }
 
@@ -175,7 +180,7 @@ impl Replica {
     /// Whether the timestamps of a request that has seen `seen` stay below the timestamp bound. The clock will advance to `seen`.
     fn is_below<D: Disk>(&self, context: &Context<'_, D>, seen: Timestamp) -> bool {
         is_planted(Bug::LeaseNotChecked)
-            || self.partition.is_below(seen, context.leases.ceiling(self.needed()))
+            || self.partition.is_below(seen, context.leases.timestamp_bound(self.needed()))
     }
 
     /// Evaluates queued requests that are admissible now, and answers those whose time-out has passed.
@@ -184,16 +189,16 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        while let Some(one) = self.parked.take_overdue(context.now_us) {
+        while let Some(one) = self.wait_queue.take_overdue(context.now_us) {
             let failure = if one.repairs { Failure::DataCorrupt } else { unavailable() };
             effects.answer(one.token, &failed(failure));
         }
-        for _ in 0..self.parked.len() {
+        for _ in 0..self.wait_queue.len() {
             if !self.may_answer(context) {
                 break;
             }
             let has_copies = self.has_copies();
-            let ceiling = context.leases.ceiling(self.needed());
+            let ceiling = context.leases.timestamp_bound(self.needed());
             let partition = &self.partition;
             let is_repaired = self.repair.is_idle();
             let may = |one: &QueuedRequest| {
@@ -201,7 +206,7 @@ impl Replica {
                     && (is_repaired || !one.repairs)
                     && partition.is_below(one.seen, ceiling)
             };
-            let Some(one) = self.parked.take_first(may) else { break };
+            let Some(one) = self.wait_queue.take_first(may) else { break };
             let until_us = one.repairs.then_some(one.until_us);
             let stepped = one.with(|request| self.evaluate(context, request, until_us, effects));
             stepped.unwrap_or(Ok(()))?;
@@ -212,15 +217,15 @@ impl Replica {
     /// Answers all queued requests with a failure, because no member will serve them.
     pub(super) fn refuse_all(&mut self, failure: &Failure<'static>, effects: &mut dyn ReplicaEffects) {
         let mut refuse = |token| effects.answer(token, &failed(failure.clone()));
-        while let Some(one) = self.parked.take_first(|_| true) {
+        while let Some(one) = self.wait_queue.take_first(|_| true) {
             refuse(one.token);
         }
-        self.audit.wanted.drain(..).for_each(|one| refuse(one.token));
+        self.audit.client_requests.drain(..).for_each(|one| refuse(one.token));
     }
 
     /// Sends all queued requests back to their clients, because another member may serve them.
-    pub(super) fn turn_away(&mut self, effects: &mut dyn ReplicaEffects) {
-        while let Some(one) = self.parked.take_first(|_| true) {
+    pub(super) fn reject_queued(&mut self, effects: &mut dyn ReplicaEffects) {
+        while let Some(one) = self.wait_queue.take_first(|_| true) {
             effects.wrong_owner(one.token);
         }
     }

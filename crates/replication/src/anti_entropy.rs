@@ -43,11 +43,11 @@ pub(super) struct Audit {
     from: u32,
     pub(super) round: Option<Round>,
     /// Comparisons that clients have requested. The first is in progress.
-    pub(super) wanted: VecDeque<ComparisonRequest>,
+    pub(super) client_requests: VecDeque<ComparisonRequest>,
     /// As another member: the slice to answer once its entry is applied.
-    asked: Option<Slice>,
+    digest_requested: Option<Slice>,
     /// As another member: the slice that it has answered last.
-    told: Option<Slice>,
+    digest_sent: Option<Slice>,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Audit {
     /// Limits the next commit step to the log index for which a digest is wanted.
     pub(super) fn stop(&self, applied: u64, through: u64) -> u64 {
         let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.slice);
-        let stop = own.or(self.asked).map_or(u64::MAX, |slice| slice.as_of.index.0);
+        let stop = own.or(self.digest_requested).map_or(u64::MAX, |slice| slice.as_of.index.0);
         if applied < stop && !is_planted(Bug::DigestOfAnyIndex) { through.min(stop) } else { through }
     }
 }
@@ -74,7 +74,7 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if !self.audit.wanted.is_empty() || !self.may_begin_round(context) {
+        if !self.audit.client_requests.is_empty() || !self.may_begin_round(context) {
             return Ok(());
         }
         let handle = self.partition.handle();
@@ -138,29 +138,29 @@ impl Replica {
     }
 
     /// Handles the primary's request for a digest.
-    pub(super) fn take_digest_ask<D: Disk>(
+    pub(super) fn handle_digest_request<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         slice: Slice,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        self.audit.asked = Some(slice);
-        self.audit_asked(context, effects)
+        self.audit.digest_requested = Some(slice);
+        self.answer_digest_request(context, effects)
     }
 
     /// Answers the primary's request, if the entry that it names has just been applied.
-    pub(super) fn audit_asked<D: Disk>(
+    pub(super) fn answer_digest_request<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(slice) = self.audit.asked else { return Ok(()) };
+        let Some(slice) = self.audit.digest_requested else { return Ok(()) };
         let (applied, EntryName { index, .. }) = (self.partition.applied(), slice.as_of);
-        let is_whole = !self.wants_state() && self.taking.is_none() && self.repair.is_idle();
+        let is_whole = !self.needs_snapshot() && self.snapshot_install.is_none() && self.repair.is_idle();
         if applied < index.0 && is_whole && !is_planted(Bug::DigestOfAnyIndex) {
             return Ok(());
         }
-        self.audit.asked = None;
+        self.audit.digest_requested = None;
         let is_as_of = name_at(context.engine, self.partition.handle(), applied)? == Some(slice.as_of);
         // The log must equal the primary's up to there, in this epoch. Otherwise its contents must not be compared.
         let is_matched = self.matched.is_some_and(|matched| matched >= index.0);
@@ -175,13 +175,13 @@ impl Replica {
             None if slice.contents && self.repair.is_idle() => INCOMPARABLE,
             None => return Ok(()),
         };
-        self.audit.told = Some(slice);
+        self.audit.digest_sent = Some(slice);
         let call = Call::DigestTold { slice, records, digest };
         effects.send(self.view.primary, self.view.epoch, &call);
         Ok(())
     }
 
-    pub(super) fn take_digest_told(
+    pub(super) fn handle_digest(
         &mut self,
         from: Member,
         (slice, found): (Slice, CountAndDigest),
@@ -197,8 +197,8 @@ impl Replica {
     }
 
     /// The primary reports that the digest of this member differs from its own.
-    pub(super) fn take_digest_differs(&mut self, slice: Slice) {
-        if self.audit.told.take() == Some(slice) {
+    pub(super) fn handle_digest_differs(&mut self, slice: Slice) {
+        if self.audit.digest_sent.take() == Some(slice) {
             self.counts.differed += 1;
             self.give_up_repair();
         }
@@ -218,17 +218,17 @@ impl Replica {
     /// Whether the round waits for a digest. A client waits for a round with contents. A member without log progress will hardly
     /// send a digest: its disk is full, it is installing a snapshot, or it is silent.
     fn comes_soon(&self, stream: &Stream, slice: &Slice, now_us: u64) -> bool {
-        let gets_on = stream.sending.is_none() && now_us < stream.grew_us + AUDIT_ROUND_US;
+        let gets_on = stream.sending.is_none() && now_us < stream.progressed_us + AUDIT_ROUND_US;
         !slice.contents
             || self.view.in_sync.contains(&stream.member)
             || stream.matched >= slice.as_of.index.0
-            || gets_on && !self.has_told_full(stream.member, now_us)
+            || gets_on && !self.has_reported_full(stream.member, now_us)
     }
 
     /// Compares the digests that have arrived.
     pub(super) fn end_round(&mut self, effects: &mut dyn ReplicaEffects) {
         let Some(Round { slice, own: Some(digested), others, .. }) = self.audit.round.take() else { return };
-        if self.looks_closer(&slice, &digested) {
+        if self.narrow_if_incomplete(&slice, &digested) {
             return;
         }
         self.counts.audits += 1;
@@ -239,12 +239,12 @@ impl Replica {
         let is_own_fault =
             others.len() > 1 && differing.len() == others.len() && others.iter().all(|o| o.1 == others[0].1);
         if is_own_fault {
-            differing = vec![self.me];
+            differing = vec![self.this_member];
         }
-        self.tell_compared(&slice, (&digested, others.len()), &differing, effects);
+        self.answer_compared(&slice, (&digested, others.len()), &differing, effects);
         if is_own_fault {
             self.counts.differed += 1;
-            effects.differs(self.me, slice);
+            effects.differs(self.this_member, slice);
             self.give_up_repair();
             return;
         }
@@ -276,7 +276,7 @@ impl Replica {
             Err(DigestError::TooMany) => Ok(None),
             Err(DigestError::Corrupt(key)) => {
                 match key.map(|key| engine.corrupt_of(self.partition.handle(), &key)) {
-                    Some(Ok(corrupt)) => self.note_corruption(corrupt),
+                    Some(Ok(corrupt)) => self.record_corruption(corrupt),
                     _ => self.suspect_corruption(true),
                 }
                 Ok(None)
@@ -286,24 +286,28 @@ impl Replica {
     }
 
     /// Forgets all earlier requests, because the group is new.
-    pub(super) fn forget_audit(&mut self, effects: &mut dyn ReplicaEffects) {
-        (self.audit.round, self.audit.asked, self.audit.told) = (None, None, None);
-        self.audit.wanted.drain(..).for_each(|one| effects.wrong_owner(one.token));
+    pub(super) fn drop_audit_requests(&mut self, effects: &mut dyn ReplicaEffects) {
+        (self.audit.round, self.audit.digest_requested, self.audit.digest_sent) = (None, None, None);
+        self.audit.client_requests.drain(..).for_each(|one| effects.wrong_owner(one.token));
     }
 
     /// Commits up to this index, and stops in between at the index for which a digest is wanted.
-    pub(super) fn agree_in_steps<D: Disk>(
+    pub(super) fn commit_in_steps<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         through: u64,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let stop = self.audit.stop(self.partition.applied(), through);
-        self.partition.agree(context.engine, stop, effects)?;
+        self.partition.commit_acknowledged(context.engine, stop, effects)?;
         match self.role {
             Role::Primary => self.audit_own(context, effects)?,
-            _ => self.audit_asked(context, effects)?,
+            _ => self.answer_digest_request(context, effects)?,
         }
-        if stop < through { self.partition.agree(context.engine, through, effects) } else { Ok(()) }
+        if stop < through {
+            self.partition.commit_acknowledged(context.engine, through, effects)
+        } else {
+            Ok(())
+        }
     }
 }

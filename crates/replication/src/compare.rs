@@ -33,7 +33,7 @@ pub(super) struct ComparisonRequest {
 
 impl Replica {
     /// Handles a client's request to compare a slice, as the primary of the group.
-    pub(super) fn take_compare<D: Disk>(
+    pub(super) fn handle_compare<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         request: &RecordRequest<'_>,
@@ -49,7 +49,7 @@ impl Replica {
             effects.answer(token, &failed(failure));
             return Ok(());
         }
-        if self.audit.wanted.len() >= COMPARES_MAX {
+        if self.audit.client_requests.len() >= COMPARES_MAX {
             effects.answer(token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Replica {
             0 => COMPARE_US,
             ms => COMPARE_US.min(u64::from(ms) * 1_000),
         };
-        self.audit.wanted.push_back(ComparisonRequest {
+        self.audit.client_requests.push_back(ComparisonRequest {
             token,
             from: compare.from,
             records: COMPARED_RECORDS,
@@ -74,10 +74,10 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         while let Some(&ComparisonRequest { token, from, records, next_us, until_us }) =
-            self.audit.wanted.front()
+            self.audit.client_requests.front()
         {
             if let Some(failure) = self.cannot_compare() {
-                self.audit.wanted.pop_front();
+                self.audit.client_requests.pop_front();
                 effects.answer(token, &failed(failure));
                 continue;
             }
@@ -87,8 +87,8 @@ impl Replica {
                     self.end_round(effects);
                 }
                 // Unless the round has just answered it.
-                if self.audit.wanted.front().is_some_and(|one| one.token == token) {
-                    self.audit.wanted.pop_front();
+                if self.audit.client_requests.front().is_some_and(|one| one.token == token) {
+                    self.audit.client_requests.pop_front();
                     effects.answer(token, &failed(unavailable()));
                 }
                 continue;
@@ -96,12 +96,12 @@ impl Replica {
             if context.now_us < next_us || !self.may_begin_round(context) {
                 break;
             }
-            if let Some(one) = self.audit.wanted.front_mut() {
+            if let Some(one) = self.audit.client_requests.front_mut() {
                 one.next_us = context.now_us + COMPARE_RETRY_US;
             }
             if !self.has_common_seed(context.engine)? {
-                self.audit.wanted.pop_front();
-                self.compare_alone(context, (token, from), effects)?;
+                self.audit.client_requests.pop_front();
+                self.compare_own_copy(context, (token, from), effects)?;
                 continue;
             }
             let handle = self.partition.handle();
@@ -119,7 +119,7 @@ impl Replica {
     }
 
     /// Compares nothing and reports only this member's contents, because the other logs use another hash seed.
-    fn compare_alone<D: Disk>(
+    fn compare_own_copy<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         (token, from): (Token, u32),
@@ -131,11 +131,11 @@ impl Replica {
     }
 
     /// Whether the slice of a round was too much for one step. In that case a smaller slice is compared instead.
-    pub(super) fn looks_closer(&mut self, slice: &Slice, digested: &RecordDigest) -> bool {
-        let Some(one) = self.audit.wanted.front_mut().filter(|one| one.from == slice.from) else {
+    pub(super) fn narrow_if_incomplete(&mut self, slice: &Slice, digested: &RecordDigest) -> bool {
+        let Some(one) = self.audit.client_requests.front_mut().filter(|one| one.from == slice.from) else {
             return false;
         };
-        let does = slice.contents && digested.is_cut && one.records > 1;
+        let does = slice.contents && digested.is_incomplete && one.records > 1;
         if does {
             (one.records, one.next_us) = (one.records / 2, 0);
         }
@@ -143,32 +143,32 @@ impl Replica {
     }
 
     /// Answers the client that has requested the slice of a round.
-    pub(super) fn tell_compared(
+    pub(super) fn answer_compared(
         &mut self,
         slice: &Slice,
         (digested, others): (&RecordDigest, usize),
         differing: &[Member],
         effects: &mut dyn ReplicaEffects,
     ) {
-        if !self.audit.wanted.front().is_some_and(|one| slice.contents && one.from == slice.from) {
+        if !self.audit.client_requests.front().is_some_and(|one| slice.contents && one.from == slice.from) {
             return;
         }
-        let Some(one) = self.audit.wanted.pop_front() else { return };
+        let Some(one) = self.audit.client_requests.pop_front() else { return };
         let differing: Vec<InstanceId> = differing.iter().map(|member| member.instance).collect();
         let compared = SliceComparison {
             next: slice.through.wrapping_add(1),
             records: digested.records,
             bytes: digested.bytes,
             copies: others as u32 + 1,
-            differing: Elements::given(&differing),
+            differing: Elements::from_slice(&differing),
         };
         effects.answer(one.token, &Message::Answer(Ok(Outcome::Compared(compared))));
     }
 
     /// When the next tick for requested comparisons is due.
-    pub(super) fn compare_wake_us(&self) -> u64 {
+    pub(super) fn compare_due_us(&self) -> u64 {
         let round_us = self.audit.round.as_ref().map_or(0, |round| round.begun_us + AUDIT_ROUND_US);
         let soonest = |one: &ComparisonRequest| one.until_us.min(one.next_us.max(round_us));
-        self.audit.wanted.front().map_or(u64::MAX, soonest)
+        self.audit.client_requests.front().map_or(u64::MAX, soonest)
     }
 }

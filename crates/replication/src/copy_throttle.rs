@@ -12,10 +12,10 @@ pub(super) struct Pace {
     refilled_us: u64,
     /// The bytes that one turn of the instance may send. It is halved whenever turns come late, since then requests wait.
     /// Otherwise it grows.
-    turn_bytes: u64,
-    /// The rest of `turn_bytes` in this turn.
+    bytes_per_turn: u64,
+    /// The rest of `bytes_per_turn` in this turn.
     left: u64,
-    turn_us: u64,
+    turn_started_us: u64,
     /// Something was sent in this turn.
     is_used: bool,
 }
@@ -26,23 +26,23 @@ impl Pace {
             bytes_per_s,
             credit: 0,
             refilled_us: 0,
-            turn_bytes: TURN_BYTES_MAX,
+            bytes_per_turn: TURN_BYTES_MAX,
             left: TURN_BYTES_MAX,
-            turn_us: 0,
+            turn_started_us: 0,
             is_used: false,
         }
     }
 
     /// The instance starts a turn.
     pub(super) fn begin_turn(&mut self, now_us: u64) {
-        let since_us = now_us.saturating_sub(self.turn_us);
+        let since_us = now_us.saturating_sub(self.turn_started_us);
         if std::mem::take(&mut self.is_used) {
-            self.turn_bytes = match since_us > COPY_LATE_US {
-                true => (self.turn_bytes / 2).max(COPY_STEP_BYTES_MIN),
-                false => (self.turn_bytes + COPY_STEP_BYTES_MIN).min(TURN_BYTES_MAX),
+            self.bytes_per_turn = match since_us > COPY_LATE_US {
+                true => (self.bytes_per_turn / 2).max(COPY_STEP_BYTES_MIN),
+                false => (self.bytes_per_turn + COPY_STEP_BYTES_MIN).min(TURN_BYTES_MAX),
             };
         }
-        (self.turn_us, self.left) = (now_us, self.turn_bytes);
+        (self.turn_started_us, self.left) = (now_us, self.bytes_per_turn);
         let passed_us = now_us.saturating_sub(self.refilled_us).min(COPY_BURST_US);
         self.refilled_us = now_us;
         let per_us =
@@ -51,7 +51,7 @@ impl Pace {
     }
 
     /// Bytes that may be sent now; the last part may pass it.
-    pub(super) fn room(&self) -> u64 {
+    pub(super) fn allowance_bytes(&self) -> u64 {
         if self.bytes_per_s == 0 { self.left } else { self.left.min(u64::try_from(self.credit).unwrap_or(0)) }
     }
 
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_kept_over_a_second_whatever_the_turns() {
+    fn copy_rate_is_kept_over_a_second() {
         let mut pace = Pace::new(10_000_000);
         let mut sent = 0;
         for turn in 0..1000 {
             pace.begin_turn(turn * 1_000);
             // Parts are sent one at a time, and the last may exceed the room.
-            while pace.room() > 0 {
+            while pace.allowance_bytes() > 0 {
                 pace.spend(64 << 10);
                 sent += 64 << 10;
             }
@@ -89,16 +89,16 @@ mod tests {
     fn turns_that_come_late_send_less_and_then_more_again() {
         let mut pace = Pace::new(0);
         pace.begin_turn(0);
-        assert_eq!(pace.room(), TURN_BYTES_MAX);
+        assert_eq!(pace.allowance_bytes(), TURN_BYTES_MAX);
         for turn in 1..=10 {
             pace.spend(1);
             pace.begin_turn(turn * 4 * COPY_LATE_US);
         }
-        assert_eq!(pace.room(), COPY_STEP_BYTES_MIN);
+        assert_eq!(pace.allowance_bytes(), COPY_STEP_BYTES_MIN);
         for turn in 1..=1000 {
             pace.spend(1);
             pace.begin_turn(40 * COPY_LATE_US + turn);
         }
-        assert_eq!(pace.room(), TURN_BYTES_MAX);
+        assert_eq!(pace.allowance_bytes(), TURN_BYTES_MAX);
     }
 }

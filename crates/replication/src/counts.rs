@@ -8,15 +8,15 @@ pub struct ReplicaCounts {
     /// Truncations of the log.
     pub truncations: u64,
     /// Snapshots installed.
-    pub states_taken: u64,
+    pub snapshots_installed: u64,
     /// Times at which the primary stopped answering because a lease had expired.
-    pub lapses: u64,
+    pub lease_expiries: u64,
     /// Requests of the primary that another member take over, because its disk was full.
-    pub hand_overs: u64,
+    pub handover_requests: u64,
     /// Reports to the primary that the disk is full.
-    pub told_full: u64,
+    pub disk_full_reports: u64,
     /// Requests that were queued.
-    pub parked: u64,
+    pub queued_requests: u64,
     /// Bytes of its log that were read in search of corruption.
     pub scrubbed_bytes: u64,
     /// Corrupt entries, or unreadable places in files, that scrubbing has found.

@@ -40,7 +40,7 @@ impl Replica {
                     continue;
                 }
                 let Some(found) = engine.inspect(handle, &key)? else { continue };
-                let contents = engine.lookup_whole(handle, &key)?.unwrap_or_default();
+                let contents = engine.lookup_assembled(handle, &key)?.unwrap_or_default();
                 let mut sum = hash(u64::from(found.is_list), &key);
                 sum = hash(sum, &found.timestamp.to_le_bytes());
                 sum = hash(sum, &contents);

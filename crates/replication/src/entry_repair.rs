@@ -16,7 +16,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Failure, Message};
 
-use super::limits::{POLL_US, REPAIR_ASK_US, REPAIR_MAX, REPAIR_ROUNDS, REPAIR_SLOW_US, SCRUB_BYTES};
+use super::limits::{POLL_US, REPAIR_MAX, REPAIR_REQUEST_US, REPAIR_ROUNDS, REPAIR_SLOW_US, SCRUB_BYTES};
 use super::{Context, Replica, ReplicaEffects, Role};
 use zerohop_partition::planted::{Bug, is_planted};
 use zerohop_partition::{PartitionEffect, RecordRequest, Token};
@@ -40,7 +40,7 @@ pub(super) struct EntryRepair {
 struct RepairRequest {
     epoch: u32,
     /// The number of requests so far. The members are asked in turn.
-    asked: u32,
+    requests_sent: u32,
     /// When the next request is due.
     next_us: u64,
 }
@@ -60,7 +60,7 @@ impl EntryRepair {
         for index in indexes {
             // If the way to an entry cannot be read, start-up does not fail. A snapshot install is needed instead.
             match engine.epoch_at(handle, index) {
-                Ok(Some(epoch)) => repair.want(CorruptEntry { epoch, index }),
+                Ok(Some(epoch)) => repair.add_corrupt_entry(CorruptEntry { epoch, index }),
                 Ok(None) => {}
                 Err(EngineError::Corrupt { .. }) => return Ok(None),
                 Err(error) => return Err(error),
@@ -69,8 +69,8 @@ impl EntryRepair {
         Ok((repair.entries.len() <= REPAIR_MAX).then_some(repair))
     }
 
-    fn want(&mut self, CorruptEntry { epoch, index }: CorruptEntry) {
-        self.entries.entry(index).or_insert(RepairRequest { epoch, asked: 0, next_us: 0 });
+    fn add_corrupt_entry(&mut self, CorruptEntry { epoch, index }: CorruptEntry) {
+        self.entries.entry(index).or_insert(RepairRequest { epoch, requests_sent: 0, next_us: 0 });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -90,15 +90,15 @@ impl EntryRepair {
         if forgets {
             *self = EntryRepair::default();
         }
-        self.entries.values_mut().for_each(|wanted| (wanted.asked, wanted.next_us) = (0, 0));
+        self.entries.values_mut().for_each(|wanted| (wanted.requests_sent, wanted.next_us) = (0, 0));
     }
 }
 
 impl Replica {
     /// Records these corrupt entries for repair.
-    pub(super) fn note_corruption(&mut self, corrupt: impl IntoIterator<Item = CorruptEntry>) {
+    pub(super) fn record_corruption(&mut self, corrupt: impl IntoIterator<Item = CorruptEntry>) {
         for one in corrupt {
-            self.repair.want(one);
+            self.repair.add_corrupt_entry(one);
         }
         if self.repair.entries.len() > REPAIR_MAX {
             self.give_up_repair();
@@ -131,7 +131,7 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let damages = context.engine.damage(self.partition.handle())?.len();
-        if damages > self.repair.damages && !self.wants_state() {
+        if damages > self.repair.damages && !self.needs_snapshot() {
             self.suspect_corruption(false);
         }
         self.repair.damages = damages;
@@ -141,23 +141,24 @@ impl Replica {
         if self.repair.entries.is_empty() || self.role == Role::Removed {
             return Ok(());
         }
-        let others: Vec<Member> = self.repair_asks().collect();
+        let others: Vec<Member> = self.repair_sources().collect();
         let now_us = context.now_us;
         let is_alone_primary = self.role == Role::Primary && self.view.in_sync.is_empty();
-        let rounds = self.repair_asks_max();
-        if !is_alone_primary && self.lacks_what_nobody_has() {
+        let rounds = self.repair_requests_max();
+        if !is_alone_primary && self.has_unrepairable_entries() {
             self.give_up_repair();
             return Ok(());
         }
         for (index, wanted) in &mut self.repair.entries {
-            let pause_us = if wanted.asked > rounds { REPAIR_SLOW_US } else { REPAIR_ASK_US };
+            let pause_us = if wanted.requests_sent > rounds { REPAIR_SLOW_US } else { REPAIR_REQUEST_US };
             if others.is_empty() || now_us < wanted.next_us {
                 continue;
             }
-            let to = others[wanted.asked as usize % others.len()];
-            wanted.asked = wanted.asked.saturating_add(1);
+            let to = others[wanted.requests_sent as usize % others.len()];
+            wanted.requests_sent = wanted.requests_sent.saturating_add(1);
             wanted.next_us = now_us + pause_us;
-            if (wanted.asked <= rounds || is_alone_primary) && !is_planted(Bug::CorruptionNotRepaired) {
+            if (wanted.requests_sent <= rounds || is_alone_primary) && !is_planted(Bug::CorruptionNotRepaired)
+            {
                 let name = EntryName { epoch: wanted.epoch, index: LogIndex(*index) };
                 effects.send(to, self.view.epoch, &Call::EntryGet(name));
             }
@@ -166,20 +167,20 @@ impl Replica {
     }
 
     /// The members that may have the entries, starting with those that certainly had them.
-    fn repair_asks(&self) -> impl Iterator<Item = Member> + '_ {
+    fn repair_sources(&self) -> impl Iterator<Item = Member> + '_ {
         let members = std::iter::once(self.view.primary).chain(self.view.others());
-        members.filter(|member| *member != self.me)
+        members.filter(|member| *member != self.this_member)
     }
 
     /// When [`Replica::repair_on`] has something to do.
-    pub(super) fn repair_wake_us(&self, now_us: u64) -> u64 {
+    pub(super) fn repair_due_us(&self, now_us: u64) -> u64 {
         if self.repair.is_urgent {
             return now_us + POLL_US;
         }
         if self.role == Role::Removed {
             return u64::MAX;
         }
-        let is_asking = self.repair_asks().next().is_some();
+        let is_asking = self.repair_sources().next().is_some();
         let due = self.repair.entries.values().filter(|_| is_asking).map(|wanted| wanted.next_us);
         due.min().unwrap_or(u64::MAX)
     }
@@ -190,7 +191,7 @@ impl Replica {
         context: &mut Context<'_, D>,
         bytes_max: usize,
     ) -> EngineResult<bool> {
-        if self.wants_state() || self.taking.is_some() {
+        if self.needs_snapshot() || self.snapshot_install.is_some() {
             return Ok(true);
         }
         let handle = self.partition.handle();
@@ -204,7 +205,7 @@ impl Replica {
             self.give_up_repair();
             return Ok(true);
         }
-        self.note_corruption(scrubbed.corrupt);
+        self.record_corruption(scrubbed.corrupt);
         self.repair.damages = context.engine.damage(handle)?.len();
         self.repair.scrub = scrubbed.next.unwrap_or_default();
         let is_done = scrubbed.next.is_none();
@@ -219,7 +220,7 @@ impl Replica {
     }
 
     /// Answers another member's request for an entry.
-    pub(super) fn take_entry_get<D: Disk>(
+    pub(super) fn handle_entry_request<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         from: Member,
@@ -228,7 +229,7 @@ impl Replica {
     ) -> EngineResult<()> {
         let index = name.index.0;
         let epoch = self.view.epoch;
-        let is_whole = !self.wants_state() && self.taking.is_none();
+        let is_whole = !self.needs_snapshot() && self.snapshot_install.is_none();
         match context.engine.read_entry(self.partition.handle(), index) {
             Ok(entry) if is_whole && entry.head.meta.epoch == name.epoch => {
                 let meta = entry.head.meta;
@@ -252,7 +253,7 @@ impl Replica {
     }
 
     /// Handles an entry that another member has sent.
-    pub(super) fn take_entry_got<D: Disk>(
+    pub(super) fn handle_repair_entry<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         entry: &LogEntry<'_>,
@@ -265,7 +266,7 @@ impl Replica {
         }
         let name = (epoch, index.0, entry.timestamp.0);
         if !context.engine.repair(self.partition.handle(), name, entry.key, entry.payload)? {
-            self.take_entry_lost(entry.name);
+            self.handle_entry_missing(entry.name);
             return Ok(());
         }
         self.repair.entries.remove(&index.0);
@@ -275,30 +276,30 @@ impl Replica {
     }
 
     /// A member does not have an entry. The next member is asked at once, unless all were asked often enough.
-    pub(super) fn take_entry_lost(&mut self, name: EntryName) {
-        let rounds = self.repair_asks_max();
+    pub(super) fn handle_entry_missing(&mut self, name: EntryName) {
+        let rounds = self.repair_requests_max();
         if let Some(wanted) = self.repair.entries.get_mut(&name.index.0)
             && wanted.epoch == name.epoch
-            && wanted.asked <= rounds
+            && wanted.requests_sent <= rounds
         {
             wanted.next_us = 0;
         }
     }
 
     /// The number of requests after which the members are asked only slowly.
-    fn repair_asks_max(&self) -> u32 {
-        REPAIR_ROUNDS * self.repair_asks().count() as u32
+    fn repair_requests_max(&self) -> u32 {
+        REPAIR_ROUNDS * self.repair_sources().count() as u32
     }
 
     /// Whether all members were asked often enough for some corrupt entry, and none has it.
-    pub(super) fn lacks_what_nobody_has(&self) -> bool {
-        let rounds = self.repair_asks_max();
-        self.repair.entries.values().any(|wanted| wanted.asked > rounds)
+    pub(super) fn has_unrepairable_entries(&self) -> bool {
+        let rounds = self.repair_requests_max();
+        self.repair.entries.values().any(|wanted| wanted.requests_sent > rounds)
     }
 
     /// A request was answered with `Corrupt`, or would have been. Records the corrupt entries of its records for repair. `true`:
     /// the request may wait for the repair.
-    pub(super) fn corruption_met<D: Disk>(
+    pub(super) fn handle_corrupt_read<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         request: &RecordRequest<'_>,
@@ -309,7 +310,7 @@ impl Replica {
         let mut keys = Vec::new();
         match request.message {
             Message::Read { read, .. }
-            | Message::Snapshot(SnapshotRequest { ask: SnapshotAsk::Read { read, .. }, .. }) => {
+            | Message::Snapshot(SnapshotRequest { request: SnapshotAsk::Read { read, .. }, .. }) => {
                 keys.push(read.key)
             }
             Message::Write { write, .. } => keys.push(write.key),
@@ -322,7 +323,7 @@ impl Replica {
         let handle = self.partition.handle();
         for key in keys {
             match context.engine.corrupt_of(handle, key) {
-                Ok(corrupt) => self.note_corruption(corrupt),
+                Ok(corrupt) => self.record_corruption(corrupt),
                 // Even the owner of the corrupt entry cannot be read. Another member with a complete copy takes over.
                 Err(EngineError::Corrupt { .. }) => self.suspect_corruption(true),
                 Err(error) => return Err(error),
@@ -339,16 +340,15 @@ pub(super) struct CorruptAnswers<'e> {
     pub(super) inner: &'e mut dyn zerohop_partition::PartitionEffects,
     pub(super) token: Token,
     /// Such answers are not passed on.
-    pub(super) holds_back: bool,
+    pub(super) suppresses_corrupt: bool,
     pub(super) is_found: bool,
 }
 
 /// Whether a request changes nothing, so that it may be evaluated again.
 pub(super) fn only_reads(message: &Message<'_>) -> bool {
     match message {
-        Message::Read { .. } | Message::Snapshot(SnapshotRequest { ask: SnapshotAsk::Read { .. }, .. }) => {
-            true
-        }
+        Message::Read { .. }
+        | Message::Snapshot(SnapshotRequest { request: SnapshotAsk::Read { .. }, .. }) => true,
         Message::Batch(batch) => batch.operations.iter().all(|one| matches!(one, RecordOperation::Read(_))),
         _ => false,
     }
@@ -370,7 +370,7 @@ impl zerohop_partition::PartitionEffects for CorruptAnswers<'_> {
             && is_corrupt(message)
         {
             self.is_found = true;
-            if self.holds_back {
+            if self.suppresses_corrupt {
                 return;
             }
         }

@@ -51,13 +51,13 @@ pub enum ReplicaEvent<'a> {
     Group(GroupView),
     /// The control group requests that this follower be admitted once it has caught up, beyond the copies needed, because a
     /// partition is being moved.
-    Asked(Member),
+    AdmissionRequested(Member),
     /// See [`zerohop_partition::PartitionEvent::Flushed`].
     Flushed,
     /// See [`zerohop_partition::PartitionEvent::FlushFailed`].
     FlushFailed,
     /// The partition leaves this instance. The replica answers all waiting requests with this failure.
-    Gone(Failure<'static>),
+    Removed(Failure<'static>),
     /// Time has passed, or a batch of events has ended that included an event for this replica.
     Tick,
     /// The replica may read about this many bytes of its log in search of corruption, and compare a few records with other
@@ -87,7 +87,7 @@ pub enum ReplicaEffect<'e> {
         call: &'e Call<'e>,
     },
     /// Request a change of this group from the control group. It applies only if the group's epoch is still this one.
-    Ask {
+    ProposeChange {
         /// The epoch of the group.
         epoch: PartitionEpoch,
         /// The change.
@@ -124,15 +124,15 @@ impl dyn ReplicaEffects + '_ {
     }
 
     pub(crate) fn flush_wanted(&mut self) {
-        (self as &mut dyn zerohop_partition::PartitionEffects).flush_wanted();
+        (self as &mut dyn zerohop_partition::PartitionEffects).request_flush();
     }
 
     pub(crate) fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
         self.push_replica(ReplicaEffect::Send { to, epoch, call });
     }
 
-    pub(crate) fn ask(&mut self, epoch: PartitionEpoch, change: GroupChange) {
-        self.push_replica(ReplicaEffect::Ask { epoch, change });
+    pub(crate) fn propose_change(&mut self, epoch: PartitionEpoch, change: GroupChange) {
+        self.push_replica(ReplicaEffect::ProposeChange { epoch, change });
     }
 
     pub(crate) fn differs(&mut self, who: Member, slice: Slice) {

@@ -13,7 +13,7 @@ use zerohop_partition::planted::{Bug, is_planted};
 
 impl Replica {
     /// Handles entries of the primary that follow `preceding`.
-    pub(super) fn take_entries<D: Disk>(
+    pub(super) fn handle_entries<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         (from, epoch): (Member, PartitionEpoch),
@@ -25,7 +25,7 @@ impl Replica {
         if !(is_replica || is_old) {
             return Ok(());
         }
-        if self.needs_state || self.has_corruption || self.taking.is_some() {
+        if self.needs_state || self.has_corruption || self.snapshot_install.is_some() {
             effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl Replica {
         let mut matched = index;
         let mut result = Ok(());
         for entry in entries.iter() {
-            match self.take_entry(context, &entry) {
+            match self.accept_entry(context, &entry) {
                 Ok(true) => matched = entry.name.index.0,
                 // The log is no longer complete, or the disk is full. The entries accepted so far count.
                 Ok(false) => break,
@@ -73,7 +73,7 @@ impl Replica {
             return result;
         }
         self.matched = Some(self.matched.unwrap_or(0).max(matched));
-        self.told_commit = self.told_commit.max(commit);
+        self.reported_commit = self.reported_commit.max(commit);
         self.ack_due = true;
         if self.is_sync() {
             effects.flush_wanted();
@@ -84,7 +84,7 @@ impl Replica {
     }
 
     /// Accepts one entry. `false`: no more entries can be accepted.
-    fn take_entry<D: Disk>(
+    fn accept_entry<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         entry: &LogEntry<'_>,
@@ -103,7 +103,7 @@ impl Replica {
                 }
                 Some(_) => {
                     self.counts.truncations += 1;
-                    self.partition.cut_after(context.engine, index - 1)?;
+                    self.partition.truncate_after(context.engine, index - 1)?;
                 }
             }
         }
@@ -123,12 +123,12 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let matched = if is_planted(Bug::CommitNotMatched) { Some(self.last()) } else { self.matched };
-        let commit = self.told_commit.min(matched.unwrap_or(0));
+        let commit = self.reported_commit.min(matched.unwrap_or(0));
         if commit <= self.partition.applied() {
             return Ok(());
         }
-        self.agree_in_steps(context, commit, effects)?;
-        self.settle_kept(commit, context.now_us, effects);
+        self.commit_in_steps(context, commit, effects)?;
+        self.resolve_retained(commit, context.now_us, effects);
         let applied = self.partition.applied();
         let name = name_at(context.engine, self.partition.handle(), applied)?;
         if name.is_some_and(|name| name.epoch == self.view.entry_epoch()) {
@@ -138,8 +138,8 @@ impl Replica {
     }
 
     /// Whether the replica needs a snapshot and no snapshot install is in progress.
-    pub(super) fn wants_state(&self) -> bool {
-        (self.needs_state || self.has_corruption) && self.taking.is_none()
+    pub(super) fn needs_snapshot(&self) -> bool {
+        (self.needs_state || self.has_corruption) && self.snapshot_install.is_none()
     }
 
     /// Reports to the primary what the log has, if that is news, or that a snapshot is needed. The replica must report
@@ -149,12 +149,12 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if self.taking.as_ref().is_some_and(|taking| context.now_us >= taking.ends_us()) {
-            self.taking = None;
+        if self.snapshot_install.as_ref().is_some_and(|taking| context.now_us >= taking.ends_us()) {
+            self.snapshot_install = None;
         }
-        self.end_taking(context, effects)?;
+        self.end_install(context, effects)?;
         let is_member = matches!(self.role, Role::InSync | Role::Follower);
-        if is_member && self.wants_state() {
+        if is_member && self.needs_snapshot() {
             if context.now_us >= self.reported_us + REPORT_US {
                 self.reported_us = context.now_us;
                 let call = Call::ReplicateAck(FollowerReport::NeedsState);
@@ -168,7 +168,7 @@ impl Replica {
 
     /// Whether the primary must still be notified of a flush. Under interval durability no follower is admitted before its flush.
     pub(super) fn has_to_flush(&self) -> bool {
-        let is_flushed = self.matched.is_none_or(|matched| self.told_durable >= matched);
+        let is_flushed = self.matched.is_none_or(|matched| self.reported_durable >= matched);
         self.role == Role::Follower && self.is_interval() && !is_flushed
     }
 
@@ -184,24 +184,24 @@ impl Replica {
         let durable = context.engine.durable_index(self.partition.handle())?.min(matched);
         // Under `sync` a flush of the remaining entries is in progress. The report waits for its end.
         let awaits_flush = self.is_sync() && durable < matched;
-        if (!self.ack_due || awaits_flush) && durable <= self.told_durable {
+        if (!self.ack_due || awaits_flush) && durable <= self.reported_durable {
             return Ok(());
         }
-        self.told_durable = durable;
+        self.reported_durable = durable;
         // The rest is reported once the flush has ended.
         self.ack_due = self.is_sync() && durable < matched;
         let applied = LogIndex(self.partition.applied());
         let report =
-            FollowerReport::Holds { matched: LogIndex(matched), durable: LogIndex(durable), applied };
+            FollowerReport::Acknowledged { matched: LogIndex(matched), durable: LogIndex(durable), applied };
         effects.send(to, epoch, &Call::ReplicateAck(report));
         Ok(())
     }
 
     /// Keeps a message of an epoch whose map has not arrived. A message that finds no room is dropped; its sender repeats it.
-    pub(super) fn hold_early(&mut self, from: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+    pub(super) fn queue_early(&mut self, from: Member, epoch: PartitionEpoch, call: &Call<'_>) {
         let mut frame = Vec::new();
         let envelope = Envelope { partition_epoch: epoch, ..Envelope::default() };
-        let message = Message::Peer(PeerMessage { from, to: self.me, call: call.clone() });
+        let message = Message::Peer(PeerMessage { from, to: self.this_member, call: call.clone() });
         if Encoder::default().encode(&envelope, &message, &mut frame).is_err()
             || frame.len() > EARLY_BYTES_MAX
         {
@@ -214,12 +214,12 @@ impl Replica {
     }
 
     /// The map has arrived: handles the kept messages again.
-    pub(super) fn take_early<D: Disk>(
+    pub(super) fn handle_early<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         for bytes in std::mem::take(&mut self.early) {
             let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { continue };
             let mut scratch = Vec::new();

@@ -9,24 +9,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
 use zerohop_wire::messages::{Call, Member};
 
-use super::limits::{CEILING_AHEAD_MS, CEILING_STEP_MS, LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US};
+use super::limits::{
+    LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US, TIMESTAMP_BOUND_AHEAD_MS, TIMESTAMP_BOUND_STEP_MS,
+};
 use zerohop_partition::planted::{Bug, is_planted};
 
 /// The grants of one instance. Times are microseconds of its own monotonic clock.
 #[derive(Debug)]
 pub struct Leases {
-    me: Member,
+    this_member: Member,
     started_us: u64,
     /// When the instance last checked its leases, and since when it has done so without a pause.
-    looked_us: u64,
+    checked_us: u64,
     on_time_us: u64,
     map_epoch: MapEpoch,
     /// Instances of nodes that are down in that map.
     absent: BTreeSet<InstanceId>,
-    held: BTreeMap<InstanceId, HeldLease>,
-    asked_us: BTreeMap<InstanceId, u64>,
-    given: BTreeMap<InstanceId, Vec<LastGrant>>,
-    wanted: Timestamp,
+    held_leases: BTreeMap<InstanceId, HeldLease>,
+    requested_us: BTreeMap<InstanceId, u64>,
+    granted: BTreeMap<InstanceId, Vec<LastGrant>>,
+    wanted_timestamp_bound: Timestamp,
     synced: Timestamp,
 }
 
@@ -35,7 +37,7 @@ struct HeldLease {
     from: Member,
     until_us: u64,
     map_epoch: MapEpoch,
-    ceiling: Timestamp,
+    timestamp_bound: Timestamp,
 }
 
 /// The last grant under one map.
@@ -50,16 +52,16 @@ impl Leases {
     #[must_use]
     pub fn new(me: Member, now_us: u64, ceiling: Timestamp) -> Leases {
         Leases {
-            me,
+            this_member: me,
             started_us: now_us,
-            looked_us: now_us,
+            checked_us: now_us,
             on_time_us: now_us,
             map_epoch: MapEpoch(0),
             absent: BTreeSet::new(),
-            held: BTreeMap::new(),
-            asked_us: BTreeMap::new(),
-            given: BTreeMap::new(),
-            wanted: ceiling,
+            held_leases: BTreeMap::new(),
+            requested_us: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            wanted_timestamp_bound: ceiling,
             synced: ceiling,
         }
     }
@@ -82,31 +84,35 @@ impl Leases {
     }
 
     /// The lease requests to send to these members now. The caller calls this often.
-    pub fn ask(&mut self, now_us: u64, of: impl IntoIterator<Item = Member>) -> Vec<(Member, Call<'static>)> {
+    pub fn lease_requests(
+        &mut self,
+        now_us: u64,
+        of: impl IntoIterator<Item = Member>,
+    ) -> Vec<(Member, Call<'static>)> {
         self.on_time_us = self.on_time_since_us(now_us);
-        self.looked_us = now_us;
+        self.checked_us = now_us;
         let mut calls = Vec::new();
         for member in of {
-            let asked_us = self.asked_us.entry(member.instance).or_insert(0);
+            let asked_us = self.requested_us.entry(member.instance).or_insert(0);
             if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
                 *asked_us = now_us.max(1);
-                let (map_epoch, ceiling) = (self.map_epoch, self.wanted);
-                calls.push((member, Call::LeaseAsk { sent_us: now_us, map_epoch, ceiling }));
+                let (map_epoch, ceiling) = (self.map_epoch, self.wanted_timestamp_bound);
+                calls.push((member, Call::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound: ceiling }));
             }
         }
         calls
     }
 
     /// Handles a lease message of another instance. Returns the answer to send.
-    pub fn take(&mut self, now_us: u64, from: Member, call: &Call<'_>) -> Option<Call<'static>> {
+    pub fn handle_message(&mut self, now_us: u64, from: Member, call: &Call<'_>) -> Option<Call<'static>> {
         match *call {
-            Call::LeaseAsk { sent_us, ceiling, .. } => {
-                self.wanted = self.wanted.max(ceiling);
-                self.give(now_us, from.instance);
+            Call::LeaseAsk { sent_us, timestamp_bound: ceiling, .. } => {
+                self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(ceiling);
+                self.grant(now_us, from.instance);
                 let (map_epoch, ceiling) = (self.map_epoch, self.synced);
-                Some(Call::LeaseGrant { sent_us, map_epoch, ceiling })
+                Some(Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling })
             }
-            Call::LeaseGrant { sent_us, map_epoch, ceiling } => {
+            Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
                 let since_us = if is_planted(Bug::GrantFromArrival) { now_us } else { sent_us };
                 // No granter answers a request before it is sent. This grant answers a request of an earlier start of this
                 // process.
@@ -114,10 +120,13 @@ impl Leases {
                     return None;
                 }
                 let until_us = since_us + LEASE_US;
-                let held = self.held.get(&from.instance).filter(|held| held.from == from);
+                let held = self.held_leases.get(&from.instance).filter(|held| held.from == from);
                 if held.is_none_or(|held| held.until_us < until_us) {
-                    let ceiling = ceiling.max(held.map_or(Timestamp::ZERO, |held| held.ceiling));
-                    self.held.insert(from.instance, HeldLease { from, until_us, map_epoch, ceiling });
+                    let ceiling = ceiling.max(held.map_or(Timestamp::ZERO, |held| held.timestamp_bound));
+                    self.held_leases.insert(
+                        from.instance,
+                        HeldLease { from, until_us, map_epoch, timestamp_bound: ceiling },
+                    );
                 }
                 None
             }
@@ -125,16 +134,16 @@ impl Leases {
         }
     }
 
-    fn give(&mut self, now_us: u64, to: InstanceId) {
-        let given = self.given.entry(to).or_default();
+    fn grant(&mut self, now_us: u64, to: InstanceId) {
+        let given = self.granted.entry(to).or_default();
         given.retain(|one| one.map_epoch != self.map_epoch && now_us < one.at_us + LEASE_WAIT_US);
         given.push(LastGrant { map_epoch: self.map_epoch, at_us: now_us });
     }
 
     /// Whether a member's grant may be used now.
     #[must_use]
-    pub fn holds(&self, now_us: u64, of: Member) -> bool {
-        let Some(held) = self.held.get(&of.instance) else { return false };
+    pub fn is_valid(&self, now_us: u64, of: Member) -> bool {
+        let Some(held) = self.held_leases.get(&of.instance) else { return false };
         let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerGrantUsed);
         let is_there = !self.absent.contains(&of.instance);
         held.from == of && now_us < held.until_us && is_known_map && is_there
@@ -144,26 +153,26 @@ impl Leases {
     /// instance cannot judge the behaviour of others before that time, because their answers may have waited here.
     #[must_use]
     pub fn on_time_since_us(&self, now_us: u64) -> u64 {
-        if now_us.saturating_sub(self.looked_us) > ON_TIME_US { now_us } else { self.on_time_us }
+        if now_us.saturating_sub(self.checked_us) > ON_TIME_US { now_us } else { self.on_time_us }
     }
 
     /// When the request was sent that a member has granted last; 0: it has granted nothing yet.
     pub(crate) fn granted_us(&self, of: Member) -> u64 {
-        let held = self.held.get(&of.instance).filter(|held| held.from == of);
+        let held = self.held_leases.get(&of.instance).filter(|held| held.from == of);
         held.map_or(0, |held| held.until_us.saturating_sub(LEASE_US))
     }
 
     /// The bound below which this instance's timestamps must stay, so that each of these members can take over.
-    pub fn ceiling(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
-        of.into_iter().fold(self.synced, |ceiling, member| match self.held.get(&member.instance) {
-            Some(held) if held.from == member => ceiling.min(held.ceiling),
+    pub fn timestamp_bound(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
+        of.into_iter().fold(self.synced, |ceiling, member| match self.held_leases.get(&member.instance) {
+            Some(held) if held.from == member => ceiling.min(held.timestamp_bound),
             _ => Timestamp::ZERO,
         })
     }
 
     /// When the last grant to a holder under a map older than this has certainly ended.
     pub(crate) fn ended_us(&self, holder: InstanceId, map_epoch: MapEpoch) -> u64 {
-        let given = self.given.get(&holder).into_iter().flatten();
+        let given = self.granted.get(&holder).into_iter().flatten();
         let given = given.filter(|one| one.map_epoch < map_epoch).map(|one| one.at_us).max().unwrap_or(0);
         let start = if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us };
         given.max(start) + LEASE_WAIT_US
@@ -171,7 +180,7 @@ impl Leases {
 
     /// All holders to which this process has ever granted a lease.
     pub(crate) fn holders(&self) -> impl Iterator<Item = InstanceId> + '_ {
-        self.given.keys().copied()
+        self.granted.keys().copied()
     }
 
     /// When all grants of an earlier start of this process have certainly ended.
@@ -180,21 +189,21 @@ impl Leases {
     }
 
     /// Raises the wanted timestamp bound above the clock's time and the newest timestamp of the instance.
-    pub fn want_ceiling(&mut self, now_ms: u64, newest: Timestamp) {
-        let ahead_ms = (now_ms + CEILING_AHEAD_MS).max(newest.millis() + CEILING_STEP_MS);
+    pub fn raise_wanted_timestamp_bound(&mut self, now_ms: u64, newest: Timestamp) {
+        let ahead_ms = (now_ms + TIMESTAMP_BOUND_AHEAD_MS).max(newest.millis() + TIMESTAMP_BOUND_STEP_MS);
         // The bound is rewritten once an eighth is used, and not every millisecond. With a quarter, clients that had seen a clock
         // that is ahead waited too long.
-        if ahead_ms > self.wanted.millis() + CEILING_AHEAD_MS / 8
-            || self.wanted.millis() < newest.millis() + 5
+        if ahead_ms > self.wanted_timestamp_bound.millis() + TIMESTAMP_BOUND_AHEAD_MS / 8
+            || self.wanted_timestamp_bound.millis() < newest.millis() + 5
         {
-            self.wanted = self.wanted.max(Timestamp::from_millis(ahead_ms));
+            self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(Timestamp::from_millis(ahead_ms));
         }
     }
 
     /// The bound that the owner must write to disk with a sync, and then pass to [`Leases::synced`].
     #[must_use]
     pub fn to_sync(&self) -> Option<Timestamp> {
-        (self.wanted > self.synced).then_some(self.wanted)
+        (self.wanted_timestamp_bound > self.synced).then_some(self.wanted_timestamp_bound)
     }
 
     /// Records that this bound is on disk.
@@ -210,8 +219,8 @@ impl Leases {
 
     /// The instance that this process is.
     #[must_use]
-    pub fn me(&self) -> Member {
-        self.me
+    pub fn this_member(&self) -> Member {
+        self.this_member
     }
 }
 
@@ -226,10 +235,10 @@ pub(super) mod tests {
 
     /// A sends a request to B at `sent_us`. B answers at `granted_us` of its own clock.
     fn exchange(a: &mut Leases, b: &mut Leases, sent_us: u64, granted_us: u64, arrives_us: u64) {
-        let (me, other) = (a.me(), b.me());
-        for (_, call) in a.ask(sent_us, [other]) {
-            if let Some(grant) = b.take(granted_us, me, &call) {
-                a.take(arrives_us, other, &grant);
+        let (me, other) = (a.this_member(), b.this_member());
+        for (_, call) in a.lease_requests(sent_us, [other]) {
+            if let Some(grant) = b.handle_message(granted_us, me, &call) {
+                a.handle_message(arrives_us, other, &grant);
             }
         }
     }
@@ -240,26 +249,26 @@ pub(super) mod tests {
     }
 
     #[test]
-    pub(crate) fn a_grant_counts_from_when_it_was_asked_for() {
+    pub(crate) fn lease_counts_from_its_request() {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 50_000, 100_000);
-        assert!(a.holds(2_000 + LEASE_US - 1, b.me()));
-        assert!(!a.holds(2_000 + LEASE_US, b.me()));
+        assert!(a.is_valid(2_000 + LEASE_US - 1, b.this_member()));
+        assert!(!a.is_valid(2_000 + LEASE_US, b.this_member()));
         // The granter waits for longer than that, from a later moment on.
-        assert!(b.ended_us(a.me().instance, MapEpoch(1)) > 50_000 + LEASE_US);
+        assert!(b.ended_us(a.this_member().instance, MapEpoch(1)) > 50_000 + LEASE_US);
     }
 
     #[test]
-    fn who_was_away_is_on_time_from_its_return_on() {
+    fn returning_instance_is_on_time_again() {
         let (mut a, _) = pair();
         for at in 1..=20 {
-            a.ask(1_000 + at * ON_TIME_US, []);
+            a.lease_requests(1_000 + at * ON_TIME_US, []);
         }
         let last_us = 1_000 + 20 * ON_TIME_US;
         assert_eq!(a.on_time_since_us(last_us + ON_TIME_US), 1_000);
         let back_us = last_us + ON_TIME_US + 1;
         assert_eq!(a.on_time_since_us(back_us), back_us, "before it looks again, too");
-        a.ask(back_us, []);
+        a.lease_requests(back_us, []);
         assert_eq!(a.on_time_since_us(back_us + ON_TIME_US), back_us);
     }
 
@@ -267,12 +276,12 @@ pub(super) mod tests {
     fn a_grant_of_another_start_is_none() {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
-        assert!(!a.holds(3_000, member(2, 8)));
+        assert!(!a.is_valid(3_000, member(2, 8)));
         // A grant that this start never requested is ignored.
-        let old = Call::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), ceiling: Timestamp::ZERO };
+        let old = Call::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), timestamp_bound: Timestamp::ZERO };
         let (mut a, b) = pair();
-        a.take(2_000, b.me(), &old);
-        assert!(!a.holds(2_001, b.me()));
+        a.handle_message(2_000, b.this_member(), &old);
+        assert!(!a.is_valid(2_001, b.this_member()));
     }
 
     #[test]
@@ -280,9 +289,9 @@ pub(super) mod tests {
         let (mut a, mut b) = pair();
         b.set_map(MapEpoch(5));
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
-        assert!(!a.holds(3_000, b.me()));
+        assert!(!a.is_valid(3_000, b.this_member()));
         a.set_map(MapEpoch(5));
-        assert!(a.holds(3_000, b.me()));
+        assert!(a.is_valid(3_000, b.this_member()));
     }
 
     #[test]
@@ -291,35 +300,35 @@ pub(super) mod tests {
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         b.set_map(MapEpoch(5));
         exchange(&mut a, &mut b, 300_000, 300_000, 300_000);
-        assert_eq!(b.ended_us(a.me().instance, MapEpoch(5)), 2_000 + LEASE_WAIT_US);
+        assert_eq!(b.ended_us(a.this_member().instance, MapEpoch(5)), 2_000 + LEASE_WAIT_US);
         assert_eq!(b.ended_us(InstanceId(9), MapEpoch(5)), 1_000 + LEASE_WAIT_US);
-        assert!(b.ended_us(a.me().instance, MapEpoch(6)) > 300_000 + LEASE_US);
+        assert!(b.ended_us(a.this_member().instance, MapEpoch(6)) > 300_000 + LEASE_US);
     }
 
     #[test]
     fn a_grant_of_a_node_that_is_down_is_not_used_until_it_is_up_again() {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
-        assert!(a.holds(3_000, b.me()));
-        a.set_absent([b.me().instance]);
-        assert!(!a.holds(3_000, b.me()), "though it has granted it");
+        assert!(a.is_valid(3_000, b.this_member()));
+        a.set_absent([b.this_member().instance]);
+        assert!(!a.is_valid(3_000, b.this_member()), "though it has granted it");
         a.set_absent([]);
-        assert!(a.holds(3_000, b.me()));
+        assert!(a.is_valid(3_000, b.this_member()));
     }
 
     #[test]
-    fn a_ceiling_holds_once_all_who_may_take_over_have_synced_it() {
+    fn timestamp_bound_is_valid_once_all_successors_synced_it() {
         let (mut a, mut b) = pair();
-        a.want_ceiling(10_000, Timestamp::ZERO);
+        a.raise_wanted_timestamp_bound(10_000, Timestamp::ZERO);
         let ceiling = a.to_sync().expect("wants one");
-        assert_eq!(ceiling.millis(), 10_000 + CEILING_AHEAD_MS);
+        assert_eq!(ceiling.millis(), 10_000 + TIMESTAMP_BOUND_AHEAD_MS);
         a.synced(ceiling);
-        assert_eq!(a.ceiling([]), ceiling);
+        assert_eq!(a.timestamp_bound([]), ceiling);
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
-        assert_eq!(a.ceiling([b.me()]), Timestamp::ZERO, "b was asked, and has not synced");
+        assert_eq!(a.timestamp_bound([b.this_member()]), Timestamp::ZERO, "b was asked, and has not synced");
         b.synced(b.to_sync().expect("was told"));
         exchange(&mut a, &mut b, 202_000, 202_000, 202_000);
-        assert_eq!(a.ceiling([b.me()]), ceiling);
+        assert_eq!(a.timestamp_bound([b.this_member()]), ceiling);
         assert_eq!(b.begin_above(), ceiling);
     }
 }

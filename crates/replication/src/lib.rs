@@ -82,13 +82,13 @@ pub struct LogEnd {
     /// Whether the log has everything that this member ever acknowledged under `sync` durability, as far as the member can tell.
     pub is_intact: bool,
     /// Whether the log represents a complete state. Only such a member may be primary.
-    pub is_whole: bool,
+    pub is_complete: bool,
 }
 
 /// One partition as a member of its replica group; see the module.
 #[derive(Debug)]
 pub struct Replica {
-    me: Member,
+    this_member: Member,
     id: PartitionId,
     options: MemberOptions,
     partition: Partition,
@@ -108,52 +108,52 @@ pub struct Replica {
     damage: Damage,
     audit: Audit,
     /// Compaction of the log is on hold.
-    holds_log: bool,
+    compaction_on_hold: bool,
     /// The number of the last snapshot that the replica has started to send.
     attempts: u64,
-    /// See [`Replica::set_copy_room`] and [`Replica::take_copied`].
-    copy_room: u64,
+    /// See [`Replica::set_copy_allowance`] and [`Replica::take_copied_bytes`].
+    copy_allowance: u64,
     copied_bytes: u64,
 
     // As primary.
     streams: Vec<Stream>,
     /// The log index of the epoch marker. The primary answers once it is committed.
-    mark: u64,
+    epoch_marker: u64,
     /// For each instance, the time until which grants to it as an older primary may be in use.
     waits: BTreeMap<InstanceId, u64>,
     /// The same time for older primaries that this replica may not know.
     wait_us: u64,
-    asked: Option<PendingChange>,
+    pending_change: Option<PendingChange>,
     /// All members that requests of this epoch ask to admit. They may be in sync already.
     admitting: Vec<Member>,
     /// All members that requests of this epoch ask to remove.
     removing: Vec<Member>,
-    wished: Option<Member>,
-    parked: WaitQueue,
+    admission_requested: Option<Member>,
+    wait_queue: WaitQueue,
     is_lapsed: bool,
-    settled_us: u64,
+    role_changed_us: u64,
     /// The replica was primary and has not sent its `Yield` yet, because readers may rely on its read locks.
-    owes_yield: bool,
+    yield_due: bool,
 
     // As replica or follower.
     /// The log index up to which its log equals the primary's, in this epoch.
     matched: Option<u64>,
     /// The newest commit index that the primary has reported.
-    told_commit: u64,
+    reported_commit: u64,
     ack_due: bool,
     /// The durable index that was last reported to the primary.
-    told_durable: u64,
+    reported_durable: u64,
     /// When the replica last reported that it needs a snapshot.
     reported_us: u64,
-    taking: Option<SnapshotInstall>,
+    snapshot_install: Option<SnapshotInstall>,
     /// Since when its disk has been full.
     full_since_us: Option<u64>,
     /// When the replica last reported that to the primary; 0: it has not reported it to this primary.
-    told_full_us: u64,
+    full_reported_us: u64,
     /// Primaries of epochs that may still be in use.
-    former: BTreeSet<InstanceId>,
+    former_primaries: BTreeSet<InstanceId>,
     /// There may be older primaries that this replica does not know.
-    has_unknown_former: bool,
+    has_unknown_former_primaries: bool,
     /// By instance, the newest epoch in which a former primary has reported to act.
     yielded: BTreeMap<InstanceId, PartitionEpoch>,
     /// Messages of an epoch whose map has not arrived.
@@ -180,10 +180,10 @@ impl Replica {
         options: MemberOptions,
     ) -> Result<Replica, PartitionOpenError> {
         let (partition, restored) = Partition::open_as_member(engine, id, options)?;
-        let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.is_state_lost;
-        let repair = EntryRepair::of_start(engine, partition.handle())?.filter(|_| !restored.is_state_lost);
+        let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.has_lost_state;
+        let repair = EntryRepair::of_start(engine, partition.handle())?.filter(|_| !restored.has_lost_state);
         let replica = Replica::new(partition, me, id, options);
-        let (needs_state, has_corruption) = (restored.is_state_lost, repair.is_none());
+        let (needs_state, has_corruption) = (restored.has_lost_state, repair.is_none());
         let damage =
             if needs_state { Damage::of_start(engine, replica.handle())? } else { Damage::default() };
         let repair = repair.unwrap_or_default();
@@ -192,7 +192,7 @@ impl Replica {
 
     fn new(partition: Partition, me: Member, id: PartitionId, options: MemberOptions) -> Replica {
         Replica {
-            me,
+            this_member: me,
             id,
             options,
             partition,
@@ -206,32 +206,32 @@ impl Replica {
             repair: EntryRepair::default(),
             damage: Damage::default(),
             audit: Audit::default(),
-            holds_log: false,
+            compaction_on_hold: false,
             attempts: 0,
-            copy_room: u64::MAX,
+            copy_allowance: u64::MAX,
             copied_bytes: 0,
             streams: Vec::new(),
-            mark: 0,
+            epoch_marker: 0,
             waits: BTreeMap::new(),
             wait_us: 0,
-            asked: None,
+            pending_change: None,
             admitting: Vec::new(),
             removing: Vec::new(),
-            wished: None,
-            parked: WaitQueue::default(),
+            admission_requested: None,
+            wait_queue: WaitQueue::default(),
             is_lapsed: false,
-            settled_us: 0,
-            owes_yield: false,
+            role_changed_us: 0,
+            yield_due: false,
             matched: None,
-            told_commit: 0,
+            reported_commit: 0,
             ack_due: false,
-            told_durable: 0,
+            reported_durable: 0,
             reported_us: 0,
-            taking: None,
+            snapshot_install: None,
             full_since_us: None,
-            told_full_us: 0,
-            former: BTreeSet::new(),
-            has_unknown_former: true,
+            full_reported_us: 0,
+            former_primaries: BTreeSet::new(),
+            has_unknown_former_primaries: true,
             yielded: BTreeMap::new(),
             early: VecDeque::new(),
         }
@@ -251,16 +251,16 @@ impl Replica {
             return self.step_lone(context, told, effects);
         }
         self.partition.advance_clock(context.now);
-        let result = self.take(context, told, effects);
+        let result = self.handle_event(context, told, effects);
         if let Err(EngineError::Corrupt { .. }) = result {
             // The corrupt entry was to be committed, or was read by the replica itself. Its index is not known.
             self.suspect_corruption(true);
         }
-        let held = self.hold_log(context.engine);
+        let held = self.pause_compaction(context.engine);
         result.and(held)
     }
 
-    fn take<D: Disk>(
+    fn handle_event<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         told: ReplicaEvent<'_>,
@@ -272,10 +272,10 @@ impl Replica {
             ReplicaEvent::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
             ReplicaEvent::Group(view) => {
                 self.set_group(context, view, effects)?;
-                self.take_early(context, effects)
+                self.handle_early(context, effects)
             }
-            ReplicaEvent::Asked(member) => {
-                self.wished = Some(member);
+            ReplicaEvent::AdmissionRequested(member) => {
+                self.admission_requested = Some(member);
                 Ok(())
             }
             ReplicaEvent::Flushed => self.flushed(context, effects),
@@ -290,8 +290,8 @@ impl Replica {
                 }
                 Ok(())
             }
-            ReplicaEvent::Gone(failure) => {
-                self.partition.stand_down(&failure, effects);
+            ReplicaEvent::Removed(failure) => {
+                self.partition.step_down(&failure, effects);
                 self.refuse_all(&failure, effects);
                 Ok(())
             }
@@ -301,8 +301,8 @@ impl Replica {
                 self.begin_audit(context, effects)
             }
             ReplicaEvent::Disconnected { connection } => {
-                self.parked.disconnect(connection);
-                self.audit.wanted.retain(|one| one.token.connection != connection);
+                self.wait_queue.disconnect(connection);
+                self.audit.client_requests.retain(|one| one.token.connection != connection);
                 let event = PartitionEvent::Disconnected { connection };
                 self.partition.step(context.engine, context.at(), event, effects)
             }
@@ -325,16 +325,16 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        self.look_at_room(context, effects);
+        self.check_disk_space(context, effects);
         match self.role {
             Role::Primary => {
-                self.lead(context, effects)?;
+                self.step_as_primary(context, effects)?;
                 self.compare_on(context, effects)?;
             }
             _ => self.acknowledge(context, effects)?,
         }
-        self.settle_kept(0, context.now_us, effects);
-        self.say_yield(context.now_us, effects);
+        self.resolve_retained(0, context.now_us, effects);
+        self.send_yield(context.now_us, effects);
         self.repair_on(context, effects)?;
         self.cover_damage(context)?;
         // A checkpoint of an incomplete log would claim that the log is complete.
@@ -354,11 +354,11 @@ impl Replica {
     ) -> EngineResult<()> {
         use zerohop_partition::planted::{Bug, is_planted};
         if let Call::Yield = call {
-            self.take_yield(from, epoch);
+            self.handle_yield(from, epoch);
             return self.open_gate(context, effects);
         }
         if epoch > self.view.epoch {
-            self.hold_early(from, epoch, call);
+            self.queue_early(from, epoch, call);
             effects.fetch_map(epoch);
             return Ok(());
         }
@@ -376,31 +376,31 @@ impl Replica {
         let is_from_primary = from == self.view.primary || is_older;
         match call {
             Call::Replicate { preceding, commit, entries } if is_from_primary => {
-                self.take_entries(context, (from, epoch), (*preceding, commit.0, entries), effects)
+                self.handle_entries(context, (from, epoch), (*preceding, commit.0, entries), effects)
             }
-            Call::StatePart { as_of, attempt, part, holds } if from == self.view.primary => {
-                self.take_part(context, (*as_of, *attempt), (*part, holds), effects)
+            Call::StatePart { as_of, attempt, part, contents: holds } if from == self.view.primary => {
+                self.handle_snapshot_part(context, (*as_of, *attempt), (*part, holds), effects)
             }
             Call::ReplicateAck(report) if self.role == Role::Primary => {
-                self.take_report(context, from, *report, effects)
+                self.handle_report(context, from, *report, effects)
             }
-            Call::DigestAsk(slice) if is_from_primary => self.take_digest_ask(context, *slice, effects),
+            Call::DigestAsk(slice) if is_from_primary => self.handle_digest_request(context, *slice, effects),
             Call::DigestTold { slice, records, digest } if self.role == Role::Primary => {
-                self.take_digest_told(from, (*slice, (*records, *digest)), context.now_us, effects);
+                self.handle_digest(from, (*slice, (*records, *digest)), context.now_us, effects);
                 Ok(())
             }
             Call::DigestDiffers(slice) if is_from_primary => {
-                self.take_digest_differs(*slice);
+                self.handle_digest_differs(*slice);
                 Ok(())
             }
-            Call::EntryGet(name) => self.take_entry_get(context, from, *name, effects),
-            Call::EntryGot(entry) => self.take_entry_got(context, entry, effects),
+            Call::EntryGet(name) => self.handle_entry_request(context, from, *name, effects),
+            Call::EntryGot(entry) => self.handle_repair_entry(context, entry, effects),
             Call::EntryLost(name) => {
-                self.take_entry_lost(*name);
+                self.handle_entry_missing(*name);
                 Ok(())
             }
             Call::StateAck { as_of, attempt, parts } if self.role == Role::Primary => {
-                self.take_state_ack(context, from, (*as_of, *attempt, *parts), effects)
+                self.handle_snapshot_ack(context, from, (*as_of, *attempt, *parts), effects)
             }
             _ => Ok(()),
         }
@@ -420,7 +420,8 @@ impl Replica {
 
     /// Whether the replica is primary, has started its epoch, and has no transaction in progress.
     pub fn is_drained(&self) -> bool {
-        let is_started = self.mark != role_change::NO_MARK && self.mark <= self.partition.applied();
+        let is_started = self.epoch_marker != role_change::NO_EPOCH_MARKER
+            && self.epoch_marker <= self.partition.applied();
         self.role == Role::Primary && is_started && self.partition.is_drained()
     }
 
@@ -457,7 +458,7 @@ impl Replica {
     /// above it.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
-        self.partition.newest().max(self.parked.seen())
+        self.partition.newest().max(self.wait_queue.seen())
     }
 
     /// The state of its log.
@@ -467,7 +468,7 @@ impl Replica {
         LogEnd {
             last: EntryName { epoch, index: LogIndex(index) },
             is_intact: self.is_intact,
-            is_whole: !self.needs_state,
+            is_complete: !self.needs_state,
         }
     }
 
@@ -486,11 +487,11 @@ impl Replica {
     /// Whether requests wait in the replica, so that [`ReplicaEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
-        self.parked.len() > 0 || !self.audit.wanted.is_empty() || self.partition.has_waits()
+        self.wait_queue.len() > 0 || !self.audit.client_requests.is_empty() || self.partition.has_waits()
     }
 
     /// The members whose leases this replica needs or will need: those of its group, if it is the primary.
-    pub fn lease_wanted_of(&self) -> impl Iterator<Item = Member> + '_ {
+    pub fn lease_granters(&self) -> impl Iterator<Item = Member> + '_ {
         let is_primary = self.role == Role::Primary;
         self.view.others().filter(move |_| is_primary)
     }

@@ -2,7 +2,7 @@
 
 /// How long the answer of an atomic batch waits for the fate of its entry, after its primary was deposed or too few members were
 /// in sync. Either case usually takes one round trip. After this time the client is answered that the outcome is unknown.
-pub const KEPT_US: u64 = 2_000_000;
+pub const RETAINED_REPLY_US: u64 = 2_000_000;
 
 /// How long a grant lasts. It bounds the wait of a failover beside detection, and the time without renewal after which reads
 /// stop.
@@ -16,10 +16,10 @@ pub const LEASE_WAIT_US: u64 = LEASE_US + LEASE_US / 8;
 
 /// How far ahead of the clock a timestamp bound is synced: four renewals. It is less than the lead over the clock that requests
 /// may have (`CLOCK_AHEAD_MS_MAX`), because a promoted replica starts at the bound.
-pub const CEILING_AHEAD_MS: u64 = 400;
+pub const TIMESTAMP_BOUND_AHEAD_MS: u64 = 400;
 
 /// How far ahead the bound is synced if the partition's clock already had to start ahead of real time: just enough to continue.
-pub const CEILING_STEP_MS: u64 = 20;
+pub const TIMESTAMP_BOUND_STEP_MS: u64 = 20;
 
 /// After this time a replica is reported that lacks entries that it was sent, or that does not answer.
 pub const LAG_US: u64 = 1_000_000;
@@ -33,7 +33,7 @@ pub const ON_TIME_US: u64 = LEASE_RENEW_US + LEASE_RENEW_US / 2;
 pub const LAG_SURE_US: u64 = 10 * LAG_US;
 
 /// How often a change of the group is requested until the epoch changes.
-pub const ASK_AGAIN_US: u64 = 200_000;
+pub const PROPOSAL_REPEAT_US: u64 = 200_000;
 
 /// How often the primary sends a heartbeat to a member while something is unacknowledged. Heartbeats reveal lost messages.
 pub const HEARTBEAT_US: u64 = 30_000;
@@ -51,22 +51,22 @@ pub const BEATS_DOUBLED_MAX: u32 = 5;
 pub const REPORT_US: u64 = 100_000;
 
 /// How often a member whose disk is full reports that.
-pub const NO_ROOM_AGAIN_US: u64 = 300_000;
+pub const DISK_FULL_REPORT_US: u64 = 300_000;
 
 /// How long a member counts as full after its report. Three of its reports may be lost.
-pub const NO_ROOM_US: u64 = 4 * NO_ROOM_AGAIN_US;
+pub const DISK_FULL_VALID_US: u64 = 4 * DISK_FULL_REPORT_US;
 
 /// How long a primary whose disk is full waits before it hands over, so that members with the same disk have reported theirs.
-pub const NO_ROOM_SURE_US: u64 = 150_000;
+pub const DISK_FULL_HANDOVER_US: u64 = 150_000;
 
 /// How often a member polls for conditions that no event signals: queued requests, a full disk.
 pub const POLL_US: u64 = 5_000;
 
 /// The shortest pause between two steps that a member requests for itself.
-pub const NAP_US: u64 = 1_000;
+pub const STEP_PAUSE_US_MIN: u64 = 1_000;
 
 /// How soon after an event a member checks what is not urgent: whether a checkpoint is due.
-pub const SETTLE_US: u64 = 50_000;
+pub const DEFERRED_CHECK_US: u64 = 50_000;
 
 /// How long sent entries may be unacknowledged before they are sent again.
 pub const RESEND_US: u64 = 60_000;
@@ -77,11 +77,11 @@ pub const COMMIT_US: u64 = 25_000;
 
 /// How long a follower, for which no request waits, may lack entries so that the entries of all partitions travel together. A
 /// message for every entry, its answer, and a wake-up for both would cost as much as for an in-sync replica. The value is well
-/// below [`COMMIT_US`] and [`KEEPS_UP_US`].
-pub const GATHER_US: u64 = 20_000;
+/// below [`COMMIT_US`] and [`KEEPING_UP_US`].
+pub const COALESCE_US: u64 = 20_000;
 
 /// With this many entries to be sent to a follower, they do not wait for those of other partitions.
-pub const GATHER_ENTRIES_MAX: u64 = 64;
+pub const COALESCE_ENTRIES_MAX: u64 = 64;
 
 /// How soon a stream may step back again. Entries that overtake each other cause one report each.
 pub const REWIND_US: u64 = 2_000;
@@ -104,16 +104,16 @@ pub const ADMIT_LAG_ENTRIES: u64 = 256;
 
 /// A follower that has appended entries within this time keeps up: its unflushed entries are hardly newer to it than to its
 /// primary. The value is longer than it takes to send lost entries again.
-pub const KEEPS_UP_US: u64 = 100_000;
+pub const KEEPING_UP_US: u64 = 100_000;
 
 /// How long a request is queued until the group is settled: as long as a failover takes.
-pub const PARKED_US: u64 = 2_000_000;
+pub const QUEUED_US: u64 = 2_000_000;
 
 /// Requests queued in one partition.
-pub const PARKED_MAX: usize = 4_096;
+pub const QUEUED_REQUESTS_MAX: usize = 4_096;
 
 /// Bytes of queued requests; a single request may exceed it.
-pub const PARKED_BYTES_MAX: usize = 32 << 20;
+pub const QUEUED_BYTES_MAX: usize = 32 << 20;
 
 /// Messages of a newer epoch that wait for the map.
 pub const EARLY_MAX: usize = 16;
@@ -125,7 +125,7 @@ pub const EARLY_BYTES_MAX: usize = 1 << 20;
 pub const REPAIR_MAX: usize = 256;
 
 /// How long a member has to send an entry that is corrupt here before another member is asked.
-pub const REPAIR_ASK_US: u64 = 100_000;
+pub const REPAIR_REQUEST_US: u64 = 100_000;
 
 /// How often each other member is asked before the replica installs a snapshot, or another member becomes primary.
 pub const REPAIR_ROUNDS: u32 = 3;
@@ -164,7 +164,7 @@ pub const SENDING_US: u64 = 5_000_000;
 
 /// After this time without a part, the receiver gives up a snapshot install. It is shorter, so that the sender has not started
 /// again meanwhile.
-pub const TAKING_US: u64 = 3_000_000;
+pub const INSTALL_TIME_OUT_US: u64 = 3_000_000;
 
 /// Bytes in one part of a snapshot; a single entry may exceed it. Parts are read, checked and copied while they are in the
 /// processor's cache.
@@ -200,7 +200,8 @@ pub const BULK_SEGMENTS: u64 = 2;
 /// How many damages of a copy are described in words. The others are only counted.
 pub const DAMAGES_NAMED_MAX: usize = 8;
 
-const _: () = assert!(GATHER_US < COMMIT_US && GATHER_US < HEARTBEAT_US && 3 * GATHER_US < KEEPS_UP_US);
-const _: () = assert!(GATHER_ENTRIES_MAX < ADMIT_LAG_ENTRIES);
-const _: () = assert!(CEILING_AHEAD_MS < zerohop_wire::limits::CLOCK_AHEAD_MS_MAX);
+const _: () =
+    assert!(COALESCE_US < COMMIT_US && COALESCE_US < HEARTBEAT_US && 3 * COALESCE_US < KEEPING_UP_US);
+const _: () = assert!(COALESCE_ENTRIES_MAX < ADMIT_LAG_ENTRIES);
+const _: () = assert!(TIMESTAMP_BOUND_AHEAD_MS < zerohop_wire::limits::CLOCK_AHEAD_MS_MAX);
 const _: () = assert!(MESSAGE_ENTRIES <= zerohop_wire::limits::ENTRIES_MAX as usize);

@@ -16,7 +16,7 @@ impl Replica {
     /// Makes a replica of a partition whose only member is this instance. `view` is its group.
     pub fn lone(partition: Partition, id: PartitionId, view: GroupView, options: MemberOptions) -> Replica {
         let replica = Replica::new(partition, view.primary, id, options);
-        Replica { view, role: Role::Primary, has_unknown_former: false, is_lone: true, ..replica }
+        Replica { view, role: Role::Primary, has_unknown_former_primaries: false, is_lone: true, ..replica }
     }
 
     /// Whether it has had no other member since it was opened.
@@ -43,11 +43,13 @@ impl Replica {
             ReplicaEvent::FlushFailed => PartitionEvent::FlushFailed,
             ReplicaEvent::Tick => PartitionEvent::Tick,
             ReplicaEvent::Disconnected { connection } => PartitionEvent::Disconnected { connection },
-            ReplicaEvent::Gone(failure) => {
+            ReplicaEvent::Removed(failure) => {
                 self.partition.release(&failure, effects);
                 return Ok(());
             }
-            ReplicaEvent::Group(view) if view.primary == self.me && view.others().next().is_none() => {
+            ReplicaEvent::Group(view)
+                if view.primary == self.this_member && view.others().next().is_none() =>
+            {
                 if view.epoch > self.view.epoch {
                     self.partition.raise_epoch(view.epoch);
                     self.view = view;
@@ -59,8 +61,8 @@ impl Replica {
                 return self.step(context, event, effects);
             }
             // The map that names other members has not arrived here, or a former group's messages are late.
-            ReplicaEvent::Peer { .. } | ReplicaEvent::Asked(_) => {
-                return self.take(context, event, effects);
+            ReplicaEvent::Peer { .. } | ReplicaEvent::AdmissionRequested(_) => {
+                return self.handle_event(context, event, effects);
             }
             // There is no other member to compare with, or to get a corrupt entry from.
             ReplicaEvent::Scrub { .. } => return Ok(()),
@@ -81,12 +83,12 @@ impl Replica {
 
     /// When a lone replica has something to do that has a deadline, in microseconds of the monotonic clock.
     pub(super) fn lone_deadline_us<D: Disk>(&self, context: &Context<'_, D>) -> u64 {
-        self.partition.next_wake_ms().map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
+        self.partition.next_tick_ms().map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
     }
 
     /// When a lone replica next needs a tick though no event arrives, in microseconds of the monotonic clock.
     pub(super) fn lone_wake_us<D: Disk>(&self, context: &Context<'_, D>) -> u64 {
-        self.partition.next_upkeep_ms().map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
+        self.partition.next_maintenance_ms().map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
     }
 
     /// Changes when entries of the only copy survive a crash ([`Partition::set_durability`]). With several members nothing
@@ -100,7 +102,7 @@ impl Replica {
         durability: Durability,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if !self.partition.is_alone() {
+        if !self.partition.is_single_copy() {
             return Ok(());
         }
         self.partition.set_durability(engine, durability, effects)
@@ -112,9 +114,9 @@ impl Replica {
     }
 
     /// Ends as the only copy of a partition that is split. Returns the log index of its state, and the state. The waiting requests
-    /// must have been [released](ReplicaEvent::Gone).
+    /// must have been [released](ReplicaEvent::Removed).
     pub fn pass_on_lone(self) -> (u64, Vec<u8>) {
-        self.partition.pass_on()
+        self.partition.state_for_children()
     }
 }
 

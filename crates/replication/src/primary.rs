@@ -8,10 +8,10 @@ use zerohop_wire::{Elements, pack};
 
 use super::follower_progress::Stream;
 use super::limits::{
-    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
-    NO_ROOM_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
+    ADMIT_LAG_ENTRIES, COMMIT_US, DISK_FULL_VALID_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES,
+    MESSAGE_ENTRIES, PROPOSAL_REPEAT_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
 };
-use super::role_change::NO_MARK;
+use super::role_change::NO_EPOCH_MARKER;
 use super::{Context, GroupChange, PendingChange, Replica, ReplicaEffects, Role};
 use zerohop_partition::PartitionEvent;
 use zerohop_partition::is_filler;
@@ -33,17 +33,17 @@ pub(super) enum UnsendableEntry {
 
 impl Replica {
     /// The recurring work of a primary, after every batch of events and as time passes.
-    pub(super) fn lead<D: Disk>(
+    pub(super) fn step_as_primary<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         // A failure here, for example on a full disk, must not stop the primary from sending existing entries and from requesting
         // a successor.
-        let marked = self.log_mark(context, effects);
+        let marked = self.log_epoch_marker(context, effects);
         let mut result = marked.and(self.advance(context, effects));
         self.partition.set_has_copies(self.has_copies());
-        self.refuse_without_room(context);
+        self.refuse_if_disks_full(context);
         if self.role == Role::Primary && self.may_answer(context) {
             result =
                 result.and(self.partition.step(context.engine, context.at(), PartitionEvent::Tick, effects));
@@ -53,7 +53,7 @@ impl Replica {
             result = result.and(self.send_on(context, stream, effects));
         }
         self.streams = streams;
-        self.ask_for_changes(context, effects);
+        self.propose_changes(context, effects);
         result
     }
 
@@ -64,30 +64,30 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let has_leases = self.has_leases(context);
-        let is_starting = self.partition.applied() < self.mark;
+        let is_starting = self.partition.applied() < self.epoch_marker;
         if !has_leases && !is_starting && !std::mem::replace(&mut self.is_lapsed, true) {
-            self.counts.lapses += 1;
+            self.counts.lease_expiries += 1;
         }
         self.is_lapsed &= !has_leases;
         if self.has_waited(context.now_us) && (is_starting || has_leases) {
-            if self.partition.is_alone() {
+            if self.partition.is_single_copy() {
                 self.partition.step(context.engine, context.at(), PartitionEvent::Flushed, effects)?;
             } else {
-                let index = self.agreed(context.engine)?;
-                self.agree_in_steps(context, index, effects)?;
-                self.settle_kept(index, context.now_us, effects);
+                let index = self.commit_index(context.engine)?;
+                self.commit_in_steps(context, index, effects)?;
+                self.resolve_retained(index, context.now_us, effects);
             }
         }
         let is_alone = self.needed().next().is_none();
-        let is_settled = self.mark != NO_MARK && self.partition.applied() == self.last();
-        if is_alone != self.partition.is_alone() && (!is_alone || is_settled) {
+        let is_settled = self.epoch_marker != NO_EPOCH_MARKER && self.partition.applied() == self.last();
+        if is_alone != self.partition.is_single_copy() && (!is_alone || is_settled) {
             self.partition.set_members(self.view.entry_epoch(), is_alone);
         }
         self.open_gate(context, effects)
     }
 
     /// The commit index: the highest log index that all needed members have, at the configured durability.
-    fn agreed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
+    fn commit_index<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
         let own = if self.is_sync() {
             engine.durable_index(self.partition.handle())?.min(self.last())
         } else {
@@ -98,12 +98,12 @@ impl Replica {
         }
         let held = self.needed().map(|member| {
             let stream = self.streams.iter().find(|stream| stream.member == member);
-            stream.map_or(0, |stream| stream.holds(self.is_sync()))
+            stream.map_or(0, |stream| stream.acknowledged_index(self.is_sync()))
         });
         Ok(held.fold(own, u64::min))
     }
 
-    pub(super) fn take_report<D: Disk>(
+    pub(super) fn handle_report<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         from: Member,
@@ -116,9 +116,9 @@ impl Replica {
         stream.unanswered = 0;
         let result = match report {
             // In this epoch no member can have entries that the primary's log does not have.
-            FollowerReport::Holds { matched, .. } if matched.0 > last => Ok(()),
-            FollowerReport::Holds { matched, durable, applied } => {
-                stream.held(matched.0, durable.0.min(matched.0), context.now_us);
+            FollowerReport::Acknowledged { matched, .. } if matched.0 > last => Ok(()),
+            FollowerReport::Acknowledged { matched, durable, applied } => {
+                stream.handle_report(matched.0, durable.0.min(matched.0), context.now_us);
                 stream.applied = stream.applied.max(applied.0);
                 Ok(())
             }
@@ -133,8 +133,8 @@ impl Replica {
                 Ok(())
             }
             FollowerReport::NeedsState => Ok(()),
-            FollowerReport::NoRoom => {
-                stream.full_until_us = context.now_us + NO_ROOM_US;
+            FollowerReport::DiskFull => {
+                stream.full_until_us = context.now_us + DISK_FULL_VALID_US;
                 Ok(())
             }
         };
@@ -164,7 +164,7 @@ impl Replica {
             return Ok(());
         }
         if index <= self.last() && name_at(context.engine, handle, index)? == Some(at) {
-            stream.held(index, 0, now_us);
+            stream.handle_report(index, 0, now_us);
             stream.next = index + 1;
             return Ok(());
         }
@@ -188,19 +188,19 @@ impl Replica {
             return self.send_state(context, stream, effects);
         }
         let (now_us, last, commit) = (context.now_us, self.last(), self.partition.applied());
-        let is_there = context.leases.holds(now_us, stream.member);
+        let is_there = context.leases.is_valid(now_us, stream.member);
         if stream.matched + 1 >= stream.next {
-            stream.grew_us = now_us;
+            stream.progressed_us = now_us;
         } else if now_us >= stream.resend_due_us(is_there) {
             stream.next = stream.matched + 1;
             stream.rewound_us = now_us;
         }
-        if self.may_gather(stream) && stream.waits_to_gather(last, now_us) {
+        if self.may_coalesce(stream) && stream.waits_to_coalesce(last, now_us) {
             return Ok(());
         }
         let mut sent_bytes = 0;
         let is_let_alone = self.view.followers.contains(&stream.member)
-            && self.waits_for_room(context, stream.full_until_us);
+            && self.waits_for_disk_space(context, stream.full_until_us);
         while stream.is_found
             && !is_let_alone
             && stream.next <= last
@@ -221,12 +221,12 @@ impl Replica {
             }
             sent_bytes += packed.bytes.len();
             stream.next += u64::from(packed.count);
-            (stream.sent_us, stream.told_commit) = (now_us, commit);
+            (stream.sent_us, stream.reported_commit) = (now_us, commit);
         }
-        if sent_bytes == 0 && now_us >= self.beat_due_us(stream, is_there) {
+        if sent_bytes == 0 && now_us >= self.heartbeat_due_us(stream, is_there) {
             let nothing = PackedEntries { count: 0, bytes: Vec::new() };
             if self.replicate(context.engine, stream, commit, &nothing, effects)? {
-                (stream.sent_us, stream.told_commit) = (now_us.max(1), commit);
+                (stream.sent_us, stream.reported_commit) = (now_us.max(1), commit);
                 stream.unanswered = stream.unanswered.saturating_add(1);
             } else {
                 self.begin_state(context, stream);
@@ -236,21 +236,21 @@ impl Replica {
     }
 
     /// Whether no request waits for this member's copy: it is a follower that is not about to be admitted.
-    pub(super) fn may_gather(&self, stream: &Stream) -> bool {
+    pub(super) fn may_coalesce(&self, stream: &Stream) -> bool {
         stream.is_found
             && stream.sending.is_none()
             && self.has_copies()
-            && self.wished != Some(stream.member)
+            && self.admission_requested != Some(stream.member)
             && !self.admitting.contains(&stream.member)
             && self.view.followers.contains(&stream.member)
     }
 
     /// When the next heartbeat to a member is due; [`u64::MAX`]: the member has reported that it has everything.
-    pub(super) fn beat_due_us(&self, stream: &Stream, is_there: bool) -> u64 {
+    pub(super) fn heartbeat_due_us(&self, stream: &Stream, is_there: bool) -> u64 {
         let (last, commit) = (self.last(), self.partition.applied());
         let has_all = stream.is_found
             && stream.next == last + 1
-            && stream.holds(self.is_sync()) >= last
+            && stream.acknowledged_index(self.is_sync()) >= last
             && stream.applied >= commit;
         // The follower reports its flush unprompted and only once. If the report is lost, the follower is never admitted.
         let owes_flush =
@@ -259,7 +259,7 @@ impl Replica {
             0 => 0,
             sent_us if has_all && owes_flush => sent_us + IDLE_US,
             _ if has_all => u64::MAX,
-            sent_us if stream.is_found && is_there && stream.told_commit < commit => sent_us + COMMIT_US,
+            sent_us if stream.is_found && is_there && stream.reported_commit < commit => sent_us + COMMIT_US,
             sent_us => sent_us + stream.pause_us(is_there),
         }
     }
@@ -274,7 +274,7 @@ impl Replica {
             UnsendableEntry::Gap => self.begin_state(context, stream),
             // The entry is sent once it is repaired. It is never sent before and never skipped.
             UnsendableEntry::Corruption => match context.engine.epoch_at(self.partition.handle(), index) {
-                Ok(Some(epoch)) => self.note_corruption([CorruptEntry { epoch, index }]),
+                Ok(Some(epoch)) => self.record_corruption([CorruptEntry { epoch, index }]),
                 Ok(None) | Err(EngineError::Corrupt { .. }) => self.has_corruption = true,
                 Err(error) => return Err(error),
             },
@@ -321,48 +321,49 @@ impl Replica {
         Ok(Ok(packed))
     }
 
-    fn ask_for_changes<D: Disk>(&mut self, context: &Context<'_, D>, effects: &mut dyn ReplicaEffects) {
+    fn propose_changes<D: Disk>(&mut self, context: &Context<'_, D>, effects: &mut dyn ReplicaEffects) {
         let now_us = context.now_us;
         let (is_sync, last) = (self.is_sync(), self.last());
-        self.streams.iter_mut().for_each(|stream| stream.look(is_sync, last, now_us));
-        let change = self.change_wanted(context);
+        self.streams.iter_mut().for_each(|stream| stream.check_lag(is_sync, last, now_us));
+        let change = self.change_needed(context);
         if let Some(change) = change
-            && self.asked.is_none_or(|asked| asked.change != change)
+            && self.pending_change.is_none_or(|asked| asked.change != change)
         {
             match change {
                 GroupChange::Admit(member) => self.admitting.push(member),
                 GroupChange::Remove(member) => {
-                    self.counts.hand_overs += u64::from(member == self.me && !self.has_corruption);
+                    self.counts.handover_requests +=
+                        u64::from(member == self.this_member && !self.has_corruption);
                     self.removing.push(member);
                 }
-                GroupChange::Keep => {}
+                GroupChange::RaiseEpoch => {}
             }
-            self.asked = Some(PendingChange { change, since_us: now_us, sent_us: 0 });
-            if self.needed().next().is_some() && self.partition.is_alone() {
+            self.pending_change = Some(PendingChange { change, since_us: now_us, sent_us: 0 });
+            if self.needed().next().is_some() && self.partition.is_single_copy() {
                 // The partition must leave single-copy mode now, and not at the next step. Otherwise it would commit the entries
                 // appended until then by itself alone.
                 self.partition.set_members(self.view.entry_epoch(), false);
             }
         }
         let epoch = self.view.epoch;
-        if let Some(asked) = &mut self.asked
-            && (asked.sent_us == 0 || now_us >= asked.sent_us + ASK_AGAIN_US)
+        if let Some(asked) = &mut self.pending_change
+            && (asked.sent_us == 0 || now_us >= asked.sent_us + PROPOSAL_REPEAT_US)
         {
             asked.sent_us = now_us.max(1);
-            effects.ask(epoch, asked.change);
+            effects.propose_change(epoch, asked.change);
         }
     }
 
     /// The change that this group needs now; `None` leaves the pending request as it is.
-    fn change_wanted<D: Disk>(&self, context: &Context<'_, D>) -> Option<GroupChange> {
+    fn change_needed<D: Disk>(&self, context: &Context<'_, D>) -> Option<GroupChange> {
         let now_us = context.now_us;
         if self.has_corruption && !self.view.in_sync.is_empty() {
-            return Some(GroupChange::Remove(self.me));
+            return Some(GroupChange::Remove(self.this_member));
         }
-        let for_room = self.change_for_room(context);
-        if let Some(PendingChange { change: GroupChange::Remove(member), .. }) = self.asked {
+        let for_room = self.change_for_full_disk(context);
+        if let Some(PendingChange { change: GroupChange::Remove(member), .. }) = self.pending_change {
             // The disk has room again. The removal was requested and perhaps decided, so only another epoch settles it.
-            return (member == self.me && for_room.is_none()).then_some(GroupChange::Keep);
+            return (member == self.this_member && for_room.is_none()).then_some(GroupChange::RaiseEpoch);
         }
         if for_room.is_some() {
             return for_room;
@@ -374,22 +375,22 @@ impl Replica {
         if let Some(laggard) = laggard {
             return Some(GroupChange::Remove(laggard.member));
         }
-        if let Some(asked) = self.asked {
+        if let Some(asked) = self.pending_change {
             // The member to be admitted has left, or the control group refuses it.
             let is_stuck = now_us >= asked.since_us + LAG_US;
-            return is_stuck.then_some(GroupChange::Keep);
+            return is_stuck.then_some(GroupChange::RaiseEpoch);
         }
-        if self.partition.applied() < self.mark {
+        if self.partition.applied() < self.epoch_marker {
             return None;
         }
         let has_enough = self.view.copies() >= usize::from(self.view.min_in_sync);
         let candidate = self.streams.iter().find(|stream| {
-            let is_wanted = !has_enough || self.wished == Some(stream.member);
+            let is_wanted = !has_enough || self.admission_requested == Some(stream.member);
             is_wanted
                 && self.view.followers.contains(&stream.member)
-                && !self.waits_for_room(context, stream.full_until_us)
+                && !self.waits_for_disk_space(context, stream.full_until_us)
                 && (is_planted(Bug::AdmittedBeforeCaughtUp)
-                    || context.leases.holds(now_us, stream.member) && self.is_caught_up(stream))
+                    || context.leases.is_valid(now_us, stream.member) && self.is_caught_up(stream))
         });
         candidate.map(|stream| GroupChange::Admit(stream.member))
     }
@@ -399,10 +400,10 @@ impl Replica {
     /// does not report it, because it may have missed the answers. [`u64::MAX`]: there is no reason to report it.
     pub(super) fn blame_due_us<D: Disk>(&self, context: &Context<'_, D>, stream: &Stream) -> u64 {
         let mut since_us = u64::MAX;
-        if !context.leases.holds(context.now_us, stream.member) {
-            since_us = self.settled_us.max(context.leases.granted_us(stream.member));
+        if !context.leases.is_valid(context.now_us, stream.member) {
+            since_us = self.role_changed_us.max(context.leases.granted_us(stream.member));
         }
-        if stream.holds(self.is_sync()) < self.last() {
+        if stream.acknowledged_index(self.is_sync()) < self.last() {
             since_us = since_us.min(stream.target_us);
         }
         if since_us == u64::MAX {
@@ -415,7 +416,7 @@ impl Replica {
     /// Whether a follower has all committed entries and nearly all others. Under interval durability its disk must also have
     /// them, except for those that any in-sync replica may lose, because the follower may soon be the only copy.
     fn is_caught_up(&self, stream: &Stream) -> bool {
-        let held = stream.holds(self.is_sync());
+        let held = stream.acknowledged_index(self.is_sync());
         let has_all = held >= self.partition.applied() && held + ADMIT_LAG_ENTRIES >= self.last();
         let is_flushed = !self.is_interval() || stream.has_flushed();
         stream.is_found && stream.sending.is_none() && has_all && is_flushed
@@ -453,7 +454,7 @@ pub(super) fn push_entry<D: Disk>(
         Err(error) => return Err(error),
     }
     // The engine reports the same error for corrupt entries and for dropped ones.
-    match engine.holds_entry(handle, index) {
+    match engine.has_entry(handle, index) {
         Ok(false) => Ok(Err(UnsendableEntry::Gap)),
         Ok(true) | Err(EngineError::Corrupt { .. }) if is_planted(Bug::CorruptLeftOut) => {
             Ok(Err(UnsendableEntry::Gap))

@@ -18,7 +18,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{Call, FollowerReport, Member};
 
 use super::copy_throttle::Pace;
-use super::limits::{NAP_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, SETTLE_US};
+use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
 use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
 use super::{Context, Replica, ReplicaEffects, ReplicaEvent, Role};
 use zerohop_partition::Token;
@@ -71,7 +71,7 @@ struct ReplicaSlot {
     replica: Replica,
     key: PartitionKey,
     /// The time under which the replica is in the schedule; [`u64::MAX`]: it is not there.
-    wake_us: u64,
+    tick_due_us: u64,
     is_touched: bool,
     is_unflushed: bool,
 }
@@ -80,7 +80,7 @@ struct ReplicaSlot {
 #[derive(Debug, Default)]
 struct Schedule {
     /// In microseconds of the monotonic clock.
-    wakes: BTreeSet<(u64, SlotId)>,
+    ticks_due: BTreeSet<(u64, SlotId)>,
     /// The replicas with an event since the last check.
     touched: Vec<SlotId>,
 }
@@ -137,7 +137,7 @@ impl Replicas {
         }
         self.shared += usize::from(is_shared);
         let slot =
-            Some(ReplicaSlot { replica, key, wake_us: u64::MAX, is_touched: false, is_unflushed: false });
+            Some(ReplicaSlot { replica, key, tick_due_us: u64::MAX, is_touched: false, is_unflushed: false });
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -159,7 +159,7 @@ impl Replicas {
         let at = self.index.remove(key)?;
         let slot = self.slots[at as usize].take()?;
         self.free.push(at);
-        self.schedule.wakes.remove(&(slot.wake_us, at));
+        self.schedule.ticks_due.remove(&(slot.tick_due_us, at));
         self.schedule.touched.retain(|other| *other != at);
         self.unflushed.retain(|other| *other != at);
         self.shared -= usize::from(!slot.replica.is_lone());
@@ -217,11 +217,11 @@ impl Replicas {
     }
 
     /// The members whose leases are needed.
-    pub fn lease_wanted_of(&mut self) -> impl Iterator<Item = Member> + '_ {
+    pub fn lease_granters(&mut self) -> impl Iterator<Item = Member> + '_ {
         if std::mem::take(&mut self.leases.is_old) {
             let before = std::mem::take(&mut self.leases.members);
             for slot in self.slots.iter().flatten() {
-                for member in slot.replica.lease_wanted_of() {
+                for member in slot.replica.lease_granters() {
                     let held = before.get(&member).copied().unwrap_or(false);
                     self.leases.members.entry(member).or_insert(held);
                 }
@@ -230,7 +230,7 @@ impl Replicas {
         self.leases.members.keys().copied()
     }
 
-    /// Passes an event to one replica. The caller must call [`Replicas::settle`] afterwards.
+    /// Passes an event to one replica. The caller must call [`Replicas::end_batch`] afterwards.
     ///
     /// # Errors
     /// As [`Replica::step`].
@@ -272,9 +272,9 @@ impl Replicas {
             _ => self.steps.others += 1,
         }
         effects.of(slot.key, epoch);
-        slot.replica.set_copy_room(self.pace.room());
+        slot.replica.set_copy_allowance(self.pace.allowance_bytes());
         let result = slot.replica.step(context, event, effects);
-        self.pace.spend(slot.replica.take_copied());
+        self.pace.spend(slot.replica.take_copied_bytes());
         let is_lone = slot.replica.is_lone();
         if !is_lone {
             self.newest = self.newest.max(slot.replica.newest());
@@ -285,7 +285,7 @@ impl Replicas {
         }
         if is_routine && result.is_ok() && slot.replica.is_steady() {
             self.is_used = true;
-            self.look_later(at, context.now_us);
+            self.schedule_check(at, context.now_us);
         } else if !is_own || is_scrub && slot.replica.is_repair() {
             self.touch(at);
         }
@@ -293,15 +293,15 @@ impl Replicas {
     }
 
     /// Schedules a tick for a replica a little later, unless an earlier tick is scheduled.
-    fn look_later(&mut self, at: SlotId, now_us: u64) {
+    fn schedule_check(&mut self, at: SlotId, now_us: u64) {
         let slot = self.slot(at);
-        let wake_us = now_us + SETTLE_US;
-        if !slot.is_touched && slot.wake_us > wake_us {
+        let wake_us = now_us + DEFERRED_CHECK_US;
+        if !slot.is_touched && slot.tick_due_us > wake_us {
             self.wake_at(at, wake_us);
         }
     }
 
-    /// Runs an atomic batch over the records of one replica ([`Replica::run`]). The caller must call [`Replicas::settle`]
+    /// Runs an atomic batch over the records of one replica ([`Replica::run`]). The caller must call [`Replicas::end_batch`]
     /// afterwards.
     ///
     /// # Errors
@@ -399,7 +399,7 @@ impl Replicas {
 
     /// The end of a batch: ticks the shared replicas that were touched, those whose wake time has come, and those whose leases
     /// have started or ended. `true`: an event had touched a replica. Failures go to `trouble`.
-    pub fn settle<D: Disk>(
+    pub fn end_batch<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn TableEffects,
@@ -411,8 +411,8 @@ impl Replicas {
             if let Err(error) = self.scrub(context, effects) {
                 trouble(effects, error);
             }
-            self.look_at_leases(context);
-            self.look_at_room(context);
+            self.check_leases(context);
+            self.check_disk_space(context);
         }
         let now_us = context.now_us;
         let mut touched = std::mem::take(&mut self.schedule.touched);
@@ -420,7 +420,7 @@ impl Replicas {
             let Some(slot) = self.slots[at as usize].as_mut() else { continue };
             slot.is_touched = false;
             // Checks that are not urgent come a little later: whether a checkpoint is due, whether sessions must be forgotten.
-            let soon = slot.wake_us.min(now_us + SETTLE_US);
+            let soon = slot.tick_due_us.min(now_us + DEFERRED_CHECK_US);
             if slot.replica.is_lone() {
                 // It has answered, and has no other member to send to.
                 let wake_us = slot.replica.lone_deadline_us(context).min(soon);
@@ -430,35 +430,35 @@ impl Replicas {
             if let Err(error) = self.step_at(at, context, ReplicaEvent::Tick, effects) {
                 trouble(effects, error);
             }
-            self.sleep(at, context, soon);
+            self.schedule_tick(at, context, soon);
         }
         // The vector keeps its room, unless an event of these steps has touched a replica again.
         if self.schedule.touched.is_empty() {
             self.schedule.touched = touched;
         }
-        while let Some(&(wake_us, at)) = self.schedule.wakes.first()
+        while let Some(&(wake_us, at)) = self.schedule.ticks_due.first()
             && wake_us <= now_us
         {
-            self.schedule.wakes.pop_first();
+            self.schedule.ticks_due.pop_first();
             if self.slots[at as usize].is_none() {
                 continue;
             }
-            self.slot_mut(at).wake_us = u64::MAX;
+            self.slot_mut(at).tick_due_us = u64::MAX;
             if let Err(error) = self.step_at(at, context, ReplicaEvent::Tick, effects) {
                 trouble(effects, error);
             }
-            self.sleep(at, context, u64::MAX);
+            self.schedule_tick(at, context, u64::MAX);
         }
         any
     }
 
-    /// When [`Replicas::settle`] has something to do though no event arrives; 0: at once.
+    /// When [`Replicas::end_batch`] has something to do though no event arrives; 0: at once.
     #[must_use]
-    pub fn next_wake_us(&self) -> u64 {
+    pub fn next_tick_us(&self) -> u64 {
         if !self.schedule.touched.is_empty() || !self.unflushed.is_empty() {
             return 0;
         }
-        self.schedule.wakes.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
+        self.schedule.ticks_due.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
     }
 
     /// Sets the bytes per second of snapshots, over all members that receive them because they have no data or are too far
@@ -494,11 +494,11 @@ impl Replicas {
     }
 
     /// Ticks a primary when a lease that it needs starts or ends. Such changes are few, and come with events and not with time.
-    fn look_at_leases<D: Disk>(&mut self, context: &Context<'_, D>) {
-        drop(self.lease_wanted_of());
+    fn check_leases<D: Disk>(&mut self, context: &Context<'_, D>) {
+        drop(self.lease_granters());
         let mut changed = Vec::new();
         for (member, held) in &mut self.leases.members {
-            let holds = context.leases.holds(context.now_us, *member);
+            let holds = context.leases.is_valid(context.now_us, *member);
             if std::mem::replace(held, holds) != holds {
                 changed.push(*member);
             }
@@ -512,8 +512,8 @@ impl Replicas {
     }
 
     /// Ticks all shared replicas when the disk becomes full, or has room again.
-    fn look_at_room<D: Disk>(&mut self, context: &Context<'_, D>) {
-        let is_full = !context.engine.has_room();
+    fn check_disk_space<D: Disk>(&mut self, context: &Context<'_, D>) {
+        let is_full = !context.engine.has_disk_space();
         if std::mem::replace(&mut self.was_full, is_full) != is_full {
             self.touch_those(|replica| !replica.is_lone());
         }
@@ -538,19 +538,20 @@ impl Replicas {
         }
     }
 
-    fn sleep<D: Disk>(&mut self, at: SlotId, context: &mut Context<'_, D>, until_us: u64) {
+    fn schedule_tick<D: Disk>(&mut self, at: SlotId, context: &mut Context<'_, D>, until_us: u64) {
         // Never at once, so that work that is not possible now is not tried without a pause.
-        let wake_us = self.slot(at).replica.next_wake_us(context).min(until_us).max(context.now_us + NAP_US);
+        let wake_us =
+            self.slot(at).replica.next_tick_us(context).min(until_us).max(context.now_us + STEP_PAUSE_US_MIN);
         self.wake_at(at, wake_us);
     }
 
     fn wake_at(&mut self, at: SlotId, wake_us: u64) {
         let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
-        if wake_us != slot.wake_us {
-            self.schedule.wakes.remove(&(slot.wake_us, at));
-            slot.wake_us = wake_us;
+        if wake_us != slot.tick_due_us {
+            self.schedule.ticks_due.remove(&(slot.tick_due_us, at));
+            slot.tick_due_us = wake_us;
             if wake_us < u64::MAX {
-                self.schedule.wakes.insert((wake_us, at));
+                self.schedule.ticks_due.insert((wake_us, at));
             }
         }
     }
@@ -573,7 +574,7 @@ fn is_routine(told: &ReplicaEvent<'_>) -> bool {
     matches!(
         told,
         ReplicaEvent::Peer {
-            call: Call::Replicate { .. } | Call::ReplicateAck(FollowerReport::Holds { .. }),
+            call: Call::Replicate { .. } | Call::ReplicateAck(FollowerReport::Acknowledged { .. }),
             ..
         }
     )

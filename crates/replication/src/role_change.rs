@@ -7,12 +7,12 @@ use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 use zerohop_wire::messages::{Call, Member};
 
 use super::follower_progress::Stream;
-use super::limits::KEPT_US;
+use super::limits::RETAINED_REPLY_US;
 use super::{Context, GroupView, Replica, ReplicaEffects, Role, unavailable};
 use zerohop_partition::planted::{Bug, is_planted};
 
 /// The epoch marker is not in the log yet.
-pub(super) const NO_MARK: u64 = u64::MAX;
+pub(super) const NO_EPOCH_MARKER: u64 = u64::MAX;
 
 impl Replica {
     pub(super) fn set_group<D: Disk>(
@@ -27,34 +27,34 @@ impl Replica {
             }
             return Ok(());
         }
-        let was_damaged_alone = self.is_damaged_alone();
+        let was_damaged_alone = self.is_damaged_sole_copy();
         let before = std::mem::replace(&mut self.view, view);
-        let (was, is) = (self.role, self.view.role(self.me));
+        let (was, is) = (self.role, self.view.role(self.this_member));
         let goes_on = was == Role::Primary && is == Role::Primary && self.knows_all_since(&before);
         self.role = is;
-        self.hear_of_word(was_damaged_alone);
-        self.asked = None;
+        self.check_loss_accepted(was_damaged_alone);
+        self.pending_change = None;
         // The control group names the member to be admitted in this epoch in an event that follows this one.
-        self.wished = None;
+        self.admission_requested = None;
         self.admitting.clear();
         self.removing.clear();
         self.matched = None;
-        self.told_commit = 0;
+        self.reported_commit = 0;
         self.ack_due = false;
-        self.told_durable = 0;
-        self.taking = None;
-        self.told_full_us = 0;
+        self.reported_durable = 0;
+        self.snapshot_install = None;
+        self.full_reported_us = 0;
         self.repair.begin_again(false);
-        self.forget_audit(effects);
-        self.settled_us = context.now_us;
-        self.note_former(&before, was, context.now_us);
+        self.drop_audit_requests(effects);
+        self.role_changed_us = context.now_us;
+        self.remember_former_primaries(&before, was, context.now_us);
         if was == Role::Primary && is != Role::Primary {
             self.depose(context.now_us, effects);
         }
         if is == Role::Primary {
             if !goes_on {
                 if was == Role::Primary {
-                    self.partition.stand_down(&unavailable(), effects);
+                    self.partition.step_down(&unavailable(), effects);
                 }
                 self.promote(context);
             }
@@ -63,15 +63,19 @@ impl Replica {
             if !self.has_copies() {
                 // The entries will be committed, so reads continue. But no client is answered that they are safe before enough
                 // members have them.
-                self.partition.keep_units(context.now_us + KEPT_US, &unavailable(), effects);
+                self.partition.retain_batch_replies(
+                    context.now_us + RETAINED_REPLY_US,
+                    &unavailable(),
+                    effects,
+                );
             }
             let last = self.last();
             self.streams =
                 self.view.others().map(|member| Stream::new(member, last, context.now_us)).collect();
-            self.lead(context, effects)?;
+            self.step_as_primary(context, effects)?;
         } else {
             self.partition.set_members(self.view.entry_epoch(), false);
-            self.partition.set_lacks_room(false);
+            self.partition.set_lacks_disk_space(false);
         }
         Ok(())
     }
@@ -84,21 +88,21 @@ impl Replica {
     }
 
     /// Remembers the members that may still believe to be primary, until a later primary is known to have waited for them.
-    fn note_former(&mut self, before: &GroupView, was: Role, now_us: u64) {
+    fn remember_former_primaries(&mut self, before: &GroupView, was: Role, now_us: u64) {
         if was == Role::Primary {
-            if self.mark <= self.partition.applied() && self.has_waited(now_us) {
-                self.former.clear();
-                self.has_unknown_former = false;
+            if self.epoch_marker <= self.partition.applied() && self.has_waited(now_us) {
+                self.former_primaries.clear();
+                self.has_unknown_former_primaries = false;
             } else {
                 // This replica must wait again for the older primaries that it has not waited for completely, when it is promoted
                 // again.
                 let waited_for: Vec<_> = self.unwaited(now_us).collect();
-                self.former.extend(waited_for);
+                self.former_primaries.extend(waited_for);
             }
-        } else if before.epoch.0 != 0 && before.primary.instance != self.me.instance {
-            self.former.insert(before.primary.instance);
+        } else if before.epoch.0 != 0 && before.primary.instance != self.this_member.instance {
+            self.former_primaries.insert(before.primary.instance);
         }
-        self.has_unknown_former |= before.epoch.0 == 0 || self.view.epoch != before.epoch.next();
+        self.has_unknown_former_primaries |= before.epoch.0 == 0 || self.view.epoch != before.epoch.next();
     }
 
     /// Older primaries that this replica waits for after its promotion: their leases from it may still be in use.
@@ -108,45 +112,45 @@ impl Replica {
 
     /// The primary of this epoch answers, so it has waited for all older primaries. No other member needs to wait for them again.
     pub(super) fn primary_has_started(&mut self) {
-        self.former.clear();
-        self.has_unknown_former = false;
+        self.former_primaries.clear();
+        self.has_unknown_former_primaries = false;
     }
 
     fn promote<D: Disk>(&mut self, context: &mut Context<'_, D>) {
         self.counts.promotions += 1;
         self.partition.begin_above(context.leases.begin_above());
         if is_planted(Bug::SessionsForgottenAtPromotion) {
-            self.partition.forget_sessions();
+            self.partition.clear_sessions();
         }
         let map_epoch = self.view.map_epoch;
         self.wait_us = 0;
-        if self.has_unknown_former {
-            self.former.extend(context.leases.holders());
+        if self.has_unknown_former_primaries {
+            self.former_primaries.extend(context.leases.holders());
             self.wait_us = context.leases.start_ended_us();
         }
         self.waits.clear();
-        for instance in std::mem::take(&mut self.former) {
+        for instance in std::mem::take(&mut self.former_primaries) {
             let has_yielded = self
                 .yielded
                 .get(&instance)
                 .is_some_and(|epoch| *epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch));
-            if instance != self.me.instance && !has_yielded {
+            if instance != self.this_member.instance && !has_yielded {
                 self.waits.insert(instance, context.leases.ended_us(instance, map_epoch));
             }
         }
-        self.mark = NO_MARK;
+        self.epoch_marker = NO_EPOCH_MARKER;
         self.is_lapsed = false;
-        self.owes_yield = false;
+        self.yield_due = false;
     }
 
     /// Appends the epoch marker as soon as there is room for it.
-    pub(super) fn log_mark<D: Disk>(
+    pub(super) fn log_epoch_marker<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if self.mark == NO_MARK && !self.needs_state {
-            self.mark = self.partition.append_mark(context.engine)?;
+        if self.epoch_marker == NO_EPOCH_MARKER && !self.needs_state {
+            self.epoch_marker = self.partition.append_epoch_marker(context.engine)?;
             effects.flush_wanted();
         }
         Ok(())
@@ -154,57 +158,57 @@ impl Replica {
 
     fn depose(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
         match self.role {
-            Role::Removed => self.partition.stand_down(&unavailable(), effects),
+            Role::Removed => self.partition.step_down(&unavailable(), effects),
             // As a member of the group this replica will learn which entries of its log remain.
-            _ => self.partition.stand_by(now_us + KEPT_US, &unavailable(), effects),
+            _ => self.partition.step_down_in_group(now_us + RETAINED_REPLY_US, &unavailable(), effects),
         }
-        self.turn_away(effects);
+        self.reject_queued(effects);
         self.streams.clear();
         self.waits.clear();
         if self.has_corruption {
             // The replica must not pass on entries that it cannot read. It installs a snapshot instead.
             self.needs_state = true;
         }
-        self.owes_yield = true;
-        self.say_yield(now_us, effects);
+        self.yield_due = true;
+        self.send_yield(now_us, effects);
     }
 
     /// When the last read lock that this replica has granted ends, in milliseconds.
-    pub fn holds_end_ms(&self) -> u64 {
-        self.partition.holds_end_ms()
+    pub fn read_locks_end_ms(&self) -> u64 {
+        self.partition.read_locks_end_ms()
     }
 
     /// Records that a read lock unknown to the partition may last until then.
-    pub fn await_holds(&mut self, until_ms: u64) {
-        self.partition.await_holds(until_ms);
+    pub fn await_read_locks(&mut self, until_ms: u64) {
+        self.partition.await_read_locks(until_ms);
     }
 
     /// Answers the kept requests that wait for the fate of an older epoch's last entries, as far as it is known up to this index.
     /// Refuses them when their time has ended.
-    pub(super) fn settle_kept(&mut self, index: u64, now_us: u64, effects: &mut dyn ReplicaEffects) {
+    pub(super) fn resolve_retained(&mut self, index: u64, now_us: u64, effects: &mut dyn ReplicaEffects) {
         if self.has_copies() {
-            self.partition.settle_kept(index, effects);
+            self.partition.resolve_retained(index, effects);
         }
-        if self.partition.kept_until_us() <= now_us {
-            self.partition.let_kept_go(&unavailable(), effects);
+        if self.partition.retained_until_us() <= now_us {
+            self.partition.fail_retained(&unavailable(), effects);
         }
     }
 
     /// Tells the new primary that it need not wait for the leases and read locks of this former primary.
-    pub(super) fn say_yield(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
-        if self.owes_yield && now_us >= self.yield_us() {
-            self.owes_yield = false;
+    pub(super) fn send_yield(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
+        if self.yield_due && now_us >= self.yield_us() {
+            self.yield_due = false;
             effects.send(self.view.primary, self.view.epoch, &Call::Yield);
         }
     }
 
     /// When the former primary may send `Yield`.
     pub(super) fn yield_us(&self) -> u64 {
-        if is_planted(Bug::HoldIgnored) { 0 } else { self.holds_end_ms().saturating_mul(1_000) }
+        if is_planted(Bug::HoldIgnored) { 0 } else { self.read_locks_end_ms().saturating_mul(1_000) }
     }
 
     /// A former primary acts in this epoch or a later one, so it uses no lease of an older epoch.
-    pub(super) fn take_yield(&mut self, from: Member, epoch: PartitionEpoch) {
+    pub(super) fn handle_yield(&mut self, from: Member, epoch: PartitionEpoch) {
         let known = self.yielded.entry(from.instance).or_default();
         *known = epoch.max(*known);
         if epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch) {

@@ -5,7 +5,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineResult};
 use zerohop_wire::messages::{Call, EntryName, FollowerReport, StatePart};
 
-use super::limits::{NAP_US, STATE_BYTES_MAX, TAKING_US};
+use super::limits::{INSTALL_TIME_OUT_US, STATE_BYTES_MAX, STEP_PAUSE_US_MIN};
 use super::{Context, Replica, ReplicaEffects, Role};
 
 /// A snapshot install in progress.
@@ -18,24 +18,24 @@ pub(super) struct SnapshotInstall {
     state: Vec<u8>,
     is_installed: bool,
     /// When the last part was accepted.
-    grew_us: u64,
+    part_accepted_us: u64,
 }
 
 impl SnapshotInstall {
     /// When the install is given up, unless all parts have arrived.
     pub(super) fn ends_us(&self) -> u64 {
-        if self.is_installed { u64::MAX } else { self.grew_us + TAKING_US }
+        if self.is_installed { u64::MAX } else { self.part_accepted_us + INSTALL_TIME_OUT_US }
     }
 
     /// When it needs a step without a message.
-    pub(super) fn wake_us(&self, now_us: u64) -> u64 {
-        if self.is_installed { now_us + NAP_US } else { self.ends_us() }
+    pub(super) fn due_us(&self, now_us: u64) -> u64 {
+        if self.is_installed { now_us + STEP_PAUSE_US_MIN } else { self.ends_us() }
     }
 }
 
 impl Replica {
     /// Handles a part of the primary's snapshot.
-    pub(super) fn take_part<D: Disk>(
+    pub(super) fn handle_snapshot_part<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         (as_of, attempt): (EntryName, u64),
@@ -46,13 +46,13 @@ impl Replica {
             return Ok(());
         }
         let has_it = self.matched.is_some_and(|matched| matched >= as_of.index.0);
-        if self.taking.is_none() && !self.needs_state && !self.has_corruption && has_it {
+        if self.snapshot_install.is_none() && !self.needs_state && !self.has_corruption && has_it {
             // The acknowledgement of the last part was lost, or the part belongs to an old snapshot.
-            self.say_held((as_of, attempt), part + 1, effects);
+            self.acknowledge_parts((as_of, attempt), part + 1, effects);
             return Ok(());
         }
-        if self.taking.is_none() && part > 0 {
-            self.say_held((as_of, attempt), 0, effects);
+        if self.snapshot_install.is_none() && part > 0 {
+            self.acknowledge_parts((as_of, attempt), 0, effects);
             return Ok(());
         }
         if self.role == Role::InSync {
@@ -60,61 +60,68 @@ impl Replica {
             effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
             return Ok(());
         }
-        let known = self.taking.as_ref().map(|taking| (taking.as_of, taking.attempt, taking.parts));
+        let known = self.snapshot_install.as_ref().map(|taking| (taking.as_of, taking.attempt, taking.parts));
         match known {
             Some((of, this, parts)) if (of, this, parts) == (as_of, attempt, part) => {}
             // Of another attempt only the first part of a later attempt is accepted.
             Some((_, this, _)) if this >= attempt || part > 0 => {
                 return self.answer_part(context, (as_of, attempt), effects);
             }
-            _ => self.begin_taking(context, (as_of, attempt))?,
+            _ => self.begin_install(context, (as_of, attempt))?,
         }
-        match self.take_bytes(context, as_of, holds) {
+        match self.accept_part_bytes(context, as_of, holds) {
             Ok(()) => {}
             // The primary sends the part again, and there may be room then.
             Err(
                 EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
             ) => return Ok(()),
             Err(error) => {
-                self.taking = None;
+                self.snapshot_install = None;
                 return Err(error);
             }
         }
-        if let Some(taking) = &mut self.taking {
+        if let Some(taking) = &mut self.snapshot_install {
             taking.parts = part + 1;
-            taking.grew_us = context.now_us;
+            taking.part_accepted_us = context.now_us;
         }
         self.answer_part(context, (as_of, attempt), effects)
     }
 
-    fn begin_taking<D: Disk>(
+    fn begin_install<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         (as_of, attempt): (EntryName, u64),
     ) -> EngineResult<()> {
         self.needs_state = true;
         self.matched = None;
-        self.told_durable = 0;
-        self.taking = None;
+        self.reported_durable = 0;
+        self.snapshot_install = None;
         self.repair.begin_again(true);
         self.partition.wipe(context.engine, (self.id, self.options))?;
-        self.holds_log = false;
-        self.partition.begin_taking(context.engine)?;
+        self.compaction_on_hold = false;
+        self.partition.begin_install(context.engine)?;
         let grew_us = context.now_us;
         let state = Vec::new();
-        self.taking = Some(SnapshotInstall { as_of, attempt, parts: 0, state, is_installed: false, grew_us });
+        self.snapshot_install = Some(SnapshotInstall {
+            as_of,
+            attempt,
+            parts: 0,
+            state,
+            is_installed: false,
+            part_accepted_us: grew_us,
+        });
         Ok(())
     }
 
-    fn take_bytes<D: Disk>(
+    fn accept_part_bytes<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         as_of: EntryName,
         holds: &StatePart<'_>,
     ) -> EngineResult<()> {
-        let Some(taking) = &mut self.taking else { return Ok(()) };
+        let Some(taking) = &mut self.snapshot_install else { return Ok(()) };
         match *holds {
-            StatePart::Log { begins, bytes } => self.partition.take_run(context.engine, begins, bytes),
+            StatePart::Log { begins, bytes } => self.partition.install_run(context.engine, begins, bytes),
             StatePart::State { is_last, bytes } => {
                 if taking.state.len() + bytes.len() > STATE_BYTES_MAX {
                     return Err(EngineError::Limit { what: "bytes of a partition's state (64 MiB)" });
@@ -127,7 +134,7 @@ impl Replica {
                     if !is_last {
                         return Ok(());
                     }
-                    let taken = self.partition.taken(context.engine, (as_of.epoch, as_of.index.0));
+                    let taken = self.partition.finish_install(context.engine, (as_of.epoch, as_of.index.0));
                     if taken.is_err() {
                         taking.state.truncate(held);
                         return taken;
@@ -138,7 +145,7 @@ impl Replica {
                     }
                     taking.is_installed = true;
                     taking.state = Vec::new();
-                    self.counts.states_taken += 1;
+                    self.counts.snapshots_installed += 1;
                 }
                 self.partition.checkpoint(context.engine)
             }
@@ -154,40 +161,49 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let is_it = |taking: &SnapshotInstall| (taking.as_of, taking.attempt) == (as_of, attempt);
-        let Some(taking) = self.taking.as_ref().filter(|taking| is_it(taking)) else { return Ok(()) };
+        let Some(taking) = self.snapshot_install.as_ref().filter(|taking| is_it(taking)) else {
+            return Ok(());
+        };
         let (parts, is_installed) = (taking.parts, taking.is_installed);
         if is_installed {
-            return self.end_taking(context, effects);
+            return self.end_install(context, effects);
         }
-        self.say_held((as_of, attempt), parts, effects);
+        self.acknowledge_parts((as_of, attempt), parts, effects);
         Ok(())
     }
 
     /// Checks whether the installed state is durable. If so, it counts, and the primary is notified.
-    pub(super) fn end_taking<D: Disk>(
+    pub(super) fn end_install<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(taking) = self.taking.as_ref().filter(|taking| taking.is_installed) else { return Ok(()) };
+        let Some(taking) = self.snapshot_install.as_ref().filter(|taking| taking.is_installed) else {
+            return Ok(());
+        };
         let (as_of, attempt, parts) = (taking.as_of, taking.attempt, taking.parts);
         // An empty log has no checkpoint and needs none, because it is already complete.
         let reaches_disk = self.partition.reaches_disk() && as_of.index.0 > 0;
         if reaches_disk && context.engine.partition_stats(self.partition.handle())?.checkpoint_bytes == 0 {
             return self.partition.checkpoint(context.engine);
         }
-        context.engine.end_taking(self.partition.handle())?;
+        context.engine.end_install(self.partition.handle())?;
         self.needs_state = false;
         self.has_corruption = false;
         self.is_intact = true;
-        self.forget_damage();
+        self.clear_damage();
         self.matched = Some(as_of.index.0);
-        self.taking = None;
-        self.say_held((as_of, attempt), parts, effects);
+        self.snapshot_install = None;
+        self.acknowledge_parts((as_of, attempt), parts, effects);
         Ok(())
     }
 
-    fn say_held(&self, (as_of, attempt): (EntryName, u64), parts: u32, effects: &mut dyn ReplicaEffects) {
+    fn acknowledge_parts(
+        &self,
+        (as_of, attempt): (EntryName, u64),
+        parts: u32,
+        effects: &mut dyn ReplicaEffects,
+    ) {
         effects.send(self.view.primary, self.view.epoch, &Call::StateAck { as_of, attempt, parts });
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct SnapshotSend {
     /// When parts were last sent again because an acknowledgement was missing.
     rewound_us: u64,
     /// When the last part was acknowledged.
-    grew_us: u64,
+    part_acknowledged_us: u64,
     sent_bytes: u64,
     total_bytes: u64,
     buffer: Vec<u8>,
@@ -73,11 +73,15 @@ pub struct CopyProgress {
 
 impl SnapshotSend {
     /// When it has something to do.
-    pub(super) fn wake_us(&self) -> u64 {
-        if self.has_room() { 0 } else { self.grew_us.max(self.rewound_us) + RESEND_STATE_US }
+    pub(super) fn due_us(&self) -> u64 {
+        if self.may_send_part() {
+            0
+        } else {
+            self.part_acknowledged_us.max(self.rewound_us) + RESEND_STATE_US
+        }
     }
 
-    fn has_room(&self) -> bool {
+    fn may_send_part(&self) -> bool {
         !self.at.is_all_sent && self.under_way_bytes < STATE_WINDOW_BYTES
     }
 
@@ -99,7 +103,7 @@ impl SnapshotSend {
             self.under_way_bytes -= part.bytes;
             self.sent_bytes += part.bytes as u64;
             self.acked += 1;
-            self.grew_us = now_us;
+            self.part_acknowledged_us = now_us;
         }
     }
 }
@@ -124,7 +128,7 @@ impl Replica {
             total_bytes: log_bytes + state.len() as u64,
             state,
             rewound_us: context.now_us,
-            grew_us: context.now_us,
+            part_acknowledged_us: context.now_us,
             sent_bytes: 0,
             buffer: Vec::new(),
         });
@@ -147,17 +151,17 @@ impl Replica {
     ) -> EngineResult<()> {
         let Some(sending) = &mut stream.sending else { return Ok(()) };
         let now_us = context.now_us;
-        if now_us >= sending.grew_us + SENDING_US {
+        if now_us >= sending.part_acknowledged_us + SENDING_US {
             // The receiver has gone. It reports by itself when it is back.
             stream.sending = None;
             return Ok(());
         }
-        let since_us = sending.grew_us.max(sending.rewound_us);
+        let since_us = sending.part_acknowledged_us.max(sending.rewound_us);
         if !sending.under_way.is_empty() && now_us >= since_us + RESEND_STATE_US {
             sending.rewind(now_us);
         }
         let mut left = STATE_STEP_BYTES;
-        while sending.has_room() && left > 0 && self.copy_room > 0 {
+        while sending.may_send_part() && left > 0 && self.copy_allowance > 0 {
             let begins = sending.at;
             let (as_of, attempt, part) = (sending.as_of, sending.attempt, sending.next);
             let holds = match self.read_part(context.engine, sending)? {
@@ -175,12 +179,16 @@ impl Replica {
             let bytes = match holds {
                 StatePart::Log { bytes, .. } | StatePart::State { bytes, .. } => bytes.len().max(1),
             };
-            effects.send(stream.member, self.view.epoch, &Call::StatePart { as_of, attempt, part, holds });
+            effects.send(
+                stream.member,
+                self.view.epoch,
+                &Call::StatePart { as_of, attempt, part, contents: holds },
+            );
             sending.under_way.push_back(UnacknowledgedPart { begins, bytes });
             sending.under_way_bytes += bytes;
             sending.next += 1;
             left = left.saturating_sub(bytes);
-            self.copy_room = self.copy_room.saturating_sub(bytes as u64);
+            self.copy_allowance = self.copy_allowance.saturating_sub(bytes as u64);
             self.copied_bytes += bytes as u64;
         }
         Ok(())
@@ -211,7 +219,7 @@ impl Replica {
         Ok(Ok(StatePart::State { is_last: at.is_all_sent, bytes: &state[from..at.state] }))
     }
 
-    pub(super) fn take_state_ack<D: Disk>(
+    pub(super) fn handle_snapshot_ack<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         from: Member,
@@ -233,7 +241,7 @@ impl Replica {
                     stream.next = as_of.index.0 + 1;
                     stream.is_found = true;
                     stream.matched = 0;
-                    stream.held(as_of.index.0, 0, context.now_us);
+                    stream.handle_report(as_of.index.0, 0, context.now_us);
                     stream.next = as_of.index.0 + 1;
                     stream.sent_us = 0;
                 }
@@ -246,11 +254,11 @@ impl Replica {
 
     /// Holds compaction while a snapshot is sent. Otherwise compaction could drop an entry already sent together with the entry
     /// that removed it. The receiver would keep the first without the second.
-    pub(super) fn hold_log<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+    pub(super) fn pause_compaction<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         let holds = self.streams.iter().any(|stream| stream.sending.is_some());
-        if holds != self.holds_log && !is_planted(Bug::LogNotHeld) {
-            self.holds_log = holds;
-            engine.hold_compaction(self.partition.handle(), holds)?;
+        if holds != self.compaction_on_hold && !is_planted(Bug::LogNotHeld) {
+            self.compaction_on_hold = holds;
+            engine.pause_compaction(self.partition.handle(), holds)?;
         }
         Ok(())
     }
@@ -266,12 +274,12 @@ impl Replica {
 
     /// Sets the snapshot bytes that the replica may send until the next call. The owner of several replicas divides the total
     /// among them.
-    pub(super) fn set_copy_room(&mut self, bytes: u64) {
-        self.copy_room = bytes;
+    pub(super) fn set_copy_allowance(&mut self, bytes: u64) {
+        self.copy_allowance = bytes;
     }
 
     /// The snapshot bytes that were sent since the last call.
-    pub(super) fn take_copied(&mut self) -> u64 {
+    pub(super) fn take_copied_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.copied_bytes)
     }
 }

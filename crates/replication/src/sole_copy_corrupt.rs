@@ -32,11 +32,11 @@ pub struct CopyDamage {
 pub(super) struct Damage {
     found: Option<Box<CopyDamage>>,
     /// The replica was damaged alone when its group started to recover.
-    awaits_word: bool,
+    awaits_operator: bool,
     /// The replica has continued without the missing entries.
-    is_given_up: bool,
+    is_loss_accepted: bool,
     /// The replica still needs a checkpoint. Until then the next start finds the same damage.
-    owes_checkpoint: bool,
+    needs_checkpoint: bool,
 }
 
 impl Damage {
@@ -51,8 +51,8 @@ impl Damage {
     }
 
     /// When it must be checked again.
-    pub(super) fn wake_us(&self, now_us: u64) -> u64 {
-        if self.owes_checkpoint { now_us + POLL_US } else { u64::MAX }
+    pub(super) fn due_us(&self, now_us: u64) -> u64 {
+        if self.needs_checkpoint { now_us + POLL_US } else { u64::MAX }
     }
 }
 
@@ -60,60 +60,62 @@ impl Replica {
     /// Whether this is the only in-sync copy, and its log was found damaged at the start beyond the repair of single entries.
     /// Such a replica cannot serve, and no member can send it a snapshot.
     #[must_use]
-    pub fn is_damaged_alone(&self) -> bool {
+    pub fn is_damaged_sole_copy(&self) -> bool {
         self.role == Role::Primary && self.needs_state && self.view.in_sync.is_empty()
     }
 
     /// Whether this is the only in-sync copy, and cannot read all of its log. The part that it serves may be all that was
     /// acknowledged, but it cannot be copied to another member.
     #[must_use]
-    pub fn is_corrupt_alone(&self) -> bool {
-        let is_corrupt = self.needs_state || self.has_corruption || self.lacks_what_nobody_has();
+    pub fn is_corrupt_sole_copy(&self) -> bool {
+        let is_corrupt = self.needs_state || self.has_corruption || self.has_unrepairable_entries();
         self.role == Role::Primary && is_corrupt && self.view.in_sync.is_empty()
     }
 
-    /// The damage of the copy, if [`Replica::is_damaged_alone`].
+    /// The damage of the copy, if [`Replica::is_damaged_sole_copy`].
     #[must_use]
-    pub fn damaged_alone(&self) -> Option<CopyDamage> {
-        self.is_damaged_alone().then(|| self.damage.found.as_deref().cloned().unwrap_or_default())
+    pub fn sole_copy_damage(&self) -> Option<CopyDamage> {
+        self.is_damaged_sole_copy().then(|| self.damage.found.as_deref().cloned().unwrap_or_default())
     }
 
     /// The damage of the copy at the time when, in this process, it continued on an operator's command.
     #[must_use]
-    pub fn given_up(&self) -> Option<&CopyDamage> {
-        self.damage.found.as_deref().filter(|_| self.damage.is_given_up)
+    pub fn loss_accepted(&self) -> Option<&CopyDamage> {
+        self.damage.found.as_deref().filter(|_| self.damage.is_loss_accepted)
     }
 
     /// Handles a new group after the one in which the replica was, or was not, damaged alone. If an operator's command has chosen
     /// the replica, it continues.
-    pub(super) fn hear_of_word(&mut self, was_alone: bool) {
+    pub(super) fn check_loss_accepted(&mut self, was_alone: bool) {
         let is_recovering = self.view.primary.incarnation == Incarnation(0)
-            && self.view.primary.instance == self.me.instance
+            && self.view.primary.instance == self.this_member.instance
             && self.view.others().next().is_none();
-        let has_waited = std::mem::take(&mut self.damage.awaits_word);
+        let has_waited = std::mem::take(&mut self.damage.awaits_operator);
         if is_recovering {
-            self.damage.awaits_word = was_alone || has_waited;
-        } else if has_waited && self.is_damaged_alone() {
+            self.damage.awaits_operator = was_alone || has_waited;
+        } else if has_waited && self.is_damaged_sole_copy() {
             self.needs_state = false;
-            self.damage.is_given_up = true;
-            self.damage.owes_checkpoint = true;
+            self.damage.is_loss_accepted = true;
+            self.damage.needs_checkpoint = true;
         }
     }
 
     /// Writes a checkpoint from which the next start reads the log, once the entries with which the replica continues are
     /// committed.
     pub(super) fn cover_damage<D: Disk>(&mut self, context: &mut Context<'_, D>) -> EngineResult<()> {
-        if self.damage.owes_checkpoint && self.role == Role::Primary && self.partition.applied() >= self.mark
+        if self.damage.needs_checkpoint
+            && self.role == Role::Primary
+            && self.partition.applied() >= self.epoch_marker
         {
             // A checkpoint that waits for uncommitted entries is started later.
-            self.damage.owes_checkpoint = self.partition.applied() != self.last();
+            self.damage.needs_checkpoint = self.partition.applied() != self.last();
             self.partition.checkpoint(context.engine)?;
         }
         Ok(())
     }
 
     /// The replica has installed a snapshot, and lacks nothing any more.
-    pub(super) fn forget_damage(&mut self) {
+    pub(super) fn clear_damage(&mut self) {
         self.damage = Damage::default();
     }
 }

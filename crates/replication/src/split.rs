@@ -21,8 +21,8 @@ pub struct InheritedState {
     has_corruption: bool,
     /// The parent's group.
     view: GroupView,
-    former: BTreeSet<InstanceId>,
-    has_unknown_former: bool,
+    former_primaries: BTreeSet<InstanceId>,
+    has_unknown_former_primaries: bool,
     /// See [`InheritedState::follows_at_once`].
     born_in: Option<PartitionEpoch>,
 }
@@ -43,20 +43,20 @@ impl InheritedState {
 impl Replica {
     /// Ends as a partition that is split. Waiting requests are answered with this failure, and their clients turn to the
     /// children.
-    pub fn pass_on<D: Disk>(
+    pub fn end_by_split<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         failure: &Failure<'static>,
         effects: &mut dyn ReplicaEffects,
     ) -> InheritedState {
-        self.partition.stand_down(failure, effects);
-        while let Some(one) = self.parked.take_first(|_| true) {
+        self.partition.step_down(failure, effects);
+        while let Some(one) = self.wait_queue.take_first(|_| true) {
             effects.answer(one.token, &failed(failure.clone()));
         }
         let has_settled = self.role == Role::Primary
-            && self.mark <= self.partition.applied()
+            && self.epoch_marker <= self.partition.applied()
             && self.has_waited(context.now_us);
-        let mut former = std::mem::take(&mut self.former);
+        let mut former = std::mem::take(&mut self.former_primaries);
         if has_settled {
             former.clear();
         }
@@ -65,12 +65,12 @@ impl Replica {
         InheritedState {
             applied: self.partition.applied(),
             state: self.partition.state().encode(),
-            needs_state: self.needs_state || self.taking.is_some(),
+            needs_state: self.needs_state || self.snapshot_install.is_some(),
             is_intact: self.is_intact,
             has_corruption: self.has_corruption,
             view: self.view.clone(),
-            former,
-            has_unknown_former: self.has_unknown_former && !has_settled,
+            former_primaries: former,
+            has_unknown_former_primaries: self.has_unknown_former_primaries && !has_settled,
             born_in: None,
         }
     }
@@ -83,8 +83,8 @@ impl Replica {
         if inherited.born_in == Some(epoch) && inherited.view.epoch.0 != 0 {
             // The parent's group counts as this partition's previous group. Its primary, unless it is this member, may not know
             // of the split yet.
-            self.former.clone_from(&inherited.former);
-            self.has_unknown_former = inherited.has_unknown_former;
+            self.former_primaries.clone_from(&inherited.former_primaries);
+            self.has_unknown_former_primaries = inherited.has_unknown_former_primaries;
             self.view = GroupView { epoch: PartitionEpoch(epoch.0 - 1), ..inherited.view.clone() };
         }
     }

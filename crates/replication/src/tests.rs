@@ -24,7 +24,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
 
-use super::limits::{IDLE_US, KEEPS_UP_US, LAG_US, LEASE_WAIT_US};
+use super::limits::{IDLE_US, KEEPING_UP_US, LAG_US, LEASE_WAIT_US};
 use super::{
     Context, GroupChange, GroupView, Leases, Replica, ReplicaEffect, ReplicaEffects, ReplicaEvent, Role,
 };
@@ -33,15 +33,15 @@ use zerohop_partition::{MapView, PartitionEffect};
 use zerohop_partition::{Now, RecordRequest, Token};
 
 /// All members have synced it before their promotion.
-const CEILING: Timestamp = Timestamp::from_millis(1 << 40);
+const TIMESTAMP_BOUND: Timestamp = Timestamp::from_millis(1 << 40);
 
 /// The outputs of a member.
 #[derive(Default)]
 struct MemberOutput {
     sent: Vec<(Member, PartitionEpoch, Vec<u8>)>,
     answered: Vec<(u64, bool)>,
-    held_us: u32,
-    asked: Vec<GroupChange>,
+    read_lock_us: u32,
+    proposals: Vec<GroupChange>,
     wrong_owner: usize,
     maps: usize,
     differing: Vec<Member>,
@@ -85,7 +85,7 @@ impl zerohop_partition::PartitionEffects for MemberOutput {
 impl MemberOutput {
     fn answer(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
         if held_us > 0 {
-            self.held_us = held_us;
+            self.read_lock_us = held_us;
         }
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
         if let Message::Answer(Ok(Outcome::Compared(found))) = message {
@@ -110,7 +110,7 @@ impl ReplicaEffects for MemberOutput {
                 Encoder::default().encode(&Envelope::default(), &message, &mut frame).expect("fits");
                 self.sent.push((to, epoch, frame));
             }
-            ReplicaEffect::Ask { change, .. } => self.asked.push(change),
+            ReplicaEffect::ProposeChange { change, .. } => self.proposals.push(change),
             ReplicaEffect::Differs { who, .. } => self.differing.push(who),
             ReplicaEffect::FetchMap { .. } => self.maps += 1,
         }
@@ -150,7 +150,7 @@ impl TestNode {
     fn with(instance: u32, disk: SimulatedDisk, memory_bytes: u64) -> TestNode {
         let options = EngineOptions {
             disk_reserve_bytes: 0,
-            checkpoints_begin_alone: false,
+            starts_checkpoints: false,
             segment_bytes: 64 << 10,
             checkpoint_tail_bytes: 64 << 10,
             collect_every_ms: 100,
@@ -173,7 +173,7 @@ impl TestNode {
         }
     }
 
-    fn tell(&mut self, told: ReplicaEvent<'_>) {
+    fn handle_event(&mut self, told: ReplicaEvent<'_>) {
         if let ReplicaEvent::Group(view) = &told {
             self.leases.set_map(view.map_epoch);
         }
@@ -188,7 +188,7 @@ impl TestNode {
     }
 
     /// When it needs a tick though no event arrives.
-    fn wake_us(&mut self) -> u64 {
+    fn tick_due_us(&mut self) -> u64 {
         let mut context = Context {
             engine: &mut self.engine,
             now: Now { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
@@ -196,11 +196,11 @@ impl TestNode {
             leases: &self.leases,
             map: MapView::NONE,
         };
-        self.replica.next_wake_us(&mut context)
+        self.replica.next_tick_us(&mut context)
     }
 
-    fn hear(&mut self, from: u32, epoch: u64, call: &Call<'_>) {
-        self.tell(ReplicaEvent::Peer { from: member(from), epoch: PartitionEpoch(epoch), call });
+    fn receive(&mut self, from: u32, epoch: u64, call: &Call<'_>) {
+        self.handle_event(ReplicaEvent::Peer { from: member(from), epoch: PartitionEpoch(epoch), call });
     }
 
     fn entries(
@@ -210,36 +210,40 @@ impl TestNode {
         (preceding, commit): (EntryName, u64),
         entries: &[LogEntry<'_>],
     ) {
-        let (commit, entries) = (LogIndex(commit), Elements::given(entries));
-        self.hear(from, epoch, &Call::Replicate { preceding, commit, entries });
+        let (commit, entries) = (LogIndex(commit), Elements::from_slice(entries));
+        self.receive(from, epoch, &Call::Replicate { preceding, commit, entries });
     }
 
     /// Another instance grants its lease request at once.
     fn granted_by(&mut self, other: u32) {
-        let (map_epoch, ceiling) = (self.leases.map_epoch(), CEILING);
-        let call = Call::LeaseGrant { sent_us: self.now_us, map_epoch, ceiling };
-        self.leases.take(self.now_us, member(other), &call);
+        let (map_epoch, ceiling) = (self.leases.map_epoch(), TIMESTAMP_BOUND);
+        let call = Call::LeaseGrant { sent_us: self.now_us, map_epoch, timestamp_bound: ceiling };
+        self.leases.handle_message(self.now_us, member(other), &call);
     }
 
-    fn ask(&mut self, request: u64, message: &Message<'_>) {
-        self.leases.synced(CEILING);
+    fn send_request(&mut self, request: u64, message: &Message<'_>) {
+        self.leases.synced(TIMESTAMP_BOUND);
         let token = Token { connection: 1, request: RequestId(request) };
-        self.tell(ReplicaEvent::Request(RecordRequest { token, envelope: Envelope::default(), message }));
+        self.handle_event(ReplicaEvent::Request(RecordRequest {
+            token,
+            envelope: Envelope::default(),
+            message,
+        }));
     }
 
     fn read(&mut self, request: u64) {
         let read = RecordRead { key: b"key", query: Query::Lookup };
-        self.ask(request, &Message::Read { seen: Timestamp::ZERO, read });
+        self.send_request(request, &Message::Read { seen: Timestamp::ZERO, read });
     }
 
     fn write(&mut self, request: u64, key: &[u8], value: &[u8]) {
         let change = zerohop_wire::messages::WriteChange::Insert { value, expiry: Expiry::Never };
         let write = RecordWrite { key, condition: Condition::Always, change };
-        self.ask(request, &Message::Write { stamp: Stamp::default(), write });
+        self.send_request(request, &Message::Write { stamp: Stamp::default(), write });
     }
 
     /// The messages that it has sent since the last check.
-    fn said(&mut self) -> Vec<String> {
+    fn sent_messages(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         self.each_sent(|call| {
             said.push(match call {
@@ -254,7 +258,7 @@ impl TestNode {
     }
 
     fn each_sent(&mut self, mut each: impl FnMut(&Call<'_>)) {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         for (_, _, bytes) in std::mem::take(&mut self.out.sent) {
             let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
             match frame.message(&mut Vec::new()) {
@@ -265,8 +269,8 @@ impl TestNode {
     }
 }
 
-fn holds(index: u64) -> Call<'static> {
-    Call::ReplicateAck(FollowerReport::Holds {
+fn acknowledge_call(index: u64) -> Call<'static> {
+    Call::ReplicateAck(FollowerReport::Acknowledged {
         matched: LogIndex(index),
         durable: LogIndex(index),
         applied: LogIndex(0),
@@ -274,15 +278,15 @@ fn holds(index: u64) -> Call<'static> {
 }
 
 #[test]
-fn a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not() {
+fn gap_is_refused_and_conflict_truncates_unless_empty() {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1), entry(1, 2), entry(1, 3)]);
-    b.said();
+    b.sent_messages();
     b.entries(1, 1, (name(1, 4), 0), &[entry(1, 5)]);
-    assert_eq!(b.said(), [format!("{:?}", FollowerReport::Differs { at: name(1, 3) })]);
+    assert_eq!(b.sent_messages(), [format!("{:?}", FollowerReport::Differs { at: name(1, 3) })]);
     // A new primary whose log ends at 1: its empty append truncates nothing, its own entry 2 does.
-    b.tell(ReplicaEvent::Group(view(2, 3, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(2, 3, &[2], &[])));
     b.entries(3, 2, (name(1, 1), 0), &[]);
     assert_eq!(b.replica.log_end().last, name(1, 3));
     b.entries(3, 2, (name(1, 1), 0), &[entry(2, 2)]);
@@ -292,10 +296,10 @@ fn a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not
 #[test]
 fn a_commit_index_counts_only_for_what_was_matched_in_this_epoch() {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1), entry(1, 2), entry(1, 3)]);
     assert_eq!(b.replica.stats().commit, 1);
-    b.tell(ReplicaEvent::Group(view(2, 3, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(2, 3, &[2], &[])));
     b.entries(3, 2, (name(1, 1), 3), &[]);
     assert_eq!(b.replica.stats().commit, 1, "its own 2 and 3 are not the primary's");
     b.entries(3, 2, (name(1, 1), 3), &[entry(2, 2), entry(2, 3)]);
@@ -305,35 +309,35 @@ fn a_commit_index_counts_only_for_what_was_matched_in_this_epoch() {
 #[test]
 fn older_epochs_are_refused_and_newer_ones_wait_for_the_map() {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(2, 1, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
-    assert_eq!(b.said(), [format!("{:?}", Call::Stale)]);
+    assert_eq!(b.sent_messages(), [format!("{:?}", Call::Stale)]);
     assert_eq!(b.replica.log_end().last, name(0, 0));
     b.entries(3, 3, (name(0, 0), 0), &[entry(3, 1)]);
     assert_eq!((b.replica.log_end().last, b.out.maps), (name(0, 0), 1));
-    b.tell(ReplicaEvent::Group(view(3, 3, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(3, 3, &[2], &[])));
     assert_eq!(b.replica.log_end().last, name(3, 1), "pending entries are appended");
 }
 
 #[test]
-fn a_new_primary_answers_nothing_before_its_mark_is_committed_and_its_lease_is_there() {
+fn new_primary_waits_for_epoch_marker_and_lease() {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
-    b.tell(ReplicaEvent::Group(view(2, 2, &[3], &[])));
+    b.handle_event(ReplicaEvent::Group(view(2, 2, &[3], &[])));
     b.read(1);
     b.granted_by(3);
-    b.tell(ReplicaEvent::Tick);
+    b.handle_event(ReplicaEvent::Tick);
     assert!(b.out.answered.is_empty(), "neither the mark nor what stands before it is committed");
-    b.hear(3, 2, &holds(2));
+    b.receive(3, 2, &acknowledge_call(2));
     assert_eq!(b.out.answered, [(1, true)], "the entry of the old primary counts now");
     // Without the lease the primary answers nothing, until queued requests have timed out.
     b.now_us += 450_000;
     b.read(2);
-    b.tell(ReplicaEvent::Tick);
+    b.handle_event(ReplicaEvent::Tick);
     assert_eq!(b.out.answered.len(), 1);
     b.granted_by(3);
-    b.tell(ReplicaEvent::Tick);
+    b.handle_event(ReplicaEvent::Tick);
     assert_eq!(b.out.answered.last(), Some(&(2, true)));
 }
 
@@ -341,15 +345,15 @@ fn a_new_primary_answers_nothing_before_its_mark_is_committed_and_its_lease_is_t
 fn a_release_counts_for_the_epoch_that_it_names() {
     for (yielded, is_released) in [(2, false), (3, true)] {
         let mut b = TestNode::new(2);
-        b.tell(ReplicaEvent::Group(view(2, 1, &[2], &[])));
-        let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(2), ceiling: Timestamp::ZERO };
-        b.leases.take(b.now_us, member(1), &ask);
-        b.hear(1, yielded, &Call::Yield);
-        b.tell(ReplicaEvent::Group(view(3, 2, &[], &[])));
+        b.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[])));
+        let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(2), timestamp_bound: Timestamp::ZERO };
+        b.leases.handle_message(b.now_us, member(1), &ask);
+        b.receive(1, yielded, &Call::Yield);
+        b.handle_event(ReplicaEvent::Group(view(3, 2, &[], &[])));
         b.read(1);
         assert_eq!(!b.out.answered.is_empty(), is_released, "yields to epoch {yielded}");
         b.now_us += LEASE_WAIT_US;
-        b.tell(ReplicaEvent::Tick);
+        b.handle_event(ReplicaEvent::Tick);
         assert_eq!(b.out.answered.len(), 1, "it has waited");
     }
 }
@@ -357,103 +361,103 @@ fn a_release_counts_for_the_epoch_that_it_names() {
 /// B, in sync with A as the primary of epoch 1, which has started. B grants A under the map of this epoch.
 fn replica_that_granted_its_primary_in(epoch: u64) -> TestNode {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1)]);
     if epoch > 1 {
-        b.tell(ReplicaEvent::Group(view(epoch, 2, &[1], &[])));
+        b.handle_event(ReplicaEvent::Group(view(epoch, 2, &[1], &[])));
     }
-    let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(epoch), ceiling: Timestamp::ZERO };
-    b.leases.take(b.now_us, member(1), &ask);
+    let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(epoch), timestamp_bound: Timestamp::ZERO };
+    b.leases.handle_message(b.now_us, member(1), &ask);
     b
 }
 
 fn answers_only_after_waiting(mut b: TestNode) {
     b.read(1);
-    b.tell(ReplicaEvent::Tick);
+    b.handle_event(ReplicaEvent::Tick);
     assert!(b.out.answered.is_empty(), "A may use its grant");
     b.now_us += LEASE_WAIT_US;
-    b.tell(ReplicaEvent::Tick);
+    b.handle_event(ReplicaEvent::Tick);
     assert_eq!(b.out.answered.len(), 1, "it has waited");
 }
 
 #[test]
-fn who_is_deposed_before_it_has_waited_still_waits_when_it_is_promoted_again() {
+fn repromoted_primary_still_waits_for_old_leases() {
     let mut b = replica_that_granted_its_primary_in(1);
-    b.tell(ReplicaEvent::Group(view(2, 2, &[3], &[1])));
-    b.tell(ReplicaEvent::Group(view(3, 3, &[2], &[1])));
-    b.tell(ReplicaEvent::Group(view(4, 2, &[], &[3, 1])));
+    b.handle_event(ReplicaEvent::Group(view(2, 2, &[3], &[1])));
+    b.handle_event(ReplicaEvent::Group(view(3, 3, &[2], &[1])));
+    b.handle_event(ReplicaEvent::Group(view(4, 2, &[], &[3, 1])));
     answers_only_after_waiting(b);
 }
 
 #[test]
-fn a_primary_that_missed_an_epoch_waits_for_who_may_have_been_primary_in_it() {
+fn primary_waits_for_possible_primaries_of_missed_epoch() {
     let mut b = replica_that_granted_its_primary_in(2);
-    b.tell(ReplicaEvent::Group(view(4, 2, &[], &[1])));
+    b.handle_event(ReplicaEvent::Group(view(4, 2, &[], &[1])));
     answers_only_after_waiting(b);
 }
 
 #[test]
-fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
+fn proposed_member_counts_until_the_epoch_changes() {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(1, 1, &[], &[2]) }));
+    a.handle_event(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(1, 1, &[], &[2]) }));
     a.now_us += LEASE_WAIT_US;
     a.write(1, b"key", b"value");
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty(), "two copies must hold it");
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
-    assert!(a.out.asked.is_empty(), "it does not have what is committed");
+    a.handle_event(ReplicaEvent::Tick);
+    assert!(a.out.proposals.is_empty(), "it does not have what is committed");
     let last = a.replica.log_end().last.index.0;
-    a.hear(2, 1, &holds(last));
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
+    a.receive(2, 1, &acknowledge_call(last));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals, [GroupChange::Admit(member(2))]);
     // The member may be in sync already, and primary soon, so reads need its lease too.
     a.now_us += 450_000;
     a.read(2);
     assert!(a.out.answered.is_empty());
     // The request is not decided. A change that leaves the group as it is settles it.
     a.now_us += LAG_US;
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked.last(), Some(&GroupChange::Keep));
-    a.tell(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[2], &[]) }));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals.last(), Some(&GroupChange::RaiseEpoch));
+    a.handle_event(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[2], &[]) }));
     a.granted_by(2);
-    a.hear(2, 2, &holds(last));
+    a.receive(2, 2, &acknowledge_call(last));
     a.write(3, b"key", b"value");
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.iter().all(|(request, _)| *request != 3));
-    a.hear(2, 2, &holds(last + 2));
+    a.receive(2, 2, &acknowledge_call(last + 2));
     assert_eq!(a.out.answered.last(), Some(&(3, true)));
 }
 
 #[test]
-fn a_primary_alone_commits_nothing_alone_once_it_has_asked_to_admit_another() {
+fn lone_primary_needs_the_proposed_member_to_commit() {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.now_us += LEASE_WAIT_US;
-    a.leases.synced(CEILING);
-    a.tell(ReplicaEvent::Tick);
+    a.leases.synced(TIMESTAMP_BOUND);
+    a.handle_event(ReplicaEvent::Tick);
     a.write(1, b"key", b"value");
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(a.out.answered, [(1, true)], "no other member must have it");
     // A move: the follower has caught up, and may be in sync and primary before the answer arrives.
-    a.tell(ReplicaEvent::Asked(member(2)));
+    a.handle_event(ReplicaEvent::AdmissionRequested(member(2)));
     a.granted_by(2);
     let last = a.replica.log_end().last.index.0;
-    a.hear(2, 1, &holds(last));
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
+    a.receive(2, 1, &acknowledge_call(last));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals, [GroupChange::Admit(member(2))]);
     a.write(2, b"key", b"other");
-    a.tell(ReplicaEvent::Flushed);
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Flushed);
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(a.out.answered.len(), 1, "the other may be in sync by now, and does not have it");
-    a.hear(2, 1, &holds(last + 1));
+    a.receive(2, 1, &acknowledge_call(last + 1));
     assert_eq!(a.out.answered.last(), Some(&(2, true)));
 }
 
 #[test]
-fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
+fn far_behind_follower_installs_a_snapshot() {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[])));
     a.now_us += LEASE_WAIT_US;
     let mut ms = 0;
     for round in 0..6_000u64 {
@@ -461,7 +465,7 @@ fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
         if round % 50 == 0 {
             ms += 20;
             a.engine.maintain(ms).expect("goes on");
-            a.tell(ReplicaEvent::Tick);
+            a.handle_event(ReplicaEvent::Tick);
         }
     }
     for _ in 0..500 {
@@ -469,30 +473,30 @@ fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
         a.engine.maintain(ms).expect("goes on");
     }
     let handle = a.replica.partition.handle();
-    assert!(!a.engine.holds_entry(handle, 9).expect("can be looked for"), "compaction has dropped it");
+    assert!(!a.engine.has_entry(handle, 9).expect("can be looked for"), "compaction has dropped it");
     let mut c = TestNode::new(3);
     for node in [&mut a, &mut c] {
-        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
+        node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     }
     assert_eq!(c.replica.role(), Role::Follower);
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..2_000 {
         ms += 20;
         a.now_us += 20_000;
         c.now_us += 20_000;
         for from in [1, 3] {
             let (sender, taker) = if from == 1 { (&mut a, &mut c) } else { (&mut c, &mut a) };
-            sender.tell(ReplicaEvent::Tick);
+            sender.handle_event(ReplicaEvent::Tick);
             for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 if let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut Vec::new()) {
-                    taker.hear(from, epoch.0, &call);
+                    taker.receive(from, epoch.0, &call);
                 }
             }
             sender.engine.maintain(ms).expect("goes on");
         }
     }
-    assert_eq!(c.replica.counts().states_taken, 1);
+    assert_eq!(c.replica.counts().snapshots_installed, 1);
     let (of_a, of_c) = (a.replica.digest(&mut a.engine), c.replica.digest(&mut c.engine));
     assert_eq!(of_a, of_c);
     assert_eq!(of_a.expect("can be read").records, 7);
@@ -505,29 +509,20 @@ fn each_rule_broken_is_seen_by_its_test() {
     use zerohop_partition::planted::{Bug, plant};
 
     let tests: [(Bug, fn()); 16] = [
-        (Bug::HoldIgnored, holds::who_is_deposed_yields_once_what_it_has_held_may_be_changed),
+        (Bug::HoldIgnored, holds::deposed_primary_yields_after_its_read_locks),
         (Bug::CorruptLeftOut, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
         (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
-        (Bug::DigestOfAnyIndex, audit::those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile),
+        (Bug::DigestOfAnyIndex, audit::equal_members_compare_equal_during_writes),
         (Bug::CorruptionNotRepaired, repair::a_read_waits_until_another_member_has_sent_what_is_corrupt),
-        (Bug::CorruptCounts, repair::a_follower_that_was_found_corrupt_says_nothing_before_it_is_repaired),
-        (
-            Bug::PrecedingNotMatched,
-            a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not,
-        ),
-        (
-            Bug::TruncationSkipped,
-            a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not,
-        ),
+        (Bug::CorruptCounts, repair::corrupt_follower_reports_nothing_until_repaired),
+        (Bug::PrecedingNotMatched, gap_is_refused_and_conflict_truncates_unless_empty),
+        (Bug::TruncationSkipped, gap_is_refused_and_conflict_truncates_unless_empty),
         (Bug::CommitNotMatched, a_commit_index_counts_only_for_what_was_matched_in_this_epoch),
         (Bug::OlderEpochAccepted, older_epochs_are_refused_and_newer_ones_wait_for_the_map),
-        (
-            Bug::MarkNotAwaited,
-            a_new_primary_answers_nothing_before_its_mark_is_committed_and_its_lease_is_there,
-        ),
+        (Bug::MarkNotAwaited, new_primary_waits_for_epoch_marker_and_lease),
         (Bug::YieldOfAnyEpoch, a_release_counts_for_the_epoch_that_it_names),
-        (Bug::AdmittedBeforeCaughtUp, whom_it_asks_to_admit_counts_until_the_epoch_is_another),
-        (Bug::GrantFromArrival, lease::a_grant_counts_from_when_it_was_asked_for),
+        (Bug::AdmittedBeforeCaughtUp, proposed_member_counts_until_the_epoch_changes),
+        (Bug::GrantFromArrival, lease::lease_counts_from_its_request),
         (Bug::NewerGrantUsed, lease::a_grant_under_a_newer_map_waits_until_that_is_applied),
         (Bug::StartNotCounted, lease::what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is),
     ];

@@ -43,7 +43,7 @@ pub enum GroupChange {
     /// Remove this member from the in-sync set. It may be a follower if it is able to.
     Remove(Member),
     /// The same group under a higher epoch. This settles requests of this epoch that are still open.
-    Keep,
+    RaiseEpoch,
 }
 
 impl GroupView {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
-use super::limits::{PARKED_BYTES_MAX, PARKED_MAX, PARKED_US};
+use super::limits::{QUEUED_BYTES_MAX, QUEUED_REQUESTS_MAX, QUEUED_US};
 use zerohop_partition::{RecordRequest, Token};
 
 /// The requests in order of arrival.
@@ -41,8 +41,8 @@ impl WaitQueue {
         now_us: u64,
     ) -> bool {
         let time_out_us = match request.envelope.time_out_ms {
-            0 => PARKED_US,
-            ms => PARKED_US.min(u64::from(ms) * 1_000),
+            0 => QUEUED_US,
+            ms => QUEUED_US.min(u64::from(ms) * 1_000),
         };
         self.push_until(request, (is_write, false), seen, now_us + time_out_us)
     }
@@ -59,7 +59,7 @@ impl WaitQueue {
         seen: Timestamp,
         until_us: u64,
     ) -> bool {
-        if self.queue.len() >= PARKED_MAX || self.bytes >= PARKED_BYTES_MAX {
+        if self.queue.len() >= QUEUED_REQUESTS_MAX || self.bytes >= QUEUED_BYTES_MAX {
             return false;
         }
         let mut frame = Vec::new();
@@ -90,13 +90,13 @@ impl WaitQueue {
     /// Removes and returns the first request that is admissible.
     pub(super) fn take_first(&mut self, may: impl Fn(&QueuedRequest) -> bool) -> Option<QueuedRequest> {
         let at = self.queue.iter().position(may)?;
-        self.take_at(at)
+        self.remove_at(at)
     }
 
     /// Removes and returns a request whose time-out has passed.
     pub(super) fn take_overdue(&mut self, now_us: u64) -> Option<QueuedRequest> {
         let at = self.queue.iter().position(|one| one.until_us <= now_us)?;
-        self.take_at(at)
+        self.remove_at(at)
     }
 
     pub(super) fn disconnect(&mut self, connection: u64) {
@@ -105,7 +105,7 @@ impl WaitQueue {
         self.writes = self.queue.iter().filter(|one| one.is_write).count();
     }
 
-    fn take_at(&mut self, at: usize) -> Option<QueuedRequest> {
+    fn remove_at(&mut self, at: usize) -> Option<QueuedRequest> {
         let one = self.queue.remove(at)?;
         self.bytes -= one.frame.len();
         self.writes -= usize::from(one.is_write);
@@ -119,7 +119,7 @@ impl WaitQueue {
 impl QueuedRequest {
     /// Passes the decoded request to a function.
     pub(super) fn with<T>(&self, take: impl FnOnce(&RecordRequest<'_>) -> T) -> Option<T> {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         let DecodeResult::Frame { frame, .. } = decoder.decode(&self.frame) else { return None };
         let mut scratch = Vec::new();
         let message: Message<'_> = frame.message(&mut scratch).ok()?;

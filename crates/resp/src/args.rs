@@ -9,7 +9,7 @@ pub struct Args<'a>(Form<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Form<'a> {
-    Spans { bytes: &'a [u8], spans: &'a [ArgumentSpan] },
+    Ranges { bytes: &'a [u8], spans: &'a [ArgumentSpan] },
     Slices(&'a [&'a [u8]]),
 }
 
@@ -22,7 +22,7 @@ impl<'a> Args<'a> {
 
     /// Arguments within a command. All spans are within the bytes.
     pub(crate) fn within(bytes: &'a [u8], spans: &'a [ArgumentSpan]) -> Args<'a> {
-        Args(Form::Spans { bytes, spans })
+        Args(Form::Ranges { bytes, spans })
     }
 
     /// The number of arguments.
@@ -30,7 +30,7 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn len(&self) -> usize {
         match self.0 {
-            Form::Spans { spans, .. } => spans.len(),
+            Form::Ranges { spans, .. } => spans.len(),
             Form::Slices(slices) => slices.len(),
         }
     }
@@ -53,7 +53,7 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn get(&self, place: usize) -> Option<&'a [u8]> {
         match self.0 {
-            Form::Spans { bytes, spans } => {
+            Form::Ranges { bytes, spans } => {
                 spans.get(place).and_then(|&(from, to)| bytes.get(from as usize..to as usize))
             }
             Form::Slices(slices) => slices.get(place).copied(),
@@ -66,7 +66,7 @@ impl<'a> Args<'a> {
         let to = to.min(self.len());
         let from = from.min(to);
         Args(match self.0 {
-            Form::Spans { bytes, spans } => Form::Spans { bytes, spans: &spans[from..to] },
+            Form::Ranges { bytes, spans } => Form::Ranges { bytes, spans: &spans[from..to] },
             Form::Slices(slices) => Form::Slices(&slices[from..to]),
         })
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use zerohop_wire::Failure;
 use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-use crate::limits::GATHERED_BYTES_MAX;
+use crate::limits::FETCHED_BYTES_MAX;
 use crate::{Args, Deadline, ExecutionOutcome, Info, RecordType, Records, Scratch, Unit, execute};
 
 /// The contents of a record.
@@ -52,7 +52,7 @@ pub enum GatheredChange {
 #[derive(Debug)]
 pub enum GatherStep {
     /// It needs the metadata of these records, or (`true`) their contents.
-    Wants(BTreeMap<Vec<u8>, bool>),
+    NeedsRecords(BTreeMap<Vec<u8>, bool>),
     /// Its reply has been appended. It may be sent once these changes are applied, in this order,
     /// atomically, and while all fetched records are unchanged.
     Done(Vec<(Vec<u8>, GatheredChange)>),
@@ -77,7 +77,7 @@ impl std::fmt::Display for TooMuch {
         let bytes = self.bytes;
         write!(
             f,
-            "the records of this command in several partitions have more than {bytes} bytes, {GATHERED_BYTES_MAX} are allowed: name \
+            "the records of this command in several partitions have more than {bytes} bytes, {FETCHED_BYTES_MAX} are allowed: name \
              fewer keys at once; nothing was done"
         )
     }
@@ -95,8 +95,8 @@ pub struct GatheredRecords {
 impl GatheredRecords {
     /// Adds a fetched record.
     ///
-    /// # Errors Together with the others it is too large: [`GATHERED_BYTES_MAX`].
-    pub fn note(&mut self, key: Vec<u8>, found: FoundRecord) -> Result<(), TooMuch> {
+    /// # Errors Together with the others it is too large: [`FETCHED_BYTES_MAX`].
+    pub fn add_record(&mut self, key: Vec<u8>, found: FoundRecord) -> Result<(), TooMuch> {
         self.bytes += match &found.contents {
             None => 0,
             Some(GatheredContents::Bytes(bytes)) => bytes.len(),
@@ -104,7 +104,7 @@ impl GatheredRecords {
                 values.iter().map(|value| value.len() + size_of::<Vec<u8>>()).sum()
             }
         };
-        if self.bytes > GATHERED_BYTES_MAX {
+        if self.bytes > FETCHED_BYTES_MAX {
             return Err(TooMuch { bytes: self.bytes });
         }
         self.found.insert(key, found);
@@ -125,13 +125,13 @@ impl GatheredRecords {
             found: &self.found,
             records: BTreeMap::new(),
             changes: Vec::new(),
-            wants: BTreeMap::new(),
+            missing: BTreeMap::new(),
         };
         let outcome = execute(unit, &mut over, scratch, reply);
-        if !over.wants.is_empty() {
+        if !over.missing.is_empty() {
             reply.truncate(begin);
             // What one key needs, all keys of the unit need: everything is fetched in one round.
-            let looks = unit.looks_into_records() || over.wants.values().any(|looks| *looks);
+            let looks = unit.needs_contents() || over.missing.values().any(|looks| *looks);
             let unknown = |key: &&&[u8]| {
                 self.found
                     .get(**key)
@@ -140,8 +140,8 @@ impl GatheredRecords {
             let keys: BTreeSet<&[u8]> = unit.keys();
             let mut wants: BTreeMap<Vec<u8>, bool> =
                 keys.iter().filter(unknown).map(|key| (key.to_vec(), looks)).collect();
-            wants.append(&mut over.wants);
-            return GatherStep::Wants(wants);
+            wants.append(&mut over.missing);
+            return GatherStep::NeedsRecords(wants);
         }
         match outcome {
             ExecutionOutcome::Done => GatherStep::Done(over.changes),
@@ -161,19 +161,19 @@ struct OverlaidRecords<'g> {
     /// Changed records, in their current state.
     records: BTreeMap<Vec<u8>, GatheredRecord>,
     changes: Vec<(Vec<u8>, GatheredChange)>,
-    wants: BTreeMap<Vec<u8>, bool>,
+    missing: BTreeMap<Vec<u8>, bool>,
 }
 
 impl OverlaidRecords<'_> {
     /// Ends the execution, which is repeated once this record is known.
-    fn want(&mut self, key: &[u8], looks: bool) -> Failure<'static> {
-        self.wants.insert(key.to_vec(), looks);
+    fn require_record(&mut self, key: &[u8], looks: bool) -> Failure<'static> {
+        self.missing.insert(key.to_vec(), looks);
         Failure::Busy { retry_after_ms: 0 }
     }
 
     fn record(&mut self, key: &[u8]) -> Result<&mut GatheredRecord, Failure<'static>> {
         if !self.records.contains_key(key) {
-            let Some(found) = self.found.get(key) else { return Err(self.want(key, false)) };
+            let Some(found) = self.found.get(key) else { return Err(self.require_record(key, false)) };
             let living = |info: &Info| info.deadline_ms.is_none_or(|deadline| deadline > self.now_ms);
             let record = GatheredRecord { info: found.info.filter(living), contents: found.contents.clone() };
             self.records.insert(key.to_vec(), record);
@@ -183,7 +183,7 @@ impl OverlaidRecords<'_> {
 
     fn contents(&mut self, key: &[u8]) -> Result<&GatheredContents, Failure<'static>> {
         if self.record(key)?.contents.is_none() {
-            return Err(self.want(key, true));
+            return Err(self.require_record(key, true));
         }
         self.record(key)?.contents.as_ref().ok_or(Failure::NotFound)
     }
@@ -253,7 +253,7 @@ impl Records for OverlaidRecords<'_> {
         let deadline_ms = match deadline {
             Deadline::Never => None,
             Deadline::AtMs(at) => Some(at),
-            Deadline::Keep => self.record(key)?.info.and_then(|info| info.deadline_ms),
+            Deadline::Unchanged => self.record(key)?.info.and_then(|info| info.deadline_ms),
         };
         self.change(key, GatheredChange::Put(contents.to_vec(), deadline))?;
         let version = self.found.get(key).and_then(|found| found.info).map(|info| info.version);

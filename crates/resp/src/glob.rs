@@ -27,7 +27,7 @@ enum Element {
 
 impl Element {
     #[inline]
-    fn takes(&self, byte: u8) -> bool {
+    fn matches_byte(&self, byte: u8) -> bool {
         match self {
             Element::Byte(same) => *same == byte,
             Element::Any => true,
@@ -75,7 +75,8 @@ impl Glob {
 
     /// Whether the whole text matches; the time is bounded by [`Glob::cost`].
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
-        let at_once = |run: &[Element], part: &[u8]| run.iter().zip(part).all(|(one, byte)| one.takes(*byte));
+        let at_once =
+            |run: &[Element], part: &[u8]| run.iter().zip(part).all(|(one, byte)| one.matches_byte(*byte));
         let Some(last) = &self.last else {
             return text.len() == self.first.len() && at_once(&self.first, text);
         };
@@ -131,7 +132,7 @@ impl Search {
         let words = run.len().div_ceil(64);
         let mut masks = vec![0; 256 * words];
         for (place, one) in run.iter().enumerate() {
-            for byte in (0..=255_u8).filter(|byte| one.takes(*byte)) {
+            for byte in (0..=255_u8).filter(|byte| one.matches_byte(*byte)) {
                 masks[usize::from(byte) * words + place / 64] |= 1 << (place % 64);
             }
         }
@@ -142,7 +143,7 @@ impl Search {
     fn end_in(&self, text: &[u8]) -> Option<usize> {
         match self {
             Search::Short(run) => {
-                let stands = |part: &[u8]| run.iter().zip(part).all(|(one, byte)| one.takes(*byte));
+                let stands = |part: &[u8]| run.iter().zip(part).all(|(one, byte)| one.matches_byte(*byte));
                 text.windows(run.len()).position(stands).map(|at| at + run.len())
             }
             Search::Bytes(run, borders) => {
@@ -240,7 +241,7 @@ mod tests {
             }
             if t < text.len() && p < pattern.len() {
                 let (one, next) = element(pattern, p);
-                if one.takes(text[t]) {
+                if one.matches_byte(text[t]) {
                     (p, t) = (next, t + 1);
                     continue;
                 }

@@ -14,7 +14,7 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         if rest.is_empty() {
             return Some(words);
         }
-        words.push(word(&mut rest)?);
+        words.push(next_word(&mut rest)?);
     }
 }
 
@@ -24,7 +24,7 @@ fn is_space(byte: u8) -> bool {
 }
 
 /// Removes one word from the front.
-fn word(rest: &mut &[u8]) -> Option<Vec<u8>> {
+fn next_word(rest: &mut &[u8]) -> Option<Vec<u8>> {
     let mut word = Vec::new();
     loop {
         match **rest {
@@ -112,7 +112,7 @@ fn digit(hexadecimal: u8) -> u8 {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Option<Vec<String>> {
+    fn parse_words(line: &str) -> Option<Vec<String>> {
         split(line.as_bytes())
             .map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect())
     }
@@ -132,13 +132,13 @@ mod tests {
         ];
         for (line, expected) in cases {
             assert_eq!(
-                words(line).as_deref(),
+                parse_words(line).as_deref(),
                 Some(&expected.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()[..]),
                 "{line}"
             );
         }
         for wrong in [r#"SET a "b"#, "SET a 'b", r#"SET a "b"c"#, "SET 'a'b", r#"SET a "b\"#] {
-            assert_eq!(words(wrong), None, "{wrong}");
+            assert_eq!(parse_words(wrong), None, "{wrong}");
         }
     }
 }

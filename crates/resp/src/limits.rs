@@ -26,11 +26,11 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 pub const PENDING_MAX: usize = 1024;
 
 /// Bytes of one connection's replies that wait for an earlier one, above which no more is read.
-pub const HELD_BYTES_MAX: usize = 4 << 20;
+pub const WAITING_REPLY_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of such replies at which a connection is closed. Only commands accepted before reading
 /// stopped can get there, by many long replies after a missing one. The longest reply still fits.
-pub const HELD_BYTES_END: usize = 128 << 20;
+pub const WAITING_REPLY_BYTES_CLOSE: usize = 128 << 20;
 
 /// Output of one call of [`Connection::receive`](crate::Connection::receive), which then stops
 /// until this is sent. So a client that does not read its replies is not read from either.
@@ -50,7 +50,7 @@ pub const UNPROVED_COMMANDS_MAX: u32 = 8;
 
 /// From this size on, memory is reserved for a command before it runs, as it may have to wait.
 /// Shorter ones amount to a megabyte for one connection.
-pub const ASKS_FOR_ROOM_BYTES: usize = 1 << 10;
+pub const RESERVE_MEMORY_BYTES: usize = 1 << 10;
 
 /// Most keys that one connection watches.
 pub const WATCHED_KEYS_MAX: usize = 1024;
@@ -97,20 +97,20 @@ pub const ANSWER_AGE_MS: u64 = 3_600_000;
 pub const REPLY_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX + (1 << 20);
 
 /// Partitions that a command over all partitions asks at the same time.
-pub const GATHER_WINDOW: usize = 32;
+pub const ALL_PARTITIONS_WINDOW: usize = 32;
 
 /// Keys that one step of such a command looks at before the instance serves others.
-pub const GATHER_PAGE_KEYS: usize = 1024;
+pub const ALL_PARTITIONS_PAGE_KEYS: usize = 1024;
 
 /// Most bytes of keys in a reply to `KEYS`. Use `SCAN` for more.
 pub const KEYS_BYTES_MAX: usize = 64 << 20;
 
 /// Work of one such step, in units of about a nanosecond: bytes of the keys times the pattern's
 /// cost for each. The step ends after the index page at which it exceeds this.
-pub const GATHER_STEP_WORK_MAX: usize = 1 << 19;
+pub const ALL_PARTITIONS_STEP_WORK_MAX: usize = 1 << 19;
 
 /// Index pages of one such step: where most records were removed, many pages have no key.
-pub const GATHER_STEP_PAGES_MAX: usize = 64;
+pub const ALL_PARTITIONS_STEP_PAGES_MAX: usize = 64;
 
 /// Most keys that one call of `SCAN` looks at, whatever its `COUNT`.
 pub const SCAN_COUNT_MAX: usize = 4096;
@@ -124,7 +124,7 @@ pub const SCAN_STEPS_MAX: u32 = 64;
 pub const SCAN_STALLS_MAX: u64 = 2;
 
 /// Most bytes of gathered records for a unit over several partitions.
-pub const GATHERED_BYTES_MAX: usize = REPLY_BYTES_MAX;
+pub const FETCHED_BYTES_MAX: usize = REPLY_BYTES_MAX;
 
 /// Longest name of a client, and of its library and version.
 pub const NAME_BYTES_MAX: usize = 256;
@@ -138,7 +138,7 @@ pub const CONFIG_PATTERNS_MAX: usize = 64;
 /// Longest `DEBUG SLEEP`.
 pub const SLEEP_MS_MAX: u64 = 60_000;
 
-const _: () = assert!(HELD_BYTES_MAX + REPLY_BYTES_MAX < HELD_BYTES_END);
+const _: () = assert!(WAITING_REPLY_BYTES_MAX + REPLY_BYTES_MAX < WAITING_REPLY_BYTES_CLOSE);
 // Spans within a command have 32 bits.
 const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize && QUEUED_BYTES_MAX <= u32::MAX as usize);
 

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_taken_as_redis_takes_them() {
+    fn numbers_parse_as_in_redis() {
         for good in ["0", "1", "-1", "9223372036854775807", "-9223372036854775808"] {
             assert_eq!(integer(good.as_bytes()), good.parse().ok(), "{good}");
         }

@@ -9,7 +9,7 @@ use crate::number::integer;
 /// The result of parsing bytes that start at a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParseResult {
-    /// A command; [`Parser::spans`] has its arguments, counted from its first byte.
+    /// A command; [`Parser::argument_ranges`] has its arguments, counted from its first byte.
     Command {
         /// Bytes that it occupies.
         used: usize,
@@ -117,20 +117,20 @@ pub(crate) struct Parser {
     /// The command is too long and is skipped.
     skip: Option<Skip>,
     /// The arguments of the last command, or of the current one so far.
-    pub(crate) spans: Vec<ArgumentSpan>,
+    pub(crate) argument_ranges: Vec<ArgumentSpan>,
     /// The last inline command as an array of bulks, into which `spans` point.
     pub(crate) inline: Vec<u8>,
 }
 
 /// Capacity that is kept for the next command.
-const KEPT_SPANS: usize = 4096;
+const RETAINED_RANGES: usize = 4096;
 
 impl Parser {
     /// Parses bytes that start at a command.
     #[inline]
     pub(crate) fn parse(&mut self, bytes: &[u8]) -> ParseResult {
         if self.missing.is_none() {
-            self.spans.clear();
+            self.argument_ranges.clear();
             match bytes.first() {
                 None => return ParseResult::More,
                 Some(b'*') => {}
@@ -177,14 +177,14 @@ impl Parser {
                 let what = if is_argument { Oversized::Argument(length as u64) } else { Oversized::Command };
                 self.skip = Some(Skip { left: length as u64 + 2, what });
                 self.missing = self.missing.map(|missing| missing - 1);
-                (self.at, self.spans) = (0, Vec::new());
+                (self.at, self.argument_ranges) = (0, Vec::new());
                 return ParseResult::Skipped { used: from };
             }
             if bytes.len() < to + 2 {
                 return ParseResult::More;
             }
             // As in Redis, the two bytes after an argument are not checked.
-            self.spans.push((from as u32, to as u32));
+            self.argument_ranges.push((from as u32, to as u32));
             self.at = to + 2;
             self.missing = self.missing.map(|missing| missing - 1);
         }
@@ -234,8 +234,8 @@ impl Parser {
 
     /// Releases memory after a command of many arguments.
     pub(crate) fn shrink(&mut self) {
-        if self.spans.capacity() > KEPT_SPANS {
-            self.spans = Vec::new();
+        if self.argument_ranges.capacity() > RETAINED_RANGES {
+            self.argument_ranges = Vec::new();
         }
         if self.inline.capacity() > LINE_BYTES_MAX {
             self.inline = Vec::new();
@@ -269,7 +269,7 @@ impl Parser {
             return self.end(|used| ParseResult::Nothing { used });
         }
         self.inline.clear();
-        push_command(&mut self.inline, &mut self.spans, words.iter().map(Vec::as_slice));
+        push_command(&mut self.inline, &mut self.argument_ranges, words.iter().map(Vec::as_slice));
         self.end(|used| ParseResult::Inline { used })
     }
 }
@@ -374,7 +374,7 @@ mod tests {
                 let parsed = parser.parse(&rest);
                 let slices = |bytes: &[u8]| -> Vec<Vec<u8>> {
                     parser
-                        .spans
+                        .argument_ranges
                         .iter()
                         .map(|&(from, to)| bytes[from as usize..to as usize].to_vec())
                         .collect()
@@ -482,7 +482,7 @@ mod tests {
         let mut parser = Parser::default();
         assert_eq!(parser.parse(&bytes[..bytes.len() - 4]), ParseResult::More);
         assert_eq!(parser.parse(&bytes), ParseResult::Skipped { used: bytes.len() });
-        assert_eq!(parser.spans.capacity(), 0);
+        assert_eq!(parser.argument_ranges.capacity(), 0);
         assert_eq!(
             parser.parse(&argument[argument.len() - BULK_BYTES_MAX..]),
             ParseResult::Skipped { used: BULK_BYTES_MAX }
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn many_arguments_that_trickle_are_looked_at_once() {
+    fn trickling_arguments_are_parsed_once() {
         // Quadratic work would be 10^10 steps here.
         let bytes = encode(&[vec![b"a".to_vec(); 100_000]]);
         let mut parser = Parser::default();
@@ -533,6 +533,6 @@ mod tests {
             end = (end + 7).min(bytes.len());
             parser.parse(&bytes[..end]);
         }
-        assert_eq!(parser.spans.len(), 100_000);
+        assert_eq!(parser.argument_ranges.len(), 100_000);
     }
 }

@@ -21,7 +21,7 @@ use crate::{Args, Protocol, ReplyWriter, Unit};
 #[derive(Debug)]
 pub enum Shares {
     /// In one step.
-    Whole,
+    SingleStep,
     /// As these units, one after the other. [`JoinedReplies`] joins their replies.
     Parts(Vec<Vec<u8>>, JoinedReplies),
     /// Not at all; its reply is this error.
@@ -56,7 +56,7 @@ impl Unit<'_> {
         let mut parser = Parser::default();
         let mut unit = Vec::new();
         if matches!(parser.parse(self.commands), ParseResult::Command { .. }) {
-            let args = Args::within(self.commands, &parser.spans);
+            let args = Args::within(self.commands, &parser.argument_ranges);
             self.of_keys(args, 1 + count, args.len(), &mut unit);
         }
         unit
@@ -73,10 +73,10 @@ impl Unit<'_> {
     fn shared(&self, place: &str, checked_keys: usize) -> Shares {
         let mut parser = Parser::default();
         if self.kind != UnitKind::One || !matches!(parser.parse(self.commands), ParseResult::Command { .. }) {
-            return Shares::Whole;
+            return Shares::SingleStep;
         }
-        let args = Args::within(self.commands, &parser.spans);
-        let Some(command) = CommandRow::find(args.at(0)) else { return Shares::Whole };
+        let args = Args::within(self.commands, &parser.argument_ranges);
+        let Some(command) = CommandRow::find(args.at(0)) else { return Shares::SingleStep };
         let (keys, step) = (args.len().saturating_sub(1), usize::from(command.keys.step.unsigned_abs()));
         let keys = keys / step.max(1);
         let refused = |limit: usize| {
@@ -100,7 +100,7 @@ impl Unit<'_> {
                     JoinedReplies { name, is_list, keys, sum: 0, items: Vec::new(), parts: 0 },
                 )
             }
-            _ => Shares::Whole,
+            _ => Shares::SingleStep,
         }
     }
 }
@@ -110,7 +110,7 @@ impl JoinedReplies {
     ///
     /// # Errors The reply to the whole command: a part has failed, or the whole is too long. No
     /// more parts follow.
-    pub fn take(&mut self, reply: &[u8]) -> Result<(), Vec<u8>> {
+    pub fn add_reply(&mut self, reply: &[u8]) -> Result<(), Vec<u8>> {
         let line = reply.iter().position(|byte| *byte == b'\n').map_or(reply.len(), |end| end + 1);
         match reply.first() {
             Some(b'*') if self.is_list => self.items.extend_from_slice(&reply[line..]),
@@ -203,42 +203,42 @@ mod tests {
     #[test]
     fn many_keys_are_shared_out_or_refused_by_name_and_limit() {
         for name in ["mget", "exists", "TOUCH", "del", "UNLINK"] {
-            assert!(matches!(shares(name, PART_KEYS_MAX), Shares::Whole));
+            assert!(matches!(shares(name, PART_KEYS_MAX), Shares::SingleStep));
             let Shares::Parts(units, _) = shares(name, 2 * PART_KEYS_MAX + 1) else { panic!("{name}") };
             assert_eq!(
                 units.iter().map(|unit| keys(unit)).collect::<Vec<_>>(),
                 [PART_KEYS_MAX, PART_KEYS_MAX, 1]
             );
         }
-        assert!(matches!(shares("mset", 2 * 16_384), Shares::Whole));
+        assert!(matches!(shares("mset", 2 * 16_384), Shares::SingleStep));
         let Shares::Refused(text) = shares("MSET", 2 * 16_385) else { panic!("it is one step") };
         assert!(
             text.starts_with("ERR MSET of 16385 keys in several partitions, 16384 are allowed"),
             "{text}"
         );
         assert!(matches!(shares("msetnx", 2 * 8_193), Shares::Refused(_)));
-        assert!(matches!(shares("rename", 2), Shares::Whole));
+        assert!(matches!(shares("rename", 2), Shares::SingleStep));
     }
 
     #[test]
     fn replies_to_parts_are_put_together_and_what_was_done_before_a_failure_is_told() {
         let Shares::Parts(_, mut joined) = shares("mget", PART_KEYS_MAX + 1) else { panic!("it is long") };
-        joined.take(b"*2\r\n$1\r\na\r\n$-1\r\n").unwrap();
-        joined.take(b"*1\r\n$1\r\nb\r\n").unwrap();
+        joined.add_reply(b"*2\r\n$1\r\na\r\n$-1\r\n").unwrap();
+        joined.add_reply(b"*1\r\n$1\r\nb\r\n").unwrap();
         let mut reply = Vec::new();
         joined.reply(Protocol::Resp2, &mut reply);
         assert_eq!(reply, b"*1025\r\n$1\r\na\r\n$-1\r\n$1\r\nb\r\n");
         for name in ["del", "exists"] {
             let Shares::Parts(_, mut joined) = shares(name, PART_KEYS_MAX + 1) else { panic!("it is long") };
-            joined.take(b":1000\r\n").unwrap();
-            let told = String::from_utf8(joined.take(b"-TRYAGAIN it is busy\r\n").unwrap_err()).unwrap();
+            joined.add_reply(b":1000\r\n").unwrap();
+            let told = String::from_utf8(joined.add_reply(b"-TRYAGAIN it is busy\r\n").unwrap_err()).unwrap();
             if name == "del" {
                 assert!(told.starts_with("-ERR DEL is done for the first 1024 of its 1025 keys"), "{told}");
                 assert!(told.ends_with("(TRYAGAIN it is busy)\r\n"), "{told}");
             } else {
                 assert_eq!(told, "-TRYAGAIN it is busy\r\n");
             }
-            joined.take(b":1\r\n").unwrap();
+            joined.add_reply(b":1\r\n").unwrap();
             let mut reply = Vec::new();
             joined.reply(Protocol::Resp2, &mut reply);
             assert_eq!(reply, b":1001\r\n");

@@ -30,7 +30,7 @@ pub enum Deadline {
     /// At this time in milliseconds since 1970; always later than [`Records::now_ms`].
     AtMs(u64),
     /// Unchanged; never, if there was no record.
-    Keep,
+    Unchanged,
 }
 
 /// The records of one partition, during one execution.

@@ -38,7 +38,7 @@ const VERSION: u8 = 1;
 pub const UNIT_HEADER_BYTES: usize = 16;
 
 /// Commands that need a record's metadata and not its contents.
-const LOOKS_AT_KEYS: [&str; 20] = [
+const METADATA_ONLY: [&str; 20] = [
     "del",
     "exists",
     "expire",
@@ -185,7 +185,7 @@ impl<'a> Unit<'a> {
     pub(crate) fn one_keys(&self) -> usize {
         let mut parser = Parser::default();
         match parser.parse(self.commands) {
-            ParseResult::Command { .. } => parser.spans.len() - 1,
+            ParseResult::Command { .. } => parser.argument_ranges.len() - 1,
             _ => 0,
         }
     }
@@ -197,7 +197,7 @@ impl<'a> Unit<'a> {
         let watched_bytes = if self.kind == UnitKind::Past { &[] } else { self.watched };
         let mut keys: BTreeSet<&[u8]> = watched(watched_bytes).map(|(key, _)| key).collect();
         self.each_command(|command, bytes, spans| {
-            let (places, step) = command.key_places(spans.len());
+            let (places, step) = command.key_positions(spans.len());
             let key =
                 |place: usize| spans.get(place).and_then(|&(from, to)| bytes.get(from as usize..to as usize));
             keys.extend(places.step_by(step).filter_map(key));
@@ -207,9 +207,9 @@ impl<'a> Unit<'a> {
 
     /// Whether its commands need contents of records, or only metadata, which may be much smaller.
     #[must_use]
-    pub fn looks_into_records(&self) -> bool {
+    pub fn needs_contents(&self) -> bool {
         let mut looks = false;
-        self.each_command(|command, _, _| looks |= !LOOKS_AT_KEYS.contains(&command.name));
+        self.each_command(|command, _, _| looks |= !METADATA_ONLY.contains(&command.name));
         looks && self.kind != UnitKind::Watch
     }
 
@@ -217,9 +217,9 @@ impl<'a> Unit<'a> {
     fn each_command(&self, mut each: impl FnMut(&'static CommandRow, &'a [u8], &[ArgumentSpan])) {
         let (mut parser, mut rest) = (Parser::default(), self.commands);
         while let ParseResult::Command { used } = parser.parse(rest) {
-            let args = Args::within(rest, &parser.spans);
+            let args = Args::within(rest, &parser.argument_ranges);
             if let Some(command) = CommandRow::find(args.at(0)) {
-                each(command, rest, &parser.spans);
+                each(command, rest, &parser.argument_ranges);
             }
             rest = rest.get(used..).unwrap_or(&[]);
         }
@@ -231,7 +231,7 @@ impl<'a> Unit<'a> {
         let first = |is_write: fn(Args<'_>) -> bool| {
             let mut parser = Parser::default();
             match parser.parse(self.commands) {
-                ParseResult::Command { .. } => is_write(Args::within(self.commands, &parser.spans)),
+                ParseResult::Command { .. } => is_write(Args::within(self.commands, &parser.argument_ranges)),
                 _ => true,
             }
         };
@@ -257,7 +257,7 @@ impl Unit<'_> {
         let (mut parser, mut rest) = (Parser::default(), self.commands);
         while let ParseResult::Command { used } = parser.parse(rest) {
             let (raw, behind) = rest.split_at(used);
-            let name = Args::within(raw, &parser.spans).at(0);
+            let name = Args::within(raw, &parser.argument_ranges).at(0);
             if name != LITERAL && CommandRow::find(name).is_none_or(CommandRow::is_write) {
                 return true;
             }

@@ -121,18 +121,18 @@ pub trait ConnectionWorld {
     -> UnitResult;
 
     /// Whether [`ConnectionWorld::run_over`] is available.
-    fn spans(&self) -> bool {
+    fn serves_cross_partition(&self) -> bool {
         false
     }
 
     /// Whether it will be available soon: the node is starting.
-    fn spans_later(&self) -> bool {
+    fn serves_cross_partition_soon(&self) -> bool {
         false
     }
 
     /// Executes a unit with keys in several partitions of a keyspace, atomically, over
     /// [`GatheredRecords`](crate::GatheredRecords). No other unit of the connection is under way.
-    /// Only if [`ConnectionWorld::spans`].
+    /// Only if [`ConnectionWorld::serves_cross_partition`].
     fn run_over(
         &mut self,
         keyspace: KeyspaceId,
@@ -204,7 +204,7 @@ pub trait ConnectionWorld {
 
     /// Whether the connection may keep so many bytes in all: queued and pending commands, watched
     /// keys, unsent replies.
-    fn hold(&mut self, bytes: usize) -> bool {
+    fn may_buffer(&mut self, bytes: usize) -> bool {
         let _ = bytes;
         true
     }

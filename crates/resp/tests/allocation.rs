@@ -120,12 +120,12 @@ impl Records for FixedRecords {
 /// One partition, which executes at once or never.
 struct LocalPartition {
     scratch: Scratch,
-    is_away: bool,
+    is_remote: bool,
 }
 
 impl ConnectionWorld for LocalPartition {
     fn run(&mut self, _: PartitionPlace, _: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> UnitResult {
-        if self.is_away {
+        if self.is_remote {
             return UnitResult::Later;
         }
         assert_eq!(
@@ -227,7 +227,7 @@ fn common_commands_allocate_nothing() {
         "DISCARD",
     ];
     let bytes: String = commands.into_iter().map(encoded).collect();
-    let mut world = LocalPartition { scratch: Scratch::default(), is_away: false };
+    let mut world = LocalPartition { scratch: Scratch::default(), is_remote: false };
     let (mut connection, mut out) = (connection(), Vec::with_capacity(1 << 20));
     for round in 0..3 {
         out.clear();
@@ -242,9 +242,9 @@ fn common_commands_allocate_nothing() {
 }
 
 #[test]
-fn replies_that_come_later_use_the_same_room_again() {
+fn late_replies_reuse_buffers() {
     let bytes = encoded("GET k").repeat(16);
-    let mut world = LocalPartition { scratch: Scratch::default(), is_away: true };
+    let mut world = LocalPartition { scratch: Scratch::default(), is_remote: true };
     let (mut connection, mut out) = (connection(), Vec::with_capacity(1 << 20));
     let mut number = 0;
     for round in 0..4 {
@@ -270,7 +270,7 @@ fn replies_that_come_later_use_the_same_room_again() {
 
 #[test]
 fn nothing_is_allocated_for_what_has_not_come() {
-    let mut world = LocalPartition { scratch: Scratch::default(), is_away: false };
+    let mut world = LocalPartition { scratch: Scratch::default(), is_remote: false };
     for claim in ["*1048576\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16777216\r\n", "*1\r\n$16777216\r\nabc"] {
         let (mut connection, mut out) = (connection(), Vec::new());
         let bytes_allocated = allocated(|| {

@@ -79,7 +79,8 @@ impl GatherServer {
                 let (cluster, map_epoch) = (ClusterId([9; 16]), MapEpoch(1));
                 let ack = HelloAck { version: 1, features, cluster, map_epoch, ..HelloAck::default() };
                 self.say(envelope, &Message::HelloAck(ack))?;
-                (self.decoder, self.gathers) = (Decoder::agreed(1, features), features.has(Features::GATHER));
+                (self.decoder, self.gathers) =
+                    (Decoder::with_version(1, features), features.has(Features::COALESCED));
                 Ok(())
             }
             Message::MapGet(_) => {
@@ -136,7 +137,7 @@ fn client_submits(session: &mut Session<()>, now: Time, requests: Vec<SessionReq
 
 #[inline(never)]
 fn client_turns(session: &mut Session<()>, now: Time, effects: &mut Vec<SessionEffect<()>>) {
-    session.turn(now, effects);
+    session.step(now, effects);
 }
 
 #[inline(never)]
@@ -208,7 +209,7 @@ fn main() -> Result<(), Failure> {
     let [way, size, rounds, what] = &arguments[..] else { return Err(USAGE.into()) };
     let (size, rounds): (usize, usize) = (size.parse()?, rounds.parse()?);
     let mut server = GatherServer {
-        features: if way == "gather" { Features::GATHER } else { Features::default() },
+        features: if way == "gather" { Features::COALESCED } else { Features::default() },
         map: map()?,
         decoder: Decoder::before_hello(),
         encoder: Encoder::default(),

@@ -20,7 +20,7 @@ impl Jitter {
     }
 
     /// The pause after `failures` failures in a row: `least`, doubled by each failure after the first, at most `most`.
-    pub(crate) fn rest_us(&mut self, failures: u32, least: u64, most: u64) -> u64 {
+    pub(crate) fn pause_us(&mut self, failures: u32, least: u64, most: u64) -> u64 {
         let doublings = failures.saturating_sub(1).min(32);
         self.spread(least.saturating_mul(1 << doublings).min(most))
     }
@@ -31,10 +31,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_double_up_to_the_most_and_are_spread() {
+    fn pauses_double_up_to_the_maximum_with_jitter() {
         let mut jitter = Jitter::new(1);
         for (failures, whole) in [(1, 1000), (2, 2000), (4, 8000), (20, 50_000), (u32::MAX, 50_000)] {
-            let rests: Vec<u64> = (0..100).map(|_| jitter.rest_us(failures, 1000, 50_000)).collect();
+            let rests: Vec<u64> = (0..100).map(|_| jitter.pause_us(failures, 1000, 50_000)).collect();
             assert!(rests.iter().all(|rest| (whole / 2..=whole).contains(rest)), "{failures}: {rests:?}");
             assert!(rests.iter().any(|rest| *rest != rests[0]));
         }

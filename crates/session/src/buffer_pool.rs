@@ -16,7 +16,7 @@ pub(crate) struct FramePool {
 
 impl FramePool {
     /// Adds a frame that callers also refer to. If the pool is full, earlier frames are dropped from it.
-    pub(crate) fn keep(&mut self, frame: Bytes) {
+    pub(crate) fn add(&mut self, frame: Bytes) {
         if !(REUSED_BYTES_MIN..=REUSED_BYTES_MAX).contains(&frame.len()) {
             return;
         }
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_used_again_once_nobody_has_it() {
+    fn buffer_is_reused_once_unreferenced() {
         let mut handed_out = FramePool::default();
         let frame = BytesMut::zeroed(REUSED_BYTES_MIN + 10).freeze();
         let (at, part) = (frame.as_ptr(), frame.slice(5..9));
-        handed_out.keep(frame);
+        handed_out.add(frame);
         let begun = || BytesMut::from(&b"begun"[..]);
         let room = |handed_out: &mut FramePool, needed| {
             let mut input = begun();
@@ -76,11 +76,11 @@ mod tests {
     fn few_bytes_are_kept_from_being_given_back() {
         let mut handed_out = FramePool::default();
         for length in [REUSED_BYTES_MIN - 1, REUSED_BYTES_MAX + 1] {
-            handed_out.keep(BytesMut::zeroed(length).freeze());
+            handed_out.add(BytesMut::zeroed(length).freeze());
             assert_eq!(handed_out.bytes, 0);
         }
         for _ in 0..100 {
-            handed_out.keep(BytesMut::zeroed(REUSED_BYTES_MAX / 4 - 1).freeze());
+            handed_out.add(BytesMut::zeroed(REUSED_BYTES_MAX / 4 - 1).freeze());
         }
         assert_eq!((handed_out.frames.len(), handed_out.bytes), (4, 4 * (REUSED_BYTES_MAX / 4 - 1)));
     }

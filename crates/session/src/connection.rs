@@ -21,7 +21,7 @@ pub struct ConnectionId {
 impl ConnectionId {
     /// A small number that no other open connection of this session has.
     #[must_use]
-    pub fn place(self) -> usize {
+    pub fn slot(self) -> usize {
         self.index as usize
     }
 }
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     pub(crate) collect_due: Time,
     pub(crate) collect_bytes: usize,
     /// Number of frames in flight.
-    pub(crate) flights: u32,
+    pub(crate) frames_in_flight: u32,
     /// Number of these frames whose operations have been sent again, or have ended.
     pub(crate) overdue: u32,
     /// Number of failed openings in a row.
@@ -51,9 +51,9 @@ pub(crate) struct Connection {
     /// Frames that the session passes to the shell at the end of the turn.
     pub(crate) out: Vec<u8>,
     /// The server accepts coalesced frames.
-    pub(crate) gathers: bool,
+    pub(crate) accepts_coalesced: bool,
     /// The server supports read locks with a time limit and reports them.
-    pub(crate) holds: bool,
+    pub(crate) supports_read_locks: bool,
     /// The frame at the end of `out` to which the session still adds requests.
     pub(crate) open: Option<OpenFrame>,
     /// The connection is in the list of those to visit in this turn.
@@ -80,7 +80,7 @@ pub(crate) struct Connection {
 pub(crate) struct OpenFrame {
     /// Its offset in `out`.
     pub(crate) start: usize,
-    pub(crate) flight: Handle,
+    pub(crate) frame: Handle,
     /// The longest time-out of its requests.
     pub(crate) time_out_ms: u32,
 }
@@ -108,14 +108,14 @@ impl Connection {
             collected_bytes: 0,
             collect_due: Time::NEVER,
             collect_bytes: usize::MAX,
-            flights: 0,
+            frames_in_flight: 0,
             overdue: 0,
             failures: 0,
             encoder: Encoder::default(),
             decoder: Decoder::before_hello(),
             out: Vec::new(),
-            gathers: false,
-            holds: false,
+            accepts_coalesced: false,
+            supports_read_locks: false,
             open: None,
             dirty: false,
             draining: false,
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.flights == 0 && self.queue.is_empty() && self.collected.is_empty()
+        self.frames_in_flight == 0 && self.queue.is_empty() && self.collected.is_empty()
     }
 
     /// Whether the collected operations must be sent now.
@@ -149,7 +149,7 @@ impl Connection {
             ConnectionPhase::Resting { until } => until,
             ConnectionPhase::Ready => {
                 // Operations that are already due wait for an answer to free a slot, not for a time.
-                let quiet = match (self.flights, self.pinged) {
+                let quiet = match (self.frames_in_flight, self.pinged) {
                     (0, _) => Time::NEVER,
                     (_, false) => self.quiet_since.after_us(quiet_us),
                     (_, true) => self.quiet_since.after_us(quiet_us.saturating_mul(2)),

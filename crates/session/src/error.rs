@@ -29,7 +29,7 @@ pub enum SessionError {
     },
     /// The deadline passed, and according to the newest map no replica serves the partition. It stays so until a node that is down returns, or an
     /// operator declares the data lost.
-    Lost {
+    PartitionLost {
         /// The partition; other partitions are not affected.
         partition: PartitionId,
         /// How long the session tried, in microseconds.
@@ -109,9 +109,9 @@ pub enum WaitReason {
         address: Arc<str>,
     },
     /// A free connection: all that the session may have are in use.
-    Room,
+    FreeConnection,
     /// A slot among the frames in flight to the primary.
-    Turn {
+    FreeFrame {
         /// The primary's address.
         address: Arc<str>,
     },
@@ -125,14 +125,14 @@ pub enum WaitReason {
         address: Arc<str>,
     },
     /// The pause before the next attempt.
-    Rest,
+    Pause,
 }
 
 /// The failure of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptFailure {
     /// A connection was lost, or could not be opened.
-    Lost {
+    ConnectionLost {
         /// The address.
         address: Arc<str>,
         /// The error of the operating system.
@@ -179,7 +179,7 @@ impl fmt::Display for SessionError {
                 }
                 f.write_str("; nothing was changed: try again, or allow more time")
             }
-            Self::Lost { partition, waited_us } => write!(
+            Self::PartitionLost { partition, waited_us } => write!(
                 f,
                 "partition {partition} is lost: all nodes that hold it in sync are down, and none has returned in {} ms. Nothing \
                  was changed: start one of them again, or see `zerohop recover`",
@@ -237,12 +237,12 @@ impl fmt::Display for WaitReason {
         match self {
             Self::Map => f.write_str("the cluster's map"),
             Self::Connection { address } => write!(f, "a connection to {address}"),
-            Self::Room => f.write_str("one of its connections to become free"),
-            Self::Turn { address } => write!(f, "a place among the requests in flight to {address}"),
+            Self::FreeConnection => f.write_str("one of its connections to become free"),
+            Self::FreeFrame { address } => write!(f, "a place among the requests in flight to {address}"),
             Self::Session => f.write_str("a session"),
             Self::Window => f.write_str("answers to earlier writes to the same partition"),
             Self::Answer { address } => write!(f, "the answer of {address}"),
-            Self::Rest => f.write_str("the next attempt"),
+            Self::Pause => f.write_str("the next attempt"),
         }
     }
 }
@@ -250,7 +250,7 @@ impl fmt::Display for WaitReason {
 impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lost { address, kind } => write!(f, "no connection to {address}: {kind}"),
+            Self::ConnectionLost { address, kind } => write!(f, "no connection to {address}: {kind}"),
             Self::Broken { address, broken } => write!(f, "{address}: {broken}"),
             Self::OtherCluster { address } => write!(f, "{address} belongs to another cluster"),
             Self::Silent { address } => write!(f, "{address} gives no sign of life"),

@@ -3,7 +3,7 @@
 //! A request id names the frame and the position of the request in it: positions count from 1, and 0 means the frame itself.
 
 use zerohop_wire::ids::RequestId;
-use zerohop_wire::limits::GATHERED_MAX;
+use zerohop_wire::limits::COALESCED_MAX;
 
 use crate::slots::Handle;
 use zerohop_base::time::Time;
@@ -31,7 +31,7 @@ pub(crate) enum Cargo {
     /// Operations in the order of the batch.
     Batch(Vec<Handle>),
     /// Several of the two variants above, each with its own answer.
-    Gather(Gather),
+    Coalesced(Gather),
 }
 
 /// The requests of a coalesced frame.
@@ -48,7 +48,7 @@ impl Cargo {
         match self {
             Self::One(operation) => vec![operation],
             Self::Batch(operations) => operations,
-            Self::Gather(gather) => {
+            Self::Coalesced(gather) => {
                 gather.requests.into_iter().flatten().flat_map(Self::into_operations).collect()
             }
             Self::Hello | Self::Prove | Self::Ping | Self::Map | Self::SessionOpen => Vec::new(),
@@ -64,7 +64,7 @@ impl Gather {
 
     /// Whether the frame accepts no more requests.
     pub(crate) fn is_full(&self) -> bool {
-        self.requests.len() >= GATHERED_MAX as usize
+        self.requests.len() >= COALESCED_MAX as usize
     }
 
     /// Removes and returns the request at this position, which counts from 1.

@@ -1,6 +1,6 @@
 //! All limits of a session, each with its reason. [`crate::SessionSettings`] can set some of them lower.
 
-use zerohop_wire::limits::GATHERED_BYTES;
+use zerohop_wire::limits::COALESCED_BYTES;
 
 /// Maximum number of operations in a session, waiting or in flight. Each takes about 200 bytes beside its data. Beyond the limit the caller is
 /// faster than the cluster, and gets an error.
@@ -35,11 +35,11 @@ pub const CHECKS_MAX: u32 = 16;
 
 /// A part of a chunk of at least this many bytes has a request of its own, whatever else the client requests from the partition: the server sends
 /// it without a copy.
-pub const APART_BYTES_MIN: u32 = 64 << 10;
+pub const SEPARATE_PART_BYTES_MIN: u32 = 64 << 10;
 
 /// The usable part of a read lock's time, in ninths, to allow for clocks that run at different rates: eight ninths. Leases allow for a difference
 /// of an eighth.
-pub const HELD_NINTHS: u64 = 8;
+pub const READ_LOCK_USABLE_NINTHS: u64 = 8;
 
 /// Minimum time between two requests for the map that are caused only by failures: a thousand clients of a failed node must not overload the next
 /// node.
@@ -54,10 +54,10 @@ pub const MAP_REFUSALS_PASSING: usize = 3;
 pub const SILENT_US: u64 = 250_000;
 
 /// Maximum pause of one operation between two attempts, however often it has failed.
-pub const REST_US_MAX: u64 = 500_000;
+pub const PAUSE_US_MAX: u64 = 500_000;
 
 /// First pause after an answer that does not say when to try again.
-pub const REST_US_MIN: u64 = 1_000;
+pub const PAUSE_US_MIN: u64 = 1_000;
 
 /// Extra time by which a client waits longer than the server, so that the server's answer arrives before the client gives up.
 pub const WAIT_GRACE_US: u64 = 1_000_000;
@@ -73,19 +73,19 @@ pub const REUSED_BYTES_MAX: usize = 20 << 20;
 
 /// Maximum number of frames in flight on all connections together: half of what their ids can distinguish. The other half is reserved for the
 /// session's own frames.
-pub const FLIGHTS_MAX: usize = crate::slots::PACKED_MAX / 2;
+pub const FRAMES_IN_FLIGHT_MAX: usize = crate::slots::PACKED_MAX / 2;
 
 /// Maximum length of a request in a coalesced frame, with its prefix: for longer requests the frame header is a small share of the cost.
-pub const GATHERED_REQUEST_BYTES_MAX: usize = GATHERED_BYTES / 4 - 128;
+pub const COALESCED_REQUEST_BYTES_MAX: usize = COALESCED_BYTES / 4 - 128;
 
 /// Length of a coalesced frame at which it is sent: below it, there was still room for another request of the maximum length.
-pub const GATHERED_FRAME_BYTES: usize = GATHERED_BYTES / 4 * 3;
+pub const COALESCED_FRAME_BYTES: usize = COALESCED_BYTES / 4 * 3;
 
 /// Part of a body that a batch reserves for its own fields.
-pub const BATCH_SLACK_BYTES: usize = 4 << 10;
+pub const BATCH_FIELDS_BYTES: usize = 4 << 10;
 
 /// Number of send buffers that are kept for the next turn.
-pub const SPARE_BUFFERS_MAX: usize = 64;
+pub const POOLED_BUFFERS_MAX: usize = 64;
 
 /// Send buffers larger than this are not kept, so that one large batch does not occupy memory permanently.
-pub const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;
+pub const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;

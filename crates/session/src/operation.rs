@@ -10,10 +10,10 @@ use zerohop_base::time::Time;
 #[derive(Debug)]
 pub(crate) struct OpenOperation<T> {
     pub(crate) owner: CompletionTarget<T>,
-    pub(crate) ask: RequestKind,
+    pub(crate) request: RequestKind,
     pub(crate) collecting: Coalescing,
     /// The operation requests a read lock with a time limit, because it is part of a read of several records.
-    pub(crate) hold: bool,
+    pub(crate) wants_read_lock: bool,
     pub(crate) submitted: Time,
     pub(crate) deadline: Time,
     pub(crate) state: OperationState,
@@ -24,12 +24,12 @@ pub(crate) struct OpenOperation<T> {
     /// The sequence number of a write, assigned with its first frame.
     pub(crate) stamp: Option<AssignedSequence>,
     /// A frame with this write may have been executed, and no answer says whether.
-    pub(crate) doubt: bool,
+    pub(crate) may_be_executed: bool,
     /// Number of frames sent.
     pub(crate) attempts: u32,
     pub(crate) redirects: u8,
     /// Number of pauses in a row.
-    pub(crate) rests: u32,
+    pub(crate) pauses: u32,
     pub(crate) last: Option<Box<AttemptFailure>>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum OperationState {
     /// A write that waits for a session.
     AwaitingSession,
     /// A write whose partition has a full sequence window.
-    Parked,
+    WindowFull,
     /// In this frame, which is overdue at `due`. From `look` on the session checks whether the partition has another primary.
     Flying { flight: Handle, due: Time, look: Time },
     /// Waits until its next attempt.
@@ -86,20 +86,20 @@ impl<T> OpenOperation<T> {
     }
 
     pub(crate) fn keyspace(&self) -> KeyspaceId {
-        self.ask.keyspace()
+        self.request.keyspace()
     }
 
     /// Whether a second execution, or an unknown outcome, would be wrong.
     pub(crate) fn changes(&self) -> bool {
-        self.ask.is_numbered() || self.is_admin()
+        self.request.is_numbered() || self.is_admin()
     }
 
     pub(crate) fn is_wait(&self) -> bool {
-        matches!(self.ask, RequestKind::Record { wait: true, .. })
+        matches!(self.request, RequestKind::Record { wait: true, .. })
     }
 
     pub(crate) fn is_admin(&self) -> bool {
-        matches!(self.ask, RequestKind::Admin { .. })
+        matches!(self.request, RequestKind::Admin { .. })
     }
 
     pub(crate) fn flies_in(&self, frame: Handle) -> bool {

@@ -86,7 +86,7 @@ pub enum Reply {
     /// The results of several reads, in their order.
     Many(Vec<Result<Reply, Failure<'static>>>),
     /// The results of several reads that were read in one round.
-    Looked {
+    UnconfirmedReads {
         /// The results, in the order of the reads.
         answers: Vec<Result<Reply, Failure<'static>>>,
         /// All the results were true at one moment since the request; `false` means that this is not known.
@@ -159,7 +159,7 @@ impl Reply {
             Outcome::Chunk { version, stamp, bytes } => {
                 Self::Chunk { version, stamp, bytes: owned(bytes, frame) }
             }
-            Outcome::ChunkApart { version, stamp, pieces, .. } => {
+            Outcome::ChunkMultiBuffer { version, stamp, pieces, .. } => {
                 Self::Chunk { version, stamp, bytes: pieces.concat().into() }
             }
             Outcome::Page { next, keys } => {
@@ -236,7 +236,7 @@ pub(crate) fn version_of(outcome: &Outcome<'_>) -> Timestamp {
         | Outcome::List { version, .. }
         | Outcome::Info { version, .. }
         | Outcome::Chunk { version, .. }
-        | Outcome::ChunkApart { version, .. } => version,
+        | Outcome::ChunkMultiBuffer { version, .. } => version,
         Outcome::Page { .. } | Outcome::Compared(_) => Timestamp::ZERO,
     }
 }

@@ -35,7 +35,7 @@ pub type Slice = (PartitionId, PartitionCount);
 /// One operation of a caller.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
-    pub(crate) ask: RequestKind,
+    pub(crate) operation: RequestKind,
     /// Time limit in microseconds. For a wait: how long the server waits.
     pub(crate) limit_us: u64,
     pub(crate) collecting: Coalescing,
@@ -117,7 +117,8 @@ impl RequestKind {
             Self::Snapshot { to: SnapshotTarget::Key, kind, body, .. } => {
                 match Message::decode_body(*kind, body) {
                     Ok(Message::Snapshot(SnapshotRequest {
-                        ask: SnapshotAsk::Read { read, .. }, ..
+                        request: SnapshotAsk::Read { read, .. },
+                        ..
                     })) => Some(keyspace.partition(read.key)),
                     _ => None,
                 }
@@ -138,7 +139,11 @@ impl SessionRequest {
     /// The transaction is empty, or exceeds a limit.
     pub fn transaction(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let together = Composite::Commit(Commit::new(items)?);
-        Ok(Self { ask: RequestKind::Together(Box::new(together)), limit_us, collecting: Coalescing::Never })
+        Ok(Self {
+            operation: RequestKind::Together(Box::new(together)),
+            limit_us,
+            collecting: Coalescing::Never,
+        })
     }
 
     /// Stages an operation of a later transaction at the partition of its key's hash. Ends with [`Reply::Staged`](crate::Reply::Staged); the caller
@@ -147,7 +152,7 @@ impl SessionRequest {
     pub fn stage(item: &CompositeItem, point: u64, limit_us: u64) -> Self {
         let (keyspace, bytes) = (item.keyspace, item.packed.clone());
         let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
-        Self { ask, limit_us, collecting: Coalescing::Never }
+        Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
     /// Extends the time for which the partition of this hash keeps what this session has staged. The request stages an empty piece that is never
@@ -155,7 +160,7 @@ impl SessionRequest {
     #[must_use]
     pub fn stay_staged(keyspace: KeyspaceId, point: u64, limit_us: u64) -> Self {
         let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes: Bytes::new() };
-        Self { ask, limit_us, collecting: Coalescing::Never }
+        Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
     /// Several reads of any partitions, whose results were all true at one moment. Ends with [`Reply::Many`].
@@ -166,17 +171,25 @@ impl SessionRequest {
     /// There are more reads than a transaction may have, or an item is not a read.
     pub fn read_many(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let together = Composite::Reading(ConsistentRead::new(items)?);
-        Ok(Self { ask: RequestKind::Together(Box::new(together)), limit_us, collecting: Coalescing::Never })
+        Ok(Self {
+            operation: RequestKind::Together(Box::new(together)),
+            limit_us,
+            collecting: Coalescing::Never,
+        })
     }
 
     /// Same as [`SessionRequest::read_many`], but in one round. The reply says whether the results are known to be of one moment; if they are not,
-    /// the caller must confirm them. Ends with [`Reply::Looked`](crate::Reply::Looked).
+    /// the caller must confirm them. Ends with [`Reply::UnconfirmedReads`](crate::Reply::UnconfirmedReads).
     ///
     /// # Errors
     /// Same as [`SessionRequest::read_many`].
-    pub fn look_at(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
-        let together = Composite::Reading(ConsistentRead::look_only(items)?);
-        Ok(Self { ask: RequestKind::Together(Box::new(together)), limit_us, collecting: Coalescing::Never })
+    pub fn read_unconfirmed(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
+        let together = Composite::Reading(ConsistentRead::unconfirmed(items)?);
+        Ok(Self {
+            operation: RequestKind::Together(Box::new(together)),
+            limit_us,
+            collecting: Coalescing::Never,
+        })
     }
 
     /// An operation on a record. Errors: it exceeds a limit of the protocol.
@@ -222,7 +235,7 @@ impl SessionRequest {
         let wait =
             matches!(operation, RecordOperation::Read(read) if matches!(read.query, Query::Wait { .. }));
         let ask = RequestKind::Record { keyspace, item, write, wait };
-        Self { ask, limit_us, collecting: Coalescing::AsKeyspace }
+        Self { operation: ask, limit_us, collecting: Coalescing::AsKeyspace }
     }
 
     /// A page of the keys of a partition, from `cursor` on (empty for the first page). If the keyspace has more partitions now, the request ends
@@ -237,7 +250,7 @@ impl SessionRequest {
         limit_us: u64,
     ) -> Self {
         let ask = RequestKind::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: false };
-        Self { ask, limit_us, collecting: Coalescing::Never }
+        Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
     /// A page of the names of blobs in a partition, in their order, after the last name of the page before (empty for the first page). Otherwise
@@ -253,7 +266,7 @@ impl SessionRequest {
     ) -> Self {
         let (cursor, keys_max) = (after, names_max);
         let ask = RequestKind::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: true };
-        Self { ask, limit_us, collecting: Coalescing::Never }
+        Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
     /// A comparison by the members of a partition of a hash range. `from` is a hash fragment: 0 at first, then the value in
@@ -262,7 +275,7 @@ impl SessionRequest {
     #[must_use]
     pub fn compare(keyspace: KeyspaceId, slice: Slice, from: u32, limit_us: u64) -> Self {
         let ask = RequestKind::Compare { keyspace, slice, from };
-        Self { ask, limit_us, collecting: Coalescing::Never }
+        Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
     /// A request about a snapshot, to one partition: any request except a read of a record. If the keyspace has more partitions now, it ends with
@@ -298,24 +311,24 @@ impl SessionRequest {
         (id, ask): (SnapshotId, SnapshotAsk<'_>),
         limit_us: u64,
     ) -> Result<Self, Failure<'static>> {
-        let message = Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, ask });
+        let message = Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, request: ask });
         let mut body = Vec::new();
         let kind = message.encode_body(&mut body)?;
         let ask = RequestKind::Snapshot { keyspace, to, kind, body: body.into() };
-        Ok(Self { ask, limit_us, collecting: Coalescing::Never })
+        Ok(Self { operation: ask, limit_us, collecting: Coalescing::Never })
     }
 
     /// A control request to a manager, as Protocol Buffers. The session sends it only once, because it has no sequence number.
     #[must_use]
     pub fn admin(encoded: Bytes, limit_us: u64) -> Self {
-        Self { ask: RequestKind::Admin { encoded }, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestKind::Admin { encoded }, limit_us, collecting: Coalescing::Never }
     }
 
     /// Looks a keyspace up by its name, if necessary in a newer map, and in none with an epoch below `least`.
     #[must_use]
     pub fn keyspace(name: &str, least: MapEpoch, limit_us: u64) -> Self {
         Self {
-            ask: RequestKind::Keyspace { name: name.into(), least },
+            operation: RequestKind::Keyspace { name: name.into(), least },
             limit_us,
             collecting: Coalescing::Never,
         }
@@ -330,7 +343,7 @@ impl SessionRequest {
 
     /// Bytes that the request occupies.
     pub(crate) fn bytes(&self) -> usize {
-        self.ask.bytes()
+        self.operation.bytes()
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct SequenceWindow {
     /// Minimum time for which the partition remembers the session; 0: the server did not report it.
     pub(crate) idle_us: u64,
     /// Writes that wait for room in the window.
-    pub(crate) parked: VecDeque<Handle>,
+    pub(crate) waiting_writes: VecDeque<Handle>,
     /// The first number of `open`.
     lowest: u64,
     /// Whether each number is open, from the lowest open one on. The first is open, if there is one.
@@ -32,7 +32,14 @@ pub(crate) struct SequenceWindow {
 impl SequenceWindow {
     pub(crate) fn new() -> Self {
         let (parked, open) = (VecDeque::new(), VecDeque::new());
-        Self { session: SessionId::NONE, touched: Time(0), idle_us: 0, parked, lowest: 1, open }
+        Self {
+            session: SessionId::NONE,
+            touched: Time(0),
+            idle_us: 0,
+            waiting_writes: parked,
+            lowest: 1,
+            open,
+        }
     }
 
     /// Starts at number 1 in a new session. Writes in flight under the old session keep their numbers.
@@ -45,12 +52,12 @@ impl SequenceWindow {
     }
 
     /// How many numbers can be assigned before the window is full.
-    pub(crate) fn room(&self) -> u64 {
+    pub(crate) fn free_numbers(&self) -> u64 {
         SESSION_WINDOW_MAX - self.open.len() as u64
     }
 
-    pub(crate) fn take(&mut self) -> Sequence {
-        assert!(self.room() > 0, "room is asked for first");
+    pub(crate) fn next_number(&mut self) -> Sequence {
+        assert!(self.free_numbers() > 0, "room is asked for first");
         let sequence = self.lowest + self.open.len() as u64;
         self.open.push_back(true);
         Sequence(sequence)
@@ -64,17 +71,23 @@ impl SequenceWindow {
     pub(crate) fn split(&self, open: impl Iterator<Item = u64>) -> SequenceWindow {
         let SequenceWindow { session, touched, idle_us, lowest, .. } = *self;
         let open_before = self.open.iter().map(|_| false).collect();
-        let mut child =
-            SequenceWindow { session, touched, idle_us, parked: VecDeque::new(), lowest, open: open_before };
+        let mut child = SequenceWindow {
+            session,
+            touched,
+            idle_us,
+            waiting_writes: VecDeque::new(),
+            lowest,
+            open: open_before,
+        };
         for sequence in open {
             let at = sequence.checked_sub(self.lowest).expect("an open number is not below the lowest");
             *child.open.get_mut(at as usize).expect("only numbers that were taken are open") = true;
         }
-        child.pass_closed();
+        child.skip_closed();
         child
     }
 
-    fn pass_closed(&mut self) {
+    fn skip_closed(&mut self) {
         while self.open.front() == Some(&false) {
             self.open.pop_front();
             self.lowest += 1;
@@ -89,7 +102,7 @@ impl SequenceWindow {
         let at = sequence.0.checked_sub(self.lowest).expect("a number is closed once");
         let open = self.open.get_mut(at as usize).expect("only numbers that were taken are closed");
         assert!(std::mem::replace(open, false), "a number is closed once");
-        self.pass_closed();
+        self.skip_closed();
     }
 }
 
@@ -104,7 +117,7 @@ mod tests {
     fn the_lowest_open_number_passes_over_those_closed_early() {
         let mut lane = SequenceWindow::new();
         lane.begin(SESSION, Time(0), 0);
-        let taken: Vec<Sequence> = (0..4).map(|_| lane.take()).collect();
+        let taken: Vec<Sequence> = (0..4).map(|_| lane.next_number()).collect();
         assert_eq!(taken, [1, 2, 3, 4].map(Sequence));
         lane.close(SESSION, Sequence(3));
         lane.close(SESSION, Sequence(2));
@@ -112,29 +125,29 @@ mod tests {
         lane.close(SESSION, Sequence(1));
         assert_eq!(lane.lowest_open(), Sequence(4));
         lane.close(SESSION, Sequence(4));
-        assert_eq!((lane.lowest_open(), lane.take()), (Sequence(5), Sequence(5)));
+        assert_eq!((lane.lowest_open(), lane.next_number()), (Sequence(5), Sequence(5)));
     }
 
     #[test]
     fn the_window_is_bounded_by_the_lowest_open_number() {
         let mut lane = SequenceWindow::new();
         lane.begin(SESSION, Time(0), 0);
-        while lane.room() > 0 {
-            lane.take();
+        while lane.free_numbers() > 0 {
+            lane.next_number();
         }
         lane.close(SESSION, Sequence(2));
-        assert_eq!(lane.room(), 0);
+        assert_eq!(lane.free_numbers(), 0);
         lane.close(SESSION, Sequence(1));
-        assert_eq!((lane.room(), lane.lowest_open()), (2, Sequence(3)));
+        assert_eq!((lane.free_numbers(), lane.lowest_open()), (2, Sequence(3)));
     }
 
     #[test]
     fn numbers_of_an_older_session_are_not_those_of_the_new_one() {
         let mut lane = SequenceWindow::new();
         lane.begin(SESSION, Time(0), 0);
-        lane.take();
+        lane.next_number();
         lane.begin(SessionId { nonce: 2, ..SESSION }, Time(9), 0);
-        lane.take();
+        lane.next_number();
         lane.close(SESSION, Sequence(1));
         assert_eq!(lane.lowest_open(), Sequence(1));
     }

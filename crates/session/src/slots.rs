@@ -8,10 +8,10 @@ pub(crate) struct Handle {
 }
 
 /// Number of bits in a packed handle for a position inside the value.
-const PLACE_BITS: u32 = 10;
+const POSITION_BITS: u32 = 10;
 
 /// Maximum number of values in a table whose handles are packed.
-pub(crate) const PACKED_MAX: usize = 1 << (32 - PLACE_BITS);
+pub(crate) const PACKED_MAX: usize = 1 << (32 - POSITION_BITS);
 
 impl Handle {
     /// Packs the handle and a position inside the value into one number, never zero.
@@ -19,13 +19,13 @@ impl Handle {
     /// # Panics
     /// If the table has more than [`PACKED_MAX`] values.
     pub(crate) fn pack(self, place: u32) -> u64 {
-        assert!((self.index as usize) < PACKED_MAX && place < 1 << PLACE_BITS, "a name has its bits");
-        u64::from(self.generation) << 32 | u64::from(self.index) << PLACE_BITS | u64::from(place)
+        assert!((self.index as usize) < PACKED_MAX && place < 1 << POSITION_BITS, "a name has its bits");
+        u64::from(self.generation) << 32 | u64::from(self.index) << POSITION_BITS | u64::from(place)
     }
 
     pub(crate) fn unpack(packed: u64) -> (Self, u32) {
         let (low, generation) = (packed as u32, (packed >> 32) as u32);
-        (Self { index: low >> PLACE_BITS, generation }, low & ((1 << PLACE_BITS) - 1))
+        (Self { index: low >> POSITION_BITS, generation }, low & ((1 << POSITION_BITS) - 1))
     }
 }
 
@@ -33,33 +33,33 @@ impl Handle {
 #[derive(Debug)]
 pub(crate) struct Slots<V> {
     /// The generation of a free position is that of its next value.
-    places: Vec<(u32, Option<V>)>,
+    positions: Vec<(u32, Option<V>)>,
     free: Vec<u32>,
 }
 
 impl<V> Slots<V> {
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new() }
+        Self { positions: Vec::new(), free: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.positions.len() - self.free.len()
     }
 
     pub(crate) fn insert(&mut self, value: V) -> Handle {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push((1, None));
+            self.positions.push((1, None));
             // The limits are `OPERATIONS_MAX`, and windows times connections.
-            u32::try_from(self.places.len() - 1).expect("a session holds fewer than 2^32 things")
+            u32::try_from(self.positions.len() - 1).expect("a session holds fewer than 2^32 things")
         });
-        let (generation, place) = &mut self.places[index as usize];
+        let (generation, place) = &mut self.positions[index as usize];
         *place = Some(value);
         Handle { index, generation: *generation }
     }
 
     #[inline]
     pub(crate) fn get(&self, handle: Handle) -> Option<&V> {
-        match self.places.get(handle.index as usize)? {
+        match self.positions.get(handle.index as usize)? {
             (generation, value) if *generation == handle.generation => value.as_ref(),
             _ => None,
         }
@@ -67,14 +67,14 @@ impl<V> Slots<V> {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut V> {
-        match self.places.get_mut(handle.index as usize)? {
+        match self.positions.get_mut(handle.index as usize)? {
             (generation, value) if *generation == handle.generation => value.as_mut(),
             _ => None,
         }
     }
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<V> {
-        let (generation, place) = self.places.get_mut(handle.index as usize)?;
+        let (generation, place) = self.positions.get_mut(handle.index as usize)?;
         if *generation != handle.generation {
             return None;
         }
@@ -87,18 +87,18 @@ impl<V> Slots<V> {
 
     /// The handle of the value at a position, whatever its generation.
     pub(crate) fn at(&self, index: u32) -> Option<Handle> {
-        match self.places.get(index as usize)? {
+        match self.positions.get(index as usize)? {
             (generation, Some(_)) => Some(Handle { index, generation: *generation }),
             (_, None) => None,
         }
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.places.iter_mut().filter_map(|(_, value)| value.as_mut())
+        self.positions.iter_mut().filter_map(|(_, value)| value.as_mut())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &V)> {
-        self.places.iter().zip(0..).filter_map(|((generation, value), index)| {
+        self.positions.iter().zip(0..).filter_map(|((generation, value), index)| {
             value.as_ref().map(|value| (Handle { index, generation: *generation }, value))
         })
     }
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(slots.get(first), None);
         assert_eq!(slots.remove(first), None);
         assert_eq!((slots.get(second), slots.len()), (Some(&'b'), 1));
-        for place in [0, 1, (1 << PLACE_BITS) - 1] {
+        for place in [0, 1, (1 << POSITION_BITS) - 1] {
             assert_eq!(Handle::unpack(second.pack(place)), (second, place));
         }
     }

@@ -19,7 +19,7 @@ pub(crate) enum Subject {
     /// The composite operation at this position.
     Together(u32),
     /// The requests for the map and the opening of a session.
-    Upkeep,
+    Maintenance,
 }
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Timers {
     operations: Vec<Time>,
     connections: Vec<Time>,
     together: Vec<Time>,
-    upkeep: Time,
+    maintenance: Time,
 }
 
 impl Timers {
@@ -38,7 +38,7 @@ impl Timers {
             operations: Vec::new(),
             connections: Vec::new(),
             together: Vec::new(),
-            upkeep: Time::NEVER,
+            maintenance: Time::NEVER,
         }
     }
 
@@ -78,7 +78,7 @@ impl Timers {
             Subject::Operation(index) => (&mut self.operations, index as usize),
             Subject::Connection(index) => (&mut self.connections, index as usize),
             Subject::Together(index) => (&mut self.together, index as usize),
-            Subject::Upkeep => return &mut self.upkeep,
+            Subject::Maintenance => return &mut self.maintenance,
         };
         if index >= table.len() {
             table.resize(index + 1, Time::NEVER);

@@ -57,7 +57,7 @@ impl InstanceEffects for OutputFrames {
             InstanceEffect::SyncCeiling(ceiling) => self.ceilings.push(ceiling),
             InstanceEffect::Reply { .. }
             | InstanceEffect::Dropped { .. }
-            | InstanceEffect::AskControl { .. }
+            | InstanceEffect::ProposeChange { .. }
             | InstanceEffect::FetchMap
             | InstanceEffect::Drained { .. } => {}
         }
@@ -143,13 +143,13 @@ impl TransactBench {
 
     /// Batches end, and what is said arrives, until nothing more is said.
     fn settle(&mut self) {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         loop {
             let mut said = Vec::new();
             for (instance, sent) in self.instances.iter_mut().zip(&mut self.sent) {
                 instance.end_of_batch(self.now, sent);
                 for ceiling in std::mem::take(&mut sent.ceilings) {
-                    instance.ceiling_synced(ceiling);
+                    instance.timestamp_bound_synced(ceiling);
                 }
                 said.append(&mut sent.frames);
             }
@@ -217,21 +217,21 @@ fn prepare(
         pack(&operation, &mut bytes).expect("fits");
         let cell = config.hash.hash(config.seed, key.as_bytes());
         let body = ItemBody::Inline(Bytes::from(bytes));
-        let item = TransactionItem { cell, access: Access::of(&operation), seen: None, body };
+        let item = TransactionItem { lock_key: cell, access: Access::of(&operation), seen: None, body };
         let partition = partition_of(cell, config.partitions);
         let point = u64::from(partition.0) << (64 - config.partitions.bits());
         let place = Point { keyspace: KEYSPACE, point };
-        match parts.iter_mut().find(|part| part.place == place) {
+        match parts.iter_mut().find(|part| part.routing_key == place) {
             Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
             _ => parts.push(TransactionPart {
-                place,
+                routing_key: place,
                 durability: Asked::Interval,
                 items: Items::Inline(vec![item]),
             }),
         }
     }
     parts.sort_by_key(TransactionPart::order);
-    let partition = partition_of(parts.last().expect("has one").place.point, config.partitions);
+    let partition = partition_of(parts.last().expect("has one").routing_key.point, config.partitions);
     let group = found.group(partition).expect("is there");
     let sequence = Sequence(number / clients + 1);
     let session = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 + number % clients };

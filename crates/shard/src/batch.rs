@@ -4,10 +4,12 @@ use zerohop_engine::disk::Disk;
 
 use super::clock::ClockReading;
 use super::{Instance, InstanceEffects};
-use crate::limits::{PRESSED_TICK_MS, TRANSIT_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS};
+use crate::limits::{
+    MAINTENANCE_BUSY_MS, MAINTENANCE_IDLE_MS, MAINTENANCE_MS, PRESSED_TICK_MS, TRANSIT_ROUNDS_MAX,
+};
 
 impl<D: Disk> Instance<D> {
-    /// All requests of a batch have been passed in, or [`Instance::next_wake_ms`] has come. Flushes once for all partitions that
+    /// All requests of a batch have been passed in, or [`Instance::next_tick_ms`] has come. Flushes once for all partitions that
     /// need it, answers the requests that waited for that, and runs the work that is due.
     pub fn end_of_batch(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.clock.advance(now);
@@ -16,35 +18,36 @@ impl<D: Disk> Instance<D> {
         // Expired records are durable before any client is answered.
         self.flush(effects);
         for _ in 0..TRANSIT_ROUNDS_MAX {
-            if !self.pass_on(effects) {
+            if !self.deliver_messages(effects) {
                 break;
             }
             self.flush(effects);
         }
         self.step_splits(effects);
         self.follow_again(effects);
-        self.tell_drained(effects);
+        self.report_drained(effects);
         if is_touched {
-            self.upkeep.busy_until_ms = self.clock.elapsed_ms() + UPKEEP_BUSY_MS;
+            self.maintenance.busy_until_ms = self.clock.elapsed_ms() + MAINTENANCE_BUSY_MS;
         }
     }
 
     /// When the owner must call [`Instance::end_of_batch`] and [`Instance::maintain`] though no event has arrived, in
     /// [`ClockReading::elapsed_ms`].
-    pub fn next_wake_ms(&self) -> u64 {
+    pub fn next_tick_ms(&self) -> u64 {
         let elapsed_ms = self.clock.elapsed_ms();
         if !self.transit.is_empty() {
             return elapsed_ms;
         }
-        let is_busy = elapsed_ms < self.upkeep.busy_until_ms;
-        let every_ms = if is_busy { UPKEEP_EVERY_MS } else { UPKEEP_IDLE_MS };
-        let upkeep_ms = self.upkeep.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
+        let is_busy = elapsed_ms < self.maintenance.busy_until_ms;
+        let every_ms = if is_busy { MAINTENANCE_MS } else { MAINTENANCE_IDLE_MS };
+        let upkeep_ms = self.maintenance.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
         if self.partitions.awaits_flush() {
             return elapsed_ms + 1;
         }
-        let again_ms = self.splits.next_wake_ms(elapsed_ms).min(self.unfollowed.next_wake_ms(elapsed_ms));
-        let again_ms = again_ms.min(self.closing.next_wake_ms(elapsed_ms));
-        upkeep_ms.min(self.partitions.next_wake_ms()).min(again_ms)
+        let again_ms =
+            self.splits.next_tick_ms(elapsed_ms).min(self.failed_map_changes.next_tick_ms(elapsed_ms));
+        let again_ms = again_ms.min(self.draining.next_tick_ms(elapsed_ms));
+        upkeep_ms.min(self.partitions.next_tick_ms()).min(again_ms)
     }
 
     /// Does a bounded piece of background maintenance. `true`: there is more. The owner must call again after the next batch,
@@ -52,7 +55,7 @@ impl<D: Disk> Instance<D> {
     pub fn maintain(&mut self, now: ClockReading) -> bool {
         self.clock.advance(now);
         let now_ms = self.clock.elapsed_ms();
-        let Instance { engine, upkeep, counters, .. } = self;
+        let Instance { engine, maintenance: upkeep, counters, .. } = self;
         // The engine paces itself by the bytes written. More than one call per millisecond finds nothing new.
         if !upkeep.has_more && upkeep.called_ms == Some(now_ms) {
             return false;
@@ -62,14 +65,14 @@ impl<D: Disk> Instance<D> {
             Ok(has_more) => has_more,
             Err(error) => {
                 // The partition accepts no more writes. The next flush answers its pending replies.
-                counters.trouble(&error);
+                counters.record_error(&error);
                 false
             }
         };
         let has_more = upkeep.has_more;
-        if self.engine.presses() && now_ms >= self.upkeep.pressed_ms + PRESSED_TICK_MS {
-            self.upkeep.pressed_ms = now_ms;
-            self.upkeep.busy_until_ms = now_ms + UPKEEP_BUSY_MS;
+        if self.engine.presses() && now_ms >= self.maintenance.pressed_ms + PRESSED_TICK_MS {
+            self.maintenance.pressed_ms = now_ms;
+            self.maintenance.busy_until_ms = now_ms + MAINTENANCE_BUSY_MS;
             let Instance { engine, partitions, .. } = self;
             partitions.by.touch_pressed(engine);
         }

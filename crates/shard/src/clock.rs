@@ -11,7 +11,7 @@ use zerohop_partition::planted::{Bug, is_planted};
 pub struct ClockReading {
     /// Milliseconds since 1970. May be set back.
     pub unix_ms: u64,
-    /// Milliseconds since some start. Never runs backwards. [`crate::Instance::next_wake_ms`] uses this clock.
+    /// Milliseconds since some start. Never runs backwards. [`crate::Instance::next_tick_ms`] uses this clock.
     pub elapsed_ms: u64,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct InstanceClock {
     /// The wall clock that is believed, at the last reading.
     day_ms: u64,
     /// The wall clock as it was read, whether or not it is believed.
-    shown_ms: u64,
+    wall_clock_ms: u64,
     /// Other instances share partitions, and would be misled.
     is_shared: bool,
     /// Sixteenths of a millisecond that have passed and have not been counted yet.
-    rest: u64,
+    fraction: u64,
 }
 
 /// The wall clock counts as set ahead if it has advanced by this much more than the monotonic clock. It is well below the lead
@@ -59,9 +59,9 @@ impl InstanceClock {
             elapsed_ms: now.elapsed_ms,
             issued: newest,
             day_ms: now.unix_ms,
-            shown_ms: now.unix_ms,
+            wall_clock_ms: now.unix_ms,
             is_shared: false,
-            rest: 0,
+            fraction: 0,
         }
     }
 
@@ -77,13 +77,13 @@ impl InstanceClock {
     pub(super) fn advance(&mut self, now: ClockReading) {
         let passed_ms = now.elapsed_ms.saturating_sub(self.elapsed_ms);
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
-        self.shown_ms = now.unix_ms;
+        self.wall_clock_ms = now.unix_ms;
         let passed_to_ms = self.day_ms.saturating_add(passed_ms);
         let is_set = self.is_shared && now.unix_ms > passed_to_ms.saturating_add(STEP_MS);
         self.day_ms = if is_set { passed_to_ms } else { now.unix_ms };
-        self.rest = self.rest.saturating_add(passed_ms.saturating_mul(self.counted()));
-        let counted_ms = self.rest / 16;
-        self.rest %= 16;
+        self.fraction = self.fraction.saturating_add(passed_ms.saturating_mul(self.counted()));
+        let counted_ms = self.fraction / 16;
+        self.fraction %= 16;
         self.unix_ms = self.day_ms.max(self.unix_ms.saturating_add(counted_ms)).min(Timestamp::MILLIS_MAX);
     }
 
@@ -94,13 +94,13 @@ impl InstanceClock {
 
     /// By how much the wall clock is ahead that is not followed.
     pub(super) fn distrusted_ms(&self) -> u64 {
-        self.shown_ms.saturating_sub(self.day_ms)
+        self.wall_clock_ms.saturating_sub(self.day_ms)
     }
 
     /// Another instance's time is about this. If the wall clock as read is nearer to it, it is believed after all.
-    pub(super) fn heard(&mut self, other_ms: u64) {
-        if other_ms.abs_diff(self.shown_ms) < other_ms.abs_diff(self.day_ms) {
-            self.day_ms = self.shown_ms;
+    pub(super) fn observe_peer_time(&mut self, other_ms: u64) {
+        if other_ms.abs_diff(self.wall_clock_ms) < other_ms.abs_diff(self.day_ms) {
+            self.day_ms = self.wall_clock_ms;
         }
     }
 
@@ -113,7 +113,7 @@ impl InstanceClock {
     /// The base from which the next timestamp bound must be `ahead_ms` ahead. The lead is smaller while the instance is ahead of
     /// the wall clock and barely advances. A start begins at the bound of the previous start. If each start added a full
     /// `ahead_ms`, a few restarts in a row would lead seconds away.
-    pub(super) fn ceiling_base_ms(&self, ahead_ms: u64) -> u64 {
+    pub(super) fn timestamp_bound_base_ms(&self, ahead_ms: u64) -> u64 {
         // Twice the time that would pass, since bounds are not raised for every millisecond.
         let needed_ms = (2 * ahead_ms * self.counted() / 16).min(ahead_ms);
         self.day_ms.max(self.unix_ms.saturating_sub(ahead_ms - needed_ms)).min(self.unix_ms)
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn time_follows_the_day_forward_and_goes_on_when_that_is_set_back() {
+    fn clock_follows_wall_clock_forward_only() {
         let mut clock = InstanceClock::new(at(1_000, 10), Timestamp::ZERO);
         clock.advance(at(5_000, 20));
         assert_eq!(clock.now().ms, 5_000);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_day_that_is_set_ahead_is_followed_only_if_others_agree() {
+    fn wall_clock_jump_is_followed_only_if_peers_agree() {
         let mut clock = InstanceClock::new(at(1_000_000, 0), Timestamp::ZERO);
         clock.set_shared(true);
         for ms in 1..1_000 {
@@ -185,7 +185,7 @@ mod tests {
             clock.advance(at(1_031_200 + ms, 1_000 + ms));
             assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_001_200 + ms, 30_000));
         }
-        clock.heard(1_002_000);
+        clock.observe_peer_time(1_002_000);
         clock.advance(at(1_032_200, 2_000));
         assert_eq!(clock.now().ms, 1_002_200, "others go by the time that was");
         // The wall clock is corrected.
@@ -194,7 +194,7 @@ mod tests {
         // The machine was asleep, and the others have advanced.
         clock.advance(at(2_002_220, 2_020));
         assert_eq!(clock.now().ms, 1_002_220);
-        clock.heard(2_002_100);
+        clock.observe_peer_time(2_002_100);
         clock.advance(at(2_002_230, 2_030));
         assert_eq!((clock.now().ms, clock.distrusted_ms()), (2_002_230, 0));
         // A single instance misleads no other.
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_where_the_day_is_far_behind() {
+    fn clock_advances_while_wall_clock_is_behind() {
         let mut clock = InstanceClock::new(at(5_000_000, 0), Timestamp::ZERO);
         clock.advance(at(1_000, 1_600));
         clock.advance(at(2_600, 3_200));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn many_starts_in_a_row_do_not_lead_away_from_the_time_of_day() {
+    fn repeated_starts_do_not_drift_from_wall_clock() {
         let (mut ceiling_ms, ahead_ms) = (0, 400);
         for start in 0..100 {
             let begun_ms = 1_000_000 + start * 150;
@@ -220,7 +220,7 @@ mod tests {
             clock.begin_above(Timestamp::from_millis(ceiling_ms));
             for ms in 0..150 {
                 clock.advance(at(begun_ms + ms, ms));
-                ceiling_ms = ceiling_ms.max(clock.ceiling_base_ms(ahead_ms) + ahead_ms);
+                ceiling_ms = ceiling_ms.max(clock.timestamp_bound_base_ms(ahead_ms) + ahead_ms);
                 // At least the time that passes until the bound is raised again.
                 assert!(ceiling_ms >= clock.now().ms + ahead_ms / 8);
             }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_clock_does_not_lead_away_from_the_time_of_day() {
+    fn fast_clock_does_not_drift_from_wall_clock() {
         let mut clock = InstanceClock::new(at(1_000, 0), Timestamp::ZERO);
         for ms in 0..100_000 {
             clock.advance(at(1_000 + ms, ms + ms / 20));

@@ -22,7 +22,7 @@ impl Connections {
         self.epochs.get(&connection).copied().unwrap_or_default()
     }
 
-    pub(super) fn forget(&mut self, connection: u64) {
+    pub(super) fn remove(&mut self, connection: u64) {
         self.epochs.remove(&connection);
     }
 }

@@ -22,10 +22,10 @@ pub(super) struct Relay<'r> {
     pub(super) counters: &'r mut RequestCounters,
     pub(super) transit: &'r mut Transit,
     pub(super) out: &'r mut dyn InstanceEffects,
-    pub(super) place: AnswerOrigin,
+    pub(super) origin: AnswerOrigin,
     /// The sender of messages to other members.
-    pub(super) me: Member,
-    pub(super) wants_flush: bool,
+    pub(super) this_member: Member,
+    pub(super) needs_flush: bool,
 }
 
 impl Relay<'_> {
@@ -41,7 +41,7 @@ impl Relay<'_> {
         if let Message::Answer(Err(failure)) = message {
             self.counters.failed(failure.code());
         }
-        self.out.push(InstanceEffect::Answer { to, place: self.place, message });
+        self.out.push(InstanceEffect::Answer { to, place: self.origin, message });
     }
 
     pub(super) fn fail(&mut self, to: Token, failure: Failure<'_>) {
@@ -53,19 +53,19 @@ impl zerohop_partition::PartitionEffects for Relay<'_> {
     fn push(&mut self, effect: PartitionEffect<'_>) {
         match effect {
             PartitionEffect::Answer { to, message, held_us } => {
-                self.place.held_us = held_us;
+                self.origin.read_lock_us = held_us;
                 self.answer(to, message);
-                self.place.held_us = 0;
+                self.origin.read_lock_us = 0;
             }
             PartitionEffect::Reply { to, bytes } => self.out.push(InstanceEffect::Reply { to, bytes }),
             PartitionEffect::WrongOwner { to } => Relay::wrong_owner(self, to),
             PartitionEffect::Dropped { to } => {
-                self.counters.let_go += 1;
+                self.counters.dropped_requests += 1;
                 self.out.push(InstanceEffect::Dropped { to });
             }
             PartitionEffect::Transaction(message) => self.transit.push(message),
             PartitionEffect::TransactionLost { id, place } => {
-                self.counters.trouble_text(if place == id.coordinator {
+                self.counters.record_error_text(if place == id.coordinator {
                     format!(
                         "transaction {id} ends undone here: the keyspace that was to decide it, or had, is gone"
                     )
@@ -73,38 +73,38 @@ impl zerohop_partition::PartitionEffects for Relay<'_> {
                     format!("transaction {id} is decided, and what it changes at {place} is lost there")
                 });
             }
-            PartitionEffect::FlushWanted => self.wants_flush = true,
+            PartitionEffect::FlushWanted => self.needs_flush = true,
         }
     }
 }
 
 impl TableEffects for Relay<'_> {
     fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
-        self.place = AnswerOrigin { keyspace, partition, epoch, held_us: 0 };
-        self.wants_flush = false;
+        self.origin = AnswerOrigin { keyspace, partition, epoch, read_lock_us: 0 };
+        self.needs_flush = false;
     }
 
     fn wants_flush(&self) -> bool {
-        self.wants_flush
+        self.needs_flush
     }
 }
 
 impl zerohop_replication::ReplicaEffects for Relay<'_> {
     fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
-        let AnswerOrigin { keyspace, partition, .. } = self.place;
+        let AnswerOrigin { keyspace, partition, .. } = self.origin;
         match effect {
             ReplicaEffect::Send { to, epoch, call } => {
                 let envelope =
                     Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
-                send_peer(self.out, &envelope, self.me, to, call);
+                send_peer(self.out, &envelope, self.this_member, to, call);
             }
-            ReplicaEffect::Ask { epoch, change } => {
-                let place = AnswerOrigin { epoch, ..self.place };
-                self.out.push(InstanceEffect::AskControl { place, change });
+            ReplicaEffect::ProposeChange { epoch, change } => {
+                let place = AnswerOrigin { epoch, ..self.origin };
+                self.out.push(InstanceEffect::ProposeChange { place, change });
             }
             ReplicaEffect::Differs { who, slice } => {
                 let Slice { as_of, from, through, .. } = slice;
-                self.counters.trouble_text(format!(
+                self.counters.record_error_text(format!(
                     "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash \
                      fragments {from} to {through} as of entry {} of epoch {}); it takes them again",
                     who.instance, as_of.index, as_of.epoch

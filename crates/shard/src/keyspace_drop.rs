@@ -12,7 +12,7 @@ use zerohop_placement::{ClusterMap, Group};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::{Instance, InstanceEffect, InstanceEffects};
-use crate::limits::{DRAINED_AGAIN_MS, DRAINED_AGAIN_MS_MAX, DRAINED_LOOK_MS, DRAINED_LOOK_MS_MAX};
+use crate::limits::{DRAINED_AGAIN_MS, DRAINED_AGAIN_MS_MAX, DRAINED_CHECK_MS, DRAINED_CHECK_MS_MAX};
 use zerohop_partition::planted::{Bug, is_planted};
 
 /// The keyspaces that are being dropped; see the module.
@@ -21,12 +21,12 @@ pub(super) struct DroppingKeyspaces {
     keyspaces: BTreeMap<KeyspaceId, NextLook>,
 }
 
-/// When to check a keyspace next, on the monotonic clock. The other fields are the pauses until the check after that: `look_ms`
+/// When to check a keyspace next, on the monotonic clock. The other fields are the pauses until the check after that: `check_ms`
 /// while work is in progress, `again_ms` once it was reported that none is.
 #[derive(Clone, Copy, Debug)]
 struct NextLook {
     at_ms: u64,
-    look_ms: u64,
+    check_ms: u64,
     again_ms: u64,
 }
 
@@ -40,8 +40,8 @@ impl DroppingKeyspaces {
     /// The map has changed these keyspaces, so earlier reports about them may not hold any more.
     pub(super) fn follow(&mut self, map: &ClusterMap, touched: &[KeyspaceId]) {
         let before = std::mem::take(&mut self.keyspaces);
-        let now = NextLook { at_ms: 0, look_ms: DRAINED_LOOK_MS, again_ms: DRAINED_AGAIN_MS };
-        for (id, _) in map.keyspaces().filter(|(_, found)| found.is_closing()) {
+        let now = NextLook { at_ms: 0, check_ms: DRAINED_CHECK_MS, again_ms: DRAINED_AGAIN_MS };
+        for (id, _) in map.keyspaces().filter(|(_, found)| found.is_dropping()) {
             let due = before.get(&id).filter(|_| !touched.contains(&id)).copied().unwrap_or(now);
             self.keyspaces.insert(id, due);
         }
@@ -53,25 +53,25 @@ impl DroppingKeyspaces {
         !self.keyspaces.is_empty() && self.keyspaces.contains_key(&keyspace)
     }
 
-    pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
+    pub(super) fn next_tick_ms(&self, elapsed_ms: u64) -> u64 {
         self.keyspaces.values().map(|due| due.at_ms.max(elapsed_ms + 1)).min().unwrap_or(u64::MAX)
     }
 }
 
 impl<D: Disk> Instance<D> {
     /// Reports the keyspaces in which nothing is in progress here, at the end of each batch.
-    pub(super) fn tell_drained(&mut self, effects: &mut dyn InstanceEffects) {
+    pub(super) fn report_drained(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
         let is_due = |due: &NextLook| due.at_ms <= elapsed_ms;
-        if !self.closing.keyspaces.values().any(is_due) {
+        if !self.draining.keyspaces.values().any(is_due) {
             return;
         }
         let epoch = self.map().epoch();
-        let due = self.closing.keyspaces.iter().filter(|(_, due)| is_due(due)).map(|(id, _)| *id);
+        let due = self.draining.keyspaces.iter().filter(|(_, due)| is_due(due)).map(|(id, _)| *id);
         for keyspace in due.collect::<Vec<_>>() {
             let is_drained = self.is_drained(keyspace) || is_planted(Bug::DroppedAtOnce);
             let is_asked = self.primary_of(keyspace).next().is_some();
-            let Some(due) = self.closing.keyspaces.get_mut(&keyspace) else { continue };
+            let Some(due) = self.draining.keyspaces.get_mut(&keyspace) else { continue };
             if is_drained {
                 due.at_ms = elapsed_ms + due.again_ms;
                 due.again_ms = DRAINED_AGAIN_MS_MAX.min(2 * due.again_ms);
@@ -79,15 +79,15 @@ impl<D: Disk> Instance<D> {
                     effects.push(InstanceEffect::Drained { keyspace, map: epoch });
                 }
             } else {
-                due.at_ms = elapsed_ms + due.look_ms;
-                due.look_ms = DRAINED_LOOK_MS_MAX.min(2 * due.look_ms);
+                due.at_ms = elapsed_ms + due.check_ms;
+                due.check_ms = DRAINED_CHECK_MS_MAX.min(2 * due.check_ms);
             }
         }
     }
 
     /// The keyspaces that are being dropped according to the map here, and in which nothing is in progress here.
     pub(super) fn drained(&self) -> Vec<KeyspaceId> {
-        self.closing.keyspaces.keys().copied().filter(|keyspace| self.is_drained(*keyspace)).collect()
+        self.draining.keyspaces.keys().copied().filter(|keyspace| self.is_drained(*keyspace)).collect()
     }
 
     /// Whether nothing is in progress in any partition whose primary this instance is.

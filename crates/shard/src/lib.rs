@@ -80,7 +80,7 @@ pub struct AnswerOrigin {
     /// The epoch of the group that answers; zero if no group does.
     pub epoch: PartitionEpoch,
     /// For how many microseconds, from the time of the request, the record is read-locked; 0: it is not.
-    pub held_us: u32,
+    pub read_lock_us: u32,
 }
 
 /// An effect that an instance requests from its owner, to be carried out at once and in order.
@@ -119,7 +119,7 @@ pub enum InstanceEffect<'e> {
     },
     /// Requests a change of the group at this place from the control group, if its epoch is still this one. The request is
     /// repeated until the map has another epoch.
-    AskControl {
+    ProposeChange {
         /// The group.
         place: AnswerOrigin,
         /// The change.
@@ -127,7 +127,7 @@ pub enum InstanceEffect<'e> {
     },
     /// Fetches the map: another instance has a newer one.
     FetchMap,
-    /// Writes this timestamp bound to disk in place of the last one, syncs it, and then calls [`Instance::ceiling_synced`]. Until
+    /// Writes this timestamp bound to disk in place of the last one, syncs it, and then calls [`Instance::timestamp_bound_synced`]. Until
     /// then writes of shared partitions may have to wait. After a start the owner passes the bound to [`Instance::begin_above`].
     SyncCeiling(Timestamp),
     /// Reports to the control group that no transaction is in progress in a keyspace that is being dropped. The report covers all
@@ -152,8 +152,8 @@ pub struct Instance<D: Disk> {
     engine: Engine<D>,
     partitions: Partitions,
     splits: Splits,
-    unfollowed: mapping::MapBacklog,
-    closing: keyspace_drop::DroppingKeyspaces,
+    failed_map_changes: mapping::MapBacklog,
+    draining: keyspace_drop::DroppingKeyspaces,
     history: MapHistory,
     /// The newest keyspace of any map that it has known. A keyspace with a higher id is still to come. A keyspace with a lower id
     /// that the map does not have is gone.
@@ -162,7 +162,7 @@ pub struct Instance<D: Disk> {
     clock: InstanceClock,
     counters: RequestCounters,
     transit: Transit,
-    upkeep: Upkeep,
+    maintenance: Upkeep,
     holding: read_locks::ReadLocks,
 }
 
@@ -182,9 +182,9 @@ struct Upkeep {
 impl<D: Disk> Instance<D> {
     /// A connection has closed: its requests need no answers.
     pub fn disconnected(&mut self, connection: u64) {
-        self.connections.forget(connection);
+        self.connections.remove(connection);
         for key in self.partitions.by.with_waits() {
-            self.tell(key, ReplicaEvent::Disconnected { connection }, &mut DiscardAnswers);
+            self.notify_replica(key, ReplicaEvent::Disconnected { connection }, &mut DiscardAnswers);
         }
     }
 
@@ -237,7 +237,7 @@ impl<D: Disk> Instance<D> {
 
 impl<D: Disk> fmt::Debug for Instance<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Instance { identity, partitions, clock, upkeep, .. } = self;
+        let Instance { identity, partitions, clock, maintenance: upkeep, .. } = self;
         f.debug_struct("Instance")
             .field("identity", identity)
             .field("map", &self.map().epoch())
@@ -256,7 +256,7 @@ fn relay<'r>(
     out: &'r mut dyn InstanceEffects,
 ) -> Relay<'r> {
     let (place, me) = (AnswerOrigin::default(), Member::default());
-    Relay { history, connections, counters, transit, out, place, me, wants_flush: false }
+    Relay { history, connections, counters, transit, out, origin: place, this_member: me, needs_flush: false }
 }
 
 /// For events that have no answers.

@@ -14,22 +14,22 @@ pub(crate) const FOLLOW_AGAIN_MS: u64 = 500;
 pub(crate) const FLUSH_ROUNDS_MAX: usize = 4;
 
 /// How often a recently used instance runs the engine's background maintenance.
-pub(crate) const UPKEEP_EVERY_MS: u64 = 5;
+pub(crate) const MAINTENANCE_MS: u64 = 5;
 
 /// How long after the last request it does so: until the written entries are synced and checkpointed.
-pub(crate) const UPKEEP_BUSY_MS: u64 = 2_000;
+pub(crate) const MAINTENANCE_BUSY_MS: u64 = 2_000;
 
 /// How often partitions whose dead space waits for a checkpoint are ticked. A tick starts the checkpoint.
 pub(crate) const PRESSED_TICK_MS: u64 = 20;
 
 /// How often an idle instance runs the engine's background maintenance. Dead space is searched for by a timer.
-pub(crate) const UPKEEP_IDLE_MS: u64 = 1_000;
+pub(crate) const MAINTENANCE_IDLE_MS: u64 = 1_000;
 
 /// Damaged partitions of an instance whose damage is described. The others are only counted.
-pub(crate) const DAMAGED_TOLD_MAX: usize = 64;
+pub(crate) const DAMAGED_REPORTED_MAX: usize = 64;
 
 /// Failures kept for the operator; the oldest is removed first.
-pub(crate) const TROUBLES_MAX: usize = 16;
+pub(crate) const ERRORS_MAX: usize = 16;
 
 /// Transaction messages that an instance queues; more are dropped.
 pub(crate) const TRANSIT_MAX: usize = 65_536;
@@ -52,7 +52,7 @@ pub(crate) const DRAINED_AGAIN_MS: u64 = 500;
 pub(crate) const DRAINED_AGAIN_MS_MAX: u64 = 30_000;
 
 /// After how long the instance first checks again whether a keyspace is drained. Each pause is twice as long.
-pub(crate) const DRAINED_LOOK_MS: u64 = 20;
+pub(crate) const DRAINED_CHECK_MS: u64 = 20;
 
 /// The longest pause between two checks.
-pub(crate) const DRAINED_LOOK_MS_MAX: u64 = 500;
+pub(crate) const DRAINED_CHECK_MS_MAX: u64 = 500;

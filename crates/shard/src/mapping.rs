@@ -25,7 +25,7 @@ pub(super) struct MapBacklog {
 }
 
 impl MapBacklog {
-    pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
+    pub(super) fn next_tick_ms(&self, elapsed_ms: u64) -> u64 {
         if self.keyspaces.is_empty() { u64::MAX } else { self.again_ms.max(elapsed_ms + 1) }
     }
 }
@@ -74,42 +74,42 @@ impl<D: Disk> Instance<D> {
         let before = self.map().clone();
         self.history.push(delta).map_err(MapChangeError::Map)?;
         self.partitions.set_map(self.history.map().epoch());
-        if tells_of_nodes(delta) {
+        if changes_node_states(delta) {
             self.partitions.set_nodes(self.history.map());
         }
         self.newest_keyspace = self.newest_keyspace.max(newest_keyspace(self.history.map()));
         self.begin_splits(&before, delta, effects);
         let mut result = Ok(());
         let mut keyspaces = touched(delta);
-        if delta.is_whole() {
+        if delta.is_complete() {
             // Keyspaces that the change does not mention are gone.
             keyspaces.extend(self.partitions.keyspaces());
             keyspaces.sort_unstable();
             keyspaces.dedup();
         }
-        self.closing.follow(self.history.map(), &keyspaces);
+        self.draining.follow(self.history.map(), &keyspaces);
         for keyspace in keyspaces {
             // A failure in one keyspace must not keep the others from their change.
             let followed = self.follow(keyspace, effects);
-            result = result.and(self.note_unfollowed(keyspace, followed));
+            result = result.and(self.note_failed_change(keyspace, followed));
         }
         result
     }
 
     /// A keyspace whose change failed is tried again, now and then. A full disk is no reason to request another map.
-    fn note_unfollowed(
+    fn note_failed_change(
         &mut self,
         keyspace: KeyspaceId,
         followed: Result<(), MapChangeError>,
     ) -> Result<(), MapChangeError> {
         let Err(error) = followed else { return Ok(()) };
-        self.unfollowed.keyspaces.insert(keyspace);
-        self.unfollowed.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
+        self.failed_map_changes.keyspaces.insert(keyspace);
+        self.failed_map_changes.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
         match error {
             MapChangeError::Partition(InstanceOpenError::Engine(
                 error @ (EngineError::DiskFull { .. } | EngineError::Scarce { .. }),
             )) => {
-                self.counters.trouble(&error);
+                self.counters.record_error(&error);
                 Ok(())
             }
             other => Err(other),
@@ -118,22 +118,24 @@ impl<D: Disk> Instance<D> {
 
     /// Tries the failed changes again, at the end of each batch.
     pub(super) fn follow_again(&mut self, effects: &mut dyn InstanceEffects) {
-        if self.unfollowed.keyspaces.is_empty() || self.clock.elapsed_ms() < self.unfollowed.again_ms {
+        if self.failed_map_changes.keyspaces.is_empty()
+            || self.clock.elapsed_ms() < self.failed_map_changes.again_ms
+        {
             return;
         }
-        for keyspace in std::mem::take(&mut self.unfollowed.keyspaces) {
+        for keyspace in std::mem::take(&mut self.failed_map_changes.keyspaces) {
             let followed = self.follow(keyspace, effects);
-            if let Err(error) = self.note_unfollowed(keyspace, followed) {
-                self.counters.trouble_text(error.to_string());
+            if let Err(error) = self.note_failed_change(keyspace, followed) {
+                self.counters.record_error_text(error.to_string());
             }
         }
     }
 
     /// A partition could not be opened, so the change of its keyspace is tried again.
     pub(super) fn follow_later(&mut self, keyspace: KeyspaceId, error: &MapChangeError) {
-        self.unfollowed.keyspaces.insert(keyspace);
-        self.unfollowed.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
-        self.counters.trouble_text(error.to_string());
+        self.failed_map_changes.keyspaces.insert(keyspace);
+        self.failed_map_changes.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
+        self.counters.record_error_text(error.to_string());
     }
 
     /// Drops a partition that the map does not assign to this instance any more. The engine removes its files later, so that
@@ -150,7 +152,7 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         let map = self.map().clone();
-        let Some(found) = map.keyspace(keyspace) else { return self.give_up(keyspace, effects) };
+        let Some(found) = map.keyspace(keyspace) else { return self.remove_keyspace(keyspace, effects) };
         let config = found.config();
         self.alter(keyspace, config, effects)?;
         let mut result = Ok(());
@@ -184,7 +186,7 @@ impl<D: Disk> Instance<D> {
             }
             self.open_shared(keyspace, id, found, group).map_err(MapChangeError::Partition)?;
         }
-        self.tell_group((keyspace, id), (&map, found.config(), group), effects);
+        self.notify_group((keyspace, id), (&map, found.config(), group), effects);
         if is_member { Ok(()) } else { self.drop_replica(keyspace, id) }
     }
 
@@ -206,13 +208,13 @@ impl<D: Disk> Instance<D> {
             let Some(found) = map.keyspace(keyspace) else { continue };
             let Some(group) = found.group(id) else { continue };
             self.open_shared(keyspace, id, found, group)?;
-            self.tell_group((keyspace, id), (&map, found.config(), group), &mut super::DiscardAnswers);
+            self.notify_group((keyspace, id), (&map, found.config(), group), &mut super::DiscardAnswers);
         }
         Ok(())
     }
 
     /// Passes the current group to the replica, and the follower to be admitted, if there is one.
-    fn tell_group(
+    fn notify_group(
         &mut self,
         key: (KeyspaceId, PartitionId),
         (map, config, group): (&ClusterMap, &KeyspaceConfig, zerohop_placement::Group<'_>),
@@ -223,9 +225,9 @@ impl<D: Disk> Instance<D> {
             false => GroupView { min_in_sync: config.min_in_sync, ..self.lone_view(group) },
         };
         let target = view.followers.first().copied();
-        self.tell(key, ReplicaEvent::Group(view), effects);
+        self.notify_replica(key, ReplicaEvent::Group(view), effects);
         if let Some(target) = target.filter(|_| group.state == GroupState::Admitting) {
-            self.tell(key, ReplicaEvent::Asked(target), effects);
+            self.notify_replica(key, ReplicaEvent::AdmissionRequested(target), effects);
         }
     }
 
@@ -245,14 +247,18 @@ impl<D: Disk> Instance<D> {
     }
 
     /// The keyspace and all its partitions are gone.
-    fn give_up(
+    fn remove_keyspace(
         &mut self,
         keyspace: KeyspaceId,
         effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         let mut result = Ok(());
         for id in self.partitions.of(keyspace) {
-            self.tell((keyspace, id), ReplicaEvent::Gone(Failure::UnknownKeyspace { keyspace }), effects);
+            self.notify_replica(
+                (keyspace, id),
+                ReplicaEvent::Removed(Failure::UnknownKeyspace { keyspace }),
+                effects,
+            );
             result = result.and(self.drop_replica(keyspace, id));
         }
         result.and(self.forget_splits(keyspace).map_err(MapChangeError::from))
@@ -260,9 +266,9 @@ impl<D: Disk> Instance<D> {
 }
 
 /// Whether nodes may have gone down, or come up again.
-fn tells_of_nodes(delta: &MapDelta) -> bool {
+fn changes_node_states(delta: &MapDelta) -> bool {
     let of_node = |change: &MapChange| matches!(change, MapChange::PutNode(_) | MapChange::RemoveNode(_));
-    delta.is_whole() || delta.changes.iter().any(of_node)
+    delta.is_complete() || delta.changes.iter().any(of_node)
 }
 
 /// The keyspaces that a change mentions, each once.

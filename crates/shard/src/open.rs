@@ -34,7 +34,7 @@ pub struct OpenReport {
     /// Partitions that were opened.
     pub partitions: usize,
     /// Partitions whose sessions and deadlines could not all be read. Their sessions are expired, so that no write is done twice.
-    pub states_lost: Vec<(KeyspaceId, PartitionId)>,
+    pub lost_states: Vec<(KeyspaceId, PartitionId)>,
     /// Stored partitions that were removed, because the map does not assign them to this instance (their keyspace was dropped),
     /// or has them in memory (their keyspace was altered).
     pub removed: usize,
@@ -102,25 +102,25 @@ impl<D: Disk> Instance<D> {
         now: ClockReading,
     ) -> Result<(Instance<D>, OpenReport), InstanceOpenError> {
         let identity = options.identity;
-        let engine_options = EngineOptions { checkpoints_begin_alone: false, ..options.engine };
+        let engine_options = EngineOptions { starts_checkpoints: false, ..options.engine };
         let (mut engine, report) = Engine::open(disk, engine_options)?;
         let mut opened = OpenReport { engine: report, ..OpenReport::default() };
         let splits = split_stored(&mut engine, history.map(), identity.instance)?;
-        opened.removed = remove_strangers(&mut engine, &history, identity.instance, &splits)?;
+        opened.removed = remove_unassigned(&mut engine, &history, identity.instance, &splits)?;
         let mut instance = Instance {
             identity,
             engine,
             partitions: Partitions::new(identity, now, Timestamp::ZERO),
             splits,
-            unfollowed: Default::default(),
-            closing: DroppingKeyspaces::of(history.map()),
+            failed_map_changes: Default::default(),
+            draining: DroppingKeyspaces::of(history.map()),
             newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),
             clock: InstanceClock::new(now, Timestamp::ZERO),
             counters: RequestCounters::default(),
             transit: Default::default(),
-            upkeep: Upkeep::default(),
+            maintenance: Upkeep::default(),
             // The previous process may have granted read locks; it has granted none since.
             holding: ReadLocks::begun_at(now.elapsed_ms),
         };
@@ -136,7 +136,7 @@ impl<D: Disk> Instance<D> {
             }
             let (stored, is_state_lost) = instance.open_lone(keyspace, id, found, group)?;
             if is_state_lost {
-                opened.states_lost.push((keyspace, id));
+                opened.lost_states.push((keyspace, id));
             }
             newest = newest.max(stored);
         }
@@ -186,7 +186,7 @@ pub(super) fn drop_stored<D: Disk>(
 
 /// Removes partitions left behind by a drop that a crash has interrupted; keyspace ids are never used again. Also removes stored
 /// partitions of a keyspace that was changed to memory, which starts empty.
-fn remove_strangers<D: Disk>(
+fn remove_unassigned<D: Disk>(
     engine: &mut Engine<D>,
     history: &MapHistory,
     instance: InstanceId,

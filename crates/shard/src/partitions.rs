@@ -20,7 +20,7 @@ use zerohop_partition::MapView;
 use zerohop_partition::Partition;
 use zerohop_partition::Token;
 use zerohop_partition::{Program, ProgramResult};
-use zerohop_replication::limits::CEILING_AHEAD_MS;
+use zerohop_replication::limits::TIMESTAMP_BOUND_AHEAD_MS;
 use zerohop_replication::{
     Context, Digest, GroupView, Leases, PartitionKey, Replica, ReplicaEvent, Replicas,
 };
@@ -32,7 +32,7 @@ const TICK_MS: u64 = 5;
 const IDLE_TICK_MS: u64 = 25;
 
 /// How often the free space of the disk is queried.
-const ROOM_LOOK_MS: u64 = 100;
+const DISK_SPACE_CHECK_MS: u64 = 100;
 
 /// The partitions of an instance; see the module.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ pub(super) struct Partitions {
     pub(super) by: Replicas,
     leases: Leases,
     ticked_ms: u64,
-    room_ms: u64,
+    disk_space_checked_ms: u64,
     /// The timestamp bound that the owner was asked to sync.
-    asked_ceiling: Timestamp,
+    requested_timestamp_bound: Timestamp,
     /// The partitions whose flush is in progress.
     flushing: Vec<PartitionKey>,
 }
@@ -54,8 +54,8 @@ impl Partitions {
             by: Replicas::default(),
             leases: Leases::new(me, micros(now.elapsed_ms), ceiling),
             ticked_ms: 0,
-            room_ms: 0,
-            asked_ceiling: ceiling,
+            disk_space_checked_ms: 0,
+            requested_timestamp_bound: ceiling,
             flushing: Vec::new(),
         }
     }
@@ -95,7 +95,7 @@ impl Partitions {
         self.by.remove((keyspace, partition)).is_some()
     }
 
-    pub(super) fn take(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Replica> {
+    pub(super) fn take_replica(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Replica> {
         self.by.remove((keyspace, partition))
     }
 
@@ -118,10 +118,10 @@ impl Partitions {
         self.leases.set_absent(down.flat_map(|node| node.instances().map(|instance| instance.id)));
     }
 
-    pub(super) fn next_wake_ms(&self) -> u64 {
+    pub(super) fn next_tick_ms(&self) -> u64 {
         let leases_ms = if self.are_shared() { self.ticked_ms + IDLE_TICK_MS } else { u64::MAX };
         // Not before the event that a member waits for.
-        leases_ms.min(self.by.next_wake_us().div_ceil(1_000))
+        leases_ms.min(self.by.next_tick_us().div_ceil(1_000))
     }
 
     /// Whether any partition waits for the flush in progress, or for the next. If the disk does not wake the owner, the owner
@@ -173,7 +173,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// The timestamp bound that [`InstanceEffect::SyncCeiling`] requested is on disk.
-    pub fn ceiling_synced(&mut self, ceiling: Timestamp) {
+    pub fn timestamp_bound_synced(&mut self, ceiling: Timestamp) {
         self.partitions.leases.synced(ceiling);
     }
 
@@ -190,7 +190,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// The control group requests the admission of a follower of a partition, for a move.
-    pub fn admission_wanted(
+    pub fn request_admission(
         &mut self,
         now: ClockReading,
         (keyspace, partition): (KeyspaceId, PartitionId),
@@ -198,7 +198,7 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) {
         self.clock.advance(now);
-        self.tell((keyspace, partition), ReplicaEvent::Asked(follower), effects);
+        self.notify_replica((keyspace, partition), ReplicaEvent::AdmissionRequested(follower), effects);
     }
 
     /// The log index report to the control group after a start.
@@ -278,21 +278,21 @@ impl<D: Disk> Instance<D> {
             if map_epoch > self.partitions.leases.map_epoch() {
                 effects.push(InstanceEffect::FetchMap);
             }
-            if let Call::LeaseAsk { ceiling, .. } = peer.call
+            if let Call::LeaseAsk { timestamp_bound: ceiling, .. } = peer.call
                 && ceiling > Timestamp::ZERO
             {
                 // This is how far ahead of its own time the other instance wants its bound.
-                self.clock.heard(ceiling.millis().saturating_sub(CEILING_AHEAD_MS));
+                self.clock.observe_peer_time(ceiling.millis().saturating_sub(TIMESTAMP_BOUND_AHEAD_MS));
             }
             let now_us = micros(self.clock.elapsed_ms());
-            if let Some(call) = self.partitions.leases.take(now_us, peer.from, &peer.call) {
+            if let Some(call) = self.partitions.leases.handle_message(now_us, peer.from, &peer.call) {
                 send_peer(effects, &Envelope::default(), me, peer.from, &call);
             }
             return true;
         }
         let key = (envelope.keyspace, envelope.partition);
         let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, call: &peer.call };
-        self.tell(key, told, effects);
+        self.notify_replica(key, told, effects);
         true
     }
 
@@ -309,7 +309,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Passes an event to one partition.
-    pub(super) fn tell(
+    pub(super) fn notify_replica(
         &mut self,
         key: PartitionKey,
         told: ReplicaEvent<'_>,
@@ -317,7 +317,7 @@ impl<D: Disk> Instance<D> {
     ) {
         self.with_partitions(effects, |by, context, relay| {
             if let Err(error) = by.step(key, context, told, relay) {
-                relay.counters.trouble(&error);
+                relay.counters.record_error(&error);
             }
         });
     }
@@ -332,7 +332,7 @@ impl<D: Disk> Instance<D> {
         let Partitions { by, leases, .. } = partitions;
         let map = MapView::of(history.map());
         let mut relay = relay(history, connections, counters, transit, effects);
-        relay.me = member(*identity);
+        relay.this_member = member(*identity);
         let mut context =
             Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases, map };
         act(by, &mut context, &mut relay)
@@ -342,7 +342,7 @@ impl<D: Disk> Instance<D> {
     pub(super) fn release_all(&mut self, failure: &Failure<'static>, effects: &mut dyn InstanceEffects) {
         let held: Vec<PartitionKey> = self.partitions.by.iter().map(|(key, _)| key).collect();
         for key in held {
-            self.tell(key, ReplicaEvent::Gone(failure.clone()), effects);
+            self.notify_replica(key, ReplicaEvent::Removed(failure.clone()), effects);
         }
     }
 
@@ -352,14 +352,14 @@ impl<D: Disk> Instance<D> {
         let are_shared = self.partitions.are_shared();
         self.clock.set_shared(are_shared);
         if are_shared {
-            self.look_after_leases(effects);
+            self.check_leases(effects);
         }
         // Entries appended in this batch are sent at its end. The owner gathers them for each peer.
         let mut troubles = Vec::new();
         let any = self.with_partitions(effects, |by, context, relay| {
-            by.settle(context, relay, |_, error| troubles.push(error))
+            by.end_batch(context, relay, |_, error| troubles.push(error))
         });
-        troubles.iter().for_each(|error| self.counters.trouble(error));
+        troubles.iter().for_each(|error| self.counters.record_error(error));
         any
     }
 
@@ -392,8 +392,8 @@ impl<D: Disk> Instance<D> {
                 Ok(true) => return,
                 Ok(false) => {}
                 Err(error) => {
-                    self.counters.trouble(&error);
-                    self.tell_flushed(&ReplicaEvent::FlushFailed, effects);
+                    self.counters.record_error(&error);
+                    self.notify_flushed(&ReplicaEvent::FlushFailed, effects);
                 }
             }
         }
@@ -404,7 +404,7 @@ impl<D: Disk> Instance<D> {
         if !self.partitions.flushing.is_empty() {
             let told =
                 if self.engine.flush().is_ok() { ReplicaEvent::Flushed } else { ReplicaEvent::FlushFailed };
-            self.tell_flushed(&told, effects);
+            self.notify_flushed(&told, effects);
         }
     }
 
@@ -412,41 +412,51 @@ impl<D: Disk> Instance<D> {
     fn end_flush(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         match self.engine.flush_done() {
             Ok(false) => return false,
-            Ok(true) => self.tell_flushed(&ReplicaEvent::Flushed, effects),
+            Ok(true) => self.notify_flushed(&ReplicaEvent::Flushed, effects),
             Err(error) => {
                 if !self.partitions.flushing.is_empty() {
-                    self.counters.trouble(&error);
+                    self.counters.record_error(&error);
                 }
-                self.tell_flushed(&ReplicaEvent::FlushFailed, effects);
+                self.notify_flushed(&ReplicaEvent::FlushFailed, effects);
             }
         }
         true
     }
 
-    fn tell_flushed(&mut self, told: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
+    fn notify_flushed(&mut self, told: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
         for key in std::mem::take(&mut self.partitions.flushing) {
-            self.tell(key, told.clone(), effects);
+            self.notify_replica(key, told.clone(), effects);
         }
     }
 
-    fn look_after_leases(&mut self, effects: &mut dyn InstanceEffects) {
+    fn check_leases(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
         let Instance { identity, engine, partitions, clock, .. } = self;
         if elapsed_ms < partitions.ticked_ms + TICK_MS {
             return;
         }
-        let Partitions { by, leases, ticked_ms, room_ms, asked_ceiling, .. } = partitions;
+        let Partitions {
+            by,
+            leases,
+            ticked_ms,
+            disk_space_checked_ms: room_ms,
+            requested_timestamp_bound: asked_ceiling,
+            ..
+        } = partitions;
         *ticked_ms = elapsed_ms;
-        if elapsed_ms >= *room_ms + ROOM_LOOK_MS {
+        if elapsed_ms >= *room_ms + DISK_SPACE_CHECK_MS {
             *room_ms = elapsed_ms;
-            engine.look_at_room();
+            engine.check_disk_space();
         }
-        leases.want_ceiling(clock.ceiling_base_ms(CEILING_AHEAD_MS), by.newest());
+        leases.raise_wanted_timestamp_bound(
+            clock.timestamp_bound_base_ms(TIMESTAMP_BOUND_AHEAD_MS),
+            by.newest(),
+        );
         if let Some(ceiling) = leases.to_sync().filter(|wanted| *wanted > *asked_ceiling) {
             *asked_ceiling = ceiling;
             effects.push(InstanceEffect::SyncCeiling(ceiling));
         }
-        for (to, call) in leases.ask(micros(elapsed_ms), by.lease_wanted_of()) {
+        for (to, call) in leases.lease_requests(micros(elapsed_ms), by.lease_granters()) {
             send_peer(effects, &Envelope::default(), member(*identity), to, &call);
         }
     }
@@ -465,11 +475,11 @@ impl<D: Disk> Instance<D> {
         let (mut partition, restored) = Partition::open(&mut self.engine, name, options)
             .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
         partition.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
-        partition.await_holds(self.holding.ends_ms);
+        partition.await_read_locks(self.holding.ends_ms);
         let newest = partition.newest();
         let replica = Replica::lone(partition, name, self.lone_view(group), options);
         self.partitions.insert(keyspace, id, replica);
-        Ok((newest, restored.is_state_lost))
+        Ok((newest, restored.has_lost_state))
     }
 
     /// The group of a partition whose only member is this start of the process.
@@ -495,7 +505,7 @@ impl<D: Disk> Instance<D> {
             replica.inherit(inherited, group.epoch);
         }
         replica.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
-        replica.await_holds(self.holding.ends_ms);
+        replica.await_read_locks(self.holding.ends_ms);
         self.partitions.insert(keyspace, id, replica);
         self.splits.inherited(keyspace, id);
         Ok(())

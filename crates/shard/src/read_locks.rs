@@ -6,7 +6,7 @@ use zerohop_wire::Envelope;
 
 use super::Instance;
 use crate::limits::TIMELY_MS;
-use zerohop_partition::limits::HOLD_MS;
+use zerohop_partition::limits::READ_LOCK_MS;
 
 /// The state of read locks; see the module. Times are on the monotonic clock, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct ReadLocks {
 impl ReadLocks {
     /// The state of a process that has just started.
     pub(super) fn begun_at(now_ms: u64) -> ReadLocks {
-        ReadLocks { ends_ms: now_ms + HOLD_MS, ..ReadLocks::default() }
+        ReadLocks { ends_ms: now_ms + READ_LOCK_MS, ..ReadLocks::default() }
     }
 }
 
@@ -34,7 +34,7 @@ impl<D: Disk> Instance<D> {
     /// The request's envelope, without the wish for a read lock while its time may be from before it was sent. Such a read lock
     /// would be shorter than the client believes.
     pub(super) fn timely(&mut self, envelope: &Envelope) -> Envelope {
-        if !envelope.hold {
+        if !envelope.read_lock {
             return *envelope;
         }
         let now_ms = self.clock.elapsed_ms();
@@ -42,6 +42,6 @@ impl<D: Disk> Instance<D> {
         let since_ms = if now_ms < until_ms { since_ms } else { now_ms };
         self.holding.timely_ms = (since_ms, now_ms + TIMELY_MS);
         // A read of this very millisecond may have arrived before the owner knew.
-        Envelope { hold: self.shares() || now_ms > since_ms, ..*envelope }
+        Envelope { read_lock: self.shares() || now_ms > since_ms, ..*envelope }
     }
 }

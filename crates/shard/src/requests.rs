@@ -56,20 +56,20 @@ impl<D: Disk> Instance<D> {
         self.clock.advance(now);
         let envelope = &self.timely(envelope);
         let kind = message.kind();
-        self.counters.asked(kind);
+        self.counters.count_request(kind);
         if let Message::Peer(peer) = message {
             self.peer(envelope, peer, effects);
             return;
         }
         if !kind.is_for_partition() {
-            return self.about_cluster(to, message, effects, relay_place(envelope));
+            return self.about_cluster(to, message, effects, relay_origin(envelope));
         }
         let Envelope { keyspace, partition, .. } = *envelope;
         // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
-        let is_refused = self.closing.has(keyspace) && kind != Kind::Transact;
+        let is_refused = self.draining.has(keyspace) && kind != Kind::Transact;
         if !is_refused && self.partitions.has(keyspace, partition) {
             let request = RecordRequest { token: to, envelope: *envelope, message };
-            return self.tell((keyspace, partition), ReplicaEvent::Request(request), effects);
+            return self.notify_replica((keyspace, partition), ReplicaEvent::Request(request), effects);
         }
         self.answer_elsewhere(to, envelope, is_refused, effects);
     }
@@ -86,7 +86,7 @@ impl<D: Disk> Instance<D> {
         let Instance { history, newest_keyspace, connections, counters, transit, splits, .. } = self;
         let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
         let mut relay = relay(history, connections, counters, transit, effects);
-        relay.place = relay_place(envelope);
+        relay.origin = relay_origin(envelope);
         match relay.history.map().keyspace(keyspace) {
             _ if is_refused => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
             Some(found) if splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
@@ -116,8 +116,8 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) -> Result<ProgramResult, Failure<'static>> {
         self.clock.advance(now);
-        self.counters.units += 1;
-        let is_refused = self.closing.has(keyspace);
+        self.counters.atomic_batches += 1;
+        let is_refused = self.draining.has(keyspace);
         let ran = match is_refused {
             true => None,
             false => self.run_here((keyspace, partition), to, (program, reply), effects),
@@ -187,7 +187,7 @@ impl<D: Disk> Instance<D> {
     }
 }
 
-fn relay_place(envelope: &Envelope) -> AnswerOrigin {
+fn relay_origin(envelope: &Envelope) -> AnswerOrigin {
     AnswerOrigin { keyspace: envelope.keyspace, partition: envelope.partition, ..AnswerOrigin::default() }
 }
 

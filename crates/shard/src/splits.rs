@@ -116,13 +116,13 @@ impl Splits {
     }
 
     /// When there is something to do, on the monotonic clock.
-    pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
+    pub(super) fn next_tick_ms(&self, elapsed_ms: u64) -> u64 {
         if self.pending.is_empty() { u64::MAX } else { self.again_ms.max(elapsed_ms + 1) }
     }
 }
 
 /// Whether the only change to this keyspace is a single split.
-fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
+fn is_only_a_split(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
     let about = |change: &&MapChange| match change {
         MapChange::CreateKeyspace { id, .. }
         | MapChange::AlterKeyspace { id, .. }
@@ -212,18 +212,18 @@ impl<D: Disk> Instance<D> {
             if found.splits() <= old.splits() {
                 continue;
             }
-            let follows = !delta.is_whole() && is_split_alone(delta, keyspace);
+            let follows = !delta.is_complete() && is_only_a_split(delta, keyspace);
             for id in self.partitions.of(keyspace) {
                 let name = (keyspace, old.splits(), id);
                 if self.partitions.replica(keyspace, id).is_some_and(Replica::is_lone) {
-                    self.tell((keyspace, id), ReplicaEvent::Gone(unavailable()), effects);
-                    let Some(replica) = self.partitions.take(keyspace, id) else { continue };
-                    self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
+                    self.notify_replica((keyspace, id), ReplicaEvent::Removed(unavailable()), effects);
+                    let Some(replica) = self.partitions.take_replica(keyspace, id) else { continue };
+                    self.holding.ends_ms = self.holding.ends_ms.max(replica.read_locks_end_ms());
                     let parent = Parent { state: Some(replica.pass_on_lone()), inherited: None };
                     self.splits.pending.insert(name, parent);
                     continue;
                 }
-                let Some(mut inherited) = self.pass_on_shared((keyspace, id), effects) else { continue };
+                let Some(mut inherited) = self.split_shared((keyspace, id), effects) else { continue };
                 let children = found.group(PartitionId(id.0 << 1)).filter(|_| follows);
                 if let Some(children) = children
                     && old.group(id).is_some_and(|group| group.epoch == inherited.epoch())
@@ -253,21 +253,21 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    fn pass_on_shared(
+    fn split_shared(
         &mut self,
         key: (KeyspaceId, PartitionId),
         effects: &mut dyn InstanceEffects,
     ) -> Option<InheritedState> {
         let Instance { engine, partitions, history, connections, counters, transit, clock, .. } = self;
-        let mut replica = partitions.take(key.0, key.1)?;
+        let mut replica = partitions.take_replica(key.0, key.1)?;
         let mut relay = relay(history, connections, counters, transit, effects);
         let epoch = replica.view().epoch;
-        relay.place = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, held_us: 0 };
+        relay.origin = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, read_lock_us: 0 };
         let now_us = clock.elapsed_ms().saturating_mul(1_000);
         let map = MapView::of(relay.history.map());
         let mut context = Context { engine, now: clock.now(), now_us, leases: partitions.leases(), map };
-        self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
-        Some(replica.pass_on(&mut context, &unavailable(), &mut relay))
+        self.holding.ends_ms = self.holding.ends_ms.max(replica.read_locks_end_ms());
+        Some(replica.end_by_split(&mut context, &unavailable(), &mut relay))
     }
 
     /// Does a bounded part of the waiting splits, at the end of each batch.
@@ -281,7 +281,7 @@ impl<D: Disk> Instance<D> {
             if let Err(error) = self.step_split(name, effects) {
                 // A full disk may have room again; after other failures the next start continues.
                 self.splits.again_ms = elapsed_ms + SPLIT_AGAIN_MS;
-                self.counters.trouble(&error);
+                self.counters.record_error(&error);
             }
         }
     }
@@ -315,7 +315,7 @@ impl<D: Disk> Instance<D> {
             false => (*applied, state.as_slice()),
         });
         if let Some(error) = self.engine.split_partition(id, &ids, state)? {
-            self.counters.trouble(&error);
+            self.counters.record_error(&error);
         }
         self.splits.completed += 1;
         let inherited = self.splits.pending.remove(&name).and_then(|parent| parent.inherited);

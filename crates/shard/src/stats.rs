@@ -6,7 +6,7 @@ use zerohop_wire::Kind;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::Instance;
-use crate::limits::{DAMAGED_TOLD_MAX, TROUBLES_MAX};
+use crate::limits::{DAMAGED_REPORTED_MAX, ERRORS_MAX};
 use zerohop_replication::{CopyDamage, Replica};
 
 /// Figures of an instance. Counters start at its start.
@@ -17,9 +17,9 @@ pub struct InstanceStats {
     /// Answered failures, by error code.
     pub failures: Vec<(u16, u64)>,
     /// Requests dropped because their client already has the answer.
-    pub let_go: u64,
+    pub dropped_requests: u64,
     /// Atomic batches run for other protocols.
-    pub units: u64,
+    pub atomic_batches: u64,
     /// Flushes for `sync` partitions; each answers a whole batch.
     pub flushes: u64,
     /// Partitions here.
@@ -65,11 +65,11 @@ pub struct InstanceStats {
     /// Partitions whose only in-sync copy is here and was found damaged at the start. They serve no requests.
     pub damaged: u64,
     /// What was found in the first of the damaged partitions.
-    pub damaged_told: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
+    pub damage_text: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
     /// The first of the partitions that have continued without their damaged part, on an operator's command, since the start.
-    pub given_up: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
+    pub loss_accepted: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
     /// Failures that no request has caused, the newest last: syncs that failed, writes that stopped.
-    pub troubles: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 /// Counters of requests and failures, at two additions for each.
@@ -77,10 +77,10 @@ pub struct InstanceStats {
 pub(super) struct RequestCounters {
     requests: [u64; KINDS],
     failures: [u64; CODES],
-    pub(super) let_go: u64,
-    pub(super) units: u64,
+    pub(super) dropped_requests: u64,
+    pub(super) atomic_batches: u64,
     pub(super) flushes: u64,
-    troubles: Vec<String>,
+    errors: Vec<String>,
 }
 
 /// Numbers of each class of requests (the second byte of a kind); those of blobs start at 32.
@@ -95,18 +95,18 @@ impl Default for RequestCounters {
         RequestCounters {
             requests: [0; KINDS],
             failures: [0; CODES],
-            let_go: 0,
-            units: 0,
+            dropped_requests: 0,
+            atomic_batches: 0,
             flushes: 0,
-            troubles: Vec::new(),
+            errors: Vec::new(),
         }
     }
 }
 
 impl RequestCounters {
     #[inline]
-    pub(super) fn asked(&mut self, kind: Kind) {
-        if let Some(count) = self.requests.get_mut(place_of(kind)) {
+    pub(super) fn count_request(&mut self, kind: Kind) {
+        if let Some(count) = self.requests.get_mut(kind_index(kind)) {
             *count += 1;
         }
     }
@@ -118,51 +118,51 @@ impl RequestCounters {
     }
 
     /// Records a failure that no request has caused, once if it repeats.
-    pub(super) fn trouble(&mut self, error: &EngineError) {
-        self.trouble_text(error.to_string());
+    pub(super) fn record_error(&mut self, error: &EngineError) {
+        self.record_error_text(error.to_string());
     }
 
     /// The same for a text.
-    pub(super) fn trouble_text(&mut self, text: String) {
-        if !self.troubles.contains(&text) {
-            if self.troubles.len() == TROUBLES_MAX {
-                self.troubles.remove(0);
+    pub(super) fn record_error_text(&mut self, text: String) {
+        if !self.errors.contains(&text) {
+            if self.errors.len() == ERRORS_MAX {
+                self.errors.remove(0);
             }
-            self.troubles.push(text);
+            self.errors.push(text);
         }
     }
 }
 
-fn place_of(kind: Kind) -> usize {
+fn kind_index(kind: Kind) -> usize {
     let number = usize::from(kind.number());
     (number >> 8) * KINDS_OF_CLASS + number % KINDS_OF_CLASS
 }
 
 impl<D: Disk> Instance<D> {
     /// Whether its disk has room for new entries.
-    pub fn has_room(&self) -> bool {
-        self.engine.has_room()
+    pub fn has_disk_space(&self) -> bool {
+        self.engine.has_disk_space()
     }
 
     /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
     pub fn stats(&mut self) -> InstanceStats {
         let drained = self.drained();
         let Instance { engine, partitions, counters, clock, .. } = self;
-        engine.look_at_room();
+        engine.check_disk_space();
         let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
-        let asked = asked.map(|kind| (*kind, counters.requests[place_of(*kind)]));
+        let asked = asked.map(|kind| (*kind, counters.requests[kind_index(*kind)]));
         let mut stats = InstanceStats {
             requests: asked.filter(|(_, count)| *count > 0).collect(),
             failures: (0..).zip(counters.failures).filter(|(_, count)| *count > 0).collect(),
-            let_go: counters.let_go,
-            units: counters.units,
+            dropped_requests: counters.dropped_requests,
+            atomic_batches: counters.atomic_batches,
             flushes: counters.flushes,
             partitions: partitions.len() as u64,
             drained,
             engine: engine.stats(),
-            troubles: counters.troubles.clone(),
+            errors: counters.errors.clone(),
             clock_distrusted_ms: clock.distrusted_ms(),
-            is_full: !engine.has_room(),
+            is_full: !engine.has_disk_space(),
             free_bytes: engine.disk().free_bytes().unwrap_or(u64::MAX),
             ..InstanceStats::default()
         };
@@ -172,14 +172,14 @@ impl<D: Disk> Instance<D> {
         }
         for (place, replica) in partitions.by.iter() {
             let told = |damaged: CopyDamage| (place.0, place.1, damaged);
-            if let Some(damaged) = replica.damaged_alone() {
+            if let Some(damaged) = replica.sole_copy_damage() {
                 stats.damaged += 1;
-                if stats.damaged_told.len() < DAMAGED_TOLD_MAX {
-                    stats.damaged_told.push(told(damaged));
+                if stats.damage_text.len() < DAMAGED_REPORTED_MAX {
+                    stats.damage_text.push(told(damaged));
                 }
             }
-            let has_room = stats.given_up.len() < DAMAGED_TOLD_MAX;
-            stats.given_up.extend(replica.given_up().filter(|_| has_room).cloned().map(told));
+            let has_room = stats.loss_accepted.len() < DAMAGED_REPORTED_MAX;
+            stats.loss_accepted.extend(replica.loss_accepted().filter(|_| has_room).cloned().map(told));
         }
         for (own, handle) in partitions.replicas().map(|replica| (replica.stats(), replica.handle())) {
             stats.sessions += own.sessions as u64;
@@ -209,9 +209,9 @@ mod tests {
     use zerohop_wire::ErrorCode;
 
     #[test]
-    fn every_kind_of_request_and_every_code_has_a_place_of_its_own() {
+    fn every_request_kind_and_code_has_its_own_counter() {
         let mut places: Vec<usize> =
-            Kind::ALL.iter().filter(|kind| !kind.is_answer()).map(|kind| place_of(*kind)).collect();
+            Kind::ALL.iter().filter(|kind| !kind.is_answer()).map(|kind| kind_index(*kind)).collect();
         let count = places.len();
         places.sort_unstable();
         places.dedup();

@@ -36,7 +36,7 @@ impl Transit {
 
 impl<D: Disk> Instance<D> {
     /// Passes on the messages of partitions, and the responses of partitions here. `true`: there was something.
-    pub(super) fn pass_on(&mut self, effects: &mut dyn InstanceEffects) -> bool {
+    pub(super) fn deliver_messages(&mut self, effects: &mut dyn InstanceEffects) -> bool {
         let any = !self.transit.is_empty();
         for _ in 0..TRANSIT_PER_BATCH_MAX {
             let Some(message) = self.transit.queue.pop_front() else { break };
@@ -80,7 +80,7 @@ impl<D: Disk> Instance<D> {
 
     /// Passes a message to a partition that is here.
     fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn InstanceEffects) {
-        self.tell((message.to.keyspace, id), ReplicaEvent::Transaction(message), effects);
+        self.notify_replica((message.to.keyspace, id), ReplicaEvent::Transaction(message), effects);
     }
 
     /// A message has arrived from another instance.

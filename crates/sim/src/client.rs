@@ -46,7 +46,7 @@ impl ClientLife {
     }
 
     /// Passes all arrivals to the session, and returns the session's effects.
-    pub(crate) fn turn(&mut self, now: Time) -> Vec<SessionEffect<usize>> {
+    pub(crate) fn run_turn(&mut self, now: Time) -> Vec<SessionEffect<usize>> {
         for (link, connection, what) in std::mem::take(&mut self.backlog) {
             if self.links.get(&connection) != Some(&link) {
                 continue;
@@ -58,11 +58,15 @@ impl ClientLife {
                     input.extend_from_slice(&bytes);
                     self.session.received(now, connection, input);
                 }
-                LinkArrival::Refused => self.lost(now, connection, std::io::ErrorKind::ConnectionRefused),
-                LinkArrival::Gone => self.lost(now, connection, std::io::ErrorKind::ConnectionReset),
+                LinkArrival::Refused => {
+                    self.connection_lost(now, connection, std::io::ErrorKind::ConnectionRefused)
+                }
+                LinkArrival::Disconnected => {
+                    self.connection_lost(now, connection, std::io::ErrorKind::ConnectionReset)
+                }
             }
         }
-        self.session.turn(now, &mut self.effects);
+        self.session.step(now, &mut self.effects);
         std::mem::take(&mut self.effects)
     }
 
@@ -86,7 +90,7 @@ impl ClientLife {
         self.links.values().copied().collect()
     }
 
-    fn lost(&mut self, now: Time, connection: ConnectionId, kind: std::io::ErrorKind) {
+    fn connection_lost(&mut self, now: Time, connection: ConnectionId, kind: std::io::ErrorKind) {
         self.closes(connection);
         self.session.disconnected(now, connection, ConnectionLoss { kind, fault: None });
     }

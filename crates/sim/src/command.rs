@@ -69,7 +69,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    fn play(self, seed: u64, keep: LineRetention) -> RunReport {
+    fn run_seed(self, seed: u64, keep: LineRetention) -> RunReport {
         match self.scenario {
             "single" => run(seed, keep),
             _ => run_cluster(seed, self.limits, keep),
@@ -79,7 +79,7 @@ impl Play<'_> {
     /// The command line that repeats a seed.
     fn line(self, seed: u64) -> String {
         let mut line = format!("zerohop sim --seed {seed} --scenario {}", self.scenario);
-        let Limits { kinds, clients, storms } = self.limits;
+        let Limits { kinds, clients, fault_windows: storms } = self.limits;
         let allowed = kinds_of(self.scenario).unwrap_or(Kinds::ALL);
         let mut add = |text: std::fmt::Arguments<'_>| {
             let written = line.write_fmt(text);
@@ -115,7 +115,7 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
     let limits = Limits {
         kinds: arguments.kinds.map_or(allowed, |bits| Kinds::from_bits(bits).and(allowed)),
         clients: arguments.clients.unwrap_or(usize::MAX),
-        storms: arguments.storms.unwrap_or(usize::MAX),
+        fault_windows: arguments.storms.unwrap_or(usize::MAX),
     };
     let play = Play { scenario: &arguments.scenario, limits };
     let first = arguments.seed.unwrap_or(0);
@@ -124,7 +124,7 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
     let mut failed = Vec::new();
     let mut played = 0;
     for seed in first..first.saturating_add(arguments.seeds.max(1)) {
-        let run = play.play(seed, keep);
+        let run = play.run_seed(seed, keep);
         played += 1;
         coverage.add(&run.coverage);
         if arguments.events {
@@ -173,11 +173,11 @@ fn shrink<'a>(play: Play<'a>, seed: u64, failed: &RunReport) -> (Play<'a>, usize
     let mut tries = 0;
     let still_fails = |limits: Limits, tries: &mut usize| {
         *tries += 1;
-        let run = Play { limits, ..play }.play(seed, LineRetention::Nothing);
+        let run = Play { limits, ..play }.run_seed(seed, LineRetention::Nothing);
         run.violations.iter().any(|violation| checkers.contains(&violation.checker))
     };
-    for storms in 1..STORMS_TRIED {
-        let limits = Limits { storms, ..smallest.limits };
+    for storms in 1..FAULT_WINDOWS_TRIED {
+        let limits = Limits { fault_windows: storms, ..smallest.limits };
         if still_fails(limits, &mut tries) {
             smallest.limits = limits;
             break;
@@ -200,7 +200,7 @@ fn shrink<'a>(play: Play<'a>, seed: u64, failed: &RunReport) -> (Play<'a>, usize
 }
 
 /// No run has more fault windows and clients than these.
-const STORMS_TRIED: usize = 8;
+const FAULT_WINDOWS_TRIED: usize = 8;
 const CLIENTS_TRIED: usize = 7;
 
 fn json(scenario: &str, played: u64, failed: &[u64], missing: &[&str], coverage: &Coverage) -> String {
@@ -229,7 +229,7 @@ mod tests {
             limits: Limits { kinds: kinds_of("moves").unwrap(), ..Limits::default() },
         };
         assert_eq!(play.line(7), "zerohop sim --seed 7 --scenario moves");
-        let limits = Limits { kinds: Kinds::of(&[FaultKind::Loss]), clients: 2, storms: 1 };
+        let limits = Limits { kinds: Kinds::of(&[FaultKind::Loss]), clients: 2, fault_windows: 1 };
         assert_eq!(
             Play { limits, ..play }.line(7),
             "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --storms 1"

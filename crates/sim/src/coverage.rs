@@ -129,9 +129,9 @@ pub struct Coverage {
     /// Pauses of the node.
     pub pauses: u64,
     /// Times in which unused sessions expired.
-    pub sleeps: u64,
+    pub client_pauses_long: u64,
     /// Periods of disk trouble.
-    pub disk_troubles: u64,
+    pub disk_faults: u64,
     /// Changes of a keyspace's durability.
     pub alterations: u64,
     /// Splits of a keyspace.
@@ -149,7 +149,7 @@ pub struct Coverage {
     /// Requests that were refused because their session had expired.
     pub expired: u64,
     /// Requests that were released because their client had confirmed an answer.
-    pub let_go: u64,
+    pub dropped_requests: u64,
     /// In clusters: retried writes that were answered with their first outcome, from the session
     /// table.
     pub answered_again: u64,
@@ -166,15 +166,15 @@ pub struct Coverage {
     /// Truncations of entries that a new primary did not have.
     pub truncations: u64,
     /// Snapshot installs.
-    pub states_taken: u64,
+    pub snapshots_installed: u64,
     /// Times that a primary stopped answering because a lease had expired.
-    pub lapses: u64,
+    pub lease_expiries: u64,
     /// Primaries with a full disk that asked another member to take over.
-    pub hand_overs: u64,
+    pub handover_requests: u64,
     /// Times that members reported a full disk to their primary.
-    pub told_full: u64,
+    pub disk_full_reports: u64,
     /// Requests in the wait queue of a group.
-    pub parked: u64,
+    pub queued_requests: u64,
     /// Followers that were admitted to the in-sync set.
     pub admissions: u64,
     /// In-sync replicas that were excluded.
@@ -279,11 +279,11 @@ impl Coverage {
             (&mut self.short_runs, other.short_runs),
             (&mut self.promotions, other.promotions),
             (&mut self.truncations, other.truncations),
-            (&mut self.states_taken, other.states_taken),
-            (&mut self.lapses, other.lapses),
-            (&mut self.hand_overs, other.hand_overs),
-            (&mut self.told_full, other.told_full),
-            (&mut self.parked, other.parked),
+            (&mut self.snapshots_installed, other.snapshots_installed),
+            (&mut self.lease_expiries, other.lease_expiries),
+            (&mut self.handover_requests, other.handover_requests),
+            (&mut self.disk_full_reports, other.disk_full_reports),
+            (&mut self.queued_requests, other.queued_requests),
             (&mut self.admissions, other.admissions),
             (&mut self.exclusions, other.exclusions),
             (&mut self.readmissions, other.readmissions),
@@ -298,8 +298,8 @@ impl Coverage {
             (&mut self.stops, other.stops),
             (&mut self.failed_starts, other.failed_starts),
             (&mut self.pauses, other.pauses),
-            (&mut self.sleeps, other.sleeps),
-            (&mut self.disk_troubles, other.disk_troubles),
+            (&mut self.client_pauses_long, other.client_pauses_long),
+            (&mut self.disk_faults, other.disk_faults),
             (&mut self.alterations, other.alterations),
             (&mut self.splits, other.splits),
             (&mut self.splits_completed, other.splits_completed),
@@ -308,7 +308,7 @@ impl Coverage {
             (&mut self.repeats, other.repeats),
             (&mut self.readers, other.readers),
             (&mut self.expired, other.expired),
-            (&mut self.let_go, other.let_go),
+            (&mut self.dropped_requests, other.dropped_requests),
             (&mut self.answered_again, other.answered_again),
             (&mut self.transactions, other.transactions),
             (&mut self.sections, other.sections),
@@ -330,11 +330,11 @@ impl Coverage {
             ("operations", self.operations),
             ("promotions", self.promotions),
             ("truncations", self.truncations),
-            ("states taken", self.states_taken),
-            ("lapses of leases", self.lapses),
-            ("primaries with full disks that handed over", self.hand_overs),
-            ("members that said that their disk was full", self.told_full),
-            ("requests parked", self.parked),
+            ("states taken", self.snapshots_installed),
+            ("lapses of leases", self.lease_expiries),
+            ("primaries with full disks that handed over", self.handover_requests),
+            ("members that said that their disk was full", self.disk_full_reports),
+            ("requests parked", self.queued_requests),
             ("admissions", self.admissions),
             ("exclusions", self.exclusions),
             ("readmissions", self.readmissions),
@@ -349,7 +349,7 @@ impl Coverage {
             ("nodes joined", self.joins),
             ("nodes removed", self.removals),
             ("reads around a change of primary", self.readers),
-            ("repeated requests let go", self.let_go),
+            ("repeated requests let go", self.dropped_requests),
             ("repeated requests answered as before", self.answered_again),
             ("sessions forgotten", self.expired),
             ("processes stopped in order", self.stops),
@@ -366,7 +366,7 @@ impl Coverage {
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
         // `NotHeld` answers a decision only after a participant has lost what it had prepared.
-        const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
+        const NOT_REQUIRED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
         // Staged data expires when its client dies in between: in one of a dozen runs at most. A
         // split in the middle of a scanned partition occurs in one of twenty.
         const LATE: [&str; 2] = ["staged pieces expired", "scans that went on in children"];
@@ -405,7 +405,7 @@ impl Coverage {
             BATCH_SEEDS_MIN..BATCH_SEEDS => SOON.contains(&name),
             BATCH_SEEDS..BATCH_SEEDS_LATE if LATE.contains(&name) => false,
             BATCH_SEEDS..BATCH_SEEDS_RARE if RARE.contains(&name) => false,
-            _ => !NOT_ASKED.contains(&name),
+            _ => !NOT_REQUIRED.contains(&name),
         };
         let absent = self.counts().into_iter().filter(|(name, count)| *count == 0 && is_due(name));
         let mut missing: Vec<&str> = absent.map(|(name, _)| name).collect();
@@ -426,13 +426,13 @@ impl Coverage {
             ("stops in order", self.stops),
             ("failed starts", self.failed_starts),
             ("pauses", self.pauses),
-            ("sleeps", self.sleeps),
-            ("troubles with disks", self.disk_troubles),
+            ("sleeps", self.client_pauses_long),
+            ("troubles with disks", self.disk_faults),
             ("alterations", self.alterations),
             ("splits", self.splits),
             ("repeated frames", self.repeats),
             ("forgotten sessions", self.expired),
-            ("requests let go", self.let_go),
+            ("requests let go", self.dropped_requests),
         ];
         let absent = OPERATIONS.into_iter().filter(|name| !self.calls.contains_key(*name));
         absent.chain(counts.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name)).collect()
@@ -453,13 +453,13 @@ impl fmt::Display for Coverage {
             self.stops,
             self.failed_starts,
             self.pauses,
-            self.sleeps,
-            self.disk_troubles,
+            self.client_pauses_long,
+            self.disk_faults,
             self.alterations,
             self.splits,
             self.repeats,
             self.expired,
-            self.let_go,
+            self.dropped_requests,
             self.sections,
             self.undecided
         )?;

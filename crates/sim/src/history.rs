@@ -10,7 +10,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use crate::snapshots::SnapshotHistory;
 use crate::transacted::TransactionRecord;
 use crate::workload::operation::RecordCall;
-use crate::workload::tokens::shown;
+use crate::workload::tokens::display_bytes;
 
 /// One operation of a client, from its submission to its end.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl fmt::Display for OperationEnd {
             Self::Open => f.write_str("open"),
             Self::Done(reply) => write!(f, "{}", ShownReply(reply)),
             Self::Failed(Failure::CompareFailed { version, seen: Some(seen) }) => {
-                write!(f, "it is {} @{version}", shown(seen))
+                write!(f, "it is {} @{version}", display_bytes(seen))
             }
             Self::Failed(failure) => write!(f, "{failure:?}"),
             Self::Unknown => f.write_str("unknown"),
@@ -122,9 +122,11 @@ impl fmt::Display for ShownReply<'_> {
         match self.0 {
             Reply::Done { version, number } => write!(f, "done {number} @{version}"),
             Reply::Counter { version, value } => write!(f, "counter {value} @{version}"),
-            Reply::Value { version, length, bytes } => write!(f, "{} of {length} @{version}", shown(bytes)),
+            Reply::Value { version, length, bytes } => {
+                write!(f, "{} of {length} @{version}", display_bytes(bytes))
+            }
             Reply::List { version, length, first, values } => {
-                let values: Vec<String> = values.iter().map(|value| shown(value)).collect();
+                let values: Vec<String> = values.iter().map(|value| display_bytes(value)).collect();
                 write!(f, "[{}] from {first} of {length} @{version}", values.join(" "))
             }
             other => write!(f, "{other:?}"),
@@ -151,21 +153,21 @@ pub struct Scan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanPage {
     /// When it was requested.
-    pub asked: Time,
+    pub requested_at: Time,
     /// When it arrived, if it did.
-    pub told: Option<Time>,
+    pub answered_at: Option<Time>,
     /// Its keys.
     pub keys: Vec<Box<[u8]>>,
 }
 
 impl fmt::Display for ScanPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} .. ", self.asked.0)?;
-        match self.told {
+        write!(f, "[{} .. ", self.requested_at.0)?;
+        match self.answered_at {
             Some(at) => write!(f, "{}]", at.0)?,
             None => f.write_str("]")?,
         }
-        self.keys.iter().try_for_each(|key| write!(f, " {}", shown(key)))
+        self.keys.iter().try_for_each(|key| write!(f, " {}", display_bytes(key)))
     }
 }
 
@@ -201,7 +203,7 @@ pub struct Loss {
     pub survives_until: Time,
     /// The next primary has the disk with its timestamp bound, so it assigns no version twice,
     /// whatever was lost.
-    pub keeps_ceiling: bool,
+    pub keeps_timestamp_bound: bool,
 }
 
 /// The record of one run for the checkers.

@@ -6,18 +6,18 @@ pub const TRACE_TAIL_LINES: usize = 400;
 /// Positions that the search for an order of one record's calls visits before it is abandoned. A
 /// correct history of a thousand calls needs a few thousand; a wrong one is nearly always
 /// recognised within a hundred thousand.
-pub const SEARCH_PLACES_MAX: usize = 400_000;
+pub const SEARCH_POSITIONS_MAX: usize = 400_000;
 
 /// Events that may wait in the agenda: more of them mean a runaway loop.
 pub const AGENDA_EVENTS_MAX: usize = 1 << 20;
 
 /// How much later than its interval an acknowledged write may still be lost, in microseconds: the
 /// flush takes time, and begins when the instance next wakes.
-pub const INTERVAL_SLACK_US: u64 = 100_000;
+pub const INTERVAL_MARGIN_US: u64 = 100_000;
 
 /// How much later than its deadline a call may end, in microseconds: its client must be woken, and
 /// acts in its own turns.
-pub const DEADLINE_SLACK_US: u64 = 20_000;
+pub const DEADLINE_MARGIN_US: u64 = 20_000;
 
 /// How long after the end of all faults clients may still meet their effects, in microseconds: dead
 /// connections, rests, old maps.
@@ -73,7 +73,7 @@ pub const CLUSTER_CALLS_END_US: u64 = CLUSTER_CALLS_US + 60_000_000;
 pub const CLUSTER_HEALING_US: u64 = 20_000_000;
 
 /// How long after that all groups must be complete and their members equal, in microseconds.
-pub const CLUSTER_WHOLE_US: u64 = 60_000_000;
+pub const GROUPS_COMPLETE_US: u64 = 60_000_000;
 
 /// How long after the last calls versions for snapshots must be gone, in microseconds: leases last
 /// at most 8 s, 10 s by the slowest clock, and instances check for expired ones periodically.

@@ -41,48 +41,48 @@ fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
 fn main() -> ExitCode {
     let arguments = NodeSimArguments::parse();
     if let Some(Clusters::Cluster(arguments)) = arguments.clusters {
-        return match simulate(&arguments, &mut say) {
+        return match simulate(&arguments, &mut print_text) {
             CommandEnd::Passed => ExitCode::SUCCESS,
             CommandEnd::Failed | CommandEnd::NoScenario => ExitCode::FAILURE,
         };
     }
     let passed = match arguments {
-        NodeSimArguments { seed: Some(seed), events, .. } => play_one(seed, events),
+        NodeSimArguments { seed: Some(seed), events, .. } => run_one(seed, events),
         NodeSimArguments { seeds: Some(seeds), survey: true, .. } => survey(seeds),
-        NodeSimArguments { seeds, .. } => play_many(seeds.unwrap_or((0, 40))),
+        NodeSimArguments { seeds, .. } => run_many(seeds.unwrap_or((0, 40))),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Prints results. A closed output is no failure.
-fn say(text: &str) {
+fn print_text(text: &str) {
     drop(writeln!(stdout(), "{text}"));
 }
 
-fn play_one(seed: u64, events: bool) -> bool {
+fn run_one(seed: u64, events: bool) -> bool {
     let played = run(seed, if events { LineRetention::All } else { LineRetention::Tail });
     if events || !played.violations.is_empty() {
-        played.lines.iter().for_each(|line| say(line));
+        played.lines.iter().for_each(|line| print_text(line));
     }
-    tell(&played)
+    print_report(&played)
 }
 
-fn play_many((from, to): (u64, u64)) -> bool {
+fn run_many((from, to): (u64, u64)) -> bool {
     let mut coverage = Coverage::default();
     for seed in from..to {
         let played = run_twice(seed);
         coverage.add(&played.coverage);
         if !played.violations.is_empty() {
-            run(seed, LineRetention::Tail).lines.iter().for_each(|line| say(line));
-            tell(&played);
-            say(&format!("replay it with: cargo run -p zerohop-sim -- --seed {seed} --events"));
+            run(seed, LineRetention::Tail).lines.iter().for_each(|line| print_text(line));
+            print_report(&played);
+            print_text(&format!("replay it with: cargo run -p zerohop-sim -- --seed {seed} --events"));
             return false;
         }
     }
-    say(&format!("{} seeds, each twice: {coverage}", to - from));
+    print_text(&format!("{} seeds, each twice: {coverage}", to - from));
     let missing = coverage.missing();
     if !missing.is_empty() {
-        say(&format!("in none of them was there: {}", missing.join(", ")));
+        print_text(&format!("in none of them was there: {}", missing.join(", ")));
     }
     missing.is_empty()
 }
@@ -98,18 +98,21 @@ fn survey((from, to): (u64, u64)) -> bool {
             failed += 1;
             let text = first.to_string();
             let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
-            say(&format!("seed {seed}: {} violations; {line}", played.violations.len()));
+            print_text(&format!("seed {seed}: {} violations; {line}", played.violations.len()));
         }
     }
-    say(&format!("{failed} of {} seeds fail: {coverage}", to - from));
+    print_text(&format!("{failed} of {} seeds fail: {coverage}", to - from));
     failed == 0
 }
 
-fn tell(played: &RunReport) -> bool {
+fn print_report(played: &RunReport) -> bool {
     for violation in &played.violations {
-        say(&violation.to_string());
+        print_text(&violation.to_string());
     }
     let verdict = if played.violations.is_empty() { "passed" } else { "FAILED" };
-    say(&format!("seed {} {verdict}, digest {:016x}: {}", played.seed, played.digest, played.coverage));
+    print_text(&format!(
+        "seed {} {verdict}, digest {:016x}: {}",
+        played.seed, played.digest, played.coverage
+    ));
     played.violations.is_empty()
 }

@@ -44,7 +44,7 @@ pub fn run(seed: u64, keep: LineRetention) -> RunReport {
             violations.push(Violation { checker: "panic", what: text.to_owned() });
         }
     }
-    let troubles = world.troubles.drain(..).map(|what| Violation { checker: "world", what });
+    let troubles = world.violations.drain(..).map(|what| Violation { checker: "world", what });
     violations.extend(troubles);
     RunReport { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
 }
@@ -54,7 +54,7 @@ pub fn run(seed: u64, keep: LineRetention) -> RunReport {
 pub fn run_cluster(seed: u64, limits: Limits, keep: LineRetention) -> RunReport {
     let mut world = SimulatedCluster::new(seed, keep, limits);
     let played = catch_unwind(AssertUnwindSafe(|| world.run()));
-    let troubles = world.troubles.drain(..).map(|(checker, what)| Violation { checker, what });
+    let troubles = world.violations.drain(..).map(|(checker, what)| Violation { checker, what });
     let mut violations: Vec<Violation> = troubles.collect();
     let mut coverage = world.coverage.clone();
     match played {

@@ -18,14 +18,14 @@ pub(crate) struct NodeScenario {
     /// Rest of a client between two calls.
     pub(crate) think_us: u64,
     /// The longest delay before an instance handles arrivals: it handles all of them together.
-    pub(crate) gather_us: u64,
+    pub(crate) arrival_delay_us_max: u64,
     /// Whether most calls use two records.
     pub(crate) is_hot: bool,
     /// Period of calls that come together; zero: each comes by itself.
     pub(crate) burst_us: u64,
     /// Length of a period without requests in the middle of the faults: longer than a session is
     /// remembered.
-    pub(crate) sleep_us: u64,
+    pub(crate) client_pause_us: u64,
     /// Length of the period with faults.
     pub(crate) faults_us: u64,
     pub(crate) network: NetworkFaults,
@@ -88,10 +88,10 @@ pub(crate) struct NodeFaults {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskFaults {
     /// Mean time between two periods of disk trouble.
-    pub(crate) trouble_every_us: u64,
-    pub(crate) trouble_us: u64,
+    pub(crate) disk_fault_every_us: u64,
+    pub(crate) disk_fault_us: u64,
     pub(crate) fails: bool,
-    pub(crate) fills: bool,
+    pub(crate) fills_disk: bool,
     pub(crate) slow: bool,
 }
 
@@ -148,10 +148,10 @@ impl NodeScenario {
             cuts_power: random.chance(1, 2),
         };
         let disk = DiskFaults {
-            trouble_every_us,
-            trouble_us: *random.pick(&[50 * MS, 500 * MS]),
+            disk_fault_every_us: trouble_every_us,
+            disk_fault_us: *random.pick(&[50 * MS, 500 * MS]),
             fails: random.chance(1, 2),
-            fills: random.chance(1, 2),
+            fills_disk: random.chance(1, 2),
             slow: random.chance(1, 2),
         };
         let client = ClientFaults {
@@ -168,10 +168,10 @@ impl NodeScenario {
             depth,
             // A run with more calls is not worth its time.
             think_us: think_us.max(clients * depth * SECOND / CALLS_PER_SECOND_MAX),
-            gather_us: *random.pick(&[30, 500, 5 * MS]),
+            arrival_delay_us_max: *random.pick(&[30, 500, 5 * MS]),
             is_hot: random.chance(1, 3),
             burst_us: *random.pick(&[0, 20 * MS, 100 * MS]),
-            sleep_us,
+            client_pause_us: sleep_us,
             faults_us: random.between(4 * SECOND, 12 * SECOND),
             network,
             node,

@@ -40,19 +40,19 @@ pub struct SnapshotRecord {
     /// For an account: the bank, its number of accounts, and the balance.
     pub account: Option<(u64, usize, i64)>,
     /// The reason why this result is impossible.
-    pub strange: Option<String>,
+    pub impossible: Option<String>,
 }
 
 impl SnapshotRecord {
     /// An absent record.
     #[must_use]
     pub fn nothing() -> SnapshotRecord {
-        SnapshotRecord { version: 0, actions: Vec::new(), account: None, strange: None }
+        SnapshotRecord { version: 0, actions: Vec::new(), account: None, impossible: None }
     }
 
     /// An impossible result.
     #[must_use]
-    pub fn strange(why: String) -> SnapshotRecord {
-        SnapshotRecord { strange: Some(why), ..SnapshotRecord::nothing() }
+    pub fn impossible(why: String) -> SnapshotRecord {
+        SnapshotRecord { impossible: Some(why), ..SnapshotRecord::nothing() }
     }
 }

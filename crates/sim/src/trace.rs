@@ -25,7 +25,7 @@ pub enum LineRetention {
 /// The trace of one run.
 pub(crate) struct Trace {
     digest: Xxh3,
-    keep: LineRetention,
+    retention: LineRetention,
     lines: VecDeque<String>,
     line: String,
     /// Lines so far.
@@ -34,21 +34,21 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new(keep: LineRetention) -> Self {
-        Self { digest: Xxh3::new(), keep, lines: VecDeque::new(), line: String::new(), count: 0 }
+        Self { digest: Xxh3::new(), retention: keep, lines: VecDeque::new(), line: String::new(), count: 0 }
     }
 
     /// Records an event.
-    pub(crate) fn say(&mut self, now: Time, what: fmt::Arguments<'_>) {
+    pub(crate) fn record(&mut self, now: Time, what: fmt::Arguments<'_>) {
         self.line.clear();
         let written = write!(self.line, "{:>5}.{:06} {what}", now.0 / 1_000_000, now.0 % 1_000_000);
         debug_assert!(written.is_ok(), "a string takes what is written");
         self.digest.update(self.line.as_bytes());
         self.digest.update(b"\n");
         self.count += 1;
-        if self.keep == LineRetention::Nothing {
+        if self.retention == LineRetention::Nothing {
             return;
         }
-        if self.keep == LineRetention::Tail && self.lines.len() >= TRACE_TAIL_LINES {
+        if self.retention == LineRetention::Tail && self.lines.len() >= TRACE_TAIL_LINES {
             self.lines.pop_front();
         }
         self.lines.push_back(self.line.clone());
@@ -56,15 +56,15 @@ impl Trace {
 
     /// Records a frequent event: its text is made only where lines are kept, and the digest gets a
     /// number instead.
-    pub(crate) fn note(&mut self, now: Time, what: fmt::Arguments<'_>, number: u64) {
-        if self.keep == LineRetention::Nothing {
+    pub(crate) fn record_frequent(&mut self, now: Time, what: fmt::Arguments<'_>, number: u64) {
+        if self.retention == LineRetention::Nothing {
             self.digest.update(&now.0.to_le_bytes());
             self.digest.update(&number.to_le_bytes());
             self.count += 1;
             return;
         }
         let before = self.digest.clone();
-        self.say(now, what);
+        self.record(now, what);
         self.digest = before;
         self.digest.update(&now.0.to_le_bytes());
         self.digest.update(&number.to_le_bytes());
@@ -104,7 +104,7 @@ mod tests {
     fn the_digest_tells_lines_times_and_bytes_apart_whatever_is_kept() {
         let run = |keep, time, word: &str, bytes: &[u8]| {
             let mut trace = Trace::new(keep);
-            trace.say(Time(time), format_args!("{word}"));
+            trace.record(Time(time), format_args!("{word}"));
             trace.bytes(bytes);
             (trace.digest(), trace.into_lines())
         };
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_tail_is_bounded() {
         let mut trace = Trace::new(LineRetention::Tail);
-        (0..3 * TRACE_TAIL_LINES).for_each(|n| trace.say(Time(n as u64), format_args!("{n}")));
+        (0..3 * TRACE_TAIL_LINES).for_each(|n| trace.record(Time(n as u64), format_args!("{n}")));
         let lines = trace.into_lines();
         assert_eq!(lines.len(), TRACE_TAIL_LINES);
         assert!(lines[TRACE_TAIL_LINES - 1].ends_with(&format!(" {}", 3 * TRACE_TAIL_LINES - 1)));

@@ -29,7 +29,7 @@ pub struct TransactionRecord {
     /// Its client went away.
     pub is_left: bool,
     /// The reason why it did not succeed.
-    pub trouble: Option<TransactionTrouble>,
+    pub failure: Option<TransactionTrouble>,
 }
 
 /// A blob of a name, by its creation time: the next blob of the name has a later one.
@@ -51,7 +51,7 @@ pub enum TransactionTrouble {
     /// Another cause, or its outcome is unknown.
     Other(String),
     /// It returned an impossible result.
-    Strange(String),
+    Impossible(String),
 }
 
 impl TransactionRecord {
@@ -100,11 +100,11 @@ impl fmt::Display for TransactionRecord {
         if let Some(sum) = self.sum {
             write!(f, "; sum {sum}")?;
         }
-        match &self.trouble {
+        match &self.failure {
             Some(
                 TransactionTrouble::Conflict(why)
                 | TransactionTrouble::Other(why)
-                | TransactionTrouble::Strange(why),
+                | TransactionTrouble::Impossible(why),
             ) => {
                 write!(f, "; {why}")
             }
@@ -129,7 +129,7 @@ impl TransactionRecord {
             sum: None,
             deadline,
             is_left: false,
-            trouble: None,
+            failure: None,
         }
     }
 }

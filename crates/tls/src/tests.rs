@@ -92,7 +92,7 @@ fn all(tls: &mut Tls, end: &mut End<'_>, heard: &mut Vec<u8>) -> io::Result<()> 
 }
 
 #[test]
-fn what_is_said_arrives_whatever_the_sockets_take_at_a_time() {
+fn tls_data_arrives_despite_short_socket_writes() {
     let made = made(&["localhost", "127.0.0.1"]);
     let said: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
     for (host, room) in [("localhost", usize::MAX), ("127.0.0.1", 70_000), ("127.0.0.1", 333)] {
@@ -151,7 +151,7 @@ fn a_certificate_by_another_ca_or_for_another_name_is_refused_in_words() {
 }
 
 #[test]
-fn what_is_no_tls_is_told_and_ends_the_connection_alone() {
+fn non_tls_input_is_reported_and_closes_the_connection() {
     let made = made(&["localhost"]);
     let (_, mut client) = pair(&made, &made, "localhost");
     let mut wires = Wires::default();
@@ -193,7 +193,7 @@ fn what_is_no_tls_is_told_and_ends_the_connection_alone() {
 }
 
 #[test]
-fn files_that_are_not_what_they_should_be_are_told() {
+fn invalid_tls_files_are_reported() {
     let (one, other) = (made(&["localhost"]), made(&["localhost"]));
     let server = |certificate: &str, key: &str| ServerTls::new(certificate.as_bytes(), key.as_bytes());
     assert!(server(&one.certificate, &one.key).is_ok());

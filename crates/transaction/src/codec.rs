@@ -87,13 +87,13 @@ impl CodecWriter {
         self.out.extend_from_slice(bytes);
     }
 
-    pub(crate) fn place(&mut self, place: RoutingKey) {
+    pub(crate) fn routing_key(&mut self, place: RoutingKey) {
         self.u32(place.keyspace.0);
         self.u64(place.point);
     }
 
     pub(crate) fn id(&mut self, id: TransactionId) {
-        self.place(id.coordinator);
+        self.routing_key(id.coordinator);
         self.stage(StageId { session: id.session, sequence: id.sequence });
     }
 
@@ -113,14 +113,14 @@ impl CodecWriter {
         self.u64(attempt.counter);
     }
 
-    pub(crate) fn span(&mut self, span: KeyspaceSlice) {
+    pub(crate) fn hash_range(&mut self, span: KeyspaceSlice) {
         self.u32(span.keyspace.0);
         self.u64(span.first);
         self.u64(span.last);
     }
 
     pub(crate) fn floor(&mut self, floor: Floor) {
-        self.span(floor.span);
+        self.hash_range(floor.hash_range);
         self.u64(floor.index.0);
     }
 
@@ -144,7 +144,7 @@ impl CodecWriter {
     }
 
     pub(crate) fn item(&mut self, item: &TransactionItem) {
-        self.u64(item.cell);
+        self.u64(item.lock_key);
         self.access(item.access);
         self.u8(u8::from(item.seen.is_some()) | if matches!(item.body, ItemBody::Staged(_)) { 2 } else { 0 });
         if let Some(seen) = item.seen {
@@ -159,7 +159,7 @@ impl CodecWriter {
     pub(crate) fn parts(&mut self, parts: &[TransactionPart]) {
         self.count(parts.len());
         for part in parts {
-            self.place(part.place);
+            self.routing_key(part.routing_key);
             self.durability(part.durability);
             match &part.items {
                 Items::Inline(items) => {
@@ -229,12 +229,12 @@ impl<'a> CodecReader<'a> {
         self.u64().map(Timestamp)
     }
 
-    pub(crate) fn place(&mut self) -> Option<RoutingKey> {
+    pub(crate) fn routing_key(&mut self) -> Option<RoutingKey> {
         Some(RoutingKey { keyspace: KeyspaceId(self.u32()?), point: self.u64()? })
     }
 
     pub(crate) fn id(&mut self) -> Option<TransactionId> {
-        let coordinator = self.place()?;
+        let coordinator = self.routing_key()?;
         let StageId { session, sequence } = self.stage()?;
         Some(TransactionId { coordinator, session, sequence })
     }
@@ -252,13 +252,13 @@ impl<'a> CodecReader<'a> {
         Some(Attempt { epoch: PartitionEpoch(self.u64()?), counter: self.u64()? })
     }
 
-    pub(crate) fn span(&mut self) -> Option<KeyspaceSlice> {
+    pub(crate) fn hash_range(&mut self) -> Option<KeyspaceSlice> {
         let span = KeyspaceSlice { keyspace: KeyspaceId(self.u32()?), first: self.u64()?, last: self.u64()? };
         (span.first <= span.last).then_some(span)
     }
 
     pub(crate) fn floor(&mut self) -> Option<Floor> {
-        Some(Floor { span: self.span()?, index: self.index()? })
+        Some(Floor { hash_range: self.hash_range()?, index: self.index()? })
     }
 
     pub(crate) fn durability(&mut self) -> Option<Durability> {
@@ -291,14 +291,14 @@ impl<'a> CodecReader<'a> {
             0 => ItemBody::Inline(self.bytes(crate::limits::INLINE_BYTES_MAX)?),
             _ => ItemBody::Staged(self.stage()?),
         };
-        Some(TransactionItem { cell, access, seen, body })
+        Some(TransactionItem { lock_key: cell, access, seen, body })
     }
 
     /// Parts, of at most [`ITEMS_MAX`] items in total.
     pub(crate) fn parts(&mut self) -> Option<Vec<TransactionPart>> {
         let mut left = ITEMS_MAX;
         self.list((18, crate::limits::PARTICIPANTS_MAX), |from| {
-            let (place, durability) = (from.place()?, from.durability()?);
+            let (place, durability) = (from.routing_key()?, from.durability()?);
             let items = match from.u8()? {
                 0 => Items::Inline(from.list((ITEM_BYTES_MIN, left), Self::item)?),
                 1 => Items::Staged(from.stage()?),
@@ -307,7 +307,7 @@ impl<'a> CodecReader<'a> {
             if let Items::Inline(items) = &items {
                 left -= items.len();
             }
-            Some(TransactionPart { place, durability, items })
+            Some(TransactionPart { routing_key: place, durability, items })
         })
     }
 }

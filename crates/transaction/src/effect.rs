@@ -64,6 +64,6 @@ pub enum TransactionEffect {
         /// The transaction.
         id: TransactionId,
         /// The place.
-        place: RoutingKey,
+        routing_key: RoutingKey,
     },
 }

@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::reason::Refusal;
 
 /// The version before: its decisions name no slices.
-const WITHOUT_SPANS: u8 = 1;
+const VERSION_WITHOUT_RANGES: u8 = 1;
 
 /// No entry has more bytes, apart from its lists and the host's data.
 const HEAD_BYTES: usize = 128;
@@ -28,10 +28,10 @@ const FLOOR_BYTES: usize = 28;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participant {
     /// The routing key under which the coordinator has contacted it.
-    pub place: RoutingKey,
+    pub routing_key: RoutingKey,
     /// Its slice when it answered. All partitions that own a part of that slice by now have prepared, and each must receive
     /// the decision.
-    pub span: KeyspaceSlice,
+    pub hash_range: KeyspaceSlice,
     /// The index of its `Prepare`.
     pub prepared: LogIndex,
 }
@@ -46,7 +46,7 @@ pub enum TransactionEntry {
         /// The number of the attempt.
         attempt: Attempt,
         /// The routing key under which the coordinator knows this partition.
-        place: RoutingKey,
+        routing_key: RoutingKey,
         /// The durability of the transaction's entries.
         durability: Durability,
         /// The transaction commits at this timestamp or later.
@@ -112,12 +112,12 @@ pub enum TransactionEntry {
         id: TransactionId,
     },
     /// The coordinator has finished everything below this floor.
-    Forget {
+    DropBelow {
         /// See [`Floor`].
         floor: Floor,
     },
     /// The same for several coordinators.
-    ForgetAll {
+    DropBelowAll {
         /// See [`Floor`].
         floors: Vec<Floor>,
     },
@@ -130,7 +130,7 @@ pub enum TransactionEntry {
     },
     /// A piece for a later transaction, whose bytes the partition stores as a record. The record is written, and removed, in
     /// one atomic batch with the entry about it.
-    Hold {
+    StagePiece {
         /// The id by which the transaction refers to it.
         id: StageId,
         /// Its length in bytes.
@@ -162,7 +162,7 @@ impl TransactionEntry {
             TransactionEntry::Prepare {
                 id,
                 attempt,
-                place,
+                routing_key: place,
                 durability,
                 proposal,
                 locks,
@@ -172,7 +172,7 @@ impl TransactionEntry {
             } => {
                 out.id(*id);
                 out.attempt(*attempt);
-                out.place(*place);
+                out.routing_key(*place);
                 out.durability(*durability);
                 out.u64(proposal.0);
                 out.count(locks.len());
@@ -209,9 +209,9 @@ impl TransactionEntry {
                 out.u64(timestamp.0);
                 out.durability(*durability);
                 out.count(participants.len());
-                for Participant { place, span, prepared } in participants {
-                    out.place(*place);
-                    out.span(*span);
+                for Participant { routing_key: place, hash_range: span, prepared } in participants {
+                    out.routing_key(*place);
+                    out.hash_range(*span);
                     out.u64(prepared.0);
                 }
                 out.stages(pinned);
@@ -221,12 +221,12 @@ impl TransactionEntry {
             }
             TransactionEntry::Abort { id, by, refusal } => {
                 out.id(*id);
-                out.place(*by);
+                out.routing_key(*by);
                 out.refusal(*refusal);
             }
             TransactionEntry::Finish { id } => out.id(*id),
-            TransactionEntry::Forget { floor } => out.floor(*floor),
-            TransactionEntry::ForgetAll { floors } => {
+            TransactionEntry::DropBelow { floor } => out.floor(*floor),
+            TransactionEntry::DropBelowAll { floors } => {
                 out.count(floors.len());
                 floors.iter().for_each(|floor| out.floor(*floor));
             }
@@ -235,7 +235,7 @@ impl TransactionEntry {
                 out.bytes(bytes);
             }
             TransactionEntry::Expire { ids } => out.stages(ids),
-            TransactionEntry::Hold { id, bytes } => {
+            TransactionEntry::StagePiece { id, bytes } => {
                 out.stage(*id);
                 out.u64(*bytes);
             }
@@ -257,7 +257,7 @@ impl TransactionEntry {
                 }
                 TransactionEntry::Stage { bytes, .. } => bytes.len(),
                 TransactionEntry::Expire { ids } => ids.len() * STAGE_BYTES,
-                TransactionEntry::ForgetAll { floors } => floors.len() * FLOOR_BYTES,
+                TransactionEntry::DropBelowAll { floors } => floors.len() * FLOOR_BYTES,
                 _ => 0,
             }
     }
@@ -272,8 +272,8 @@ impl TransactionEntry {
         }
         let mut from = CodecReader::new(bytes);
         let (version, kind) = match (from.u8(), from.u8()) {
-            (Some(version @ (VERSION | WITHOUT_SPANS)), Some(kind)) => (version, kind),
-            (Some(VERSION | WITHOUT_SPANS) | None, _) => return Err(CodecError::Damaged),
+            (Some(version @ (VERSION | VERSION_WITHOUT_RANGES)), Some(kind)) => (version, kind),
+            (Some(VERSION | VERSION_WITHOUT_RANGES) | None, _) => return Err(CodecError::Damaged),
             (Some(found), _) => return Err(CodecError::Version { found }),
         };
         if !(1..=11).contains(&kind) {
@@ -292,25 +292,27 @@ impl TransactionEntry {
             TransactionEntry::Commit { .. } => 4,
             TransactionEntry::Abort { .. } => 5,
             TransactionEntry::Finish { .. } => 6,
-            TransactionEntry::Forget { .. } => 7,
+            TransactionEntry::DropBelow { .. } => 7,
             TransactionEntry::Stage { .. } => 8,
             TransactionEntry::Expire { .. } => 9,
-            TransactionEntry::Hold { .. } => 10,
-            TransactionEntry::ForgetAll { .. } => 11,
+            TransactionEntry::StagePiece { .. } => 10,
+            TransactionEntry::DropBelowAll { .. } => 11,
         }
     }
 }
 
 fn participant(version: u8, from: &mut CodecReader<'_>) -> Option<Participant> {
-    let place = from.place()?;
-    let span = if version == WITHOUT_SPANS { KeyspaceSlice::of_one(place) } else { from.span()? };
-    Some(Participant { place, span, prepared: from.index()? }).filter(|one| one.span.has(place))
+    let place = from.routing_key()?;
+    let span =
+        if version == VERSION_WITHOUT_RANGES { KeyspaceSlice::of_one(place) } else { from.hash_range()? };
+    Some(Participant { routing_key: place, hash_range: span, prepared: from.index()? })
+        .filter(|one| one.hash_range.has(place))
 }
 
 fn read((version, kind): (u8, u8), from: &mut CodecReader<'_>) -> Option<TransactionEntry> {
     Some(match kind {
         1 => {
-            let (id, attempt, place) = (from.id()?, from.attempt()?, from.place()?);
+            let (id, attempt, place) = (from.id()?, from.attempt()?, from.routing_key()?);
             let (durability, proposal) = (from.durability()?, from.timestamp()?);
             let locks = from.list((10, ITEMS_MAX), |from| Some((from.u64()?, from.access()?)))?;
             locks.is_sorted_by(|one, next| one.0 < next.0).then_some(())?;
@@ -319,7 +321,7 @@ fn read((version, kind): (u8, u8), from: &mut CodecReader<'_>) -> Option<Transac
             TransactionEntry::Prepare {
                 id,
                 attempt,
-                place,
+                routing_key: place,
                 durability,
                 proposal,
                 locks,
@@ -358,17 +360,17 @@ fn read((version, kind): (u8, u8), from: &mut CodecReader<'_>) -> Option<Transac
                 results,
             }
         }
-        5 => TransactionEntry::Abort { id: from.id()?, by: from.place()?, refusal: from.refusal()? },
+        5 => TransactionEntry::Abort { id: from.id()?, by: from.routing_key()?, refusal: from.refusal()? },
         6 => TransactionEntry::Finish { id: from.id()? },
-        7 => TransactionEntry::Forget { floor: from.floor()? },
+        7 => TransactionEntry::DropBelow { floor: from.floor()? },
         8 => TransactionEntry::Stage { id: from.stage()?, bytes: from.bytes(STAGED_PIECE_BYTES_MAX)? },
         9 => TransactionEntry::Expire { ids: from.stages(STAGED_PIECES_MAX)? },
         10 => {
             let (id, bytes) = (from.stage()?, from.u64()?);
-            (bytes <= STAGED_PIECE_BYTES_MAX as u64).then_some(TransactionEntry::Hold { id, bytes })?
+            (bytes <= STAGED_PIECE_BYTES_MAX as u64).then_some(TransactionEntry::StagePiece { id, bytes })?
         }
-        _ => {
-            TransactionEntry::ForgetAll { floors: from.list((FLOOR_BYTES, FLOORS_MAX), CodecReader::floor)? }
-        }
+        _ => TransactionEntry::DropBelowAll {
+            floors: from.list((FLOOR_BYTES, FLOORS_MAX), CodecReader::floor)?,
+        },
     })
 }

@@ -30,7 +30,7 @@ impl KeyspaceSlice {
     /// Whether a place is in it.
     #[must_use]
     pub fn has(&self, place: RoutingKey) -> bool {
-        self.keyspace == place.keyspace && self.has_cell(place.point)
+        self.keyspace == place.keyspace && self.contains_lock_key(place.point)
     }
 
     /// The ids of all transactions that may be decided in it: the coordinator's place comes first in their order.
@@ -45,7 +45,7 @@ impl KeyspaceSlice {
     }
 
     /// Whether a hash is in it.
-    pub(crate) fn has_cell(&self, cell: u64) -> bool {
+    pub(crate) fn contains_lock_key(&self, cell: u64) -> bool {
         self.first <= cell && cell <= self.last
     }
 
@@ -55,7 +55,7 @@ impl KeyspaceSlice {
     }
 
     /// The default routing key of the slice.
-    pub(crate) fn place(&self) -> RoutingKey {
+    pub(crate) fn default_routing_key(&self) -> RoutingKey {
         RoutingKey { keyspace: self.keyspace, point: self.first }
     }
 }
@@ -96,7 +96,7 @@ pub struct StageId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
     /// The coordinator's slice.
-    pub span: KeyspaceSlice,
+    pub hash_range: KeyspaceSlice,
     /// The index of the oldest unfinished decision, or above all decisions.
     pub index: LogIndex,
 }

@@ -8,7 +8,7 @@ use zerohop_wire::ids::Timestamp;
 use crate::effect::Ticket;
 use crate::id::TransactionId;
 use crate::item::{Access, TransactionItem};
-use crate::limits::HOLDS_MAX;
+use crate::limits::READ_LOCKS_MAX;
 use crate::planted::{Bug, is_planted};
 
 /// Cells, each once, ascending, and their access.
@@ -31,10 +31,10 @@ pub(crate) enum QueueEntry {
 
 #[derive(Debug, Default)]
 struct Cell {
-    held: BTreeMap<Holder, Access>,
+    holders: BTreeMap<Holder, Access>,
     queue: BTreeMap<u64, Access>,
     /// Read locks on the cell last at least until this time; 0: there is none.
-    hold_until: u64,
+    read_locked_until: u64,
 }
 
 #[derive(Debug)]
@@ -46,14 +46,14 @@ struct HeldLocks {
 
 #[derive(Debug)]
 struct Waiter {
-    who: QueueEntry,
+    holder: QueueEntry,
     locks: Locks,
 }
 
 #[derive(Debug)]
 struct WaitingRead {
     ticket: Ticket,
-    cell: u64,
+    lock_key: u64,
     /// A read at this timestamp does not wait for transactions that commit later.
     limit: Timestamp,
     waits: BTreeSet<Holder>,
@@ -62,7 +62,7 @@ struct WaitingRead {
 /// The table of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
-    cells: BTreeMap<u64, Cell>,
+    by_lock_key: BTreeMap<u64, Cell>,
     holdings: BTreeMap<Holder, HeldLocks>,
     /// By arrival.
     waiters: BTreeMap<u64, Waiter>,
@@ -75,13 +75,13 @@ pub(crate) struct Intents {
     /// Reads of all cells, by the last number that they wait for, and their own number.
     scans: BTreeMap<(u64, u64), Ticket>,
     /// Read locks with their time limits, in this order.
-    holds: VecDeque<(u64, Holder)>,
+    read_locks: VecDeque<(u64, Holder)>,
     next: u64,
 }
 
 /// The locks of the items of one transaction, combined: several accesses to one cell become the strongest of them.
 pub(crate) fn locks_of(items: &[TransactionItem]) -> Locks {
-    let mut locks: Locks = items.iter().map(|item| (item.cell, item.access)).collect();
+    let mut locks: Locks = items.iter().map(|item| (item.lock_key, item.access)).collect();
     locks.sort_unstable_by_key(|(cell, _)| *cell);
     locks.dedup_by(|(cell, access), (kept_cell, kept)| {
         let is_same = cell == kept_cell;
@@ -114,19 +114,19 @@ impl Intents {
 
     fn are_free_before(&self, locks: &Locks, arrival: u64) -> bool {
         locks.iter().all(|(cell, access)| {
-            self.cells.get(cell).is_none_or(|cell| {
+            self.by_lock_key.get(cell).is_none_or(|cell| {
                 let mut others =
-                    cell.held.values().chain(cell.queue.range(..arrival).map(|(_, access)| access));
+                    cell.holders.values().chain(cell.queue.range(..arrival).map(|(_, access)| access));
                 others.all(|other| are_compatible(*access, *other))
             })
         })
     }
 
     /// Acquires all of them. They must be free, or belong to a queue entry that was granted them.
-    pub(crate) fn take(&mut self, locks: Locks, at: Timestamp) -> Holder {
+    pub(crate) fn acquire(&mut self, locks: Locks, at: Timestamp) -> Holder {
         let holder = Holder(self.number());
         for (cell, access) in &locks {
-            self.cells.entry(*cell).or_default().held.insert(holder, *access);
+            self.by_lock_key.entry(*cell).or_default().holders.insert(holder, *access);
         }
         if locks.iter().any(|(_, access)| *access != Access::Read) {
             self.changing.insert(holder);
@@ -136,42 +136,42 @@ impl Intents {
     }
 
     /// Puts a shared intent on a cell until the given time, unless another transaction may change it, or queues for it.
-    pub(crate) fn hold(&mut self, cell: u64, until: u64) -> bool {
-        if let Some(found) = self.cells.get(&cell) {
-            let is_read = found.held.values().all(|access| *access == Access::Read);
+    pub(crate) fn add_read_lock(&mut self, cell: u64, until: u64) -> bool {
+        if let Some(found) = self.by_lock_key.get(&cell) {
+            let is_read = found.holders.values().all(|access| *access == Access::Read);
             if !is_read || !found.queue.is_empty() {
                 return false;
             }
-            if found.hold_until >= until {
+            if found.read_locked_until >= until {
                 return true;
             }
         }
-        let is_in_order = self.holds.back().is_none_or(|(last, _)| *last <= until);
-        if self.holds.len() >= HOLDS_MAX || !is_in_order {
+        let is_in_order = self.read_locks.back().is_none_or(|(last, _)| *last <= until);
+        if self.read_locks.len() >= READ_LOCKS_MAX || !is_in_order {
             return false;
         }
-        let holder = self.take(vec![(cell, Access::Read)], Timestamp::MAX);
-        self.holds.push_back((until, holder));
-        self.cells.entry(cell).or_default().hold_until = until;
+        let holder = self.acquire(vec![(cell, Access::Read)], Timestamp::MAX);
+        self.read_locks.push_back((until, holder));
+        self.by_lock_key.entry(cell).or_default().read_locked_until = until;
         true
     }
 
     /// Releases read locks whose time limit is now or earlier. Returns whether there were any.
-    pub(crate) fn lapse(&mut self, now: u64) -> bool {
-        let before = self.holds.len();
-        while let Some(&(until, holder)) = self.holds.front()
+    pub(crate) fn expire_read_locks(&mut self, now: u64) -> bool {
+        let before = self.read_locks.len();
+        while let Some(&(until, holder)) = self.read_locks.front()
             && until <= now
         {
-            self.holds.pop_front();
+            self.read_locks.pop_front();
             // No read waits for it: it has changed nothing.
             self.release(holder, None);
         }
-        self.holds.len() < before
+        self.read_locks.len() < before
     }
 
     /// The time limit of the first read lock.
-    pub(crate) fn first_lapse(&self) -> Option<u64> {
-        self.holds.front().map(|(until, _)| *until)
+    pub(crate) fn first_read_lock_end(&self) -> Option<u64> {
+        self.read_locks.front().map(|(until, _)| *until)
     }
 
     /// The timestamp at which a holder commits is known.
@@ -187,8 +187,8 @@ impl Intents {
         let Some(holding) = self.holdings.get(&holder) else { return true };
         let transforms = holding.locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
         transforms
-            .filter_map(|(cell, _)| self.cells.get(cell))
-            .flat_map(|cell| cell.held.keys())
+            .filter_map(|(cell, _)| self.by_lock_key.get(cell))
+            .flat_map(|cell| cell.holders.keys())
             .all(|other| *other == holder || self.holdings.get(other).is_none_or(|other| other.at >= at))
     }
 
@@ -197,11 +197,11 @@ impl Intents {
     pub(crate) fn release(&mut self, holder: Holder, at: Option<Timestamp>) -> Vec<Ticket> {
         let Some(holding) = self.holdings.remove(&holder) else { return Vec::new() };
         for (number, _) in &holding.locks {
-            let Some(cell) = self.cells.get_mut(number) else { continue };
-            cell.held.remove(&holder);
+            let Some(cell) = self.by_lock_key.get_mut(number) else { continue };
+            cell.holders.remove(&holder);
             self.stirred.extend(cell.queue.keys());
-            if cell.held.is_empty() && cell.queue.is_empty() {
-                self.cells.remove(number);
+            if cell.holders.is_empty() && cell.queue.is_empty() {
+                self.by_lock_key.remove(number);
             }
         }
         self.changing.remove(&holder);
@@ -212,8 +212,8 @@ impl Intents {
             // Transforms beside it may have the same version: a read now would return that version without their changes.
             // Later transforms are proposed above it.
             if let Some(at) = at {
-                let (cell, limit) = (reading.cell, reading.limit.min(at));
-                let more = standing(&self.cells, &self.holdings, cell, limit);
+                let (cell, limit) = (reading.lock_key, reading.limit.min(at));
+                let more = pending_holders(&self.by_lock_key, &self.holdings, cell, limit);
                 for other in more {
                     reading.waits.insert(other);
                     self.by_holder.entry(other).or_default().insert(number);
@@ -234,7 +234,8 @@ impl Intents {
         if let Some(at) = at {
             // Transforms beside it that may have the same version, as for a read of one cell.
             let transforms = locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
-            let beside = transforms.flat_map(|(cell, _)| standing(&self.cells, &self.holdings, *cell, at));
+            let beside = transforms
+                .flat_map(|(cell, _)| pending_holders(&self.by_lock_key, &self.holdings, *cell, at));
             let last = beside.max().map_or(0, |beside| beside.0).max(holder.0);
             let longer: Vec<(u64, u64)> =
                 self.scans.range((holder.0, 0)..(last, 0)).map(|(scan, _)| *scan).collect();
@@ -267,9 +268,9 @@ impl Intents {
     pub(crate) fn queue(&mut self, who: QueueEntry, locks: Locks) -> u64 {
         let arrival = self.number();
         for (cell, access) in &locks {
-            self.cells.entry(*cell).or_default().queue.insert(arrival, *access);
+            self.by_lock_key.entry(*cell).or_default().queue.insert(arrival, *access);
         }
-        self.waiters.insert(arrival, Waiter { who, locks });
+        self.waiters.insert(arrival, Waiter { holder: who, locks });
         arrival
     }
 
@@ -278,14 +279,14 @@ impl Intents {
         let waiter = self.waiters.remove(&arrival)?;
         self.stirred.remove(&arrival);
         for (number, _) in &waiter.locks {
-            let Some(cell) = self.cells.get_mut(number) else { continue };
+            let Some(cell) = self.by_lock_key.get_mut(number) else { continue };
             cell.queue.remove(&arrival);
             self.stirred.extend(cell.queue.range(arrival..).map(|(arrival, _)| *arrival));
-            if cell.held.is_empty() && cell.queue.is_empty() {
-                self.cells.remove(number);
+            if cell.holders.is_empty() && cell.queue.is_empty() {
+                self.by_lock_key.remove(number);
             }
         }
-        Some((waiter.who, waiter.locks))
+        Some((waiter.holder, waiter.locks))
     }
 
     /// Removes the first ready entry from the queue. The caller must acquire its intents, or abandon it, at once.
@@ -303,7 +304,7 @@ impl Intents {
     /// Reads a cell as it is (`limit` is [`Timestamp::MAX`]) or was at `limit`: at once (true), or once the present holders
     /// have ended.
     pub(crate) fn read(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> bool {
-        let waits = standing(&self.cells, &self.holdings, cell, limit);
+        let waits = pending_holders(&self.by_lock_key, &self.holdings, cell, limit);
         let is_at_past = limit < Timestamp::MAX;
         if waits.is_empty()
             || is_planted(Bug::ReadsWaitForNothing) && !is_at_past
@@ -315,13 +316,13 @@ impl Intents {
         for holder in &waits {
             self.by_holder.entry(*holder).or_default().insert(number);
         }
-        self.reads.insert(number, WaitingRead { ticket, cell, limit, waits });
+        self.reads.insert(number, WaitingRead { ticket, lock_key: cell, limit, waits });
         false
     }
 
     /// Whether a holder is about to change a cell.
-    pub(crate) fn stands(&self, cell: u64) -> bool {
-        !standing(&self.cells, &self.holdings, cell, Timestamp::MAX).is_empty()
+    pub(crate) fn has_change_pending(&self, cell: u64) -> bool {
+        !pending_holders(&self.by_lock_key, &self.holdings, cell, Timestamp::MAX).is_empty()
     }
 
     /// Whether any holder may change its cells at or below a timestamp.
@@ -342,13 +343,13 @@ impl Intents {
 }
 
 /// The holders that may change a cell at or below `limit`.
-fn standing(
+fn pending_holders(
     cells: &BTreeMap<u64, Cell>,
     holdings: &BTreeMap<Holder, HeldLocks>,
     cell: u64,
     limit: Timestamp,
 ) -> BTreeSet<Holder> {
-    let held = cells.get(&cell).into_iter().flat_map(|cell| &cell.held);
+    let held = cells.get(&cell).into_iter().flat_map(|cell| &cell.holders);
     let changing = held.filter(|(_, access)| **access != Access::Read).map(|(holder, _)| *holder);
     changing.filter(|holder| holdings.get(holder).is_some_and(|one| one.at <= limit)).collect()
 }
@@ -359,19 +360,19 @@ mod tests {
 
     const T: Ticket = Ticket(1);
 
-    fn take(intents: &mut Intents, access: Access, at: u64) -> Holder {
-        intents.take(vec![(7, access)], Timestamp(at))
+    fn acquire(intents: &mut Intents, access: Access, at: u64) -> Holder {
+        intents.acquire(vec![(7, access)], Timestamp(at))
     }
 
     #[test]
-    fn a_scan_waits_for_all_who_change_anything_when_it_comes_and_for_none_behind_it() {
+    fn scan_waits_for_earlier_changers_only() {
         let mut intents = Intents::default();
-        let reads = intents.take(vec![(1, Access::Read)], Timestamp(1));
+        let reads = intents.acquire(vec![(1, Access::Read)], Timestamp(1));
         assert!(intents.scan(T), "a shared intent changes nothing");
-        let first = intents.take(vec![(2, Access::Write)], Timestamp(2));
-        let second = intents.take(vec![(3, Access::Write)], Timestamp(3));
+        let first = intents.acquire(vec![(2, Access::Write)], Timestamp(2));
+        let second = intents.acquire(vec![(3, Access::Write)], Timestamp(3));
         assert!(!intents.scan(T));
-        let behind = intents.take(vec![(4, Access::Write)], Timestamp(4));
+        let behind = intents.acquire(vec![(4, Access::Write)], Timestamp(4));
         assert_eq!(intents.waiting(), (0, 1));
         assert!(intents.release(second, Some(Timestamp(9))).is_empty());
         assert!(intents.release(reads, None).is_empty());
@@ -381,35 +382,40 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_keeps_writers_off_until_it_lapses_and_is_not_given_before_one_that_waits() {
+    fn read_lock_blocks_writers_and_yields_to_waiters() {
         let mut intents = Intents::default();
-        assert!(intents.hold(7, 10) && intents.hold(7, 10) && intents.hold(7, 12) && intents.hold(8, 12));
-        assert!(!intents.stands(7), "nobody is about to change it");
+        assert!(
+            intents.add_read_lock(7, 10)
+                && intents.add_read_lock(7, 10)
+                && intents.add_read_lock(7, 12)
+                && intents.add_read_lock(8, 12)
+        );
+        assert!(!intents.has_change_pending(7), "nobody is about to change it");
         let write = vec![(7, Access::Write)];
         assert!(!intents.are_free(&write));
-        let shared = intents.take(vec![(7, Access::Read)], Timestamp(1));
+        let shared = intents.acquire(vec![(7, Access::Read)], Timestamp(1));
         intents.queue(QueueEntry::Write(T), write.clone());
-        assert!(!intents.hold(7, 13), "somebody waits to change it");
-        assert!(intents.lapse(10) && !intents.lapse(11), "the second one stands");
-        assert_eq!((intents.pop_ready().is_none(), intents.first_lapse()), (true, Some(12)));
+        assert!(!intents.add_read_lock(7, 13), "somebody waits to change it");
+        assert!(intents.expire_read_locks(10) && !intents.expire_read_locks(11), "the second one stands");
+        assert_eq!((intents.pop_ready().is_none(), intents.first_read_lock_end()), (true, Some(12)));
         intents.release(shared, None);
         assert!(intents.pop_ready().is_none());
-        assert!(intents.lapse(12));
+        assert!(intents.expire_read_locks(12));
         assert_eq!(intents.pop_ready(), Some((QueueEntry::Write(T), write.clone())));
         assert!(intents.is_empty());
-        let writer = intents.take(write, Timestamp(2));
-        assert!(!intents.hold(7, 20));
+        let writer = intents.acquire(write, Timestamp(2));
+        assert!(!intents.add_read_lock(7, 20));
         intents.release(writer, None);
-        assert!(intents.hold(7, 20) && !intents.hold(9, 19), "the clock went back");
+        assert!(intents.add_read_lock(7, 20) && !intents.add_read_lock(9, 19), "the clock went back");
     }
 
     #[test]
     fn a_scan_that_has_waited_for_a_transform_waits_for_those_that_may_have_its_version() {
         let mut intents = Intents::default();
-        let first = take(&mut intents, Access::Transform(1), 5);
+        let first = acquire(&mut intents, Access::Transform(1), 5);
         assert!(!intents.scan(T));
-        let beside = take(&mut intents, Access::Transform(1), 7);
-        let above = take(&mut intents, Access::Transform(1), 11);
+        let beside = acquire(&mut intents, Access::Transform(1), 7);
+        let above = acquire(&mut intents, Access::Transform(1), 11);
         assert!(intents.release(first, Some(Timestamp(9))).is_empty(), "the second may be of 9 too");
         assert_eq!(intents.release(beside, Some(Timestamp(9))), [T]);
         assert!(intents.release(above, None).is_empty());

@@ -34,7 +34,7 @@ impl Access {
             RecordOperation::Read(_) => Access::Read,
             RecordOperation::Write(RecordWrite { condition: Condition::Always, change, .. }) => {
                 match change {
-                    WriteChange::Transform(Transform { brings: Brings::Nothing, operator, .. }) => {
+                    WriteChange::Transform(Transform { returns: Brings::Nothing, operator, .. }) => {
                         Access::Transform(operator.number())
                     }
                     // A maximum too: a write past the end of a blob, or a check of its generation, conflicts with no other
@@ -61,7 +61,7 @@ pub enum ItemBody {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionItem {
     /// The hash under which it is locked. Two cells with the same hash only wait for each other needlessly.
-    pub cell: u64,
+    pub lock_key: u64,
     /// Its access.
     pub access: Access,
     /// The version that the client has read, which must still be the newest; [`Timestamp::ZERO`]: the client found no
@@ -84,7 +84,7 @@ pub enum Items {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionPart {
     /// The partition.
-    pub place: RoutingKey,
+    pub routing_key: RoutingKey,
     /// The durability of its keyspace.
     pub durability: Durability,
     /// The items.
@@ -97,7 +97,7 @@ impl TransactionPart {
     /// own.
     #[must_use]
     pub fn order(&self) -> (Durability, KeyspaceId, u64) {
-        (self.durability, self.place.keyspace, self.place.point)
+        (self.durability, self.routing_key.keyspace, self.routing_key.point)
     }
 
     /// An upper bound of its encoded length, and only a little above it.
@@ -147,7 +147,7 @@ impl TransactionRequest {
     pub fn check(&self) -> Result<(), Reason> {
         let Some(own) = self.parts.last() else { return Err(Reason::Malformed) };
         let is_ordered = self.parts.windows(2).all(|pair| pair[0].order() < pair[1].order());
-        if !is_ordered || own.place != self.id.coordinator {
+        if !is_ordered || own.routing_key != self.id.coordinator {
             return Err(Reason::Malformed);
         }
         let (items, bytes) = self.parts.iter().fold((0, 0), |sum, part| match &part.items {
@@ -190,14 +190,14 @@ mod tests {
             number: NumberType::I64,
             operand: 1,
             offset: 0,
-            brings: Brings::Nothing,
+            returns: Brings::Nothing,
         };
         let access = |condition, change| {
             Access::of(&RecordOperation::Write(RecordWrite { key: b"k", condition, change }))
         };
         assert_eq!(access(Condition::Always, WriteChange::Transform(add)), Access::Transform(1));
         assert_eq!(access(Condition::IfPresent, WriteChange::Transform(add)), Access::Write);
-        let tells = Transform { brings: Brings::Old, ..add };
+        let tells = Transform { returns: Brings::Old, ..add };
         assert_eq!(access(Condition::Always, WriteChange::Transform(tells)), Access::Write);
         assert_eq!(access(Condition::Always, WriteChange::Remove), Access::Write);
         let read = RecordOperation::Read(RecordRead { key: b"k", query: Query::Lookup });

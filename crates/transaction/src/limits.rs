@@ -53,7 +53,7 @@ pub const QUEUE_MAX: usize = 65_536;
 
 /// Most cells with read locks at a time in one partition; a read of more is confirmed. Each takes some hundred bytes for
 /// some milliseconds.
-pub const HOLDS_MAX: usize = 4_096;
+pub const READ_LOCKS_MAX: usize = 4_096;
 
 /// Most reads that wait for intents in one partition.
 pub const READS_MAX: usize = 65_536;
@@ -91,12 +91,12 @@ pub const FLOORS_US: u64 = 1_000_000;
 pub const RESEND_US: u64 = 200_000;
 
 /// Time after which a participant queries the coordinator. Longer than a chain of some partitions takes.
-pub const ASK_US: u64 = 1_000_000;
+pub const STATUS_QUERY_US: u64 = 1_000_000;
 
 /// Time after which a participant asks whether it may forget an applied transaction, if no message of the coordinator has
 /// shown that. A remembered transaction takes some hundred bytes. With hundreds of partitions few transactions have the same
 /// coordinator and participant, and each query is two messages.
-pub const FORGET_ASK_US: u64 = 20_000_000;
+pub const CLEANUP_QUERY_US: u64 = 20_000_000;
 
 /// A transaction that is not decided after this time is aborted by its coordinator: a partition may be permanently gone.
 pub const TRANSACTION_US_MAX: u64 = 10_000_000;
@@ -114,10 +114,10 @@ pub const LOSS_US: u64 = 60_000_000;
 
 /// How often the participant must have reported the loss by then. A deposed primary that does not know of its successor has
 /// no lease, so it cannot repeat the report for so long. Late copies of one message are fewer.
-pub const LOSS_HEARD_MIN: u32 = 50;
+pub const LOSS_REPORTS_MIN: u32 = 50;
 
 /// A keyspace that has been missing in the map for so long is gone, with everything that was decided or prepared in it.
-pub const GONE_US: u64 = 10_000_000;
+pub const KEYSPACE_GONE_US: u64 = 10_000_000;
 
 /// Longest encoded message or entry. Checked before it is decoded.
 pub const ENCODED_BYTES_MAX: usize = ENTRY_PAYLOAD_BYTES_MAX;

@@ -74,7 +74,7 @@ pub enum TransactionMessage {
         /// The index of the log entry.
         prepared: LogIndex,
         /// The slice of the sender: all partitions that are split off from it later have the entry too.
-        span: KeyspaceSlice,
+        hash_range: KeyspaceSlice,
         /// The results of its items.
         result: Bytes,
     },
@@ -100,14 +100,14 @@ pub enum TransactionMessage {
         /// The index of the decision.
         decision: LogIndex,
         /// The slice in which it is carried out.
-        span: KeyspaceSlice,
+        hash_range: KeyspaceSlice,
     },
     /// The prepared changes of a decision are not here, nor known to have been applied.
     NotHeld {
         /// The index of the decision.
         decision: LogIndex,
         /// The slice in which they are missing.
-        span: KeyspaceSlice,
+        hash_range: KeyspaceSlice,
     },
     /// A query for the outcome of the transaction.
     Ask {
@@ -123,8 +123,8 @@ impl Message {
         let mut out = CodecWriter { out: Vec::with_capacity(self.bytes_about()) };
         out.u8(VERSION);
         out.u8(self.what.kind());
-        out.place(self.to);
-        out.place(self.from);
+        out.routing_key(self.to);
+        out.routing_key(self.from);
         out.id(self.id);
         match &self.what {
             TransactionMessage::Prepare { attempt, chain, durability, floor, parts } => {
@@ -147,11 +147,11 @@ impl Message {
                 out.floor(*floor);
             }
             TransactionMessage::Drop { floor } => out.floor(*floor),
-            TransactionMessage::Prepared { attempt, proposal, prepared, span, result } => {
+            TransactionMessage::Prepared { attempt, proposal, prepared, hash_range: span, result } => {
                 out.attempt(*attempt);
                 out.u64(proposal.0);
                 out.u64(prepared.0);
-                out.span(*span);
+                out.hash_range(*span);
                 out.bytes(result);
             }
             TransactionMessage::Busy { attempt }
@@ -161,10 +161,10 @@ impl Message {
                 out.attempt(*attempt);
                 out.refusal(*refusal);
             }
-            TransactionMessage::Applied { decision, span }
-            | TransactionMessage::NotHeld { decision, span } => {
+            TransactionMessage::Applied { decision, hash_range: span }
+            | TransactionMessage::NotHeld { decision, hash_range: span } => {
                 out.u64(decision.0);
-                out.span(*span);
+                out.hash_range(*span);
             }
         }
         out.out
@@ -207,14 +207,14 @@ impl Message {
 const HEAD_BYTES: usize = 168;
 
 fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
-    let (to, from, id) = (bytes.place()?, bytes.place()?, bytes.id()?);
+    let (to, from, id) = (bytes.routing_key()?, bytes.routing_key()?, bytes.id()?);
     let what = match kind {
         1 => {
             let (attempt, chain, durability) = (bytes.attempt()?, bytes.u8()?, bytes.durability()?);
             (chain <= 1).then_some(())?;
             let (floor, parts) = (bytes.floor()?, bytes.parts()?);
             // A message whose first part is not the receiver's, or without parts, is invalid.
-            parts.first().filter(|part| part.place == to)?;
+            parts.first().filter(|part| part.routing_key == to)?;
             TransactionMessage::Prepare { attempt, chain: chain == 1, durability, floor, parts }
         }
         2 => TransactionMessage::Release { attempt: bytes.attempt()?, floor: bytes.floor()? },
@@ -231,14 +231,14 @@ fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
             attempt: bytes.attempt()?,
             proposal: bytes.timestamp()?,
             prepared: bytes.index()?,
-            span: bytes.span()?,
+            hash_range: bytes.hash_range()?,
             result: bytes.bytes(RESULT_BYTES_MAX)?,
         },
         6 => TransactionMessage::Busy { attempt: bytes.attempt()? },
         7 => TransactionMessage::Refused { attempt: bytes.attempt()?, refusal: bytes.refusal()? },
         8 => TransactionMessage::Released { attempt: bytes.attempt()? },
-        9 => TransactionMessage::Applied { decision: bytes.index()?, span: bytes.span()? },
-        10 => TransactionMessage::NotHeld { decision: bytes.index()?, span: bytes.span()? },
+        9 => TransactionMessage::Applied { decision: bytes.index()?, hash_range: bytes.hash_range()? },
+        10 => TransactionMessage::NotHeld { decision: bytes.index()?, hash_range: bytes.hash_range()? },
         _ => TransactionMessage::Ask { attempt: bytes.attempt()? },
     };
     Some(Message { to, from, id, what })

@@ -12,7 +12,7 @@ pub enum Reason {
     /// A partition does not own all the items in its part: the client's map is older than a split.
     Misplaced,
     /// Staged data has expired.
-    StagedGone,
+    StagedExpired,
     /// A limit of a partition is reached.
     Overloaded,
     /// The transaction was not decided in time.
@@ -26,7 +26,7 @@ pub enum Reason {
     /// A partition's clock is too far ahead of the coordinator's.
     ClockAhead,
     /// A partition's disk or memory is full.
-    NoRoom,
+    StorageFull,
 }
 
 impl Reason {
@@ -35,14 +35,14 @@ impl Reason {
         Reason::ReadChanged,
         Reason::ConditionFailed,
         Reason::Misplaced,
-        Reason::StagedGone,
+        Reason::StagedExpired,
         Reason::Overloaded,
         Reason::TimedOut,
         Reason::Unknown,
         Reason::TooLong,
         Reason::Malformed,
         Reason::ClockAhead,
-        Reason::NoRoom,
+        Reason::StorageFull,
     ];
 
     /// The encoded reason: from 1, in the order above.
@@ -64,14 +64,14 @@ impl From<Reason> for AbortReason {
             Reason::ReadChanged => AbortReason::ReadChanged,
             Reason::ConditionFailed => AbortReason::ConditionFailed,
             Reason::Misplaced => AbortReason::Misplaced,
-            Reason::StagedGone => AbortReason::StagedGone,
+            Reason::StagedExpired => AbortReason::StagedGone,
             Reason::Overloaded => AbortReason::Overloaded,
             Reason::TimedOut => AbortReason::TimedOut,
             Reason::Unknown => AbortReason::Unknown,
             Reason::TooLong => AbortReason::TooLong,
             Reason::Malformed => AbortReason::Malformed,
             Reason::ClockAhead => AbortReason::ClockAhead,
-            Reason::NoRoom => AbortReason::NoRoom,
+            Reason::StorageFull => AbortReason::NoRoom,
         }
     }
 }

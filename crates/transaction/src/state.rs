@@ -17,7 +17,7 @@ use crate::planted::{Bug, is_planted};
 pub(crate) struct PreparedTransaction {
     pub(crate) index: LogIndex,
     pub(crate) attempt: Attempt,
-    pub(crate) place: RoutingKey,
+    pub(crate) routing_key: RoutingKey,
     pub(crate) durability: Durability,
     pub(crate) proposal: Timestamp,
     pub(crate) locks: Locks,
@@ -108,7 +108,7 @@ impl ParticipantState {
             TransactionEntry::Prepare {
                 id,
                 attempt,
-                place,
+                routing_key: place,
                 durability,
                 proposal,
                 locks,
@@ -119,7 +119,7 @@ impl ParticipantState {
                 let prepared = Box::new(PreparedTransaction {
                     index,
                     attempt: *attempt,
-                    place: *place,
+                    routing_key: *place,
                     durability: *durability,
                     proposal: *proposal,
                     locks: locks.clone(),
@@ -173,15 +173,17 @@ impl ParticipantState {
             TransactionEntry::Finish { id } => {
                 self.finish(id);
             }
-            TransactionEntry::Forget { floor } => self.forget(*floor),
-            TransactionEntry::ForgetAll { floors } => floors.iter().for_each(|floor| self.forget(*floor)),
+            TransactionEntry::DropBelow { floor } => self.drop_below(*floor),
+            TransactionEntry::DropBelowAll { floors } => {
+                floors.iter().for_each(|floor| self.drop_below(*floor))
+            }
             TransactionEntry::Stage { id, bytes } => {
                 self.add_staged(
                     *id,
                     StagedItem { bytes: bytes.len() as u64, pinned: None, is_record: false },
                 );
             }
-            TransactionEntry::Hold { id, bytes } => {
+            TransactionEntry::StagePiece { id, bytes } => {
                 self.add_staged(*id, StagedItem { bytes: *bytes, pinned: None, is_record: true });
             }
             TransactionEntry::Expire { ids } => {
@@ -202,7 +204,7 @@ impl ParticipantState {
         }
     }
 
-    fn forget(&mut self, floor: Floor) {
+    fn drop_below(&mut self, floor: Floor) {
         let over: Vec<TransactionId> = self.below(floor).collect();
         for id in &over {
             self.applied.remove(id);
@@ -211,7 +213,7 @@ impl ParticipantState {
 
     /// Applied transactions that are finished according to this floor.
     fn below(&self, floor: Floor) -> impl Iterator<Item = TransactionId> + '_ {
-        let of_coordinator = self.applied.range(floor.span.decides());
+        let of_coordinator = self.applied.range(floor.hash_range.decides());
         of_coordinator.filter(move |(_, (decision, _))| *decision < floor.index).map(|(id, _)| *id)
     }
 
@@ -314,7 +316,7 @@ impl ParticipantState {
 
     /// The length of a staged piece whose bytes are a record; `None` if there is no such piece.
     #[must_use]
-    pub fn held_as_record(&self, id: &StageId) -> Option<u64> {
+    pub fn staged_record_length(&self, id: &StageId) -> Option<u64> {
         self.staged.get(id).filter(|staged| staged.is_record).map(|staged| staged.bytes)
     }
 
@@ -347,13 +349,13 @@ impl ParticipantState {
         let mut entries = Vec::new();
         // Before the entries that pin them.
         for (id, staged) in self.staged.iter().filter(|(_, staged)| staged.is_record) {
-            entries.push((LogIndex(0), TransactionEntry::Hold { id: *id, bytes: staged.bytes }));
+            entries.push((LogIndex(0), TransactionEntry::StagePiece { id: *id, bytes: staged.bytes }));
         }
         for (id, one) in &self.prepared {
             let entry = TransactionEntry::Prepare {
                 id: *id,
                 attempt: one.attempt,
-                place: one.place,
+                routing_key: one.routing_key,
                 durability: one.durability,
                 proposal: one.proposal,
                 locks: one.locks.clone(),

@@ -77,7 +77,7 @@ fn encode_ns(encoder: Encoder, message: &Message<'_>) -> f64 {
 fn decode_ns(encoder: Encoder, message: &Message<'_>) -> f64 {
     let mut bytes = Vec::new();
     encoder.encode(&envelope(1), message, &mut bytes).expect("within bounds");
-    let decoder = Decoder::agreed(1, Features::default());
+    let decoder = Decoder::with_version(1, Features::default());
     let mut scratch = Vec::new();
     least_ns(|_| match decoder.decode(black_box(&bytes)) {
         DecodeResult::Frame { frame, used } => {

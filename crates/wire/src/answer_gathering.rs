@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::header::Envelope;
 use crate::ids::RequestId;
 use crate::kind::Kind;
-use crate::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
+use crate::limits::{COALESCED_BYTES, COALESCED_MAX, SPLIT_BYTES_MIN};
 use crate::messages::{ANSWER_HEADER_BYTES, GatheredAnswer, Message};
 use crate::tail::Tail;
 
@@ -36,19 +36,19 @@ impl AnswerGathering {
         answer: &'m Message<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Tail<'m>, Failure<'static>> {
-        if matches!(answer, Message::Answer(Ok(outcome)) if outcome.length_apart().is_some_and(|length| length >= SPLIT_BYTES_MIN))
+        if matches!(answer, Message::Answer(Ok(outcome)) if outcome.multi_buffer_length().is_some_and(|length| length >= SPLIT_BYTES_MIN))
         {
-            return self.add_alone(encoder, envelope, answer, out);
+            return self.add_single(encoder, envelope, answer, out);
         }
         let (start, count) = match self.0 {
             BufferEnd::Several { start, count }
-                if count < GATHERED_MAX && out.len() - start < GATHERED_BYTES =>
+                if count < COALESCED_MAX && out.len() - start < COALESCED_BYTES =>
             {
                 (start, count)
             }
             BufferEnd::One => (encoder.begin(out), 0),
             BufferEnd::Several { .. } | BufferEnd::Other => {
-                return self.add_alone(encoder, envelope, answer, out);
+                return self.add_single(encoder, envelope, answer, out);
             }
         };
         self.0 = BufferEnd::Several { start, count: count + 1 };
@@ -63,9 +63,9 @@ impl AnswerGathering {
                 Ok(Tail::One(&[]))
             }
             other => {
-                self.take_back(start, at, count, out);
+                self.remove_part(start, at, count, out);
                 other?;
-                self.add_alone(encoder, envelope, answer, out)
+                self.add_single(encoder, envelope, answer, out)
             }
         }
     }
@@ -81,11 +81,11 @@ impl AnswerGathering {
     }
 
     /// Resets the state for a buffer that is discarded.
-    pub fn forget(&mut self) {
+    pub fn reset(&mut self) {
         self.0 = BufferEnd::Other;
     }
 
-    fn add_alone<'m>(
+    fn add_single<'m>(
         &mut self,
         encoder: &Encoder,
         envelope: &Envelope,
@@ -93,13 +93,13 @@ impl AnswerGathering {
         out: &mut Vec<u8>,
     ) -> Result<Tail<'m>, Failure<'static>> {
         self.close(encoder, out);
-        let tail = encoder.encode_apart(envelope, answer, out)?;
+        let tail = encoder.encode_multi_buffer(envelope, answer, out)?;
         self.0 = if tail.is_empty() { BufferEnd::One } else { BufferEnd::Other };
         Ok(tail)
     }
 
     /// Removes the first part of an answer at `at`, and of its frame if the answer is the first in it.
-    fn take_back(&mut self, start: usize, at: usize, count: u32, out: &mut Vec<u8>) {
+    fn remove_part(&mut self, start: usize, at: usize, count: u32, out: &mut Vec<u8>) {
         let (end, length) = match count {
             0 => (BufferEnd::One, start),
             _ => (BufferEnd::Several { start, count }, at),

@@ -91,9 +91,9 @@ pub struct BlobHeader<'a> {
     /// Size in bytes.
     pub size: u64,
     /// Up to here, chunks behind the size may have bytes from before a truncation, or of a staged append; 0: neither.
-    pub uncut: u64,
+    pub pending_truncation_end: u64,
     /// Whether those are bytes of a staged append.
-    pub filling: FillState,
+    pub is_staged_append: FillState,
     /// Bytes that the owner stores with the blob.
     pub attributes: &'a [u8],
 }
@@ -101,10 +101,10 @@ pub struct BlobHeader<'a> {
 impl<'a> BlobHeader<'a> {
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[FORMAT, self.chunk_bits, self.filling as u8, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&[FORMAT, self.chunk_bits, self.is_staged_append as u8, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&self.stamp.encode());
         out.extend_from_slice(&self.size.to_le_bytes());
-        out.extend_from_slice(&self.uncut.to_le_bytes());
+        out.extend_from_slice(&self.pending_truncation_end.to_le_bytes());
         out.extend_from_slice(self.attributes);
     }
 
@@ -127,7 +127,14 @@ impl<'a> BlobHeader<'a> {
             2 => FillState::CutOff,
             _ => return None,
         };
-        Some(Self { chunk_bits, stamp: BlobStamp::decode(&stamp), size, uncut, filling, attributes })
+        Some(Self {
+            chunk_bits,
+            stamp: BlobStamp::decode(&stamp),
+            size,
+            pending_truncation_end: uncut,
+            is_staged_append: filling,
+            attributes,
+        })
     }
 }
 
@@ -212,8 +219,8 @@ mod tests {
             chunk_bits: 20,
             stamp,
             size: 5_000_000,
-            uncut: 6_000_000,
-            filling: FillState::CutOff,
+            pending_truncation_end: 6_000_000,
+            is_staged_append: FillState::CutOff,
             attributes: b"colour=blue",
         };
         let mut bytes = Vec::new();

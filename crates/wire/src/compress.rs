@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn false_lengths_are_refused_before_memory_is_taken() {
+    fn false_lengths_are_refused_before_allocation() {
         let mut scratch = Vec::new();
         let mut claim = |length: u32, block: &[u8]| {
             let body = [&length.to_le_bytes()[..], block].concat();

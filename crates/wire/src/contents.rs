@@ -75,7 +75,7 @@ pub fn staged_name(name: &[u8], slot: Slot) -> Vec<u8> {
 
 /// The name of the blob to which a name belongs: the name itself, unless it is a staging name.
 #[must_use]
-pub fn shown_name(name: &[u8]) -> &[u8] {
+pub fn blob_name_of(name: &[u8]) -> &[u8] {
     name.strip_prefix(STAGED_PREFIX).and_then(<[u8]>::split_first).map_or(name, |(_, name)| name)
 }
 
@@ -148,8 +148,8 @@ mod tests {
         }
         assert!(all.iter().all(|name| name.len() <= BLOB_NAME_BYTES_MAX && name.starts_with(STAGED_PREFIX)));
         assert_eq!(staged_name(b"n", Slot::FOR_CONTENTS[0]), b"\0zerohop staged\0an");
-        assert_eq!(shown_name(&all[1]), b"n");
-        assert_eq!(shown_name(b"n"), b"n");
+        assert_eq!(blob_name_of(&all[1]), b"n");
+        assert_eq!(blob_name_of(b"n"), b"n");
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 4 * 17);

@@ -105,7 +105,7 @@ impl Decoder {
 
     /// A decoder for a connection whose two sides have agreed on a version and features.
     #[must_use]
-    pub const fn agreed(version: u8, features: Features) -> Self {
+    pub const fn with_version(version: u8, features: Features) -> Self {
         Self { version, body_bytes_max: BODY_BYTES_MAX as u32, features }
     }
 
@@ -176,7 +176,7 @@ impl Decoder {
         if header.flags.has(Flags::LZ4) && !self.features.has(Features::LZ4) {
             return Err(What::NotAgreed.into());
         }
-        if matches!(kind, Kind::Gather | Kind::Gathered) && !self.features.has(Features::GATHER) {
+        if matches!(kind, Kind::Gather | Kind::Gathered) && !self.features.has(Features::COALESCED) {
             return Err(What::Unexpected.into());
         }
         if header.envelope.time_out_ms > TIME_OUT_MS_MAX {
@@ -195,7 +195,7 @@ impl<'b> Frame<'b> {
         'b: 's,
     {
         let body = if self.compressed { expand(self.body, scratch)? } else { self.body };
-        Message::take(self.kind, body)
+        Message::decode_kind(self.kind, body)
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Elements<'a, T>(Form<'a, T>);
 
 #[derive(Clone, Copy)]
 enum Form<'a, T> {
-    Given(&'a [T]),
+    FromSlice(&'a [T]),
     /// `bytes` holds exactly `count` elements that `take` accepts.
     Packed {
         count: u32,
@@ -34,8 +34,8 @@ enum Form<'a, T> {
 impl<'a, T: Element<'a>> Elements<'a, T> {
     /// The elements of a slice, for sending.
     #[must_use]
-    pub fn given(elements: &'a [T]) -> Self {
-        Self(Form::Given(elements))
+    pub fn from_slice(elements: &'a [T]) -> Self {
+        Self(Form::FromSlice(elements))
     }
 
     /// Elements that [`pack`] has written one after the other, or that were received. All of them are validated, so that iteration cannot fail
@@ -65,7 +65,7 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
     #[must_use]
     pub fn len(&self) -> usize {
         match self.0 {
-            Form::Given(elements) => elements.len(),
+            Form::FromSlice(elements) => elements.len(),
             Form::Packed { count, .. } => count as usize,
         }
     }
@@ -79,7 +79,7 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
     /// Iterates over the elements in order.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
         let (given, mut packed): (&'a [T], &'a [u8]) = match self.0 {
-            Form::Given(elements) => (elements, &[]),
+            Form::FromSlice(elements) => (elements, &[]),
             Form::Packed { bytes, .. } => (&[], bytes),
         };
         // The bytes were validated when this was created, so `take` stops at their end and not before.
@@ -95,8 +95,8 @@ impl<'a, T: Element<'a>> Elements<'a, T> {
         check_count::<T>(self.len())?;
         match self.0 {
             Form::Packed { bytes, .. } => Ok(bytes),
-            Form::Given([]) => Ok(&[]),
-            Form::Given([before @ .., last]) => {
+            Form::FromSlice([]) => Ok(&[]),
+            Form::FromSlice([before @ .., last]) => {
                 let start = out.len();
                 for element in before {
                     pack(element, out)?;
@@ -137,7 +137,7 @@ fn check_count<'a, T: Element<'a>>(count: usize) -> Result<(), Failure<'static>>
 
 impl<'a, T: Element<'a>> Default for Elements<'a, T> {
     fn default() -> Self {
-        Self::given(&[])
+        Self::from_slice(&[])
     }
 }
 
@@ -166,7 +166,7 @@ impl<'a> Element<'a> for &'a [u8] {
     }
 
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
-        let value = crate::fields::take_counted(bytes)?;
+        let value = crate::fields::take_length_prefixed(bytes)?;
         crate::messages::check_value(value)?;
         Ok(value)
     }

@@ -39,7 +39,7 @@ impl Encoder {
     }
 
     /// Same as [`Self::encode_split`], for a message whose last bytes may be in several buffers.
-    pub fn encode_apart<'m>(
+    pub fn encode_multi_buffer<'m>(
         &self,
         envelope: &Envelope,
         message: &'m Message<'_>,
@@ -49,7 +49,7 @@ impl Encoder {
             return self.encode_split(envelope, message, out).map(Tail::One);
         };
         let start = out.len();
-        let written = self.write_apart(start, envelope, answer, out);
+        let written = self.write_multi_buffer(start, envelope, answer, out);
         if written.is_err() {
             out.truncate(start);
         }
@@ -107,20 +107,22 @@ impl Encoder {
     /// Writes the frame of an answer whose payload is in several buffers and is long enough to be sent from there. `None`: it is not, and nothing
     /// was written.
     #[inline]
-    fn write_apart<'m>(
+    fn write_multi_buffer<'m>(
         &self,
         start: usize,
         envelope: &Envelope,
         answer: &'m OperationAnswer<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Tail<'m>>, Failure<'static>> {
-        let Some(length) = answer.as_ref().ok().and_then(Outcome::length_apart) else { return Ok(None) };
+        let Some(length) = answer.as_ref().ok().and_then(Outcome::multi_buffer_length) else {
+            return Ok(None);
+        };
         if length < SPLIT_BYTES_MIN || self.compresses(length) {
             return Ok(None);
         }
         self.begin(out);
         let body_at = start + HEADER_BYTES;
-        let Some((pieces, crc)) = answer::put_apart(answer, out)? else {
+        let Some((pieces, crc)) = answer::put_multi_buffer(answer, out)? else {
             unreachable!("its length was asked above")
         };
         let body_len = out.len() - body_at + length;

@@ -10,7 +10,7 @@ use crate::error::{Failure, What};
 #[inline(always)]
 pub(crate) fn layout<const N: usize>(fill: impl FnOnce(FieldWriter<'_>) -> FieldWriter<'_>) -> [u8; N] {
     let mut bytes = [0; N];
-    let left = fill(FieldWriter { rest: &mut bytes }).rest.len();
+    let left = fill(FieldWriter { remaining: &mut bytes }).remaining.len();
     assert!(left == 0, "the fields of this message add up to another length than its table says");
     bytes
 }
@@ -18,15 +18,15 @@ pub(crate) fn layout<const N: usize>(fill: impl FnOnce(FieldWriter<'_>) -> Field
 /// Writes fields one after the other.
 // It has a slice instead of the array with a position: the compiler then sees every offset as a constant, and a frame takes a third of the time.
 pub(crate) struct FieldWriter<'b> {
-    rest: &'b mut [u8],
+    remaining: &'b mut [u8],
 }
 
 impl<'b> FieldWriter<'b> {
     #[inline(always)]
     pub(crate) fn bytes<const W: usize>(self, value: [u8; W]) -> Self {
-        let (to, rest) = self.rest.split_at_mut(W);
+        let (to, rest) = self.remaining.split_at_mut(W);
         to.copy_from_slice(&value);
-        Self { rest }
+        Self { remaining: rest }
     }
 
     #[inline(always)]
@@ -57,7 +57,7 @@ impl<'b> FieldWriter<'b> {
     /// Leaves `count` bytes zero.
     #[inline(always)]
     pub(crate) fn zeros(self, count: usize) -> Self {
-        Self { rest: &mut self.rest[count..] }
+        Self { remaining: &mut self.remaining[count..] }
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn split(payload: &[u8], length: usize) -> Result<(&[u8], &[u8]), Fai
 
 /// Removes a `u32` length and the bytes that follow it from the front of `bytes`.
 #[inline(always)]
-pub(crate) fn take_counted<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Failure<'static>> {
+pub(crate) fn take_length_prefixed<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Failure<'static>> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or(What::Lengths)?;
     let (value, rest) = split(rest, u32::from_le_bytes(*length) as usize)?;
     *bytes = rest;

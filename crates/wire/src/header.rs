@@ -38,10 +38,10 @@ impl Flags {
     /// The body is a `u32` length and an LZ4 block that expands to a body of this length.
     pub const LZ4: Self = Self(2);
 
-    /// The request asks for a read lock with a time limit; see [`Envelope::hold`].
-    pub const HOLD: Self = Self(4);
+    /// The request asks for a read lock with a time limit; see [`Envelope::read_lock`].
+    pub const READ_LOCK: Self = Self(4);
 
-    const KNOWN: u16 = Self::BODY_CHECKSUM.0 | Self::LZ4.0 | Self::HOLD.0;
+    const KNOWN: u16 = Self::BODY_CHECKSUM.0 | Self::LZ4.0 | Self::READ_LOCK.0;
 
     /// Whether all flags of `other` are set.
     #[must_use]
@@ -74,17 +74,17 @@ pub struct Envelope {
     /// In a request, the epoch of the partition with which it was routed. In an answer, the epoch of the group that answers.
     pub partition_epoch: PartitionEpoch,
     /// In a request, how long the client waits, in milliseconds; 0 means the server's default. A server drops overdue requests. In an answer,
-    /// [`Envelope::held_us`].
+    /// [`Envelope::read_lock_us`].
     pub time_out_ms: u32,
     /// The request asks for a read lock with a time limit: a promise that what it reads does not change for a moment, so that no confirming round
-    /// is needed. Only where [`Features::HOLD`](crate::Features::HOLD) is agreed.
-    pub hold: bool,
+    /// is needed. Only where [`Features::READ_LOCKS`](crate::Features::READ_LOCKS) is agreed.
+    pub read_lock: bool,
 }
 
 impl Envelope {
     /// In an answer: the duration of the read lock in microseconds, from the time of the request; 0: no lock.
     #[must_use]
-    pub const fn held_us(&self) -> u32 {
+    pub const fn read_lock_us(&self) -> u32 {
         self.time_out_ms
     }
 }
@@ -120,8 +120,9 @@ impl FrameHeader {
     // ones.
     #[inline]
     pub(crate) fn write_to(&self, to: &mut [u8; HEADER_BYTES]) {
-        let Envelope { request, keyspace, partition, partition_epoch, time_out_ms, hold } = self.envelope;
-        let flags = if hold { self.flags.with(Flags::HOLD) } else { self.flags };
+        let Envelope { request, keyspace, partition, partition_epoch, time_out_ms, read_lock: hold } =
+            self.envelope;
+        let flags = if hold { self.flags.with(Flags::READ_LOCK) } else { self.flags };
         let [m0, m1, m2] = MAGIC;
         let opening = pair(u32::from_le_bytes([m0, m1, m2, self.version]), pair16(self.kind, flags.0));
         *to = layout(|to| {
@@ -155,7 +156,7 @@ impl FrameHeader {
                 partition: PartitionId(u32::from_le_bytes(at(bytes, 20))),
                 partition_epoch: PartitionEpoch(u64::from_le_bytes(at(bytes, 24))),
                 time_out_ms: u32::from_le_bytes(at(bytes, 32)),
-                hold: flags.has(Flags::HOLD),
+                read_lock: flags.has(Flags::READ_LOCK),
             },
             body_len: u32::from_le_bytes(at(bytes, 36)),
             body_crc: u32::from_le_bytes(at(bytes, 40)),

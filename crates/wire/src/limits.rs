@@ -9,11 +9,11 @@ pub const KEY_BYTES_MAX: usize = 64 << 10;
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
 /// Space in a body beside one key and one value of maximum length: fixed fields, item headers, cursors.
-pub const BODY_SLACK_BYTES: usize = 64 << 10;
+pub const BODY_FIELDS_BYTES: usize = 64 << 10;
 
 /// Maximum length of a body: one value and one key of maximum length, and slack. It limits a connection's receive buffer. A `compare_swap` whose
 /// two values do not fit together must be replaced by an `insert` with a version condition.
-pub const BODY_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + BODY_SLACK_BYTES;
+pub const BODY_BYTES_MAX: usize = VALUE_BYTES_MAX + KEY_BYTES_MAX + BODY_FIELDS_BYTES;
 
 /// Maximum length of a body before the connection's `Hello`: unauthenticated connections get no large buffers.
 pub const HELLO_BODY_BYTES_MAX: usize = 1 << 10;
@@ -23,11 +23,11 @@ pub const HELLO_BODY_BYTES_MAX: usize = 1 << 10;
 pub const BATCH_ITEMS_MAX: u32 = 4096;
 
 /// Maximum number of requests, or answers, in one coalesced frame. More gain nothing, and requests for one partition share a batch.
-pub const GATHERED_MAX: u32 = 512;
+pub const COALESCED_MAX: u32 = 512;
 
 /// Length of a coalesced frame, with its header, at which the sender starts another. By then enough requests share the fixed cost of the frame, and
 /// receivers read frames below this length from one buffer.
-pub const GATHERED_BYTES: usize = 16 << 10;
+pub const COALESCED_BYTES: usize = 16 << 10;
 
 /// Maximum number of values that one `append` adds: an append is one log entry, and its cost must stay below that of a large value.
 pub const APPEND_VALUES_MAX: u32 = 4096;

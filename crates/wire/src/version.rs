@@ -24,10 +24,10 @@ impl Features {
     pub const AGENT: Self = Self(4);
 
     /// The peer supports coalesced frames of requests and of answers.
-    pub const GATHER: Self = Self(8);
+    pub const COALESCED: Self = Self(8);
 
     /// Requests may ask for read locks with a time limit, and answers report their duration.
-    pub const HOLD: Self = Self(16);
+    pub const READ_LOCKS: Self = Self(16);
 
     /// Digests may include the contents of records.
     pub const CONTENTS: Self = Self(32);

@@ -11,7 +11,7 @@ use zerohop_wire::{
     DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Flags, FrameHeader, Kind, Message, checksum,
 };
 
-const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
+const DECODER: Decoder = Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0));
 
 /// Counts, per thread, what is allocated.
 struct CountingAllocator;
@@ -53,7 +53,7 @@ fn common_operations_allocate_nothing() {
     let changes = [
         WriteChange::Insert { value: &value, expiry: Expiry::Never },
         WriteChange::Remove,
-        WriteChange::Append { values: Elements::given(&values) },
+        WriteChange::Append { values: Elements::from_slice(&values) },
         WriteChange::Extend { bytes: &value },
         WriteChange::CompareSwap { expected: Some(&value), new: None },
         WriteChange::Increment { delta: 1 },
@@ -68,13 +68,16 @@ fn common_operations_allocate_nothing() {
         Vec::from(changes.map(|change| Message::Write { stamp: Stamp::default(), write: write(change) }));
     messages.extend([
         Message::Read { seen: version, read: RecordRead { key: &key, query: Query::Lookup } },
-        Message::Batch(OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) }),
+        Message::Batch(OperationBatch {
+            stamp: Stamp::default(),
+            operations: Elements::from_slice(&operations),
+        }),
         Message::Answer(answers[1].clone()),
         Message::Answer(Err(zerohop_wire::Failure::CompareFailed {
             version,
             seen: Some((&value[..]).into()),
         })),
-        Message::BatchAnswer(Elements::given(&answers)),
+        Message::BatchAnswer(Elements::from_slice(&answers)),
     ]);
     let mut out = Vec::with_capacity(1 << 16);
     for message in &messages {
@@ -131,8 +134,10 @@ fn a_batch_too_large_is_refused_before_it_is_all_copied() {
     let change = WriteChange::Insert { value: &value, expiry: Expiry::Never };
     let write = RecordWrite { key: b"key", condition: Condition::Always, change };
     let operations = [RecordOperation::Write(write); 4096];
-    let batch =
-        Message::Batch(OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) });
+    let batch = Message::Batch(OperationBatch {
+        stamp: Stamp::default(),
+        operations: Elements::from_slice(&operations),
+    });
     let mut out = Vec::new();
     let bytes = allocated(|| {
         assert!(Encoder::default().encode(&Envelope::default(), &batch, &mut out).is_err());

@@ -10,6 +10,7 @@ pub fn run(bytes: &[u8]) {
     assert!(ControlState::decode(&state.encode()).expect("was encoded") == state);
     let managers: Vec<ManagerInfo> = state.managers().to_vec();
     let command = ControlCommand::SetManagers(managers);
-    let request = CommandRequest { id: RequestId { origin: 1, number: 1 }, after: state.mark(), command };
+    let request =
+        CommandRequest { id: RequestId { origin: 1, number: 1 }, after: state.applied_count(), command };
     state.apply(&request);
 }

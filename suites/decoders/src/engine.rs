@@ -26,7 +26,7 @@ pub(crate) fn open_engine_on(files: &[(&str, &[u8])]) {
             let Ok((keys, next)) = engine.scan(handle, from) else { break };
             for key in keys {
                 // Right, or an error: either is an answer.
-                let _ = engine.lookup_whole(handle, &key);
+                let _ = engine.lookup_assembled(handle, &key);
             }
             cursor = next;
         }
@@ -34,7 +34,7 @@ pub(crate) fn open_engine_on(files: &[(&str, &[u8])]) {
             engine.write(handle, zerohop_engine::EntryKind::Put, 0, 1 << 40, b"written behind it", b"v");
         if written.is_ok() {
             let read =
-                engine.lookup_whole(handle, b"written behind it").expect("what was written can be read");
+                engine.lookup_assembled(handle, b"written behind it").expect("what was written can be read");
             assert_eq!(read.as_deref(), Some(&b"v"[..]));
         }
     }

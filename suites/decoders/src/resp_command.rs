@@ -16,7 +16,7 @@ pub fn run(bytes: &[u8]) {
         let _ = execute(&unit, world.records(place), &mut Scratch::default(), &mut Vec::new());
     }
     let mut world = ModelWorld::new(4, key_slot);
-    world.away.extend((0..4).filter(|partition| away & (1 << partition) != 0));
+    world.remote.extend((0..4).filter(|partition| away & (1 << partition) != 0));
     world.moves = away & 16 != 0;
     let mut connection = Connection::new(1, KeyspaceId(1), "peer", "here", world.now_us());
     let (mut rest, mut out) = (Vec::new(), Vec::new());
@@ -28,16 +28,16 @@ pub fn run(bytes: &[u8]) {
             let at = usize::from(*away >> 5) % world.promised().max(1);
             world.deliver(at, &mut connection, &mut out);
             world.now_ms += 1;
-            world.wake(&mut connection, &mut out);
+            world.run_waiting(&mut connection, &mut out);
             match received.then {
                 NextStep::More => break,
                 NextStep::Close => return,
-                NextStep::Hold if world.promised() == 0 && received.used == 0 => {
+                NextStep::PauseInput if world.promised() == 0 && received.used == 0 => {
                     // What waits for a value ends with its time.
                     world.now_ms += 24 * 60 * 60 * 1000;
-                    world.wake(&mut connection, &mut out);
+                    world.run_waiting(&mut connection, &mut out);
                 }
-                NextStep::Hold => {}
+                NextStep::PauseInput => {}
             }
         }
     }

@@ -5,7 +5,7 @@ use zerohop_wire::{DecodeResult, Decoder, Features};
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
     for decoder in
-        [Decoder::before_hello(), Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0))]
+        [Decoder::before_hello(), Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0))]
     {
         let mut rest = bytes;
         // As a connection does it: frame after frame, until one breaks it or more is needed.

@@ -19,9 +19,11 @@ pub fn run(bytes: &[u8]) {
         nonce: [0; 32],
         name: "fuzz",
     };
-    let Ok(caller) = Credential::of_secret(&secret, Nonces::new([2; 32])).greet(&mut mine) else { return };
+    let Ok(caller) = Credential::of_secret(&secret, Nonces::new([2; 32])).add_proof_offer(&mut mine) else {
+        return;
+    };
     // As the password of another protocol.
-    assert_eq!(guard.token_shown(bytes), None, "a stranger's token was believed");
+    assert_eq!(guard.token_access(bytes), None, "a stranger's token was believed");
     if let Ok(token) = Token::from_text(bytes) {
         assert_eq!(token.text().as_bytes(), bytes.trim_ascii());
     }

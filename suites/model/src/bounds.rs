@@ -23,7 +23,7 @@ pub struct Bounds {
     /// Nodes may be declared dead, rightly or wrongly.
     pub verdicts: bool,
     /// Primaries may ask for admissions, removals, and to keep the group.
-    pub asks: bool,
+    pub may_propose: bool,
     /// The control group may promote and demote by its own plans.
     pub plans: bool,
     /// A rule that nobody follows.
@@ -43,7 +43,7 @@ impl Bounds {
             min_in_sync: 2,
             in_sync: 0b010,
             verdicts: true,
-            asks: true,
+            may_propose: true,
             plans: true,
             without: None,
         }
@@ -51,8 +51,8 @@ impl Bounds {
 
     /// Without requests of primaries.
     #[must_use]
-    pub fn unasked(self) -> Bounds {
-        Bounds { asks: false, ..self }
+    pub fn without_proposals(self) -> Bounds {
+        Bounds { may_propose: false, ..self }
     }
 
     /// Without plans of the control group.

@@ -25,7 +25,7 @@ pub(crate) fn properties(bounds: &Bounds) -> Vec<Property<Model>> {
     if bounds.verdicts || bounds.plans || !bounds.is_sync {
         properties.push(Property::sometimes("another primary answers", another_answers));
     }
-    if bounds.restarts > 0 && (bounds.asks || bounds.is_sync) {
+    if bounds.restarts > 0 && (bounds.may_propose || bounds.is_sync) {
         properties.push(Property::sometimes("who has started again is in sync again", is_readmitted));
     }
     properties
@@ -75,7 +75,7 @@ fn logs_match(_: &Model, world: &ReplicaWorld) -> bool {
 }
 
 fn commits_agree(_: &Model, world: &ReplicaWorld) -> bool {
-    world.is_in_doubt
+    world.is_loss_reported
         || pairs().all(|(one, other)| {
             let (one, other) = (&world.members[one], &world.members[other]);
             one.log.agrees(&other.log, one.applied.min(other.applied))

@@ -24,7 +24,7 @@ pub enum ControlDecision {
     /// A node's manager says that it has started again; the heir as above.
     Join(usize, usize),
     /// A member of a recovering group says what it has.
-    Held(usize),
+    LogReported(usize),
 }
 
 impl Model {
@@ -88,7 +88,7 @@ impl Model {
                 self.set(world, group)
             }
             ControlDecision::Join(member, heir) => self.join(world, member, heir),
-            ControlDecision::Held(member) => self.held(world, member),
+            ControlDecision::LogReported(member) => self.handle_log_report(world, member),
         }
     }
 
@@ -117,16 +117,16 @@ impl Model {
         let process = world.members[member];
         (group.starts[member] != process.start).then_some(())?;
         let keeps_all =
-            self.bounds.is_sync && !process.is_damaged || !self.follows(ReplicationRule::RestartedIsNobody);
+            self.bounds.is_sync && !process.is_damaged || !self.follows(ReplicationRule::RestartedIsNoMember);
         group.starts[member] = process.start;
         if group.is_recovering {
-            let (mut restarted, mut told) = (world.control.restarted, world.control.told);
+            let (mut restarted, mut told) = (world.control.restarted, world.control.log_reports);
             told[member] = None;
             if !keeps_all {
                 restarted |= only(member);
             }
             self.set(world, group)?;
-            (world.control.restarted, world.control.told) = (restarted, told);
+            (world.control.restarted, world.control.log_reports) = (restarted, told);
             // What was told holds for the new epoch too: no log has changed.
             return self.has_epochs(world).then(|| self.try_to_end(world)).flatten().or(Some(()));
         }
@@ -153,24 +153,24 @@ impl Model {
         self.has_epochs(world).then(|| self.try_to_end(world)).flatten().or(Some(()))
     }
 
-    fn held(&self, world: &mut ReplicaWorld, member: usize) -> Option<()> {
+    fn handle_log_report(&self, world: &mut ReplicaWorld, member: usize) -> Option<()> {
         let process = world.members[member];
         let control = &world.control;
         let may = world.present().is_recovering
             && process.known == control.epoch
             && world.present().starts[member] == process.start
-            && control.told[member].is_none()
+            && control.log_reports[member].is_none()
             && !process.needs_state;
         may.then_some(())?;
         let (epoch, index) = process.log.end();
-        world.control.told[member] = Some((epoch, index, !process.is_damaged));
+        world.control.log_reports[member] = Some((epoch, index, !process.is_damaged));
         self.try_to_end(world).or(Some(()))
     }
 
     /// The group with which to go on, if it can be told yet (`recovery.rs`).
     fn try_to_end(&self, world: &mut ReplicaWorld) -> Option<()> {
         let group = *world.present();
-        let Control { restarted, told, .. } = world.control;
+        let Control { restarted, log_reports: told, .. } = world.control;
         let highest = |candidates: MemberSet| {
             each(candidates)
                 .filter_map(|one| told[one].map(|(epoch, index, _)| ((epoch, index), one)))
@@ -186,7 +186,7 @@ impl Model {
         let all_told = each(everybody).all(|one| told[one].is_some());
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
-        } else if all_told || !self.follows(ReplicationRule::AllTellAfterRestart) {
+        } else if all_told || !self.follows(ReplicationRule::AllReportAfterRestart) {
             (highest(everybody)?, true)
         } else {
             return None;
@@ -200,7 +200,7 @@ impl Model {
         };
         self.set(world, next)?;
         if in_doubt {
-            world.is_in_doubt = true;
+            world.is_loss_reported = true;
             // If it has started again since it told, the group will recover once more.
             if world.members[chosen].start == group.starts[chosen] {
                 let writes = world.members[chosen].log.writes();
@@ -224,7 +224,7 @@ impl Model {
             out.extend([
                 ControlDecision::Promote(member),
                 ControlDecision::Demote(member),
-                ControlDecision::Held(member),
+                ControlDecision::LogReported(member),
             ]);
             for heir in 0..MEMBERS {
                 out.push(ControlDecision::Down(member, heir));

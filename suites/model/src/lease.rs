@@ -18,7 +18,7 @@ fn below(epoch: u8) -> u8 {
 
 impl Model {
     /// Whether a holder can have a grant of this member, as its present group names it, that it may use now.
-    pub(crate) fn may_hold(&self, world: &ReplicaWorld, holder: usize, granter: usize) -> bool {
+    pub(crate) fn may_have_lease(&self, world: &ReplicaWorld, holder: usize, granter: usize) -> bool {
         let (me, other) = (&world.members[holder], &world.members[granter]);
         let start = world.view(holder).starts[granter];
         let is_usable = other.known <= me.known || !self.follows(ReplicationRule::NewerGrantsWait);
@@ -31,9 +31,9 @@ impl Model {
     }
 
     /// Whether it can have those of all whom it needs.
-    pub(crate) fn may_hold_all(&self, world: &ReplicaWorld, holder: usize) -> bool {
+    pub(crate) fn may_have_all_leases(&self, world: &ReplicaWorld, holder: usize) -> bool {
         !self.follows(ReplicationRule::LeaseBeforeAnswers)
-            || each(self.needed(world, holder)).all(|granter| self.may_hold(world, holder, granter))
+            || each(self.needed(world, holder)).all(|granter| self.may_have_lease(world, holder, granter))
     }
 
     /// Whether nobody can use a grant any more that this member has to wait out.

@@ -9,7 +9,7 @@ impl Model {
     /// What a member is in the group of an epoch.
     pub(crate) fn role_in(&self, world: &ReplicaWorld, me: usize, epoch: u8) -> Role {
         let group = world.group(epoch);
-        let nobody_serves = group.is_recovering && self.follows(ReplicationRule::RecoveringServesNobody);
+        let nobody_serves = group.is_recovering && self.follows(ReplicationRule::RecoveringDoesNotServe);
         if epoch == 0 || group.starts[me] != world.members[me].start || nobody_serves {
             Role::Removed
         } else if group.primary() == me {
@@ -38,7 +38,7 @@ impl Model {
         self.role(world, me) == Role::Primary
             && self.is_started(world, me)
             && self.has_waited(world, me)
-            && self.may_hold_all(world, me)
+            && self.may_have_all_leases(world, me)
     }
 
     fn has_copies(&self, world: &ReplicaWorld, me: usize) -> bool {
@@ -86,12 +86,13 @@ impl Model {
         let index = member.applied + 1;
         let entry = member.log.at(index)?;
         let is_starting = member.applied < member.mark;
-        let may = self.has_waited(world, me) && (is_starting || self.may_hold_all(world, me));
+        let may = self.has_waited(world, me) && (is_starting || self.may_have_all_leases(world, me));
         let needed =
             if self.follows(ReplicationRule::AllInSyncAcknowledge) { self.needed(world, me) } else { 0 };
         let is_held = |other: usize| {
-            let epochs = if self.follows(ReplicationRule::HeldInThisEpoch) { member.known } else { 1 };
-            (epochs..=member.known).any(|epoch| world.sent[usize::from(epoch)].held[other] >= index)
+            let epochs =
+                if self.follows(ReplicationRule::AcknowledgedInThisEpoch) { member.known } else { 1 };
+            (epochs..=member.known).any(|epoch| world.sent[usize::from(epoch)].acknowledged[other] >= index)
         };
         let is_durable = !self.bounds.is_sync || member.durable >= index;
         (may && is_durable && each(needed).all(is_held)).then_some(())?;
@@ -102,7 +103,7 @@ impl Model {
         if member.pending & bit != 0 {
             world.members[me].pending &= !bit;
             world.acknowledged |= bit;
-            let others = sent.held.iter().filter(|held| **held >= index);
+            let others = sent.acknowledged.iter().filter(|held| **held >= index);
             world.broken.is_thin |= others.count() + 1 < usize::from(self.bounds.min_in_sync);
         }
         Some(())
@@ -117,7 +118,7 @@ impl Model {
     ) -> Option<()> {
         let sent = world.sent[usize::from(epoch)];
         let entry = sent.log.at(index + 1)?;
-        self.takes_of(world, me, epoch).then_some(())?;
+        self.accepts_from(world, me, epoch).then_some(())?;
         self.match_at(world, me, (epoch, index))?;
         let member = &mut world.members[me];
         let next = index + 1;
@@ -143,17 +144,17 @@ impl Model {
     }
 
     /// A replica hears up to where the primary has committed.
-    pub(crate) fn hear_commit(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
+    pub(crate) fn receive_commit(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         let epoch = world.members[me].known;
         let commit = world.sent[usize::from(epoch)].commit;
-        self.takes_of(world, me, epoch).then_some(())?;
+        self.accepts_from(world, me, epoch).then_some(())?;
         let member = &mut world.members[me];
         let known =
             if self.follows(ReplicationRule::CommitNeedsMatch) { member.matched } else { member.log.last() };
         member.applied = member.applied.max(commit.min(known));
         if member.log.epoch_at(member.applied) == Some(epoch) {
             // The primary of this epoch has waited for all before it.
-            (member.former, member.has_unknown_former) = (0, false);
+            (member.former_primaries, member.has_unknown_former_primaries) = (0, false);
         }
         Some(())
     }
@@ -173,7 +174,7 @@ impl Model {
     }
 
     /// Whether a member takes what the primary of an epoch sends.
-    fn takes_of(&self, world: &ReplicaWorld, me: usize, epoch: u8) -> bool {
+    fn accepts_from(&self, world: &ReplicaWorld, me: usize, epoch: u8) -> bool {
         let member = &world.members[me];
         let was_meant = self.role_in(world, me, epoch) != Role::Removed
             && world.group(epoch).primary() != me
@@ -205,7 +206,7 @@ impl Model {
 
     fn needs_state(&self, world: &mut ReplicaWorld, me: usize) {
         world.members[me].needs_state = true;
-        world.broken.is_commit_cut |= !world.is_in_doubt;
+        world.broken.is_commit_cut |= !world.is_loss_reported;
     }
 
     /// Says what it holds.
@@ -213,7 +214,7 @@ impl Model {
         let member = &world.members[me];
         let waits_for_disk = self.bounds.is_sync && self.follows(ReplicationRule::DurableBeforeAcknowledged);
         let held = if waits_for_disk { member.matched.min(member.durable) } else { member.matched };
-        let said = &mut world.sent[usize::from(epoch)].held[me];
+        let said = &mut world.sent[usize::from(epoch)].acknowledged[me];
         *said = held.max(*said);
     }
 
@@ -244,17 +245,18 @@ impl Model {
         let group = *world.group(epoch);
         let member = &mut world.members[me];
         member.known = epoch;
-        (member.asked, member.admitting, member.removing, member.matched) = (LastRequest::Nothing, 0, 0, 0);
+        (member.last_proposal, member.admitting, member.removing, member.matched) =
+            (LastRequest::Nothing, 0, 0, 0);
         if has_started {
-            (member.former, member.has_unknown_former) = (0, false);
+            (member.former_primaries, member.has_unknown_former_primaries) = (0, false);
         } else if was == Role::Primary {
             if self.follows(ReplicationRule::WaitsOutliveDeposition) {
-                member.former |= member.waits;
+                member.former_primaries |= member.waits;
             }
         } else if before.known != 0 && former != me {
-            member.former |= only(former);
+            member.former_primaries |= only(former);
         }
-        member.has_unknown_former |= before.known == 0 || !has_seen_all;
+        member.has_unknown_former_primaries |= before.known == 0 || !has_seen_all;
         if was == Role::Primary && is != Role::Primary {
             (member.pending, member.waits, member.waits_start, member.mark) = (0, 0, false, 0);
             world.sent[usize::from(epoch)].yields |= only(me);
@@ -276,10 +278,10 @@ impl Model {
 
     fn promote(&self, world: &mut ReplicaWorld, me: usize) {
         let member = &mut world.members[me];
-        let mut waits = std::mem::take(&mut member.former);
+        let mut waits = std::mem::take(&mut member.former_primaries);
         member.pending = 0;
         member.waits_start = false;
-        if member.has_unknown_former && self.follows(ReplicationRule::UnseenEpochsWaitedOut) {
+        if member.has_unknown_former_primaries && self.follows(ReplicationRule::UnseenEpochsWaitedOut) {
             waits = ALL;
             member.waits_start = true;
         }
@@ -312,7 +314,7 @@ impl Model {
     }
 
     /// A primary asks for a change of its group. `None` keeps it.
-    pub(crate) fn ask(
+    pub(crate) fn propose(
         &self,
         world: &mut ReplicaWorld,
         me: usize,
@@ -323,17 +325,17 @@ impl Model {
         let member = world.members[me];
         let may = match kind {
             LastRequest::Nothing => false,
-            LastRequest::Remove => member.asked != LastRequest::Remove && has(group.in_sync, about),
-            LastRequest::Keep => member.asked == LastRequest::Admit,
+            LastRequest::Remove => member.last_proposal != LastRequest::Remove && has(group.in_sync, about),
+            LastRequest::Keep => member.last_proposal == LastRequest::Admit,
             LastRequest::Admit => {
-                let held = world.sent[usize::from(member.known)].held[about];
+                let held = world.sent[usize::from(member.known)].acknowledged[about];
                 let has_all =
                     held >= member.applied || !self.follows(ReplicationRule::CaughtUpBeforeAdmission);
-                member.asked == LastRequest::Nothing
+                member.last_proposal == LastRequest::Nothing
                     && member.applied >= member.mark
                     && has(group.followers, about)
                     && group.copies().count_ones() < u32::from(self.bounds.min_in_sync)
-                    && self.may_hold(world, me, about)
+                    && self.may_have_lease(world, me, about)
                     && has_all
             }
         };
@@ -341,7 +343,7 @@ impl Model {
         // What a request asks for that will never be granted makes no difference, unless it is an admission.
         (may && (is_present || kind == LastRequest::Admit)).then_some(())?;
         let member = &mut world.members[me];
-        member.asked = kind;
+        member.last_proposal = kind;
         match kind {
             LastRequest::Admit => member.admitting |= only(about),
             LastRequest::Remove if !self.follows(ReplicationRule::UndecidedRemovalWaits) => {
@@ -380,7 +382,7 @@ impl Model {
             log: before.log.up_to(kept),
             durable: if self.bounds.is_sync { kept } else { 0 },
             is_damaged,
-            has_unknown_former: true,
+            has_unknown_former_primaries: true,
             ..Member::default()
         };
         Some(())

@@ -28,7 +28,7 @@ pub enum ReplicationStep {
     /// A member gets the entry behind an index of the primary of an epoch.
     Entry(usize, u8, u8),
     /// A member hears of the commit index.
-    HearCommit(usize),
+    ReceiveCommit(usize),
     /// A member takes a whole state as of a commit index.
     State(usize, u8),
     /// A member's flush ends.
@@ -38,7 +38,7 @@ pub enum ReplicationStep {
     /// The primary of an epoch hears that a member yields.
     Yield(u8, usize),
     /// A primary asks for a change.
-    Ask(usize, LastRequest, usize),
+    Propose(usize, LastRequest, usize),
     /// A process starts again; so many entries are left on its disk, or it has another disk.
     Restart(usize, Option<u8>),
     /// Time passes, until no grant is in use that a member waits for.
@@ -67,7 +67,8 @@ impl Model {
             *place = Member { mark: u8::from(me == 0), matched: u8::from(me != 0), ..member };
         }
         world.control = Control { epoch: 1, ..Control::default() };
-        world.sent[1] = SentByPrimary { group, log: member.log, commit: 1, held: [0, 1, 1], yields: 0 };
+        world.sent[1] =
+            SentByPrimary { group, log: member.log, commit: 1, acknowledged: [0, 1, 1], yields: 0 };
         world
     }
 
@@ -77,12 +78,12 @@ impl Model {
             ReplicationStep::Write(me) => self.write(world, me),
             ReplicationStep::Commit(me) => self.commit(world, me),
             ReplicationStep::Entry(me, epoch, index) => self.take_entry(world, me, (epoch, index)),
-            ReplicationStep::HearCommit(me) => self.hear_commit(world, me),
+            ReplicationStep::ReceiveCommit(me) => self.receive_commit(world, me),
             ReplicationStep::State(me, commit) => self.take_state(world, me, commit),
             ReplicationStep::Flush(me) => self.flush(world, me),
             ReplicationStep::Map(me, epoch) => self.take_map(world, me, epoch),
             ReplicationStep::Yield(epoch, from) => self.take_yield(world, (epoch, from)),
-            ReplicationStep::Ask(me, kind, about) => self.ask(world, me, (kind, about)),
+            ReplicationStep::Propose(me, kind, about) => self.propose(world, me, (kind, about)),
             ReplicationStep::Restart(me, kept) => self.restart(world, me, kept),
             ReplicationStep::Wait(me) => self.wait(world, me),
             ReplicationStep::LateGrant(granter, epoch, holder) => {
@@ -114,7 +115,7 @@ impl Model {
             }
         }
         let keeps_old = !self.follows(ReplicationRule::OlderEpochsRefused)
-            || !self.follows(ReplicationRule::HeldInThisEpoch);
+            || !self.follows(ReplicationRule::AcknowledgedInThisEpoch);
         for epoch in 1..world.control.epoch {
             let sent = world.sent[usize::from(epoch)];
             let acts = |me: usize| self.may_come_to(world, me, epoch) || world.members[me].known == epoch;
@@ -157,7 +158,7 @@ impl stateright::Model for Model {
             steps.extend([
                 ReplicationStep::Write(me),
                 ReplicationStep::Commit(me),
-                ReplicationStep::HearCommit(me),
+                ReplicationStep::ReceiveCommit(me),
                 ReplicationStep::Flush(me),
             ]);
             if member.waits != 0 || member.waits_start {
@@ -179,12 +180,12 @@ impl stateright::Model for Model {
                     steps.push(ReplicationStep::Map(me, epoch));
                 }
             }
-            if self.bounds.asks {
-                steps.push(ReplicationStep::Ask(me, LastRequest::Keep, me));
+            if self.bounds.may_propose {
+                steps.push(ReplicationStep::Propose(me, LastRequest::Keep, me));
                 for about in (0..MEMBERS).filter(|about| *about != me) {
                     steps.extend([
-                        ReplicationStep::Ask(me, LastRequest::Admit, about),
-                        ReplicationStep::Ask(me, LastRequest::Remove, about),
+                        ReplicationStep::Propose(me, LastRequest::Admit, about),
+                        ReplicationStep::Propose(me, LastRequest::Remove, about),
                     ]);
                 }
             }

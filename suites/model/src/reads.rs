@@ -33,7 +33,7 @@ pub enum ReadMethod {
     },
     /// One round: each partition lets nobody write what was read for a while. Served if all answers came within that while, by
     /// the reader's clock, from before it asked.
-    Held {
+    ReadLocked {
         /// No partition's while ends before the reader's.
         rates_agree: bool,
     },
@@ -47,7 +47,7 @@ pub struct Partition {
     writes: u8,
     /// It writes nothing at or below this.
     floor: u8,
-    is_held: bool,
+    is_read_locked: bool,
     /// Version and floor that the reader was told.
     read: Option<(u8, u8)>,
     is_confirmed: bool,
@@ -80,7 +80,7 @@ pub enum ReadStep {
     /// The reader's while ends.
     Late,
     /// A partition's while ends.
-    Lapse(usize),
+    ReadLockExpires(usize),
     /// The read is served.
     Serve,
 }
@@ -93,7 +93,7 @@ impl fmt::Debug for ReadStep {
             ReadStep::Confirm(at) => write!(f, "confirm {at}"),
             ReadStep::Tick => write!(f, "tick"),
             ReadStep::Late => write!(f, "late"),
-            ReadStep::Lapse(at) => write!(f, "lapse {at}"),
+            ReadStep::ReadLockExpires(at) => write!(f, "lapse {at}"),
             ReadStep::Serve => write!(f, "serve"),
         }
     }
@@ -115,7 +115,7 @@ impl ReadWorld {
         let is_served = match way {
             ReadMethod::Confirmed => self.partitions.iter().all(|partition| partition.is_confirmed),
             ReadMethod::Promised { .. } => versions.iter().all(|version| *version <= least),
-            ReadMethod::Held { .. } => !self.is_late,
+            ReadMethod::ReadLocked { .. } => !self.is_late,
         };
         is_served.then_some(versions)
     }
@@ -129,7 +129,7 @@ impl ReadWorld {
                 let partition = &mut self.partitions[at];
                 let is_above = timestamp > partition.floor.max(partition.version);
                 if partition.writes == WRITES_MAX
-                    || partition.is_held
+                    || partition.is_read_locked
                     || !is_above
                     || !may_show(timestamp, self.now)
                 {
@@ -145,7 +145,7 @@ impl ReadWorld {
                     return None;
                 }
                 (partition.read, partition.floor) = (Some((partition.version, floor)), floor);
-                partition.is_held = matches!(way, ReadMethod::Held { .. });
+                partition.is_read_locked = matches!(way, ReadMethod::ReadLocked { .. });
             }
             ReadStep::Confirm(at) => {
                 let all_read = self.partitions.iter().all(|partition| partition.read.is_some());
@@ -157,14 +157,18 @@ impl ReadWorld {
                 partition.is_confirmed = true;
             }
             ReadStep::Tick if agreed && self.now < CLOCK_MAX => self.now += 1,
-            ReadStep::Late if matches!(way, ReadMethod::Held { .. }) && !self.is_late => self.is_late = true,
-            ReadStep::Lapse(at) if self.is_late || way == (ReadMethod::Held { rates_agree: false }) => {
-                if !std::mem::take(&mut self.partitions[at].is_held) {
+            ReadStep::Late if matches!(way, ReadMethod::ReadLocked { .. }) && !self.is_late => {
+                self.is_late = true
+            }
+            ReadStep::ReadLockExpires(at)
+                if self.is_late || way == (ReadMethod::ReadLocked { rates_agree: false }) =>
+            {
+                if !std::mem::take(&mut self.partitions[at].is_read_locked) {
                     return None;
                 }
             }
             ReadStep::Serve => self.served = Some(self.shown(way)?),
-            ReadStep::Tick | ReadStep::Late | ReadStep::Lapse(_) => return None,
+            ReadStep::Tick | ReadStep::Late | ReadStep::ReadLockExpires(_) => return None,
         }
         Some(())
     }
@@ -185,7 +189,7 @@ impl Model for ReadMethod {
         let of_partition = |at| {
             let timed =
                 (0..=CLOCK_MAX).flat_map(move |time| [ReadStep::Write(at, time), ReadStep::Read(at, time)]);
-            timed.chain([ReadStep::Confirm(at), ReadStep::Lapse(at)])
+            timed.chain([ReadStep::Confirm(at), ReadStep::ReadLockExpires(at)])
         };
         let all =
             (0..PARTITIONS).flat_map(of_partition).chain([ReadStep::Tick, ReadStep::Late, ReadStep::Serve]);

@@ -20,7 +20,7 @@ pub enum ReplicationRule {
     /// Commit indexes count only on a log matched in this epoch.
     CommitNeedsMatch,
     /// What a member said that it holds counts only in the epoch in which it said so.
-    HeldInThisEpoch,
+    AcknowledgedInThisEpoch,
     /// A new primary commits a mark of its epoch before it answers.
     MarkFirst,
     /// Answers wait for what they were evaluated over.
@@ -44,13 +44,13 @@ pub enum ReplicationRule {
     /// A process counts its start as its last grant to everyone.
     StartIsAGrant,
     /// A restarted process is nobody until it is readmitted.
-    RestartedIsNobody,
+    RestartedIsNoMember,
     /// A disk that was lost is not an intact one.
     LostDiskIsNotIntact,
     /// After a restart of all, everybody must have told what it holds, and the highest end is taken.
-    AllTellAfterRestart,
+    AllReportAfterRestart,
     /// While a group recovers, nobody is a member of it.
-    RecoveringServesNobody,
+    RecoveringDoesNotServe,
     /// Followers are never promoted.
     FollowersStay,
     /// Only who has everything committed is admitted.

@@ -127,14 +127,14 @@ pub struct Member {
     /// Whom they ask to remove.
     pub removing: MemberSet,
     /// The last of them.
-    pub asked: LastRequest,
+    pub last_proposal: LastRequest,
     /// Writes whose clients wait for its answer.
     pub pending: u8,
 
     /// Primaries of epochs that may not be settled.
-    pub former: MemberSet,
+    pub former_primaries: MemberSet,
     /// There may be others that it has not heard of.
-    pub has_unknown_former: bool,
+    pub has_unknown_former_primaries: bool,
     /// The newest epoch that each has said it yields to.
     pub yielded: [u8; MEMBERS],
 }
@@ -153,7 +153,7 @@ pub struct Control {
     /// Of a group that recovers: who has started again and may have lost something.
     pub restarted: MemberSet,
     /// What its members have told: the end of the log, and whether it is intact.
-    pub told: [Option<(u8, u8, bool)>; MEMBERS],
+    pub log_reports: [Option<(u8, u8, bool)>; MEMBERS],
 }
 
 /// What a primary has sent in an epoch, and what was said in it.
@@ -166,7 +166,7 @@ pub struct SentByPrimary {
     /// The highest commit index that it has told.
     pub commit: u8,
     /// What each member has acknowledged.
-    pub held: [u8; MEMBERS],
+    pub acknowledged: [u8; MEMBERS],
     /// Deposed primaries that have told the primary of this epoch that they yield to it.
     pub yields: MemberSet,
 }
@@ -206,7 +206,7 @@ pub struct ReplicaWorld {
     /// Writes that were acknowledged, or seen by a reader, one bit each.
     pub acknowledged: u8,
     /// The operator was told that something may be missing.
-    pub is_in_doubt: bool,
+    pub is_loss_reported: bool,
     /// See [`ReplicationViolations`].
     pub broken: ReplicationViolations,
 }

@@ -104,7 +104,7 @@ pub fn run(job: Job) -> EndedJob {
         skipped: None,
         output: String::new(),
     };
-    match play(&mut command, check, lingers) {
+    match run_jobs(&mut command, check, lingers) {
         Ok((cost, output, failure)) => {
             ended.cost = cost;
             ended.skipped = output.lines().find_map(|line| line.strip_prefix(NOT_RUN)).map(str::to_owned);
@@ -123,7 +123,7 @@ pub fn run(job: Job) -> EndedJob {
 
 type JobResult = (Duration, String, Option<String>);
 
-fn play(command: &mut Command, check: Option<Check>, lingers: Duration) -> std::io::Result<JobResult> {
+fn run_jobs(command: &mut Command, check: Option<Check>, lingers: Duration) -> std::io::Result<JobResult> {
     use std::os::unix::process::CommandExt;
 
     let mut file = tempfile::tempfile()?;

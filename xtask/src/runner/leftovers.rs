@@ -20,7 +20,7 @@ pub struct Leftover {
 
 /// How often a process without a visible environment is checked: it is empty only for a moment,
 /// during `exec`.
-const LOOKS: usize = 100;
+const CHECKS: usize = 100;
 
 /// The processes whose environment has this mark, without zombies. `group` is the process group of
 /// the job.
@@ -34,7 +34,7 @@ pub fn find(mark: &str, group: u32) -> Vec<Leftover> {
 }
 
 fn has_mark(pid: i32, wanted: &str, group: u32) -> bool {
-    for _ in 0..LOOKS {
+    for _ in 0..CHECKS {
         // The environment of another user's process is not readable; that of a zombie is empty.
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
         if !environment.is_empty() {

@@ -20,7 +20,7 @@ pub struct BudgetRow {
 pub const WHOLE_RUN: Duration = Duration::from_secs(20 * 60);
 
 /// A step is reported at the end of the run if it costs so many percent of its budget.
-pub const TOLD_FROM_PERCENT: u32 = 125;
+pub const REPORTED_FROM_PERCENT: u32 = 125;
 
 /// Every step, in the order in which they start.
 pub const ROWS: [BudgetRow; 12] = [
@@ -58,7 +58,7 @@ pub fn row(step: &str) -> Option<&'static BudgetRow> {
 /// The message about a step over its budget; `None` within it.
 pub fn excess(step: &str, cost: Duration) -> Option<String> {
     let row = row(step)?;
-    let told_from = Duration::from_secs(row.seconds) * TOLD_FROM_PERCENT / 100;
+    let told_from = Duration::from_secs(row.seconds) * REPORTED_FROM_PERCENT / 100;
     (cost > told_from).then(|| {
         format!(
             "{step} cost {:.0} s of processor time, its budget is {} s: make it cheaper, or change xtask/src/test/budget.rs and say why",

@@ -23,7 +23,7 @@ pub(super) fn run(
         step,
         took: begin.elapsed(),
         cost: cost::of_this_process().saturating_sub(cost_begin),
-        said,
+        summary: said,
     };
     match act() {
         Ok(said) => {

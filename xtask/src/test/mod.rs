@@ -82,9 +82,9 @@ pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
         done.push(installing.wait()?);
     }
     let jobs = jobs(shop, wanted, &programs)?;
-    let ended = play(shop, jobs)?;
+    let ended = run_jobs(shop, jobs)?;
     let failed = ended.iter().filter(|one| one.failure.is_some()).count();
-    print!("{}", report::where_it_went(&ended));
+    print!("{}", report::cost_text(&ended));
     let groups = report::groups(&ended);
     groups.iter().for_each(|one| println!("{}", report::line("ran", one)));
     done.extend(groups);
@@ -92,7 +92,7 @@ pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
         step: "all",
         took: begin.elapsed(),
         cost: cost::of_this_process().saturating_sub(cost_begin),
-        said: String::new(),
+        summary: String::new(),
     };
     for told in done.iter().filter_map(|one| budget::excess(one.step, one.cost)) {
         println!("xtask: note: {told}");
@@ -169,7 +169,7 @@ fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> J
 }
 
 /// Runs the jobs in parallel and prints each failure as it occurs.
-fn play(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
+fn run_jobs(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
     let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), |one| {
         if one.failure.is_some() {
             println!("{}", report::failure(one, &advice(one)));

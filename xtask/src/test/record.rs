@@ -99,7 +99,7 @@ mod tests {
             step,
             took: Duration::from_secs(3),
             cost: Duration::from_secs(2),
-            said: String::new(),
+            summary: String::new(),
         };
         let job = EndedJob {
             group: "tests",

@@ -18,7 +18,7 @@ pub struct FinishedStep {
     /// Processor time, including children.
     pub cost: Duration,
     /// A summary.
-    pub said: String,
+    pub summary: String,
 }
 
 /// The number of slowest jobs that are listed.
@@ -26,7 +26,7 @@ const SLOWEST: usize = 10;
 
 /// The line of a step.
 pub fn line(verdict: &str, done: &FinishedStep) -> String {
-    let FinishedStep { step, took, cost, said } = done;
+    let FinishedStep { step, took, cost, summary: said } = done;
     format!(
         "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {said}",
         took.as_secs_f64(),
@@ -59,14 +59,14 @@ pub(super) fn groups(jobs: &[EndedJob]) -> Vec<FinishedStep> {
     let row = |step: &str| budget::ROWS.iter().position(|row| row.step == step);
     let mut done: Vec<FinishedStep> = groups
         .into_iter()
-        .map(|(step, (took, cost, count))| FinishedStep { step, took, cost, said: format!("{count} run") })
+        .map(|(step, (took, cost, count))| FinishedStep { step, took, cost, summary: format!("{count} run") })
         .collect();
     done.sort_by_key(|one| row(one.step));
     done
 }
 
 /// The cost of each test program, and the slowest of all jobs, as text.
-pub(super) fn where_it_went(jobs: &[EndedJob]) -> String {
+pub(super) fn cost_text(jobs: &[EndedJob]) -> String {
     let mut programs: BTreeMap<&str, (usize, Duration, Duration)> = BTreeMap::new();
     for job in jobs {
         let (count, took, cost) = programs.entry(&job.program).or_default();
@@ -120,7 +120,7 @@ mod tests {
             step: "lint",
             took: Duration::from_millis(1234),
             cost: Duration::from_millis(2050),
-            said: String::new(),
+            summary: String::new(),
         };
         assert_eq!(line("ok", &done), "xtask: ok     lint            1.2 s     2.0 s of processor");
     }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_slowest_come_first() {
-        let text = where_it_went(&[ended("tests", "fast", 1), ended("tests", "slow", 9)]);
+        let text = cost_text(&[ended("tests", "fast", 1), ended("tests", "slow", 9)]);
         assert!(text.find("suite slow").unwrap() < text.find("suite fast").unwrap(), "{text}");
     }
 }

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     /// The violations of a tree with packages, each given as its folder and its manifest's dependency tables.
-    fn told(packages: &[(&str, &str)]) -> String {
+    fn violations_of(packages: &[(&str, &str)]) -> String {
         let texts: Vec<(String, String)> = packages
             .iter()
             .map(|(folder, tables)| {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn downward_arrows_are_right() {
-        let violations = told(&[
+        let violations = violations_of(&[
             ("crates/wire", ""),
             ("crates/node", ON_WIRE),
             ("crates/cli", ON_NODE),
@@ -169,26 +169,32 @@ mod tests {
 
     #[test]
     fn upward_and_level_arrows_are_violations() {
-        let violations = told(&[("crates/wire", ON_NODE), ("crates/node", "")]);
+        let violations = violations_of(&[("crates/wire", ON_NODE), ("crates/node", "")]);
         assert!(violations.contains("crates/wire/Cargo.toml: crates depend downward only"), "{violations}");
-        let violations = told(&[("crates/wire", ""), ("crates/engine", ON_WIRE)]);
+        let violations = violations_of(&[("crates/wire", ""), ("crates/engine", ON_WIRE)]);
         assert!(violations.contains("crates/engine/Cargo.toml: crates depend downward only"), "{violations}");
-        let violations = told(&[("crates/wire", &ON_NODE.replace("dep", "build-dep")), ("crates/node", "")]);
+        let violations =
+            violations_of(&[("crates/wire", &ON_NODE.replace("dep", "build-dep")), ("crates/node", "")]);
         assert!(violations.contains("downward"), "{violations}");
     }
 
     #[test]
     fn tests_may_look_up() {
-        assert_eq!(told(&[("crates/wire", &ON_NODE.replace("dep", "dev-dep")), ("crates/node", "")]), "");
+        assert_eq!(
+            violations_of(&[("crates/wire", &ON_NODE.replace("dep", "dev-dep")), ("crates/node", "")]),
+            ""
+        );
     }
 
     #[test]
     fn no_part_depends_on_a_tool() {
-        let violations =
-            told(&[("xtask", ""), ("crates/cli", "[dependencies]\nzerohop-xtask.path = \"../x\"\n")]);
+        let violations = violations_of(&[
+            ("xtask", ""),
+            ("crates/cli", "[dependencies]\nzerohop-xtask.path = \"../x\"\n"),
+        ]);
         assert!(violations.contains("no part may depend on `zerohop-xtask`"), "{violations}");
         assert_eq!(
-            told(&[("xtask", ""), ("fuzz", "[dependencies]\nzerohop-xtask.path = \"../xtask\"\n")]),
+            violations_of(&[("xtask", ""), ("fuzz", "[dependencies]\nzerohop-xtask.path = \"../xtask\"\n")]),
             ""
         );
     }
@@ -196,14 +202,14 @@ mod tests {
     #[test]
     fn an_unknown_crate_is_a_violation() {
         for folder in ["crates/misc", "crates/layers/log/inner", "bench"] {
-            let violations = told(&[(folder, "")]);
+            let violations = violations_of(&[(folder, "")]);
             assert!(violations.contains("stands on no floor"), "{folder}: {violations}");
         }
     }
 
     #[test]
     fn a_client_that_reaches_a_server_crate_is_shown_the_way() {
-        let violations = told(&[
+        let violations = violations_of(&[
             ("crates/engine", ""),
             ("crates/placement", "[dependencies]\nzerohop-engine.workspace = true\n"),
             ("crates/session", "[dependencies]\nzerohop-placement.workspace = true\n"),
@@ -212,7 +218,7 @@ mod tests {
             violations.contains("zerohop-session -> zerohop-placement -> zerohop-engine"),
             "{violations}"
         );
-        let built_only = told(&[
+        let built_only = violations_of(&[
             ("crates/engine", ""),
             ("crates/session", "[build-dependencies]\nzerohop-engine.workspace = true\n"),
         ]);

@@ -50,7 +50,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 mod tests {
     use super::*;
 
-    fn said(files: &[(&str, &str)]) -> Vec<String> {
+    fn violations(files: &[(&str, &str)]) -> Vec<String> {
         check(&Tree::of(files)).iter().map(Violation::to_string).collect()
     }
 
@@ -63,8 +63,8 @@ mod tests {
             ("docs/deep/b.md", "[a](../a.md), [elsewhere](https://example.org/x)"),
             ("README.md", "elsewhere"),
         ];
-        assert_eq!(said(&files), [""; 0]);
-        assert_eq!(said(&[("README.md", "x")]), [""; 0], "no documents, no book");
+        assert_eq!(violations(&files), [""; 0]);
+        assert_eq!(violations(&[("README.md", "x")]), [""; 0], "no documents, no book");
     }
 
     #[test]
@@ -74,7 +74,10 @@ mod tests {
             ("docs/a.md", "one\n[r](../README.md)\n"),
             ("README.md", "elsewhere"),
         ];
-        assert_eq!(said(&files), ["docs/a.md:2: the book does not have `README.md`: name it without a link"]);
+        assert_eq!(
+            violations(&files),
+            ["docs/a.md:2: the book does not have `README.md`: name it without a link"]
+        );
     }
 
     #[test]
@@ -85,7 +88,7 @@ mod tests {
             ("docs/forgotten.md", "f"),
             ("README.md", "r"),
         ];
-        let said = said(&files).join("\n");
+        let said = violations(&files).join("\n");
         for words in [
             "SUMMARY.md:2: `docs/a.md` is named in line 1",
             ":3: `README.md` is no page",

@@ -136,7 +136,7 @@ mod tests {
     const TABLE: &str =
         "| crate | what for | why |\n| --- | --- | --- |\n| `crc-fast` | checksums | fast |\n";
 
-    fn told(root: &str, manifest: &str, code: &str, table: &str) -> String {
+    fn violations(root: &str, manifest: &str, code: &str, table: &str) -> String {
         let tree = Tree::of(&[
             ("Cargo.toml", root),
             ("crates/wire/Cargo.toml", manifest),
@@ -149,18 +149,18 @@ mod tests {
 
     #[test]
     fn a_dependency_that_is_told_and_used_is_right() {
-        assert_eq!(told(ROOT, MANIFEST, CODE, TABLE), "");
+        assert_eq!(violations(ROOT, MANIFEST, CODE, TABLE), "");
     }
 
     #[test]
     fn a_dependency_without_its_line_is_a_violation() {
-        let violations = told(ROOT, MANIFEST, CODE, "");
+        let violations = violations(ROOT, MANIFEST, CODE, "");
         assert!(violations.contains("`crc-fast` has no line in docs/dependencies.md"), "{violations}");
     }
 
     #[test]
     fn a_line_without_its_dependency_is_a_violation() {
-        let violations = told(ROOT, MANIFEST, CODE, &format!("{TABLE}| `gone` | old | times |\n"));
+        let violations = violations(ROOT, MANIFEST, CODE, &format!("{TABLE}| `gone` | old | times |\n"));
         assert_eq!(
             violations,
             "docs/dependencies.md:4: `gone` is no longer a dependency: take its line away"
@@ -169,32 +169,33 @@ mod tests {
 
     #[test]
     fn a_line_that_does_not_say_why_is_a_violation() {
-        let violations = told(ROOT, MANIFEST, CODE, "| `crc-fast` | checksums | |\n");
+        let violations = violations(ROOT, MANIFEST, CODE, "| `crc-fast` | checksums | |\n");
         assert!(violations.contains("three full cells"), "{violations}");
     }
 
     #[test]
     fn a_version_of_its_own_is_a_violation() {
-        let violations = told(ROOT, &MANIFEST.replace(".workspace = true\n[l", " = \"1\"\n[l"), CODE, TABLE);
+        let violations =
+            violations(ROOT, &MANIFEST.replace(".workspace = true\n[l", " = \"1\"\n[l"), CODE, TABLE);
         assert!(violations.contains("write `crc-fast.workspace = true`"), "{violations}");
     }
 
     #[test]
     fn a_dependency_that_no_crate_names_is_a_violation() {
         let violations =
-            told(ROOT, "[package]\nname = \"zerohop-wire\"\n[lints]\nworkspace = true\n", CODE, TABLE);
+            violations(ROOT, "[package]\nname = \"zerohop-wire\"\n[lints]\nworkspace = true\n", CODE, TABLE);
         assert!(violations.contains("no crate uses the workspace's dependency `crc-fast`"), "{violations}");
     }
 
     #[test]
     fn a_dependency_that_the_code_does_not_name_is_a_violation() {
-        let violations = told(ROOT, MANIFEST, "//! Like crc_fast.\n", TABLE);
+        let violations = violations(ROOT, MANIFEST, "//! Like crc_fast.\n", TABLE);
         assert!(violations.contains("`crc-fast` is not used by this crate's code"), "{violations}");
     }
 
     #[test]
     fn a_crate_without_the_lints_is_a_violation() {
-        let violations = told(ROOT, MANIFEST.split("[lints]").next().unwrap(), CODE, TABLE);
+        let violations = violations(ROOT, MANIFEST.split("[lints]").next().unwrap(), CODE, TABLE);
         assert!(violations.contains("the workspace's lints hold for every crate"), "{violations}");
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn check(tree: &Tree, manifests: &Manifests) -> Vec<Violation> {
 mod tests {
     use super::*;
 
-    fn told(bins: &str, files: &[&str]) -> String {
+    fn violations(bins: &str, files: &[&str]) -> String {
         let manifest = format!("[package]\nname = \"zerohop-fuzz\"\n{bins}");
         let mut all = vec![(MANIFEST, manifest.as_str())];
         all.extend(files.iter().map(|path| (*path, "")));
@@ -56,16 +56,18 @@ mod tests {
 
     #[test]
     fn a_file_with_its_bin_and_seeds_is_right() {
-        assert_eq!(told(BIN, &["fuzz/targets/frame.rs", "fuzz/corpus/frame/empty"]), "");
+        assert_eq!(violations(BIN, &["fuzz/targets/frame.rs", "fuzz/corpus/frame/empty"]), "");
     }
 
     #[test]
     fn each_missing_part_is_a_violation() {
-        assert!(told("", &["fuzz/targets/frame.rs", "fuzz/corpus/frame/empty"]).contains("has no [[bin]]"));
-        assert!(told(BIN, &["fuzz/targets/frame.rs"]).contains("has no seeds"));
-        assert!(told(BIN, &[]).contains("is not the file targets/frame.rs"));
+        assert!(
+            violations("", &["fuzz/targets/frame.rs", "fuzz/corpus/frame/empty"]).contains("has no [[bin]]")
+        );
+        assert!(violations(BIN, &["fuzz/targets/frame.rs"]).contains("has no seeds"));
+        assert!(violations(BIN, &[]).contains("is not the file targets/frame.rs"));
         let renamed = BIN.replace("targets/frame.rs", "targets/other.rs");
         let files = ["fuzz/targets/frame.rs", "fuzz/corpus/frame/empty"];
-        assert!(told(&renamed, &files).contains("name them alike"));
+        assert!(violations(&renamed, &files).contains("name them alike"));
     }
 }

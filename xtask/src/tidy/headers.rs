@@ -4,13 +4,13 @@ use super::{Tree, Violation};
 
 /// Checks the first line of every Rust file.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let without = tree.rust().filter(|(_, text)| !says_its_idea(text));
+    let without = tree.rust().filter(|(_, text)| !has_description(text));
     without
         .map(|(path, _)| Violation::new(path, 1, "begin with a `//!` line that says the file's idea"))
         .collect()
 }
 
-fn says_its_idea(text: &str) -> bool {
+fn has_description(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     first.strip_prefix("//!").is_some_and(|idea| !idea.trim().is_empty())
 }

@@ -151,7 +151,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<usize> {
+    fn violations(text: &str) -> Vec<usize> {
         let tree = Tree::of(&[
             ("docs/guide.md", text),
             (
@@ -169,13 +169,13 @@ mod tests {
         let text = "# Below\n[a](formats/wire.md#header) [b](../README.md) ![c](./formats/ \"title\")\n\
                     [d](/crates/wire/src/lib.rs) [e](https://example.org/x) [f](#below) [g](mailto:x@example.org)\n\
                     [name]: formats/wire.md\n[^1]: a note\n";
-        assert_eq!(told(text), [0_usize; 0]);
+        assert_eq!(violations(text), [0_usize; 0]);
     }
 
     #[test]
     fn a_link_to_nothing_is_a_violation() {
         assert_eq!(
-            told("one\n[a](gone.md)\n[b]: ../gone.md#x\n[c](../../out.md)\n![d](gone.png)\n"),
+            violations("one\n[a](gone.md)\n[b]: ../gone.md#x\n[c](../../out.md)\n![d](gone.png)\n"),
             [2, 3, 4, 5]
         );
     }
@@ -184,13 +184,13 @@ mod tests {
     fn a_link_to_a_heading_that_is_not_there_is_a_violation() {
         let text = "[a](formats/wire.md#header-1)\n[b](formats/wire.md#zerohop-and-more-too)\n[c](formats/wire.md#header-2)\n\
                     [d](formats/wire.md#none)\n[e](#here)\n# Here\n[f](#there)\n[g](../crates/wire/src/lib.rs#L1)\n";
-        assert_eq!(told(text), [3, 4, 7]);
+        assert_eq!(violations(text), [3, 4, 7]);
     }
 
     #[test]
     fn code_has_no_links() {
-        assert_eq!(told("`[a](gone.md)` and\n```text\n[b](gone.md)\n~~~\n```\n"), [0_usize; 0]);
-        assert_eq!(told("`code` [a](gone.md) `code`\n"), [1]);
-        assert_eq!(told("an odd ` and [a](gone.md)\n"), [1]);
+        assert_eq!(violations("`[a](gone.md)` and\n```text\n[b](gone.md)\n~~~\n```\n"), [0_usize; 0]);
+        assert_eq!(violations("`code` [a](gone.md) `code`\n"), [1]);
+        assert_eq!(violations("an odd ` and [a](gone.md)\n"), [1]);
     }
 }

@@ -124,7 +124,7 @@ fn room(path: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn told(files: &[(&str, &str)]) -> Vec<String> {
+    fn violations(files: &[(&str, &str)]) -> Vec<String> {
         check(&Tree::of(files)).iter().map(Violation::to_string).collect()
     }
 
@@ -136,23 +136,23 @@ mod tests {
             "    pub(super) trait Asked: Sized {",
             "type Wanted<'a> = &'a str;",
         ] {
-            assert_eq!(told(&[("crates/a/src/lib.rs", line)]).len(), 1, "{line}");
+            assert_eq!(violations(&[("crates/a/src/lib.rs", line)]).len(), 1, "{line}");
         }
         for line in
             ["// struct Told;", "    type Wanted = u8;", "let told = \"struct Told;\";", "struct ToldLater;"]
         {
-            assert_eq!(told(&[("crates/a/src/lib.rs", line)]), [""; 0], "{line}");
+            assert_eq!(violations(&[("crates/a/src/lib.rs", line)]), [""; 0], "{line}");
         }
     }
 
     #[test]
     fn a_name_is_given_once_in_a_crate() {
         let both = [("crates/a/src/lib.rs", "struct Slot;\n"), ("crates/a/src/b.rs", "\nenum Slot {}\n")];
-        assert_eq!(told(&both).len(), 2);
-        assert!(told(&both)[0].starts_with("crates/a/src/b.rs:2: `Slot`"));
+        assert_eq!(violations(&both).len(), 2);
+        assert!(violations(&both)[0].starts_with("crates/a/src/b.rs:2: `Slot`"));
         let apart =
             [("crates/a/src/lib.rs", "struct Slot;\n"), ("crates/gateways/a/src/lib.rs", "struct Slot;\n")];
-        assert_eq!(told(&apart), [""; 0]);
+        assert_eq!(violations(&apart), [""; 0]);
     }
 
     #[test]
@@ -161,10 +161,10 @@ mod tests {
             (0..=TREE_MAX).map(|number| format!("crates/c{number}/src/lib.rs")).collect();
         let mut files: Vec<(&str, &str)> =
             paths.iter().map(|path| (path.as_str(), "struct Clock;\n")).collect();
-        assert_eq!(told(&files).len(), 1);
+        assert_eq!(violations(&files).len(), 1);
         files.push((EXCEPTIONS, "Clock = \"each crate has its own unit\"\n"));
-        assert_eq!(told(&files), [""; 0]);
+        assert_eq!(violations(&files), [""; 0]);
         files.remove(0);
-        assert_eq!(told(&files).len(), 1);
+        assert_eq!(violations(&files).len(), 1);
     }
 }

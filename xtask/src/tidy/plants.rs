@@ -81,7 +81,7 @@ mod tests {
     const PLANTED: &str =
         "//! Bugs.\npub enum Bug {\n    /// One, and\n    /// more.\n    One,\n    Two,\n}\n";
 
-    fn said(planted: &str, table: &str) -> Vec<String> {
+    fn violations(planted: &str, table: &str) -> Vec<String> {
         let files = [
             ("crates/engine/src/planted.rs", planted),
             ("crates/engine/tests/planted.rs", "fn finds_all() {}\n"),
@@ -95,14 +95,18 @@ mod tests {
     #[test]
     fn a_row_for_every_bug_is_well() {
         let table = format!("{TESTS}\n| engine | `One` | histories |\n| engine | `Two` | histories |\n");
-        assert_eq!(said(PLANTED, &table), [""; 0]);
-        assert_eq!(said("//! None.\n", "| elsewhere | `One` | c |\n"), [""; 0], "a table of something else");
+        assert_eq!(violations(PLANTED, &table), [""; 0]);
+        assert_eq!(
+            violations("//! None.\n", "| elsewhere | `One` | c |\n"),
+            [""; 0],
+            "a table of something else"
+        );
     }
 
     #[test]
     fn a_bug_of_which_nothing_is_said_is_told() {
         let table = format!("{TESTS}\n| engine | `One` | histories |\n");
-        let said = said(PLANTED, &table);
+        let said = violations(PLANTED, &table);
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].starts_with("crates/engine/src/planted.rs:6: no row"), "{said:?}");
     }
@@ -114,7 +118,7 @@ mod tests {
              | engine | `One` | histories |\n| engine | `One` | histories, stories |\n\
              | engine | `Two` | histories |\n| engine | `Three` | histories |\n"
         );
-        let said = said(PLANTED, &table).join("\n");
+        let said = violations(PLANTED, &table).join("\n");
         for words in [
             ":2: there is no test `finds_more`",
             ":4: `One` of engine has a row already",

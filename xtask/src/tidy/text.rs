@@ -92,44 +92,44 @@ fn is_word(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn told(path: &str, text: &str) -> Vec<usize> {
+    fn violations(path: &str, text: &str) -> Vec<usize> {
         check(&Tree::of(&[(path, text)])).into_iter().map(|one| one.line).collect()
     }
 
     #[test]
     fn unfinished_code_is_a_violation_in_code_alone() {
         assert_eq!(
-            told("a.rs", "fn f() {\n    todo!()\n}\nfn g() { unimplemented!(\"x\") }\ndbg!(1);\n"),
+            violations("a.rs", "fn f() {\n    todo!()\n}\nfn g() { unimplemented!(\"x\") }\ndbg!(1);\n"),
             [2, 4, 5]
         );
-        assert_eq!(told("a.rs", "// todo!()\nlet x = \"dbg!\";\nnot_a_todo!();\n"), [0_usize; 0]);
-        assert_eq!(told("a.md", "todo!()\n"), [0_usize; 0]);
+        assert_eq!(violations("a.rs", "// todo!()\nlet x = \"dbg!\";\nnot_a_todo!();\n"), [0_usize; 0]);
+        assert_eq!(violations("a.md", "todo!()\n"), [0_usize; 0]);
     }
 
     #[test]
     fn a_skipped_test_is_a_violation() {
-        assert_eq!(told("a.rs", "#[ignore]\nfn a() {}\n#[ignore = \"slow\"]\nfn b() {}\n"), [1, 3]);
-        assert_eq!(told("a.rs", "#[cfg_attr(miri, ignore)]\n/// ```ignore\n"), [1, 2]);
+        assert_eq!(violations("a.rs", "#[ignore]\nfn a() {}\n#[ignore = \"slow\"]\nfn b() {}\n"), [1, 3]);
+        assert_eq!(violations("a.rs", "#[cfg_attr(miri, ignore)]\n/// ```ignore\n"), [1, 2]);
     }
 
     #[test]
     fn a_folder_of_one_machine_is_a_violation_everywhere() {
         for (begin, end) in MACHINE_FOLDERS {
             let folder = format!("{begin}{end}");
-            assert_eq!(told("a.md", &format!("see {folder}x\n")), [1], "{folder}");
+            assert_eq!(violations("a.md", &format!("see {folder}x\n")), [1], "{folder}");
             assert_eq!(
-                told("a.rs", &format!("let x = \"{folder}x\";\n// `{folder}y`\n")),
+                violations("a.rs", &format!("let x = \"{folder}x\";\n// `{folder}y`\n")),
                 [1, 2],
                 "{folder}"
             );
-            assert_eq!(told("a.md", &format!("see net{folder}x\n")), [0_usize; 0], "{folder}");
+            assert_eq!(violations("a.md", &format!("see net{folder}x\n")), [0_usize; 0], "{folder}");
         }
     }
 
     #[test]
     fn stray_spaces_and_a_missing_line_feed_are_violations() {
-        assert_eq!(told("a.toml", "a = 1 \nb = 2\t\nc = 3\r\nd = 4"), [1, 2, 3, 4]);
-        assert_eq!(told("a.toml", "a = 1\n"), [0_usize; 0]);
-        assert_eq!(told("empty", ""), [0_usize; 0]);
+        assert_eq!(violations("a.toml", "a = 1 \nb = 2\t\nc = 3\r\nd = 4"), [1, 2, 3, 4]);
+        assert_eq!(violations("a.toml", "a = 1\n"), [0_usize; 0]);
+        assert_eq!(violations("empty", ""), [0_usize; 0]);
     }
 }

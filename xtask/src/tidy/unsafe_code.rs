@@ -18,7 +18,7 @@ pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Violation> 
                             xtask/src/tidy/exceptions.rs (UNSAFE_FILES)";
                 violations.push(Violation::new(path, at + 1, what));
             }
-            if promises(&code, at) && !says_why(&code, &comments, at) {
+            if promises(&code, at) && !has_safety_comment(&code, &comments, at) {
                 let what = "say with `// SAFETY:` right above why this `unsafe` is sound";
                 violations.push(Violation::new(path, at + 1, what));
             }
@@ -49,7 +49,7 @@ fn promises(code: &[&str], at: usize) -> bool {
 }
 
 /// Whether a comment with `SAFETY:` is in line `at` or above the statement that it belongs to.
-fn says_why(code: &[&str], comments: &[&str], at: usize) -> bool {
+fn has_safety_comment(code: &[&str], comments: &[&str], at: usize) -> bool {
     if comments[at].contains("SAFETY:") {
         return true;
     }
@@ -74,47 +74,50 @@ mod tests {
 
     const LISTED: &[(&str, &str)] = &[("a.rs", "it speaks to the kernel")];
 
-    fn told(text: &str, exceptions: &[(&str, &str)]) -> Vec<usize> {
+    fn violations(text: &str, exceptions: &[(&str, &str)]) -> Vec<usize> {
         check(&Tree::of(&[("a.rs", text)]), exceptions).into_iter().map(|one| one.line).collect()
     }
 
     #[test]
     fn unsafe_outside_a_listed_file_is_a_violation() {
         let text = "// SAFETY: fine.\nlet x = unsafe { f() };\n";
-        assert_eq!(told(text, &[]), [2]);
-        assert_eq!(told(text, LISTED), [0_usize; 0]);
-        assert_eq!(told("unsafe fn f() {}\n", &[]), [1]);
+        assert_eq!(violations(text, &[]), [2]);
+        assert_eq!(violations(text, LISTED), [0_usize; 0]);
+        assert_eq!(violations("unsafe fn f() {}\n", &[]), [1]);
     }
 
     #[test]
     fn the_word_in_strings_comments_and_lints_is_free() {
-        assert_eq!(told("//! unsafe { }\n#![deny(unsafe_code)]\nlet x = \"unsafe {\";\n", &[]), [0_usize; 0]);
+        assert_eq!(
+            violations("//! unsafe { }\n#![deny(unsafe_code)]\nlet x = \"unsafe {\";\n", &[]),
+            [0_usize; 0]
+        );
     }
 
     #[test]
     fn a_block_without_its_reason_is_a_violation() {
-        assert_eq!(told("let x = 1;\nlet y = unsafe { f() };\n", LISTED), [2]);
-        assert_eq!(told("// SAFETY: of another.\nlet x = 1;\nunsafe { f() };\n", LISTED), [3]);
-        assert_eq!(told("struct S;\nunsafe impl Send for S {}\n", LISTED), [2]);
-        assert_eq!(told("unsafe\n{ f() }\n", LISTED), [1]);
+        assert_eq!(violations("let x = 1;\nlet y = unsafe { f() };\n", LISTED), [2]);
+        assert_eq!(violations("// SAFETY: of another.\nlet x = 1;\nunsafe { f() };\n", LISTED), [3]);
+        assert_eq!(violations("struct S;\nunsafe impl Send for S {}\n", LISTED), [2]);
+        assert_eq!(violations("unsafe\n{ f() }\n", LISTED), [1]);
     }
 
     #[test]
     fn the_reason_may_stand_above_the_statement() {
         assert_eq!(
-            told(
+            violations(
                 "// SAFETY: long,\n// and longer.\n#[inline]\nlet x = g(\n    unsafe { f() },\n);\n",
                 LISTED
             ),
             [0_usize; 0]
         );
-        assert_eq!(told("unsafe { f() } // SAFETY: fine.\n", LISTED), [0_usize; 0]);
-        assert_eq!(told("unsafe fn f() {}\nunsafe extern \"C\" {}\n", LISTED), [0_usize; 0]);
+        assert_eq!(violations("unsafe { f() } // SAFETY: fine.\n", LISTED), [0_usize; 0]);
+        assert_eq!(violations("unsafe fn f() {}\nunsafe extern \"C\" {}\n", LISTED), [0_usize; 0]);
     }
 
     #[test]
     fn a_listing_that_is_not_needed_is_a_violation() {
-        assert_eq!(told("let x = 1;\n", LISTED), [0]);
+        assert_eq!(violations("let x = 1;\n", LISTED), [0]);
         assert_eq!(check(&Tree::of(&[]), LISTED).len(), 1);
     }
 }

@@ -110,7 +110,7 @@ fn under_load(
         reading.put("failed operations", failed as f64);
         reading.put("lost writes", lost as f64);
         if let Some(said) = said {
-            bench_common::driver::say(&format!("bench-cluster: the first failure: {said}"));
+            bench_common::driver::print_error(&format!("bench-cluster: the first failure: {said}"));
         }
         Ok(reading)
     })

@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use bench_common::driver::say;
+use bench_common::driver::print_error;
 use bench_common::failure::Failure;
 use bench_common::process::{now, pause};
 use bench_common::protocol::map_of;
@@ -79,7 +79,7 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Measurement
         reading.put("operations", seen.done as f64);
         reading.put("failed operations", (seen.failed + seen.left_out) as f64);
         if let Some(said) = seen.said {
-            say(&format!("bench-cluster: the first failure: {said}"));
+            print_error(&format!("bench-cluster: the first failure: {said}"));
         }
         Ok(())
     })?;

@@ -153,7 +153,7 @@ impl Zerohop {
 
     fn new(routing: Rc<Routing>, session: SessionId) -> Zerohop {
         let lanes = vec![SequenceLane { next: 1, lowest: 1, turn: 0 }; routing.epochs.len()];
-        let decoder = Decoder::agreed(1, Features::default());
+        let decoder = Decoder::with_version(1, Features::default());
         let (seen, encoder) = (session.issued, Encoder::default());
         Zerohop { routing, encoder, decoder, session, seen, lanes, turn: 0, scratch: Vec::new() }
     }
@@ -182,7 +182,7 @@ impl Protocol for Zerohop {
             partition,
             partition_epoch: self.routing.epochs[partition.get() as usize],
             time_out_ms: ANSWER_WAIT.as_millis() as u32,
-            hold: false,
+            read_lock: false,
         };
         let key = request.key.as_slice();
         let write = |stamp, change| Message::Write {
@@ -253,7 +253,7 @@ impl BlockingConnection {
             Message::HelloAck(_) => Some(()),
             _ => None,
         })?;
-        opened.decoder = Decoder::agreed(1, Features::default());
+        opened.decoder = Decoder::with_version(1, Features::default());
         Ok(opened)
     }
 
@@ -335,7 +335,8 @@ mod tests {
         let (key, value) = (records.key(index), records.value(index, 0));
         let mut out = Vec::new();
         zerohop.request(&Request { op, index, key, value, slot: 5 }, &mut out).unwrap();
-        let DecodeResult::Frame { frame, used } = Decoder::agreed(1, Features::default()).decode(&out) else {
+        let DecodeResult::Frame { frame, used } = Decoder::with_version(1, Features::default()).decode(&out)
+        else {
             panic!("no frame")
         };
         assert_eq!(used, out.len());
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_numbered_by_partition_and_tell_the_lowest_that_waits() {
+    fn writes_are_numbered_by_partition_with_lowest_unanswered() {
         let records = Records::new(2, 1);
         let mut zerohop = fresh(&records);
         let numbers = |stamp: Stamp| (stamp.sequence.0, stamp.lowest_unanswered.0);

@@ -11,7 +11,7 @@ use super::{Bound, Case, Clock, Scenario, ScenarioReading, Target, label, us};
 use crate::failure::Failure;
 use crate::measure::{cpu_time, disk_bytes, expect, percentile, timed};
 use crate::subjects::Subject;
-use crate::subjects::zerohop::{OPERATIONS_PER_UPKEEP, Zerohop, options};
+use crate::subjects::zerohop::{OPERATIONS_PER_MAINTENANCE, Zerohop, options};
 use crate::workload::{Draws, Records, below};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -63,7 +63,7 @@ fn run(case: &Case) -> Result<ScenarioReading, Failure> {
     for index in 0..case.records {
         store.insert(&records.key(index), &records.value(index, 0))?;
     }
-    store.settle()?;
+    store.finish_phase()?;
 
     let mut versions = vec![0u8; count];
     let mut samples = vec![1u32; count * OPERATIONS_PER_RECORD];
@@ -81,8 +81,8 @@ fn run(case: &Case) -> Result<ScenarioReading, Failure> {
             *version = version.wrapping_add(1);
             store.put(&records.key(index), &records.value(index, *version))?;
         }
-        if at % OPERATIONS_PER_UPKEEP as usize == 0 {
-            store.upkeep(began_ms + clock.ms())?;
+        if at % OPERATIONS_PER_MAINTENANCE as usize == 0 {
+            store.maintain(began_ms + clock.ms())?;
         }
         if at % LOOK_EVERY == 0 {
             log_over_live = log_over_live.max(over_live(&mut store)?.0);

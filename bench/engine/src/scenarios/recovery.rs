@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::measure::{cpu_time, disk_bytes};
 use crate::subjects::Subject;
-use crate::subjects::zerohop::{OPERATIONS_PER_UPKEEP, Zerohop, options};
+use crate::subjects::zerohop::{OPERATIONS_PER_MAINTENANCE, Zerohop, options};
 use crate::workload::Records;
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -77,8 +77,8 @@ fn load(case: &Case, durability: Durability) -> Result<ScenarioReading, Failure>
         if index.is_multiple_of(RECORDS_PER_FLUSH) {
             store.flush()?;
         }
-        if index.is_multiple_of(OPERATIONS_PER_UPKEEP) {
-            store.upkeep(clock.ms())?;
+        if index.is_multiple_of(OPERATIONS_PER_MAINTENANCE) {
+            store.maintain(clock.ms())?;
         }
     }
     if durability == Durability::Sync {

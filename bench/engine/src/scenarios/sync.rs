@@ -56,7 +56,7 @@ fn run(case: &Case) -> Result<ScenarioReading, Failure> {
             store.put(&records.key(index as u64), &records.value(index as u64, 0))?;
         }
         store.flush()?;
-        store.upkeep(clock.ms())?;
+        store.maintain(clock.ms())?;
         journal.look(store.engine.stats().journal_bytes);
         Ok(())
     })?;

@@ -46,7 +46,7 @@ impl Subject for PlainMap {
         }
     }
 
-    fn settle(&mut self) -> Result<(), Failure> {
+    fn finish_phase(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -37,7 +37,7 @@ pub(crate) trait Subject: Sized {
     fn remove(&mut self, key: &Key) -> Result<(), Failure>;
     /// Ends a phase: when it returns, all accepted data is on disk, and no background work is left.
     /// Timed separately from the operations.
-    fn settle(&mut self) -> Result<(), Failure>;
+    fn finish_phase(&mut self) -> Result<(), Failure>;
     /// The store's own figure of its memory, beside the system's figure of the process.
     fn memory_bytes(&self) -> Option<u64>;
     /// Closes the store; its folder is removed afterwards.

@@ -22,7 +22,7 @@ pub(crate) struct Zerohop {
 }
 
 /// Operations between two maintenance calls, as an instance has between two batches.
-pub(crate) const OPERATIONS_PER_UPKEEP: u64 = 32;
+pub(crate) const OPERATIONS_PER_MAINTENANCE: u64 = 32;
 
 impl Subject for Zerohop {
     const NAME: &'static str = "zerohop";
@@ -42,7 +42,7 @@ impl Subject for Zerohop {
     fn lookup(&mut self, key: &Key, into: &mut Value) -> Result<bool, Failure> {
         let handle = self.handle_of(key);
         match self.engine.lookup(handle, key).map_err(store)?.map(|record| record.body) {
-            Some(RecordBody::Whole(payload)) if payload.len() == into.len() => {
+            Some(RecordBody::SingleEntry(payload)) if payload.len() == into.len() => {
                 into.copy_from_slice(payload);
                 Ok(true)
             }
@@ -59,9 +59,9 @@ impl Subject for Zerohop {
         self.write(EntryKind::Remove, key, &[])
     }
 
-    fn settle(&mut self) -> Result<(), Failure> {
+    fn finish_phase(&mut self) -> Result<(), Failure> {
         self.engine.sync().map_err(store)?;
-        while self.upkeep(self.now / OPERATIONS_PER_UPKEEP)? {}
+        while self.maintain(self.now / OPERATIONS_PER_MAINTENANCE)? {}
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl Zerohop {
     }
 
     /// Runs a step of background maintenance. Whether there is more at once.
-    pub(crate) fn upkeep(&mut self, now_ms: u64) -> Result<bool, Failure> {
+    pub(crate) fn maintain(&mut self, now_ms: u64) -> Result<bool, Failure> {
         self.engine.maintain(now_ms).map_err(store)
     }
 
@@ -134,9 +134,9 @@ impl Zerohop {
         let handle = self.handle_of(key);
         self.now += 1;
         self.engine.write(handle, kind, 0, self.now, key, payload).map_err(store)?;
-        if self.now.is_multiple_of(OPERATIONS_PER_UPKEEP) {
+        if self.now.is_multiple_of(OPERATIONS_PER_MAINTENANCE) {
             // A millisecond is some thousand operations here.
-            self.upkeep(self.now / 1024)?;
+            self.maintain(self.now / 1024)?;
         }
         Ok(())
     }

@@ -83,7 +83,7 @@ fn accept(
         readiness.add(&stream, free as u64)?;
         let connection = Connection {
             stream,
-            decoder: Decoder::agreed(1, Features::default()),
+            decoder: Decoder::with_version(1, Features::default()),
             received: vec![0; RECEIVE_BYTES],
             filled: 0,
             out: Vec::new(),

@@ -185,7 +185,7 @@ mod tests {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         let envelope = Envelope { request: 4.into(), ..Envelope::default() };
         Encoder::default().encode(&envelope, message, &mut request).unwrap();
-        let decoder = Decoder::agreed(1, Features::default());
+        let decoder = Decoder::with_version(1, Features::default());
         let DecodeResult::Frame { frame, .. } = decoder.decode(&request) else { panic!("no frame") };
         store.answer(&frame, &mut out).unwrap();
         let DecodeResult::Frame { frame, used } = decoder.decode(&out) else { panic!("no answer") };
@@ -221,7 +221,7 @@ mod tests {
         let mut store = Store::new(map_of_one("127.0.0.1:7400").unwrap(), Timestamp(10));
         let lookup = RecordOperation::Read(RecordRead { key: b"k", query: Query::Lookup });
         let operations = [lookup, RecordOperation::Write(insert(b"v")), lookup];
-        let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) };
+        let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
         let answers = said(&mut store, &Message::Batch(batch));
         let places = ["NotFound", "Done", "Value"].map(|word| answers.find(word).unwrap());
         assert!(places.is_sorted(), "{answers}");

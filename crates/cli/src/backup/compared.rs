@@ -36,7 +36,7 @@ pub(super) async fn compare(targets: &[Taken]) -> Result<ComparisonTotals, Error
         while let Some(slices) = comparison.next_slices().await? {
             slices.iter().for_each(|slice| compared.count(&settings.name, slice));
             let ComparisonTotals { records, bytes, .. } = compared;
-            shown.tell(Progress { records, bytes });
+            shown.update(Progress { records, bytes });
         }
     }
     Ok(compared)
@@ -60,7 +60,7 @@ impl ComparisonTotals {
     }
 
     /// The totals as a sentence.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn sentence(&self) -> String {
         let Self { records, copies_min, copies_max, .. } = *self;
         match (copies_min, copies_max) {
             _ if records == 0 => "there is nothing to compare".to_owned(),
@@ -89,7 +89,7 @@ fn records_and_chunks(count: u64) -> String {
 
 impl DifferingCopy {
     /// The differing copy as a sentence.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn sentence(&self) -> String {
         let Self { keyspace, partition, instance } = self;
         format!(
             "keyspace {keyspace}, partition {partition}: the copy of instance {instance} differs from the others; it is copied again: \

@@ -11,7 +11,7 @@ use zerohop_wire::words::counted;
 
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::quantity::{self, shown_bytes};
+use crate::common::quantity::{self, format_bytes};
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
 use crate::output;
@@ -55,8 +55,8 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
     let targets = super::keyspaces(&client, &keyspace).await?;
     let mut shown = BackupProgress::new("backed up");
     let options = SnapshotOptions { age: within, ..SnapshotOptions::default() };
-    let mut tell = |progress| shown.tell(progress);
-    let taking = zerohop_backup::take(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
+    let mut tell = |progress| shown.update(progress);
+    let taking = zerohop_backup::create(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
     let mut signals = StopSignals::new()?;
     let taken = tokio::select! {
         taken = taking => Some(taken?),
@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
         () = signals.come() => None,
     };
     drop(shown);
-    let Some(BackupTotals { at_ms, records, kept, bytes, written }) = taken else {
+    let Some(BackupTotals { at_ms, records, unchanged: kept, bytes, written }) = taken else {
         output::problem("zerohop: interrupted; what was written of the backup is removed");
         return Ok(CommandEnding::Interrupted);
     };
@@ -78,7 +78,7 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
             "{folder}: {}, {}{kept}, {} written",
             counted(targets.len(), "keyspace"),
             super::records_and_blobs(records),
-            shown_bytes(written)
+            format_bytes(written)
         ))?;
     }
     Ok(CommandEnding::Done)

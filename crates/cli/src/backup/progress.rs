@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use zerohop_backup::Progress;
 
-use crate::common::quantity::shown_bytes;
+use crate::common::quantity::format_bytes;
 use crate::output::StatusLine;
 
-const SHOWN_AFTER: Duration = Duration::from_secs(1);
-const SHOWN_EVERY: Duration = Duration::from_millis(200);
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) struct BackupProgress {
     line: StatusLine,
@@ -21,17 +21,17 @@ pub(super) struct BackupProgress {
 impl BackupProgress {
     pub(super) fn new(what: &'static str) -> Self {
         let started = Instant::now();
-        Self { line: StatusLine::new(), what, started, next: started + SHOWN_AFTER }
+        Self { line: StatusLine::new(), what, started, next: started + SHOW_AFTER }
     }
 
-    pub(super) fn tell(&mut self, progress: Progress) {
+    pub(super) fn update(&mut self, progress: Progress) {
         let now = Instant::now();
         if now >= self.next {
-            self.next = now + SHOWN_EVERY;
+            self.next = now + SHOW_INTERVAL;
             let seconds = (now - self.started).as_secs_f64();
             let Progress { records, bytes } = progress;
             let rate = bytes as f64 / 1e6 / seconds;
-            self.line.show(&format!("{} {records}, {}, {rate:.0} MB/s", self.what, shown_bytes(bytes)));
+            self.line.show(&format!("{} {records}, {}, {rate:.0} MB/s", self.what, format_bytes(bytes)));
         }
     }
 }

@@ -13,7 +13,7 @@ use zerohop_wire::words::counted;
 use super::progress::BackupProgress;
 use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::quantity::shown_bytes;
+use crate::common::quantity::format_bytes;
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
 use crate::output;
@@ -84,7 +84,7 @@ fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
     let mut progress = Progress::default();
     let chain = zerohop_backup::check(&arguments.folder, &arguments.base, &mut |_, bytes| {
         progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
-        shown.tell(progress);
+        shown.update(progress);
     })?;
     Ok(chain)
 }
@@ -92,27 +92,27 @@ fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
 /// A keyspace of the backup, and its target.
 struct WantedKeyspace {
     /// Its position in the manifest.
-    place: u32,
+    position: u32,
     /// The settings with which it is created if it does not exist.
     settings: KeyspaceSettings,
 }
 
 /// A keyspace of the backup, with the open target keyspace.
 struct OpenedKeyspace {
-    place: u32,
+    position: u32,
     name: String,
     into: Keyspace,
     made: bool,
 }
 
 async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
-    let wanted = wanted(chain.newest(), &arguments)?;
+    let wanted = wanted_keyspaces(chain.newest(), &arguments)?;
     let RestoreArguments { folder, overwrite, target, json, .. } = &arguments;
     let client = target.connect().await?;
     let opened = open_or_make(&client, wanted, &arguments).await?;
     let mut shown = BackupProgress::new("restored");
     let mut all = Vec::new();
-    let result = restore_all(chain, &opened, &mut all, &mut |progress| shown.tell(progress)).await;
+    let result = restore_all(chain, &opened, &mut all, &mut |progress| shown.update(progress)).await;
     drop(shown);
     result.map_err(|error| {
         let again = if *overwrite { " --overwrite" } else { "" };
@@ -133,7 +133,7 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
             output::result(&format!(
                 "{name}: {made}{}, {}",
                 super::records_and_blobs(*records),
-                shown_bytes(*bytes)
+                format_bytes(*bytes)
             ))?;
         }
     }
@@ -151,7 +151,7 @@ async fn restore_all(
     for one in opened {
         zerohop_backup::begin(&one.into).await?;
     }
-    for OpenedKeyspace { place, name, into, made } in opened {
+    for OpenedKeyspace { position: place, name, into, made } in opened {
         let zerohop_backup::RestoreTotals { records, bytes } =
             zerohop_backup::restore(chain, *place, into, tell).await?;
         all.push(RestoredKeyspace { name: name.clone(), made: *made, records, bytes });
@@ -163,7 +163,7 @@ async fn restore_all(
 }
 
 /// The keyspaces to restore, as the command line names them.
-fn wanted(
+fn wanted_keyspaces(
     manifest: &manifest::Manifest,
     arguments: &RestoreArguments,
 ) -> Result<Vec<WantedKeyspace>, CommandError> {
@@ -185,7 +185,7 @@ fn wanted(
             durability: Some(durability),
             chunk_bytes: Some(chunk_bytes),
         };
-        wanted.push(WantedKeyspace { place, settings });
+        wanted.push(WantedKeyspace { position: place, settings });
     }
     if renamed.is_some() && wanted.len() != 1 {
         let names: Vec<&str> = manifest.keyspaces.iter().map(|one| &*one.name).collect();
@@ -207,7 +207,7 @@ async fn open_or_make(
     let nodes = status.nodes.len().max(1) as u32;
     let is_there = |name: &str| status.keyspaces.iter().any(|one| one.name == name);
     let (mut opened, mut missing) = (Vec::new(), Vec::new());
-    for WantedKeyspace { place, mut settings } in wanted {
+    for WantedKeyspace { position: place, mut settings } in wanted {
         let name = settings.name.clone();
         if is_there(&name) {
             let into = client.keyspace(&name).await?;
@@ -217,7 +217,7 @@ async fn open_or_make(
                      the same key with --overwrite"
                 )));
             }
-            opened.push(OpenedKeyspace { place, name, into, made: false });
+            opened.push(OpenedKeyspace { position: place, name, into, made: false });
             continue;
         }
         let replicas = settings.replicas.unwrap_or(1);
@@ -245,7 +245,7 @@ async fn open_or_make(
             Err(error) => Err(error),
         };
         match into {
-            Ok(into) => opened.push(OpenedKeyspace { place, name, into, made: true }),
+            Ok(into) => opened.push(OpenedKeyspace { position: place, name, into, made: true }),
             Err(error) => {
                 // If the answer to a create request is missing, another client may have created the
                 // keyspace: it is named in the error, and stays.
@@ -255,7 +255,7 @@ async fn open_or_make(
             }
         }
     }
-    opened.sort_by_key(|one| one.place);
+    opened.sort_by_key(|one| one.position);
     Ok(opened)
 }
 

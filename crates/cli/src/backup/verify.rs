@@ -12,7 +12,7 @@ use zerohop_wire::words::{by_number, counted};
 use super::compared::{ComparisonTotals, compare};
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::quantity::shown_bytes;
+use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged};
 use crate::output;
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<CommandEnding, Com
     }
     if !json {
         let differing = shows.compared.iter().flat_map(|compared| &compared.differing);
-        differing.for_each(|one| output::problem(&one.said()));
+        differing.for_each(|one| output::problem(&one.sentence()));
         shows.troubles.iter().for_each(|trouble| output::problem(trouble));
     }
     Ok(ending)
@@ -81,7 +81,7 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
     let mut progress = Progress::default();
     let checked = zerohop_backup::check(folder, base, &mut |_, bytes| {
         progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
-        shown.tell(progress);
+        shown.update(progress);
     });
     drop(shown);
     match checked {
@@ -94,7 +94,7 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
                 folder.display(),
                 counted(manifest.keyspaces.len(), "keyspace"),
                 super::records_and_blobs(records),
-                shown_bytes(progress.bytes),
+                format_bytes(progress.bytes),
                 counted(folders.len(), "folder")
             );
             let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
@@ -118,7 +118,7 @@ async fn of_cluster(
     let client = target.connect().await?;
     let targets = super::keyspaces(&client, names).await?;
     let mut shown = BackupProgress::new("read");
-    let mut tell = |progress| shown.tell(progress);
+    let mut tell = |progress| shown.update(progress);
     let read = zerohop_backup::read_all(&client, &targets, SnapshotOptions::default(), &mut tell).await;
     drop(shown);
     let BackupTotals { at_ms, records, bytes, .. } = match read {
@@ -143,8 +143,8 @@ async fn of_cluster(
         "{}, {}, {}: all was read; {}; {copies}",
         counted(targets.len(), "keyspace"),
         super::records_and_blobs(records),
-        shown_bytes(bytes),
-        compared.said()
+        format_bytes(bytes),
+        compared.sentence()
     );
     let tell = |node: &NodeStatus| {
         let id = node.id;

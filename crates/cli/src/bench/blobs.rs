@@ -220,7 +220,7 @@ impl BlobRun {
         let stopwatch = Stopwatch::start();
         let mut lanes = JoinSet::new();
         for keyspace in clients {
-            lanes.spawn(lane(Arc::clone(self), phase, keyspace.clone()));
+            lanes.spawn(run_client(Arc::clone(self), phase, keyspace.clone()));
         }
         let (mut latencies, mut trouble) = (Histogram::new(), None);
         while let Some(ended) = lanes.join_next().await {
@@ -271,7 +271,7 @@ impl BlobRun {
     }
 
     /// The contents of a part: its position and whether it was overwritten, repeated.
-    fn fill(&self, part: u64, is_changed: bool, into: &mut [u8]) {
+    fn fill_part(&self, part: u64, is_changed: bool, into: &mut [u8]) {
         let own = [part.wrapping_mul(2) + u64::from(is_changed), self.seed];
         let mut word = [0; 16];
         word[..8].copy_from_slice(&own[0].to_le_bytes());
@@ -282,20 +282,24 @@ impl BlobRun {
     }
 
     /// A whole blob with its expected contents; the bytes behind the last part are zeros.
-    fn whole(&self, blob: u64, into: &mut Vec<u8>) {
+    fn expected_blob(&self, blob: u64, into: &mut Vec<u8>) {
         into.clear();
         into.resize(self.blob_bytes as usize, 0);
         let first = blob * self.parts_of_one();
         for (part, bytes) in (first..).zip(into.chunks_exact_mut(self.part_bytes as usize)) {
             let is_changed =
                 self.changed.get(part as usize).is_some_and(|changed| changed.load(Ordering::Relaxed));
-            self.fill(part, is_changed, bytes);
+            self.fill_part(part, is_changed, bytes);
         }
     }
 }
 
 /// One client: takes numbers until none is left.
-async fn lane(run: Arc<BlobRun>, phase: BlobPhase, keyspace: Keyspace) -> Result<Histogram, PhaseFailure> {
+async fn run_client(
+    run: Arc<BlobRun>,
+    phase: BlobPhase,
+    keyspace: Keyspace,
+) -> Result<Histogram, PhaseFailure> {
     let (mut latencies, mut bytes) = (Histogram::new(), Vec::new());
     loop {
         let number = run.next.fetch_add(1, Ordering::Relaxed);
@@ -311,12 +315,12 @@ async fn lane(run: Arc<BlobRun>, phase: BlobPhase, keyspace: Keyspace) -> Result
         };
         let at = part % run.parts_of_one() * run.part_bytes;
         match phase {
-            BlobPhase::Write | BlobPhase::Overwrite | BlobPhase::Read => run.whole(blob, &mut bytes),
+            BlobPhase::Write | BlobPhase::Overwrite | BlobPhase::Read => run.expected_blob(blob, &mut bytes),
             BlobPhase::WritePart | BlobPhase::ReadPart => {
                 let is_changed = phase == BlobPhase::WritePart
                     || run.changed.get(part as usize).is_some_and(|changed| changed.load(Ordering::Relaxed));
                 bytes.resize(run.part_bytes as usize, 0);
-                run.fill(part, is_changed, &mut bytes);
+                run.fill_part(part, is_changed, &mut bytes);
             }
             BlobPhase::Remove => {}
         }
@@ -395,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_tell_their_place_and_whether_they_were_written_over() {
+    fn contents_encode_position_and_overwrite() {
         let run = BlobRun {
             tag: String::new(),
             seed: 7,
@@ -410,9 +414,9 @@ mod tests {
         let mut all = Vec::new();
         for blob in 0..3 {
             let (mut before, mut after) = (Vec::new(), Vec::new());
-            run.whole(blob, &mut before);
+            run.expected_blob(blob, &mut before);
             run.changed[blob as usize * 3 + 1].store(true, Ordering::Relaxed);
-            run.whole(blob, &mut after);
+            run.expected_blob(blob, &mut after);
             assert_eq!((before.len(), &before[96..]), (100, &[0; 4][..]));
             assert!(before[..32] == after[..32] && before[64..] == after[64..]);
             assert_ne!(before[32..64], after[32..64]);

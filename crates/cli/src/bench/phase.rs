@@ -45,14 +45,14 @@ impl KvPhase {
 }
 
 /// Takes numbers until none is left. A failure stops the other lanes too.
-pub(super) async fn lane(
+pub(super) async fn run_client(
     phase: KvPhase,
     keyspace: Keyspace,
     shared: Arc<BenchShared>,
     latencies: Arc<Mutex<Histogram>>,
 ) -> Result<(), PhaseFailure> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
-    while let Some(number) = shared.take(phase) {
+    while let Some(number) = shared.next_number(phase) {
         // A clean-up covers only the numbers that were inserted, in their order.
         let number = match phase {
             KvPhase::Lookup | KvPhase::Remove => shared.workload.shuffled(number),

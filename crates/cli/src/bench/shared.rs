@@ -41,7 +41,7 @@ impl BenchShared {
     }
 
     /// The next number of the phase, if one is left.
-    pub(super) fn take(&self, phase: KvPhase) -> Option<u64> {
+    pub(super) fn next_number(&self, phase: KvPhase) -> Option<u64> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
         }

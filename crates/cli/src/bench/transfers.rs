@@ -121,7 +121,7 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<CommandEnding, C
         signals.come().await;
         waiting.store(true, Ordering::Relaxed);
     });
-    let played = play(&arguments, (&tag, seed), &connected, (&mut report, &interrupted)).await;
+    let played = run_transfers(&arguments, (&tag, seed), &connected, (&mut report, &interrupted)).await;
     // Runs after success and failure alike. No transaction is in flight by now that could create a
     // record again.
     for number in 0..accounts.div_ceil(TOGETHER) {
@@ -142,7 +142,7 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<CommandEnding, C
 }
 
 /// Opens the accounts and measures all kinds, until an interruption.
-async fn play(
+async fn run_transfers(
     arguments: &TxnBenchArguments,
     (tag, seed): (&str, u64),
     connected: &[(Client, Keyspace)],
@@ -229,7 +229,7 @@ async fn measure(
     let stopwatch = Stopwatch::start();
     let mut lanes = JoinSet::new();
     for (client, keyspace) in clients {
-        lanes.spawn(lane(Arc::clone(&run), client.clone(), keyspace.clone()));
+        lanes.spawn(run_client(Arc::clone(&run), client.clone(), keyspace.clone()));
     }
     let (mut latencies, mut failed) = (Histogram::new(), None);
     // All lanes end before the records are removed, even if one of them has failed.
@@ -259,7 +259,11 @@ async fn measure(
     })
 }
 
-async fn lane(run: Arc<TransferRun>, client: Client, keyspace: Keyspace) -> Result<Histogram, CommandError> {
+async fn run_client(
+    run: Arc<TransferRun>,
+    client: Client,
+    keyspace: Keyspace,
+) -> Result<Histogram, CommandError> {
     let mut latencies = Histogram::new();
     loop {
         let number = run.next.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use zerohop_client::{Coalescing, Keyspace};
 
 use super::histogram::Histogram;
-use super::phase::{KvPhase, PhaseFailure, lane};
+use super::phase::{KvPhase, PhaseFailure, run_client};
 use super::shared::BenchShared;
 use crate::common::ending::CommandError;
 use crate::common::runtime::runtime;
@@ -98,7 +98,7 @@ fn work(
             // If the sender of the orders is gone, no more orders come.
             drop(answer.send(Ok(Histogram::new())).await);
             while let Some(phase) = orders.recv().await {
-                drop(answer.send(run_lanes(phase, plan.depth, &keyspaces, shared).await).await);
+                drop(answer.send(run_clients(phase, plan.depth, &keyspaces, shared).await).await);
             }
         }),
     }
@@ -113,7 +113,7 @@ async fn connect(plan: &WorkerPlan, clients: u32) -> Result<Vec<Keyspace>, Comma
     Ok(keyspaces)
 }
 
-async fn run_lanes(
+async fn run_clients(
     phase: KvPhase,
     depth: u32,
     keyspaces: &[Keyspace],
@@ -123,7 +123,7 @@ async fn run_lanes(
     let mut lanes = JoinSet::new();
     for keyspace in keyspaces {
         for _ in 0..depth {
-            lanes.spawn(lane(phase, keyspace.clone(), Arc::clone(shared), Arc::clone(&latencies)));
+            lanes.spawn(run_client(phase, keyspace.clone(), Arc::clone(shared), Arc::clone(&latencies)));
         }
     }
     let mut trouble = None;

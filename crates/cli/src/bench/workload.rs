@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub(super) const NUMBER_DIGITS: usize = 6;
 
 /// The prefix of keys that are long enough, so that users can distinguish them from their own.
-const MARK: &[u8] = b"bench";
+const KEY_PREFIX: &[u8] = b"bench";
 
 /// Random characters at the beginning of a key, at least.
 const DRAWN_MIN: usize = 4;
@@ -29,7 +29,7 @@ impl Workload {
     /// Different seeds give different keys, and different values for equal keys.
     pub(super) fn new(ops: u64, key_bytes: usize, value_bytes: usize, seed: u64) -> Self {
         let room = key_bytes.saturating_sub(NUMBER_DIGITS);
-        let mark = if room >= MARK.len() + DRAWN_MIN { MARK } else { &[] };
+        let mark = if room >= KEY_PREFIX.len() + DRAWN_MIN { KEY_PREFIX } else { &[] };
         let drawn = |at: usize| DIGITS[(random(seed, at as u64) % 62) as usize];
         let tag = mark.iter().copied().chain((mark.len()..room).map(drawn)).collect();
         let value = (0..value_bytes).map(|at| random(!seed, (at / 8) as u64).to_le_bytes()[at % 8]).collect();
@@ -100,7 +100,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!(keys.len(), 5000);
-            assert_eq!(key.starts_with(MARK), key_bytes >= 15);
+            assert_eq!(key.starts_with(KEY_PREFIX), key_bytes >= 15);
         }
         let (mut one, mut other) = (Vec::new(), Vec::new());
         Workload::new(1, 15, 0, 7).key(0, &mut one);

@@ -32,10 +32,10 @@ pub(crate) struct ReadArguments {
     #[command(flatten)]
     name: NameArgument,
     /// Where to begin, in bytes.
-    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::whole)]
+    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::parse_whole)]
     at: u64,
     /// How many bytes [default: all that follow].
-    #[arg(long, value_name = "BYTES", value_parser = quantity::whole)]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::parse_whole)]
     length: Option<u64>,
     /// Writes to a file what a `blob write --if-seen` can rest on; for up to 64 MiB.
     #[arg(long, value_name = "FILE")]
@@ -66,7 +66,7 @@ pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, Comm
     }
     let (bytes, seen) = match blob.read_seen(at, length).await {
         Ok(read) => read,
-        Err(error) => return refusal::tell(&place, &name, error),
+        Err(error) => return refusal::print_refusal(&place, &name, error),
     };
     if output::is_terminal() && is_binary(&bytes) {
         return Err(no_text());
@@ -91,7 +91,7 @@ async fn stream(
     'again: loop {
         let mut pieces = match blob.read_at(offset, length).await {
             Ok(pieces) => pieces,
-            Err(error) => return refusal::tell(place, name, error),
+            Err(error) => return refusal::print_refusal(place, name, error),
         };
         // The file is created only now, so that a missing blob leaves an existing file unchanged.
         let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;
@@ -105,7 +105,7 @@ async fn stream(
                     again += 1;
                     continue 'again;
                 }
-                Err(error) => return refusal::tell(place, name, error),
+                Err(error) => return refusal::print_refusal(place, name, error),
             };
             match &mut out {
                 Some((file, path)) => {

@@ -14,7 +14,7 @@ pub(crate) struct TruncateArguments {
     #[command(flatten)]
     name: NameArgument,
     /// Bytes that it has afterwards.
-    #[arg(value_parser = quantity::whole, allow_negative_numbers = true)]
+    #[arg(value_parser = quantity::parse_whole, allow_negative_numbers = true)]
     size: u64,
     #[command(flatten)]
     pub(super) place: BlobPlace,
@@ -67,7 +67,7 @@ pub(super) async fn truncate(arguments: TruncateArguments) -> Result<CommandEndi
     let keyspace = place.open().await?;
     match keyspace.blob(name.clone()).truncate(arguments.size).await {
         Ok(()) => done(&place, &name),
-        Err(error) => refusal::tell(&place, &name, error),
+        Err(error) => refusal::print_refusal(&place, &name, error),
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, Comm
     if let Some(attributes) = &arguments.set_attributes
         && let Err(error) = blob.set_attributes(attributes.as_bytes()).await
     {
-        return refusal::tell(&place, &name, error);
+        return refusal::print_refusal(&place, &name, error);
     }
     let Some(info) = blob.stat().await? else { return refusal::not_found(&place, &name) };
     let shown = Info {

@@ -17,7 +17,7 @@ pub(crate) struct BlobListArguments {
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
     /// Prints at most so many names.
-    #[arg(long, value_name = "NAMES", value_parser = quantity::whole)]
+    #[arg(long, value_name = "NAMES", value_parser = quantity::parse_whole)]
     limit: Option<u64>,
     /// Begins behind this name.
     #[arg(long, value_name = "NAME")]

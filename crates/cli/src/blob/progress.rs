@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::output::StatusLine;
 
-const SHOWN_AFTER: Duration = Duration::from_secs(1);
-const SHOWN_EVERY: Duration = Duration::from_millis(200);
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub(super) struct BlobProgress {
@@ -21,7 +21,7 @@ pub(super) struct BlobProgress {
 impl BlobProgress {
     pub(super) fn new(what: &'static str) -> Self {
         let started = Instant::now();
-        Self { line: StatusLine::new(), what, bytes: 0, started, next: started + SHOWN_AFTER }
+        Self { line: StatusLine::new(), what, bytes: 0, started, next: started + SHOW_AFTER }
     }
 
     /// Adds to the bytes that are done.
@@ -29,7 +29,7 @@ impl BlobProgress {
         self.bytes += bytes as u64;
         let now = Instant::now();
         if now >= self.next {
-            self.next = now + SHOWN_EVERY;
+            self.next = now + SHOW_INTERVAL;
             let seconds = (now - self.started).as_secs_f64();
             let megabytes = self.bytes as f64 / 1e6;
             self.line.show(&format!("{}: {megabytes:.0} MB, {:.0} MB/s", self.what, megabytes / seconds));

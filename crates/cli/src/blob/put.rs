@@ -77,7 +77,7 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
             // The first error is the one that is reported.
             drop(put.discard().await);
             return match error {
-                CommandError::Client(error) => refusal::tell(&place, &name, error),
+                CommandError::Client(error) => refusal::print_refusal(&place, &name, error),
                 error => Err(error),
             };
         }
@@ -120,13 +120,13 @@ async fn send(put: &mut BlobPut<'_>, source: ByteSource) -> Result<u64, CommandE
 
 /// Appends `bytes` and the rest of the source to a blob as one staged append: readers see all of it
 /// or nothing.
-pub(super) async fn fill(
+pub(super) async fn staged_append(
     blob: &Blob<'_>,
     first: Vec<u8>,
     source: &mut ByteSource,
     progress: &mut BlobProgress,
 ) -> Result<u64, CommandError> {
-    let mut fill = blob.fill().await?;
+    let mut fill = blob.staged_append().await?;
     let (at, mut bytes) = (fill.position(), first);
     while !bytes.is_empty() {
         fill.push(&bytes).await?;

@@ -22,20 +22,24 @@ const UNFINISHED: &str = "it is not finished: it is being put, or its writer end
 
 /// There is no blob of this name.
 pub(super) fn not_found(place: &BlobPlace, name: &[u8]) -> Result<CommandEnding, CommandError> {
-    say(place, name, "not_found", "there is no such blob")
+    print_reason(place, name, "not_found", "there is no such blob")
 }
 
 /// Prints an error that is a negative answer; returns any other.
-pub(super) fn tell(place: &BlobPlace, name: &[u8], error: Error) -> Result<CommandEnding, CommandError> {
+pub(super) fn print_refusal(
+    place: &BlobPlace,
+    name: &[u8],
+    error: Error,
+) -> Result<CommandEnding, CommandError> {
     match error.failure() {
         Some(Failure::NotFound) => not_found(place, name),
         Some(Failure::ConditionFailed { .. }) => {
-            say(place, name, "exists", "there is one of this name already: --replace replaces it")
+            print_reason(place, name, "exists", "there is one of this name already: --replace replaces it")
         }
         _ if matches!(error, Error::Blob { why: BlobTrouble::Unfinished, .. }) => {
-            say(place, name, "unfinished", UNFINISHED)
+            print_reason(place, name, "unfinished", UNFINISHED)
         }
-        _ if is_changed(&error) => say(
+        _ if is_changed(&error) => print_reason(
             place,
             name,
             "changed",
@@ -51,7 +55,7 @@ fn is_changed(error: &Error) -> bool {
     matches!(**reason, Reason::Aborted { reason: AbortReason::ReadChanged, .. })
 }
 
-fn say(
+fn print_reason(
     place: &BlobPlace,
     name: &[u8],
     reason: &'static str,

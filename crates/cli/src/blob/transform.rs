@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: BlobTransformArguments) -> Result<CommandEndi
             output::json(&ChangedNumber { name: Name(&name), done: true, value: shown.value })?
         }
         Ok(shown) => output::result(&shown.text)?,
-        Err(error) => return refusal::tell(&place, &name, error),
+        Err(error) => return refusal::print_refusal(&place, &name, error),
     }
     Ok(CommandEnding::Done)
 }

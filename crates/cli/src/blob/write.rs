@@ -8,7 +8,7 @@ use zerohop_client::BlobSeen;
 
 use super::bytes::{ByteSource, GivenBytes};
 use super::progress::BlobProgress;
-use super::put::{APPEND_AT_ONCE_BYTES, fill};
+use super::put::{APPEND_AT_ONCE_BYTES, staged_append};
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::shown::Name;
@@ -22,7 +22,7 @@ pub(crate) struct WriteArguments {
     #[command(flatten)]
     bytes: GivenBytes,
     /// Where, in bytes.
-    #[arg(long, value_name = "OFFSET", value_parser = quantity::whole)]
+    #[arg(long, value_name = "OFFSET", value_parser = quantity::parse_whole)]
     at: u64,
     /// Writes in pieces of 4 MiB, and so any number of bytes: others may see some of them without the rest.
     #[arg(long)]
@@ -83,14 +83,14 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
             None => blob.write_at(offset, &bytes).await,
         };
         if let Err(error) = written {
-            return refusal::tell(&place, &name, error);
+            return refusal::print_refusal(&place, &name, error);
         }
         if bytes.is_empty() {
             break;
         }
         progress.add(bytes.len());
     }
-    told(&place, &name, at, progress.bytes())
+    print_written(&place, &name, at, progress.bytes())
 }
 
 /// The versions that a read has written to a file.
@@ -111,23 +111,28 @@ pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEndi
     let first = source.next(APPEND_AT_ONCE_BYTES + 1)?;
     let length = first.len();
     let at = if length as u64 > APPEND_AT_ONCE_BYTES {
-        fill(&blob, first, &mut source, &mut progress).await?
+        staged_append(&blob, first, &mut source, &mut progress).await?
     } else {
         match blob.append(&first).await {
             Ok(at) => {
                 progress.add(length);
                 at
             }
-            Err(error) => return refusal::tell(&place, &name, error),
+            Err(error) => return refusal::print_refusal(&place, &name, error),
         }
     };
     if !place.json {
         output::result(&at.to_string())?;
     }
-    told(&place, &name, at, progress.bytes())
+    print_written(&place, &name, at, progress.bytes())
 }
 
-fn told(place: &BlobPlace, name: &[u8], at: u64, length: u64) -> Result<CommandEnding, CommandError> {
+fn print_written(
+    place: &BlobPlace,
+    name: &[u8],
+    at: u64,
+    length: u64,
+) -> Result<CommandEnding, CommandError> {
     if place.json {
         output::json(&WrittenRange { name: Name(name), done: true, at, length })?;
     }

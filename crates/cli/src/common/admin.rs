@@ -24,7 +24,7 @@ const NOT_NOW_PAUSE: Duration = Duration::from_millis(100);
 
 /// The status of the cluster.
 pub(crate) async fn status(client: &Client) -> Result<Status, CommandError> {
-    match ask(client, AdminQuestion::Status(StatusGet {})).await? {
+    match request_until_answered(client, AdminQuestion::Status(StatusGet {})).await? {
         AdminReply::Status(status) => Ok(*status),
         _ => Err(CommandError::Unexpected),
     }
@@ -35,7 +35,7 @@ pub(crate) async fn create(
     client: &Client,
     settings: KeyspaceSettings,
 ) -> Result<KeyspaceStatus, CommandError> {
-    keyspace(ask(client, AdminQuestion::CreateKeyspace(settings)).await?)
+    keyspace(request_until_answered(client, AdminQuestion::CreateKeyspace(settings)).await?)
 }
 
 /// Changes a keyspace.
@@ -43,7 +43,7 @@ pub(crate) async fn alter(
     client: &Client,
     settings: KeyspaceSettings,
 ) -> Result<KeyspaceStatus, CommandError> {
-    keyspace(ask(client, AdminQuestion::AlterKeyspace(settings)).await?)
+    keyspace(request_until_answered(client, AdminQuestion::AlterKeyspace(settings)).await?)
 }
 
 /// Removes a keyspace, and returns its settings. Waits at most this long for pending transactions
@@ -59,17 +59,23 @@ pub(crate) async fn drop_keyspace(
 
 /// Sets the state of a node.
 pub(crate) async fn set_node_state(client: &Client, node: u32, state: &str) -> Result<(), CommandError> {
-    done(ask(client, AdminQuestion::SetNodeState(NodeStateSet { node, state: state.to_owned() })).await?)
+    done(
+        request_until_answered(
+            client,
+            AdminQuestion::SetNodeState(NodeStateSet { node, state: state.to_owned() }),
+        )
+        .await?,
+    )
 }
 
 /// Removes a node that has no partitions.
 pub(crate) async fn remove_node(client: &Client, node: u32) -> Result<(), CommandError> {
-    done(ask(client, AdminQuestion::RemoveNode(NodeRemove { node })).await?)
+    done(request_until_answered(client, AdminQuestion::RemoveNode(NodeRemove { node })).await?)
 }
 
 /// Makes these nodes the control group.
 pub(crate) async fn set_managers(client: &Client, nodes: Vec<u32>) -> Result<(), CommandError> {
-    done(ask(client, AdminQuestion::SetManagers(ManagersSet { nodes })).await?)
+    done(request_until_answered(client, AdminQuestion::SetManagers(ManagersSet { nodes })).await?)
 }
 
 /// Makes a token valid, for this long if a time is given.
@@ -85,17 +91,20 @@ pub(crate) async fn put_token(
         }),
         None => AdminQuestion::PutToken(put),
     };
-    done(ask(client, wanted).await?)
+    done(request_until_answered(client, wanted).await?)
 }
 
 /// Revokes a token.
 pub(crate) async fn revoke_token(client: &Client, name: &str) -> Result<(), CommandError> {
-    done(ask(client, AdminQuestion::RevokeToken(TokenRevoke { name: name.to_owned() })).await?)
+    done(
+        request_until_answered(client, AdminQuestion::RevokeToken(TokenRevoke { name: name.to_owned() }))
+            .await?,
+    )
 }
 
 /// All tokens.
 pub(crate) async fn tokens(client: &Client) -> Result<Vec<TokenStatus>, CommandError> {
-    match ask(client, AdminQuestion::ListTokens(TokenList {})).await? {
+    match request_until_answered(client, AdminQuestion::ListTokens(TokenList {})).await? {
         AdminReply::Tokens(found) => Ok(found.tokens),
         _ => Err(CommandError::Unexpected),
     }
@@ -109,7 +118,9 @@ pub(crate) async fn partitions(
     let mut all = Vec::new();
     loop {
         let list = PartitionList { keyspace: keyspace.to_owned(), first: all.len() as u32 };
-        let AdminReply::Partitions(page) = ask(client, AdminQuestion::ListPartitions(list)).await? else {
+        let AdminReply::Partitions(page) =
+            request_until_answered(client, AdminQuestion::ListPartitions(list)).await?
+        else {
             return Err(CommandError::Unexpected);
         };
         let is_last = page.partitions.is_empty();
@@ -127,7 +138,7 @@ pub(crate) async fn partition(
     partition: u32,
 ) -> Result<Option<PartitionStatus>, CommandError> {
     let list = PartitionList { keyspace: keyspace.to_owned(), first: partition };
-    match ask(client, AdminQuestion::ListPartitions(list)).await? {
+    match request_until_answered(client, AdminQuestion::ListPartitions(list)).await? {
         AdminReply::Partitions(page) => {
             Ok(page.partitions.into_iter().find(|one| one.partition == partition))
         }
@@ -137,7 +148,7 @@ pub(crate) async fn partition(
 
 /// Starts the move of a partition; returns the target instance.
 pub(crate) async fn move_partition(client: &Client, asked: PartitionMove) -> Result<u32, CommandError> {
-    match ask(client, AdminQuestion::MovePartition(asked)).await? {
+    match request_until_answered(client, AdminQuestion::MovePartition(asked)).await? {
         AdminReply::Done(done) => u32::try_from(done.number).map_err(|_| CommandError::Unexpected),
         _ => Err(CommandError::Unexpected),
     }
@@ -152,7 +163,7 @@ pub(crate) async fn recover_partition(
     keep_damaged: Option<bool>,
 ) -> Result<(), CommandError> {
     let recover = PartitionRecover { keyspace: keyspace.to_owned(), partition, keep_damaged };
-    done(ask(client, AdminQuestion::RecoverPartition(recover)).await?)
+    done(request_until_answered(client, AdminQuestion::RecoverPartition(recover)).await?)
 }
 
 /// Acknowledges missing data in one keyspace or all, as of the map of this epoch. Returns the
@@ -163,7 +174,12 @@ pub(crate) async fn acknowledge_losses(
     map_epoch: u64,
 ) -> Result<u64, CommandError> {
     let keyspace = keyspace.unwrap_or_default().to_owned();
-    match ask(client, AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace, map_epoch })).await? {
+    match request_until_answered(
+        client,
+        AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace, map_epoch }),
+    )
+    .await?
+    {
         AdminReply::Done(done) => Ok(done.number),
         _ => Err(CommandError::Unexpected),
     }
@@ -178,7 +194,7 @@ fn done(answer: AdminReply) -> Result<(), CommandError> {
 
 /// Repeats the question for some time until the manager can answer: a node that has just started
 /// still reads its data.
-async fn ask(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
+async fn request_until_answered(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
     match answer(client, ask).await? {
         AdminReply::Refused(refused) => Err(CommandError::Refused(refused.reason)),
         answer => Ok(answer),

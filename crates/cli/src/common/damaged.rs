@@ -12,7 +12,7 @@ use super::admin;
 use super::target::ClusterTarget;
 
 /// Most nodes that are asked.
-const NODES_ASKED_MAX: usize = 128;
+const NODES_QUERIED_MAX: usize = 128;
 
 /// How long a node may take; a node that does not answer in time is left out.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 pub(crate) async fn find(target: &ClusterTarget, status: &mut Status) -> Vec<DamagedPartition> {
     let others = status.nodes.iter().filter(|node| node.state != "down" && node.pid == 0);
     let mut asked = JoinSet::new();
-    for node in others.take(NODES_ASKED_MAX) {
+    for node in others.take(NODES_QUERIED_MAX) {
         let (target, manager) = (target.clone(), node.manager.clone());
         asked.spawn(timeout(ANSWER_MAX, async move {
             let client = target.connect_at(&manager).await?;

@@ -15,7 +15,7 @@ const DEFAULT: &str = "127.0.0.1:7400";
 
 /// How long a cluster may take to answer before each endpoint is probed separately. Most clusters
 /// answer sooner.
-const LOOK_AFTER: Duration = Duration::from_millis(20);
+const PROBE_AFTER: Duration = Duration::from_millis(20);
 
 /// Endpoints of one cluster, in one argument or variable. Empty: not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub(crate) fn with_port(text: &str) -> Result<String, String> {
 /// Returns once no process listens at any endpoint, with the reasons as text; never returns if one
 /// may listen. `looked_up` is the position, from 1, of the host whose address is being resolved,
 /// else 0.
-pub(crate) async fn nobody_listens(endpoints: &[&str], looked_up: &AtomicUsize) -> String {
-    sleep(LOOK_AFTER).await;
+pub(crate) async fn until_none_listens(endpoints: &[&str], looked_up: &AtomicUsize) -> String {
+    sleep(PROBE_AFTER).await;
     let mut reasons = Vec::new();
     for (place, endpoint) in endpoints.iter().enumerate() {
         looked_up.store(place + 1, Ordering::Relaxed);

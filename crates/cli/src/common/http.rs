@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The error for a manager that answers only with the cluster's secret.
-pub(crate) const WANTS_SECRET: &str = "it wants the cluster's secret: say --secret-file PATH";
+pub(crate) const SECRET_REQUIRED: &str = "it wants the cluster's secret: say --secret-file PATH";
 
 /// How long a manager may take.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -19,12 +19,12 @@ const ANSWER_BYTES_MAX: u64 = 4 << 20;
 ///
 /// # Errors No manager answers, or it refuses; as text.
 pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
-    let answer = timeout(ANSWER_MAX, ask(address, path, bearer)).await;
+    let answer = timeout(ANSWER_MAX, http_get(address, path, bearer)).await;
     let text = answer.unwrap_or_else(|_| Err(format!("no answer in {ANSWER_MAX:?}")))?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or("what answers there is no manager of zerohop")?;
     match head.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        Some("401") => Err(WANTS_SECRET.to_owned()),
+        Some("401") => Err(SECRET_REQUIRED.to_owned()),
         _ => Err(head.lines().next().unwrap_or_default().to_owned()),
     }
 }
@@ -32,13 +32,13 @@ pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Resu
 /// Why the node at this address does not serve, from its `/health`; `None`: it serves, or does not
 /// answer.
 pub(crate) async fn why_not(address: &str) -> Option<String> {
-    let text = timeout(ANSWER_MAX, ask(address, "/health", None)).await.ok()?.ok()?;
+    let text = timeout(ANSWER_MAX, http_get(address, "/health", None)).await.ok()?.ok()?;
     let (_, body) = text.split_once("\r\n\r\n")?;
     let health: serde_json::Value = serde_json::from_str(body).ok()?;
     Some(health.get("reason")?.as_str()?.to_owned())
 }
 
-async fn ask(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
+async fn http_get(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
     let shown = bearer.map_or_else(String::new, |bearer| format!("Authorization: Bearer {bearer}\r\n"));

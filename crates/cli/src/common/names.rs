@@ -23,7 +23,7 @@ pub(crate) enum Style {
 }
 
 /// A name in this style.
-pub(crate) fn shown(name: &[u8], style: Style) -> Cow<'_, [u8]> {
+pub(crate) fn display_name(name: &[u8], style: Style) -> Cow<'_, [u8]> {
     let is_escaped = match style {
         Style::Terminal => name.contains(&b'\\') || std::str::from_utf8(name).map_or(true, has_unsafe),
         Style::Line => name.utf8_chunks().any(|chunk| {
@@ -36,7 +36,7 @@ pub(crate) fn shown(name: &[u8], style: Style) -> Cow<'_, [u8]> {
 
 /// A name inside a sentence or a table.
 pub(crate) fn text(name: &[u8]) -> String {
-    String::from_utf8_lossy(&shown(name, Style::Terminal)).into_owned()
+    String::from_utf8_lossy(&display_name(name, Style::Terminal)).into_owned()
 }
 
 /// The path of a file or folder inside a sentence.
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn names_neither_rule_a_terminal_nor_break_a_line() {
         for (name, on_terminal, in_pipe) in CASES {
-            let of = |style| shown(name, style).into_owned();
+            let of = |style| display_name(name, style).into_owned();
             assert_eq!(of(Style::Terminal), on_terminal, "{name:?}");
             assert_eq!(of(Style::Line), in_pipe, "{name:?}");
             assert_eq!(of(Style::Raw), name);

@@ -20,10 +20,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// How long a process that is about to end may still serve.
-const GOES_WITHIN: Duration = Duration::from_secs(3);
+const EXIT_TIME_OUT: Duration = Duration::from_secs(3);
 
 /// The interval of the checks whether it has ended.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The credentials with which a process asks a node for its identity.
 pub(crate) type Credentials = (Option<Secret>, Option<ClientTls>);
@@ -43,7 +43,7 @@ pub(crate) async fn check(
         return Ok(());
     }
     // A process whose parent was killed a moment ago is about to end.
-    let until = Instant::now() + GOES_WITHIN;
+    let until = Instant::now() + EXIT_TIME_OUT;
     loop {
         if !serves(at, owner, credentials).await {
             return Ok(());
@@ -51,7 +51,7 @@ pub(crate) async fn check(
         if Instant::now() >= until {
             break;
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
     Err(CommandError::Node(format!(
         "{}: node {node} of this data is served by another process, at {at}: stop that one to serve the data here. If this is a copy \

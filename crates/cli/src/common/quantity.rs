@@ -87,7 +87,7 @@ pub(crate) fn bytes_u32(text: &str) -> Result<u32, String> {
 }
 
 /// A whole number, 0 or more. For clap.
-pub(crate) fn whole(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|error: std::num::ParseIntError| match text.strip_prefix('-') {
         Some(rest) if rest.bytes().all(|byte| byte.is_ascii_digit()) && !rest.is_empty() => {
             "it is below 0: write a whole number from 0 on".to_owned()
@@ -141,7 +141,7 @@ fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Quantity {
 }
 
 /// A size as text: `999 B`, `1.5 KB`, `12.3 MB` (powers of 1000, as disks are sold).
-pub(crate) fn shown_bytes(bytes: u64) -> String {
+pub(crate) fn format_bytes(bytes: u64) -> String {
     const STEPS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "KB")];
     match STEPS.iter().find(|(step, _)| bytes >= *step) {
         Some((step, unit)) => format!("{:.1} {unit}", bytes as f64 / *step as f64),
@@ -151,7 +151,7 @@ pub(crate) fn shown_bytes(bytes: u64) -> String {
 
 /// A duration as text, to about two places: `500 ms`, `9.8 s`, `2 min 5 s`, `3 h 20 min`, `7 d 1
 /// h`.
-pub(crate) fn shown_time(time: Duration) -> String {
+pub(crate) fn format_time(time: Duration) -> String {
     let (ms, seconds) = (time.as_millis(), time.as_secs());
     let two = |unit: u64, name: &str, part: u64, part_name: &str| match seconds % unit / part {
         0 => format!("{} {name}", seconds / unit),
@@ -183,11 +183,11 @@ mod tests {
             assert!(duration(bad).is_err(), "{bad}");
         }
         assert!(bytes("1TB").is_err() && bytes_u32("4GiB").is_err());
-        assert_eq!((whole("0"), whole("18446744073709551615")), (Ok(0), Ok(u64::MAX)));
+        assert_eq!((parse_whole("0"), parse_whole("18446744073709551615")), (Ok(0), Ok(u64::MAX)));
         for (bad, part) in
             [("-1", "below 0"), ("18446744073709551616", "too large"), ("-", "whole"), ("1K", "whole")]
         {
-            assert!(whole(bad).is_err_and(|why| why.contains(part)), "{bad}");
+            assert!(parse_whole(bad).is_err_and(|why| why.contains(part)), "{bad}");
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn times_are_shown_short() {
-        let of = |ms| shown_time(Duration::from_millis(ms));
+        let of = |ms| format_time(Duration::from_millis(ms));
         assert_eq!([0, 500, 1000, 9_840, 119_999].map(of), ["0 ms", "500 ms", "1 s", "9.8 s", "119.9 s"]);
         assert_eq!([120_000, 125_000, 7_200_000].map(of), ["2 min", "2 min 5 s", "2 h"]);
         assert_eq!([12_000_000, 608_400_000].map(of), ["3 h 20 min", "7 d 1 h"]);
@@ -239,6 +239,6 @@ mod tests {
 
     #[test]
     fn sizes_are_shown_short() {
-        assert_eq!([0, 999, 1500, 12_345_678].map(shown_bytes), ["0 B", "999 B", "1.5 KB", "12.3 MB"]);
+        assert_eq!([0, 999, 1500, 12_345_678].map(format_bytes), ["0 B", "999 B", "1.5 KB", "12.3 MB"]);
     }
 }

@@ -28,7 +28,7 @@ impl SecretPlace {
         match &self.secret_file {
             Some(path) if path.is_empty() => None,
             Some(path) => Some(PathBuf::from(path)),
-            None => usual_place().filter(|path| path.exists()),
+            None => default_path().filter(|path| path.exists()),
         }
     }
 
@@ -39,7 +39,7 @@ impl SecretPlace {
 }
 
 /// The default file, by the XDG base directory specification.
-fn usual_place() -> Option<PathBuf> {
+fn default_path() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")))?;
     Some(config.join("zerohop").join("secret"))

@@ -11,7 +11,7 @@ use zerohop_client::{Client, ClientOptions, Keyspace, Reason, Secret, read_token
 use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
-use super::endpoint::{self, Endpoints, no_address, nobody_listens};
+use super::endpoint::{self, Endpoints, no_address, until_none_listens};
 use super::secret::SecretPlace;
 use super::tls::TlsCa;
 use super::{http, quantity};
@@ -73,7 +73,7 @@ impl ClusterTarget {
         let looked_up = AtomicUsize::new(0);
         let connected = tokio::select! {
             connected = Client::connect_with(&endpoints, options) => connected,
-            why = nobody_listens(&endpoints, &looked_up) => return Err(CommandError::NoCluster(why)),
+            why = until_none_listens(&endpoints, &looked_up) => return Err(CommandError::NoCluster(why)),
         };
         let place = looked_up.load(Ordering::Relaxed).checked_sub(1);
         match (connected, place.and_then(|place| endpoints.get(place))) {

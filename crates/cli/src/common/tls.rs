@@ -46,7 +46,7 @@ pub(crate) struct NodeTls {
 
 impl TlsCa {
     fn path(&self) -> Option<&Path> {
-        given(self.tls_ca.as_ref())
+        path_if_set(self.tls_ca.as_ref())
     }
 
     /// The CA to trust, if TLS is on.
@@ -60,7 +60,7 @@ impl NodeTls {
     /// The TLS options of a node, if TLS is on.
     pub(crate) fn read(&self) -> Result<Option<TlsOptions>, CommandError> {
         let usage = |what: &str| Err(CommandError::Usage(what.to_owned()));
-        match (given(self.tls_cert.as_ref()), given(self.tls_key.as_ref()), self.ca.path()) {
+        match (path_if_set(self.tls_cert.as_ref()), path_if_set(self.tls_key.as_ref()), self.ca.path()) {
             (None, None, None) if !self.tls_only => Ok(None),
             (Some(certificate), Some(key), ca) => {
                 if self.tls_only && ca.is_none() {
@@ -82,8 +82,8 @@ impl NodeTls {
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 3] {
         let path = |path: Option<&Path>| path.map(Path::to_owned).unwrap_or_default();
         [
-            (CERT_VARIABLE, path(given(self.tls_cert.as_ref()))),
-            (KEY_VARIABLE, path(given(self.tls_key.as_ref()))),
+            (CERT_VARIABLE, path(path_if_set(self.tls_cert.as_ref()))),
+            (KEY_VARIABLE, path(path_if_set(self.tls_key.as_ref()))),
             (CA_VARIABLE, path(self.ca.path())),
         ]
     }
@@ -99,7 +99,7 @@ impl NodeTls {
     }
 }
 
-fn given(path: Option<&OsString>) -> Option<&Path> {
+fn path_if_set(path: Option<&OsString>) -> Option<&Path> {
     path.filter(|path| !path.is_empty()).map(Path::new)
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct GivenTransform {
     #[arg(long = "type", value_name = "TYPE", default_value = "i64")]
     number: GivenType,
     /// The offset of the number in bytes.
-    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::whole)]
+    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::parse_whole)]
     at: u64,
     /// Prints the old number, not the new one.
     #[arg(long)]

@@ -77,7 +77,7 @@ pub(crate) fn seen(status: &Status) -> Option<String> {
 
 /// Prints the problems of the whole cluster and then whose view that is, before a report of another
 /// kind. It goes to standard output with a text report, and to standard error with JSON.
-pub(crate) fn tell(status: &Status, is_json: bool) -> Result<(), CommandError> {
+pub(crate) fn print_problems(status: &Status, is_json: bool) -> Result<(), CommandError> {
     let mut lines = first(status);
     if lines.is_empty() {
         return Ok(());

@@ -9,7 +9,7 @@ use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 
 use super::error::DemoError;
 use super::lanes::{self, Groups};
-use super::limits::{FAULTS_KEPT_MAX, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
+use super::limits::{FAULTS_STORED_MAX, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
 use super::load::StoredFile;
 use super::progress::DemoProgress;
 use super::record::FileHeader;
@@ -20,9 +20,9 @@ use crate::common::names;
 #[derive(Debug, Default)]
 pub(super) struct CheckResult {
     /// Files that are intact.
-    pub(super) whole: u64,
+    pub(super) intact: u64,
     /// Intact files that were acknowledged before the kill.
-    pub(super) whole_before_kill: u64,
+    pub(super) intact_before_kill: u64,
     /// Their bytes.
     pub(super) bytes: u64,
     /// Files that are not intact.
@@ -44,7 +44,7 @@ pub(super) async fn check(
 }
 
 /// Counts keys and blobs that belong to none of these files.
-pub(super) async fn strangers(keyspace: &Keyspace, files: &[StoredFile]) -> Result<u64, DemoError> {
+pub(super) async fn count_foreign(keyspace: &Keyspace, files: &[StoredFile]) -> Result<u64, DemoError> {
     let mut scan = keyspace.scan("");
     let mut strangers = 0;
     while let Some(keys) = scan.next_page().await.map_err(DemoError::cluster("listing the keys"))? {
@@ -64,7 +64,7 @@ async fn check_groups(
     groups: Arc<Groups>,
 ) -> Result<CheckResult, DemoError> {
     let mut checked = CheckResult::default();
-    while let Some(files) = groups.take() {
+    while let Some(files) = groups.next_group() {
         let mut files = &expected[files];
         while !files.is_empty() {
             let together;
@@ -171,27 +171,27 @@ impl CheckResult {
     fn count(&mut self, file: &StoredFile, result: Result<(), String>) {
         match result {
             Ok(()) => {
-                self.whole += 1;
-                self.whole_before_kill += u64::from(file.before_kill);
+                self.intact += 1;
+                self.intact_before_kill += u64::from(file.before_kill);
                 self.bytes += file.bytes;
             }
             Err(what) => {
                 self.faulty += 1;
-                self.keep(vec![Fault { path: names::text(&file.path), what }]);
+                self.add_faults(vec![Fault { path: names::text(&file.path), what }]);
             }
         }
     }
 
     fn add(&mut self, other: CheckResult) {
-        self.whole += other.whole;
-        self.whole_before_kill += other.whole_before_kill;
+        self.intact += other.intact;
+        self.intact_before_kill += other.intact_before_kill;
         self.bytes += other.bytes;
         self.faulty += other.faulty;
-        self.keep(other.faults);
+        self.add_faults(other.faults);
     }
 
-    fn keep(&mut self, faults: Vec<Fault>) {
-        let room = FAULTS_KEPT_MAX.saturating_sub(self.faults.len());
+    fn add_faults(&mut self, faults: Vec<Fault>) {
+        let room = FAULTS_STORED_MAX.saturating_sub(self.faults.len());
         self.faults.extend(faults.into_iter().take(room));
     }
 }
@@ -217,16 +217,16 @@ mod tests {
     #[test]
     fn faults_are_kept_up_to_a_number_and_counted_beyond() {
         let mut sum = CheckResult::default();
-        for _ in 0..FAULTS_KEPT_MAX {
+        for _ in 0..FAULTS_STORED_MAX {
             let mut one = CheckResult::default();
             one.count(&stored(b"x", 1), Err("is not there".to_owned()));
             one.count(&stored(b"y", 7), Err("is not there".to_owned()));
             sum.add(one);
         }
-        assert_eq!((sum.faulty as usize, sum.faults.len()), (2 * FAULTS_KEPT_MAX, FAULTS_KEPT_MAX));
+        assert_eq!((sum.faulty as usize, sum.faults.len()), (2 * FAULTS_STORED_MAX, FAULTS_STORED_MAX));
         let mut whole = CheckResult::default();
         whole.count(&StoredFile { before_kill: true, ..stored(b"x", 9) }, Ok(()));
         sum.add(whole);
-        assert_eq!((sum.whole, sum.whole_before_kill, sum.bytes), (1, 1, 9));
+        assert_eq!((sum.intact, sum.intact_before_kill, sum.bytes), (1, 1, 9));
     }
 }

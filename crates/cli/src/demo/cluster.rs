@@ -40,7 +40,7 @@ const KILLED: usize = 1;
 const EMPTIED: usize = 2;
 
 /// The interval of status polls.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The keyspace.
 const KEYSPACE: &str = "demo-cluster";
@@ -160,7 +160,7 @@ pub(super) async fn run(
     let stopwatch = Stopwatch::start();
     let killing = async {
         progress.reached(kill_after).await;
-        progress.note_kill();
+        progress.record_kill();
         victim.kill().await
     };
     let loading = async { Ok::<_, CommandError>(load::load(&keyspace, source, &progress).await?) };
@@ -176,7 +176,7 @@ pub(super) async fn run(
     line.show("the killed node comes back");
     let stopwatch = Stopwatch::start();
     nodes.insert(KILLED, LocalNode::start(&founders[KILLED]).await?);
-    settled(&client, "the killed node did not get in step again", |_| true).await?;
+    wait_until_settled(&client, "the killed node did not get in step again", |_| true).await?;
     report.return_seconds = stopwatch.elapsed().as_secs_f64();
 
     line.show("a fourth node joins and takes its share");
@@ -187,28 +187,28 @@ pub(super) async fn run(
     let id = nodes[usize::from(NODES)].ready.id;
     let has_its_share = |status: &Status| {
         let copies: u32 = status.keyspaces.iter().map(|one| one.partitions * one.replicas).sum();
-        held(status, id) + 1 >= copies / (u32::from(NODES) + 1)
+        copies_on(status, id) + 1 >= copies / (u32::from(NODES) + 1)
     };
-    let status = settled(&client, "the fourth node did not get its share", has_its_share).await?;
-    (report.join_seconds, report.join_copies) = (stopwatch.elapsed().as_secs_f64(), held(&status, id));
+    let status = wait_until_settled(&client, "the fourth node did not get its share", has_its_share).await?;
+    (report.join_seconds, report.join_copies) = (stopwatch.elapsed().as_secs_f64(), copies_on(&status, id));
 
     line.show("a node is emptied");
     let stopwatch = Stopwatch::start();
     let id = nodes[EMPTIED].ready.id;
     admin::set_node_state(&client, id, "draining").await?;
-    settled(&client, "a node was not emptied", |status| held(status, id) == 0).await?;
+    wait_until_settled(&client, "a node was not emptied", |status| copies_on(status, id) == 0).await?;
     report.drain_seconds = stopwatch.elapsed().as_secs_f64();
     drop(line);
 
     let progress = Arc::new(DemoProgress::default());
     let checking = async {
         let checked = check::check(&keyspace, &files, &progress).await?;
-        Ok::<_, DemoError>((checked, check::strangers(&keyspace, &files).await?))
+        Ok::<_, DemoError>((checked, check::count_foreign(&keyspace, &files).await?))
     };
     let (checked, strangers) = progress.watch("verifying the cluster", files.len(), checking).await?;
-    (report.whole, report.verified) = (checked.whole, checked.whole_before_kill);
+    (report.whole, report.verified) = (checked.intact, checked.intact_before_kill);
     (report.strangers, report.faults) = (strangers, checked.faults);
-    nodes.iter().for_each(LocalNode::ask_to_end);
+    nodes.iter().for_each(LocalNode::request_end);
     for node in nodes {
         node.stop().await?;
     }
@@ -245,7 +245,7 @@ async fn connect(nodes: &[LocalNode]) -> Result<Client, CommandError> {
 
 /// Waits until all nodes are up, every partition has all of its copies, nothing moves, and the
 /// given condition is true.
-async fn settled(
+async fn wait_until_settled(
     client: &Client,
     what: &str,
     is_so: impl Fn(&Status) -> bool,
@@ -262,12 +262,12 @@ async fn settled(
         if Instant::now() >= due {
             return Err(CommandError::Node(format!("{what} within {DEADLINE:?}")));
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
 /// The number of partition copies on a node.
-fn held(status: &Status, id: u32) -> u32 {
+fn copies_on(status: &Status, id: u32) -> u32 {
     let of = |node: &NodeStatus| node.primaries + node.in_sync + node.following;
     status.nodes.iter().find(|node| node.id == id).map_or(0, of)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::task::JoinSet;
 
 use super::error::DemoError;
-use super::limits::{GROUP_FILES_MAX, LANES};
+use super::limits::{CONCURRENT_GROUPS, GROUP_FILES_MAX};
 
 /// The items that are not taken by a lane yet.
 #[derive(Debug)]
@@ -22,11 +22,11 @@ pub(super) struct Groups {
 impl Groups {
     /// Small groups where there are few items, so that every lane has some.
     fn new(items: usize) -> Self {
-        let group = (items / (LANES * 8)).clamp(1, GROUP_FILES_MAX);
+        let group = (items / (CONCURRENT_GROUPS * 8)).clamp(1, GROUP_FILES_MAX);
         Groups { items, group, next: AtomicUsize::new(0), failed: AtomicBool::new(false) }
     }
 
-    pub(super) fn take(&self) -> Option<Range<usize>> {
+    pub(super) fn next_group(&self) -> Option<Range<usize>> {
         if self.failed.load(Ordering::Relaxed) {
             return None;
         }
@@ -43,7 +43,7 @@ where
 {
     let groups = Arc::new(Groups::new(items));
     let mut lanes = JoinSet::new();
-    for _ in 0..LANES {
+    for _ in 0..CONCURRENT_GROUPS {
         lanes.spawn(lane(Arc::clone(&groups)));
     }
     let (mut results, mut failure) = (Vec::new(), None);

@@ -15,7 +15,7 @@ pub(super) const GROUP_FILES_MAX: usize = 64;
 pub(super) const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// Lanes that store and check concurrently. Each has a group in memory.
-pub(super) const LANES: usize = 16;
+pub(super) const CONCURRENT_GROUPS: usize = 16;
 
 /// Files below the folder: their paths are kept in memory.
 pub(super) const FILES_MAX: usize = 4 << 20;
@@ -36,7 +36,7 @@ pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub(super) const FAULTS_SHOWN_MAX: usize = 20;
 
 /// Faults that are kept; further faults are only counted.
-pub(super) const FAULTS_KEPT_MAX: usize = 1000;
+pub(super) const FAULTS_STORED_MAX: usize = 1000;
 
 /// Partitions of each keyspace: many for each instance, yet few to open at the repeated starts of
 /// the node.

@@ -14,7 +14,7 @@ use super::lanes::{self, Groups};
 use super::limits::{GROUP_BYTES_MAX, READ_BYTES, RECORD_BYTES_MAX, REPEATS_MAX};
 use super::progress::DemoProgress;
 use super::record::FileHeader;
-use super::source::{DemoFiles, fill};
+use super::source::{DemoFiles, fill_buffer};
 
 /// A file that the cluster has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ struct FileGroup {
 
 impl LoadLane {
     async fn run(mut self, groups: Arc<Groups>) -> Result<LoadedFiles, DemoError> {
-        while let Some(files) = groups.take() {
+        while let Some(files) = groups.next_group() {
             let mut group = FileGroup::default();
             for (path, opened) in self.open(files).await {
                 match opened {
@@ -153,13 +153,13 @@ impl LoadLane {
         // Removes what an earlier attempt may have left.
         blob.delete().await?;
         blob.create(b"").await?;
-        let mut filled = blob.fill().await?;
+        let mut filled = blob.staged_append().await?;
         let mut checksum = Xxh3::new();
         while !bytes.is_empty() {
             filled.push(&bytes).await?;
             checksum.update(&bytes);
             let read = move || {
-                fill(&mut file, &mut bytes, READ_BYTES)?;
+                fill_buffer(&mut file, &mut bytes, READ_BYTES)?;
                 Ok::<_, std::io::Error>((file, bytes))
             };
             let Ok((same_file, next)) = finish(spawn_blocking(read).await) else { return Ok(None) };
@@ -198,7 +198,7 @@ impl FileGroup {
 fn open(source: &DemoFiles, path: &[u8]) -> std::io::Result<OpenedFile<impl Read + Send + use<>>> {
     let mut file = source.open(path)?;
     let mut contents = Vec::new();
-    fill(&mut file, &mut contents, RECORD_BYTES_MAX + 1)?;
+    fill_buffer(&mut file, &mut contents, RECORD_BYTES_MAX + 1)?;
     Ok(if contents.len() <= RECORD_BYTES_MAX {
         OpenedFile::Small(contents)
     } else {
@@ -247,7 +247,7 @@ mod tests {
     use zerohop_node::server::{Server, ServerOptions};
 
     use super::*;
-    use crate::demo::check::{check, strangers};
+    use crate::demo::check::{check, count_foreign};
 
     const MOST: usize = RECORD_BYTES_MAX;
 
@@ -275,19 +275,19 @@ mod tests {
             assert_eq!((loaded.files.len(), loaded.unreadable), (5, 1), "one is gone since it was found");
             let files = Arc::new(loaded.files);
             let checked = check(&keyspace, &files, &progress).await.unwrap();
-            assert_eq!((checked.whole, checked.faulty), (5, 0), "{:?}", checked.faults);
-            assert_eq!((checked.bytes as usize, checked.whole_before_kill), (8 * MOST + 7, 5));
-            assert_eq!(strangers(&keyspace, &files).await.unwrap(), 0);
+            assert_eq!((checked.intact, checked.faulty), (5, 0), "{:?}", checked.faults);
+            assert_eq!((checked.bytes as usize, checked.intact_before_kill), (8 * MOST + 7, 5));
+            assert_eq!(count_foreign(&keyspace, &files).await.unwrap(), 0);
 
             keyspace.insert("not a file", "x").await.unwrap();
             keyspace.blob("file 1").create(b"a blob of no file").await.unwrap();
-            assert_eq!(strangers(&keyspace, &files).await.unwrap(), 2);
+            assert_eq!(count_foreign(&keyspace, &files).await.unwrap(), 2);
             keyspace.blob("file 4").write_at(MOST as u64, b"another last byte").await.unwrap();
             keyspace.blob("file 5").truncate(3 * MOST as u64).await.unwrap();
             keyspace.insert("file 2", "no header").await.unwrap();
             keyspace.remove("file 0").await.unwrap();
             let checked = check(&keyspace, &files, &progress).await.unwrap();
-            assert_eq!((checked.whole, checked.faulty), (1, 4), "{:?}", checked.faults);
+            assert_eq!((checked.intact, checked.faulty), (1, 4), "{:?}", checked.faults);
         });
         server.stop().unwrap();
     }

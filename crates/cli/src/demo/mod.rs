@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<CommandEnding, CommandErr
     if !finished {
         return Ok(CommandEnding::Interrupted);
     }
-    report.judge();
+    report.set_ok();
     report.data = work.end(report.ok)?;
     match arguments.json {
         true => output::json(&report)?,
@@ -200,8 +200,8 @@ async fn read_back(
     let took = stopwatch.elapsed();
     report.read_seconds = took.as_secs_f64();
     report.read_mb_per_second = rate(checked.bytes, took);
-    report.read_whole = checked.whole;
-    report.take_faults(checked);
+    report.read_whole = checked.intact;
+    report.add_faults(checked);
     Ok(())
 }
 
@@ -219,7 +219,7 @@ async fn store_and_kill(
     let loading = load::load(keyspace, source, &progress);
     let killing = async {
         progress.reached(kill_after.min(source.files.len() as u64)).await;
-        progress.note_kill();
+        progress.record_kill();
         let stopwatch = Stopwatch::start();
         let node = node.kill_and_start().await?;
         Ok::<_, CommandError>((node, stopwatch.elapsed()))
@@ -248,23 +248,23 @@ async fn verify(
     let checking = async {
         let of_first = check::check(first, first_files, &progress).await?;
         let of_again = check::check(again, again_files, &progress).await?;
-        let strangers =
-            check::strangers(first, first_files).await? + check::strangers(again, again_files).await?;
+        let strangers = check::count_foreign(first, first_files).await?
+            + check::count_foreign(again, again_files).await?;
         Ok::<_, DemoError>((of_first, of_again, strangers))
     };
     let (of_first, of_again, strangers) = progress.watch("verifying", total, checking).await?;
-    report.first_whole = of_first.whole;
+    report.first_whole = of_first.intact;
     report.again_files = again_files.len() as u64;
-    report.again_whole = of_again.whole;
-    report.verified = of_again.whole_before_kill;
+    report.again_whole = of_again.intact;
+    report.verified = of_again.intact_before_kill;
     report.strangers = strangers;
-    report.take_faults(of_first);
-    report.take_faults(of_again);
+    report.add_faults(of_first);
+    report.add_faults(of_again);
     Ok(())
 }
 
 impl DemoReport {
-    fn take_faults(&mut self, checked: CheckResult) {
+    fn add_faults(&mut self, checked: CheckResult) {
         self.faulty += checked.faulty;
         self.faults.extend(checked.faults);
     }

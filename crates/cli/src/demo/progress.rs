@@ -36,7 +36,7 @@ impl DemoProgress {
     }
 
     /// From now on an acknowledgement may have come after the kill.
-    pub(super) fn note_kill(&self) {
+    pub(super) fn record_kill(&self) {
         self.is_killed.store(true, Ordering::SeqCst);
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct Fault {
 
 impl DemoReport {
     /// Sets `ok` from the counts.
-    pub(super) fn judge(&mut self) {
+    pub(super) fn set_ok(&mut self) {
         self.ok = self.faulty == 0
             && self.damage.is_empty()
             && self.killed
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn it_is_well_only_if_everything_is() {
         let mut report = good();
-        report.judge();
+        report.set_ok();
         assert!(report.ok && report.to_string().ends_with("Nothing that was acknowledged is lost."));
         let spoil: [fn(&mut DemoReport); 9] = [
             |report| report.faulty = 1,
@@ -217,7 +217,7 @@ mod tests {
         for (at, spoil) in spoil.iter().enumerate() {
             let mut report = good();
             spoil(&mut report);
-            report.judge();
+            report.set_ok();
             assert!(!report.ok && report.to_string().contains("FAILED"), "{at}");
         }
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told() {
+    fn skipped_files_are_reported() {
         let text = DemoReport { unreadable: 3, skipped_folders: 2, ..good() }.to_string();
         assert!(text.contains("(2 folders skipped, 3 unreadable)"), "{text}");
         assert_eq!(rate(0, Duration::ZERO), 0.0);

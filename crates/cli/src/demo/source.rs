@@ -41,7 +41,7 @@ impl DemoFiles {
         let mut source = DemoFiles { root: root.to_owned(), ..DemoFiles::default() };
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
-            source.look_into(&folder, leave_out.as_deref(), &mut folders)?;
+            source.read_folder(&folder, leave_out.as_deref(), &mut folders)?;
         }
         source.files.sort_unstable();
         Ok(source)
@@ -55,7 +55,7 @@ impl DemoFiles {
         Ok(file.take(bytes))
     }
 
-    fn look_into(
+    fn read_folder(
         &mut self,
         folder: &Path,
         leave_out: Option<&Path>,
@@ -96,7 +96,7 @@ fn is_skipped(name: &OsStr) -> bool {
 }
 
 /// Reads until the buffer is full or the file ends.
-pub(super) fn fill(file: &mut impl Read, buffer: &mut Vec<u8>, bytes: usize) -> std::io::Result<()> {
+pub(super) fn fill_buffer(file: &mut impl Read, buffer: &mut Vec<u8>, bytes: usize) -> std::io::Result<()> {
     buffer.clear();
     file.take(bytes as u64).read_to_end(buffer).map(drop)
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_nothing_in_place_of_a_folder_is_told() {
+    fn file_or_missing_folder_is_reported() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -14,7 +14,7 @@ use zerohop_node::clock::HybridClock;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// One second, and a margin for a busy machine.
-const TURN_MAX: Duration = Duration::from_secs(3);
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(3);
 
 /// Longest head of an answer, and longest body: health is one line.
 const ANSWER_BYTES_MAX: u64 = 8 << 10;
@@ -32,12 +32,12 @@ pub(super) struct ManagerHealth {
 /// Asks the manager at `address`.
 ///
 /// # Errors No answer comes, or it is not HTTP.
-pub(super) async fn hear(address: &str) -> Result<ManagerHealth, String> {
-    let asked = timeout(TURN_MAX, ask(address)).await;
-    asked.unwrap_or_else(|_| Err(format!("no answer in {TURN_MAX:?}")))
+pub(super) async fn query_manager(address: &str) -> Result<ManagerHealth, String> {
+    let asked = timeout(ROUND_TRIP_MAX, query_health(address)).await;
+    asked.unwrap_or_else(|_| Err(format!("no answer in {ROUND_TRIP_MAX:?}")))
 }
 
-async fn ask(address: &str) -> Result<ManagerHealth, String> {
+async fn query_health(address: &str) -> Result<ManagerHealth, String> {
     let (serves, first) = question(address).await?;
     let Some(first) = first else { return Ok(ManagerHealth { serves, ahead_ms: None }) };
     loop {
@@ -154,7 +154,7 @@ mod tests {
     async fn a_clock_is_told_once_its_second_turns() {
         let (before, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
         let answers = vec![answer("200 OK", before), answer("200 OK", before), answer("200 OK", after)];
-        let heard = hear(&manager(answers).await).await.unwrap();
+        let heard = query_manager(&manager(answers).await).await.unwrap();
         let here = i64::try_from(HybridClock::default().tick().millis()).unwrap();
         assert!(heard.serves);
         let wrong = heard.ahead_ms.unwrap() - (784_111_778_000 - here);
@@ -162,11 +162,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_serve_or_is_no_manager_is_told_apart() {
+    async fn unavailable_node_and_non_manager_are_distinguished() {
         let silent = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nhi".to_owned();
-        let heard = hear(&manager(vec![silent]).await).await.unwrap();
+        let heard = query_manager(&manager(vec![silent]).await).await.unwrap();
         assert_eq!(heard, ManagerHealth { serves: false, ahead_ms: None });
-        assert!(hear(&manager(vec!["+PONG\r\n\r\n".to_owned()]).await).await.is_err());
-        assert!(hear("127.0.0.1:1").await.is_err());
+        assert!(query_manager(&manager(vec!["+PONG\r\n\r\n".to_owned()]).await).await.is_err());
+        assert!(query_manager("127.0.0.1:1").await.is_err());
     }
 }

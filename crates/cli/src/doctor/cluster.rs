@@ -9,40 +9,40 @@ use super::finding::Finding;
 use crate::common::{damaged, view};
 
 /// The most nodes whose clocks are asked; in larger clusters a sample is enough.
-const NODES_ASKED_MAX: usize = 128;
+const NODES_QUERIED_MAX: usize = 128;
 
 /// Half of the clock skew that servers tolerate.
 const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
 
 /// Checks the cluster; asks each node's manager for its time.
-pub(super) async fn look(status: Status, damaged: &[DamagedPartition]) -> Vec<Finding> {
-    let mut findings = judge_view(&status);
+pub(super) async fn check_cluster(status: Status, damaged: &[DamagedPartition]) -> Vec<Finding> {
+    let mut findings = check_view(&status);
     let Status { nodes, keyspaces, groups, view, .. } = status;
     let view = view.unwrap_or_default();
     findings.extend(nodes.iter().flat_map(|one| node(one, view.node)));
-    let up = nodes.iter().filter(|node| node.state != "down").take(NODES_ASKED_MAX);
+    let up = nodes.iter().filter(|node| node.state != "down").take(NODES_QUERIED_MAX);
     let asked: Vec<_> = up
         .map(|node| {
             let address = node.manager.clone();
-            (node.id, tokio::spawn(async move { clock::hear(&address).await }))
+            (node.id, tokio::spawn(async move { clock::query_manager(&address).await }))
         })
         .collect();
     for (id, heard) in asked {
         let heard = heard.await.unwrap_or_else(|error| Err(error.to_string()));
-        findings.extend(judge_heard(id, heard, &view));
+        findings.extend(check_manager(id, heard, &view));
     }
     if view.no_primary + view.stuck == 0 {
-        findings.push(judge_groups(&groups.unwrap_or_default()));
+        findings.push(check_groups(&groups.unwrap_or_default()));
     }
-    findings.extend(damaged.iter().map(judge_damaged));
+    findings.extend(damaged.iter().map(check_damaged));
     let is_present = |node: &&NodeStatus| node.state != "down" && node.state != "silent";
     let present = nodes.iter().filter(is_present).count();
-    findings.extend(keyspaces.iter().flat_map(|keyspace| judge_keyspace(keyspace, present)));
+    findings.extend(keyspaces.iter().flat_map(|keyspace| check_keyspace(keyspace, present)));
     findings
 }
 
 /// What the node that was asked reports of the whole cluster, before everything else.
-fn judge_view(status: &Status) -> Vec<Finding> {
+fn check_view(status: &Status) -> Vec<Finding> {
     let Some(view) = &status.view else { return Vec::new() };
     let about = view::seen(status).unwrap_or_default();
     let mut findings = Vec::new();
@@ -103,7 +103,7 @@ fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
     std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
 }
 
-fn judge_heard(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -> Vec<Finding> {
+fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -> Vec<Finding> {
     let about = format!("node {id}");
     let ManagerHealth { serves, ahead_ms } = match heard {
         Ok(heard) => heard,
@@ -147,7 +147,7 @@ fn judge_heard(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -
     findings
 }
 
-fn judge_groups(groups: &GroupsStatus) -> Finding {
+fn check_groups(groups: &GroupsStatus) -> Finding {
     let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = *groups;
     let (check, about) = ("partitions", "");
     if lost > 0 {
@@ -193,7 +193,7 @@ fn judge_groups(groups: &GroupsStatus) -> Finding {
     )
 }
 
-fn judge_damaged(one: &DamagedPartition) -> Finding {
+fn check_damaged(one: &DamagedPartition) -> Finding {
     let DamagedPartition { keyspace, partition, instance, .. } = one;
     let about = format!("{keyspace}/{partition}");
     let found = format!(
@@ -206,7 +206,7 @@ fn judge_damaged(one: &DamagedPartition) -> Finding {
     Finding::problem("partitions", about, found, advice)
 }
 
-fn judge_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
+fn check_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
     let KeyspaceStatus { name, replicas, min_in_sync, .. } = keyspace;
     let (check, about) = ("keyspaces", format!("keyspace {name}"));
     let alter =
@@ -259,7 +259,7 @@ mod tests {
             (501, Severity::Problem),
             (-60_000, Severity::Problem),
         ] {
-            let findings = judge_heard(
+            let findings = check_manager(
                 1,
                 Ok(ManagerHealth { serves: true, ahead_ms: Some(ahead) }),
                 &NodeView::default(),
@@ -267,11 +267,11 @@ mod tests {
             assert_eq!(findings.last().map(|one| one.verdict), Some(verdict), "{ahead}");
         }
         assert_eq!(
-            judge_heard(1, Err("refused".to_owned()), &NodeView::default())[0].verdict,
+            check_manager(1, Err("refused".to_owned()), &NodeView::default())[0].verdict,
             Severity::Problem
         );
         assert_eq!(
-            judge_heard(1, Ok(ManagerHealth { serves: false, ahead_ms: None }), &NodeView::default())[0]
+            check_manager(1, Ok(ManagerHealth { serves: false, ahead_ms: None }), &NodeView::default())[0]
                 .verdict,
             Severity::Warning
         );
@@ -282,7 +282,7 @@ mod tests {
         let of = |change: fn(&mut GroupsStatus)| {
             let mut groups = GroupsStatus { groups: 256, ..GroupsStatus::default() };
             change(&mut groups);
-            judge_groups(&groups).verdict
+            check_groups(&groups).verdict
         };
         assert_eq!(of(|_| {}), Severity::Ok);
         assert_eq!(of(|groups| groups.moving = 3), Severity::Ok);
@@ -301,7 +301,7 @@ mod tests {
     fn keyspaces_are_judged_by_the_nodes_that_are_up() {
         let judge = |replicas, min_in_sync, nodes| {
             let keyspace = KeyspaceStatus { replicas, min_in_sync, ..KeyspaceStatus::default() };
-            judge_keyspace(&keyspace, nodes)[0].verdict
+            check_keyspace(&keyspace, nodes)[0].verdict
         };
         assert_eq!((judge(1, 1, 1), judge(3, 2, 3)), (Severity::Ok, Severity::Ok));
         assert_eq!((judge(3, 2, 2), judge(1, 1, 3)), (Severity::Warning, Severity::Warning));

@@ -12,7 +12,7 @@ use zerohop_node::server::instances_default;
 use zerohop_wire::words::counted;
 
 use super::finding::Finding;
-use crate::common::quantity::shown_bytes;
+use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
 
 /// Below this, nodes refuse writes; it includes a margin for what they write meanwhile.
@@ -31,7 +31,7 @@ const FLUSH_SLOW: Duration = Duration::from_millis(20);
 const FLUSHES: usize = 9;
 
 /// Checks this machine.
-pub(super) fn look(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
+pub(super) fn check_machine(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
     let mut findings = vec![files(), space(folder), flush(folder)];
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
         Ok(()) => Finding::ok("secrets", what, "exists, and only its owner has read permission"),
@@ -48,11 +48,11 @@ pub(super) fn look(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
 fn files() -> Finding {
     // A node raises its limit to the hard limit.
     let instances = instances_default();
-    judge_files(Descriptors::new(getrlimit(Resource::Nofile).maximum, instances as u64), instances)
+    check_files(Descriptors::new(getrlimit(Resource::Nofile).maximum, instances as u64), instances)
 }
 
 /// Judges the limit of open files as a node of this many instances divides it.
-fn judge_files(descriptors: Descriptors, instances: usize) -> Finding {
+fn check_files(descriptors: Descriptors, instances: usize) -> Finding {
     let found = format!(
         "a process may have {descriptors}, where it runs a node of {}",
         counted(instances, "instance")
@@ -84,11 +84,11 @@ fn space(folder: &Path) -> Finding {
             );
         }
     };
-    judge_space(about, room.f_bavail.saturating_mul(room.f_frsize))
+    check_space(about, room.f_bavail.saturating_mul(room.f_frsize))
 }
 
-fn judge_space(about: String, free: u64) -> Finding {
-    let found = format!("{} are free", shown_bytes(free));
+fn check_space(about: String, free: u64) -> Finding {
+    let found = format!("{} are free", format_bytes(free));
     let advice = "make room, move the data to a larger disk, or add nodes: full nodes refuse writes and go on with reads";
     match free {
         0..FREE_BYTES_MIN => Finding::problem("disk-space", about, found, advice),
@@ -113,7 +113,7 @@ fn flush(folder: &Path) -> Finding {
     match tried() {
         Ok(mut took) => {
             took.sort_unstable();
-            judge_flush(about, took[FLUSHES / 2])
+            check_flush(about, took[FLUSHES / 2])
         }
         Err(error) => Finding::problem(
             "disk-flush",
@@ -124,7 +124,7 @@ fn flush(folder: &Path) -> Finding {
     }
 }
 
-fn judge_flush(about: String, median: Duration) -> Finding {
+fn check_flush(about: String, median: Duration) -> Finding {
     let found = format!("4 KiB are on the disk after {:.1} ms", median.as_secs_f64() * 1e3);
     if median < FLUSH_SLOW {
         return Finding::ok("disk-flush", about, found);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_told_with_what_is_kept_for_data_and_judged() {
-        let judge = |limit| judge_files(Descriptors::new(limit, 2), 2);
+        let judge = |limit| check_files(Descriptors::new(limit, 2), 2);
         let few = judge(Some(1024));
         assert!(
             few.to_string().contains("1024 descriptors, of which connections leave 304 to data"),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn disks_are_judged_before_they_are_full() {
-        let judge = |free| judge_space(String::new(), free).verdict;
+        let judge = |free| check_space(String::new(), free).verdict;
         assert_eq!(judge(0), Severity::Problem);
         assert_eq!(judge(FREE_BYTES_MIN), Severity::Warning);
         assert_eq!(judge(FREE_BYTES_LOW), Severity::Ok);
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn flushes_that_are_slow_are_warned_of() {
-        assert_eq!(judge_flush(String::new(), Duration::from_millis(1)).verdict, Severity::Ok);
-        assert_eq!(judge_flush(String::new(), Duration::from_millis(80)).verdict, Severity::Warning);
+        assert_eq!(check_flush(String::new(), Duration::from_millis(1)).verdict, Severity::Ok);
+        assert_eq!(check_flush(String::new(), Duration::from_millis(80)).verdict, Severity::Warning);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
         let usual = Path::new("zerohop-data");
         if usual.is_dir() { usual.to_owned() } else { PathBuf::from(".") }
     });
-    let mut findings = machine::look(&target, &folder);
+    let mut findings = machine::check_machine(&target, &folder);
     if !machine_only {
         findings.extend(of_cluster(&target).await);
     }
@@ -87,7 +87,7 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
             line.show(&format!("asking {nodes} for problems …"));
             let damaged = damaged::find(target, &mut status).await;
             line.show(&format!("asking {nodes} for health and clock …"));
-            cluster::look(status, &damaged).await
+            cluster::check_cluster(status, &damaged).await
         }
         Err(error) => {
             let advice = match (proof_advice(&error), listens(target).await) {

@@ -55,11 +55,11 @@ pub(super) async fn run(arguments: KvAppendArguments) -> Result<CommandEnding, C
     let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     let keyspace = place.open().await?;
     let length = keyspace.append(&key, &values).condition(arguments.condition.into()).await;
-    grown(&place, &key, length)
+    print_length(&place, &key, length)
 }
 
 /// Prints the new length of a record.
-pub(super) fn grown(
+pub(super) fn print_length(
     place: &KvPlace,
     key: &[u8],
     length: Result<u64, zerohop_client::Error>,
@@ -67,7 +67,7 @@ pub(super) fn grown(
     match length {
         Ok(length) if place.json => output::json(&GrownRecord { key: JsonKey(key), done: true, length })?,
         Ok(length) => output::result(&length.to_string())?,
-        Err(error) => return refusal::tell(place, key, error),
+        Err(error) => return refusal::print_refusal(place, key, error),
     }
     Ok(CommandEnding::Done)
 }

@@ -84,7 +84,7 @@ pub(super) async fn run(arguments: CompareSwapArguments) -> Result<CommandEnding
             }
             Ok(CommandEnding::Done)
         }
-        Err(error) => refusal::tell(&place, &key, error),
+        Err(error) => refusal::print_refusal(&place, &key, error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::append::grown;
+use super::append::print_length;
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -26,5 +26,5 @@ pub(super) async fn run(arguments: ExtendArguments) -> Result<CommandEnding, Com
     let bytes = arguments.value.read()?;
     let keyspace = place.open().await?;
     let length = keyspace.extend(&key, &bytes).condition(arguments.condition.into()).await;
-    grown(&place, &key, length)
+    print_length(&place, &key, length)
 }

@@ -36,7 +36,7 @@ pub(super) async fn run(arguments: IncrementArguments) -> Result<CommandEnding, 
     match keyspace.increment(&key, arguments.delta).condition(arguments.condition.into()).await {
         Ok(value) if place.json => output::json(&Sum { key: JsonKey(&key), done: true, value })?,
         Ok(value) => output::result(&value.to_string())?,
-        Err(error) => return refusal::tell(&place, &key, error),
+        Err(error) => return refusal::print_refusal(&place, &key, error),
     }
     Ok(CommandEnding::Done)
 }

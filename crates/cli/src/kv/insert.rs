@@ -55,6 +55,6 @@ pub(super) async fn run(arguments: InsertArguments) -> Result<CommandEnding, Com
             }
             Ok(CommandEnding::Done)
         }
-        Err(error) => refusal::tell(&place, &key, error),
+        Err(error) => refusal::print_refusal(&place, &key, error),
     }
 }

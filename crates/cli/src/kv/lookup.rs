@@ -83,7 +83,7 @@ fn show_info(place: &KvPlace, key: &[u8], info: &Info) -> Result<CommandEnding, 
 /// since 1970.
 fn expiry(at: u64, now: u64) -> String {
     match at.checked_sub(now) {
-        Some(left) => format!(", expires in {}", quantity::shown_time(Duration::from_millis(left))),
+        Some(left) => format!(", expires in {}", quantity::format_time(Duration::from_millis(left))),
         None => ", expires now".to_owned(),
     }
 }

@@ -110,7 +110,7 @@ async fn show_list(
         if first >= stop {
             break;
         }
-        let range = Range { start: place_of(first), stop: place_of(stop) };
+        let range = Range { start: position_of(first), stop: position_of(stop) };
         values = match keyspace.lookup_range(head.key.0, range).await? {
             // If values were removed from its head meanwhile, the page would have other values than
             // requested.
@@ -135,6 +135,6 @@ fn print_values(is_json: bool, values: &[Bytes], is_first: &mut bool) -> Result<
     output::raw(&[&out])
 }
 
-fn place_of(at: u64) -> i64 {
+fn position_of(at: u64) -> i64 {
     i64::try_from(at).unwrap_or(i64::MAX)
 }

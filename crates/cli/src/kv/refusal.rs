@@ -31,7 +31,11 @@ struct KvRefusal<'a> {
 }
 
 /// Prints a negative answer; any other error is returned.
-pub(super) fn tell(place: &KvPlace, key: &[u8], error: Error) -> Result<CommandEnding, CommandError> {
+pub(super) fn print_refusal(
+    place: &KvPlace,
+    key: &[u8],
+    error: Error,
+) -> Result<CommandEnding, CommandError> {
     let no = |reason, version: Timestamp, record: Option<RecordType>| KvRefusal {
         found: (version == Timestamp::ZERO).then_some(false),
         version: (version != Timestamp::ZERO).then(|| version.to_string()),

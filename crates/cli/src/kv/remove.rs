@@ -37,6 +37,6 @@ pub(super) async fn run(arguments: KvRemoveArguments) -> Result<CommandEnding, C
             Ok(CommandEnding::Done)
         }
         Ok(false) => refusal::not_found(&place, &key),
-        Err(error) => refusal::tell(&place, &key, error),
+        Err(error) => refusal::print_refusal(&place, &key, error),
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct ScanArguments {
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
     /// The maximum number of keys to print.
-    #[arg(long, value_name = "KEYS", value_parser = quantity::whole)]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::parse_whole)]
     limit: Option<u64>,
     /// The number of keys in one request, at most 4096.
     #[arg(long, value_name = "KEYS", default_value_t = 4096)]
@@ -58,7 +58,7 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
         let mut out = Vec::new();
         for key in keys.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
             if place.json {
-                out.extend_from_slice(output::json_text(&shown(key)).as_bytes());
+                out.extend_from_slice(output::json_text(&shown_key(key)).as_bytes());
                 out.push(b'\n');
             } else {
                 printed.add(&mut out, &key.key);
@@ -70,7 +70,7 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
     Ok(CommandEnding::Done)
 }
 
-fn shown(key: &ListedKey) -> ShownKey<'_> {
+fn shown_key(key: &ListedKey) -> ShownKey<'_> {
     ShownKey {
         key: JsonKey(&key.key),
         record: refusal::type_name(key.record),

@@ -57,7 +57,7 @@ pub(super) async fn run(arguments: KvTransformArguments) -> Result<CommandEnding
             output::json(&TransformOutput { key: JsonKey(&key), done: true, value: shown.value })?
         }
         Ok(shown) => output::result(&shown.text)?,
-        Err(error) => return refusal::tell(&place, &key, error),
+        Err(error) => return refusal::print_refusal(&place, &key, error),
     }
     Ok(CommandEnding::Done)
 }

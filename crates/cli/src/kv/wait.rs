@@ -66,13 +66,13 @@ pub(super) async fn run(arguments: WaitArguments) -> Result<CommandEnding, Comma
         // The awaited state may be that there is no record.
         Ok(None) => record::show_absent(&place, &key),
         Err(error) if matches!(error.failure(), Some(Failure::TimedOut { .. })) && !place.json => {
-            let waited = quantity::shown_time(place.target.timeout());
+            let waited = quantity::format_time(place.target.timeout());
             output::problem(&format!(
                 "zerohop: key \"{}\": {missed} after {waited}",
                 refusal::beginning(&key)
             ));
             Ok(CommandEnding::No)
         }
-        Err(error) => refusal::tell(&place, &key, error),
+        Err(error) => refusal::print_refusal(&place, &key, error),
     }
 }

@@ -96,13 +96,13 @@ impl LocalNode {
     /// Waits until it ends by itself, and returns its exit status as text.
     pub(crate) async fn ended(&mut self) -> String {
         match self.child.wait().await {
-            Ok(status) => told(status),
+            Ok(status) => exit_text(status),
             Err(error) => error.to_string(),
         }
     }
 
     /// Asks it to end, without a handover to other nodes.
-    pub(crate) fn ask_to_end(&self) {
+    pub(crate) fn request_end(&self) {
         if let Some(pid) = self.pid() {
             // The call fails only if the node has just ended.
             let _ = kill_process(pid, Signal::INT);
@@ -113,11 +113,11 @@ impl LocalNode {
     /// cases it is gone.
     pub(crate) async fn stop(mut self) -> Result<(), CommandError> {
         let id = self.ready.id;
-        self.ask_to_end();
+        self.request_end();
         match timeout(STOP_MAX, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => {
-                Err(CommandError::Node(format!("node {id} did not end well: {}", told(status))))
+                Err(CommandError::Node(format!("node {id} did not end well: {}", exit_text(status))))
             }
             Ok(Err(error)) => Err(CommandError::system("waiting for a node", Path::new("zerohop"), &error)),
             Err(_) => {
@@ -172,7 +172,7 @@ impl StartingNode {
                 Ok(Ok(status)) => Err(CommandError::Node(format!(
                     "the node at {} did not start ({}): see its message above",
                     listen,
-                    told(status)
+                    exit_text(status)
                 ))),
                 _ => Err(CommandError::Node(format!(
                     "the process started as a node at {} says nothing that this program understands",
@@ -201,7 +201,7 @@ impl NodePlan {
                 command.args(["--cluster-name", &self.name]);
             }
         }
-        if let Some(LocalStart { founded_at, is_first, managers }) = &self.local {
+        if let Some(LocalStart { bootstrap_addresses: founded_at, is_first, managers }) = &self.local {
             if !founded_at.is_empty() {
                 let founded_at: Vec<String> = founded_at.iter().map(ToString::to_string).collect();
                 command.arg("--founded-at").arg(founded_at.join(","));
@@ -244,7 +244,7 @@ impl ReadyNode {
     }
 }
 
-fn told(status: ExitStatus) -> String {
+fn exit_text(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with exit code {code}"),

@@ -20,7 +20,7 @@ const BLOCKS: u16 = (END - FIRST) / BLOCK;
 pub(crate) struct HeldPorts {
     first: SocketAddr,
     /// UDP sockets at the first port of each block; nothing else of this project binds these.
-    _marks: Vec<UdpSocket>,
+    _reservations: Vec<UdpSocket>,
 }
 
 impl HeldPorts {
@@ -31,17 +31,17 @@ impl HeldPorts {
         let draw =
             HybridClock::default().tick().millis() ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9);
         let begin = (draw % u64::from(places)) as u16;
-        (0..places).find_map(|step| HeldPorts::hold((begin + step) % places, blocks, count))
+        (0..places).find_map(|step| HeldPorts::reserve((begin + step) % places, blocks, count))
     }
 
-    fn hold(place: u16, blocks: u16, count: u16) -> Option<HeldPorts> {
+    fn reserve(place: u16, blocks: u16, count: u16) -> Option<HeldPorts> {
         let first = FIRST + place * BLOCK;
         let marks: Option<Vec<UdpSocket>> =
-            (0..blocks).map(|block| mark(at(first + block * BLOCK))).collect();
+            (0..blocks).map(|block| reserve_block(at(first + block * BLOCK))).collect();
         let marks = marks?;
         (0..count)
             .all(|behind| is_free(at(first + behind)))
-            .then(|| HeldPorts { first: at(first), _marks: marks })
+            .then(|| HeldPorts { first: at(first), _reservations: marks })
     }
 
     /// The first reserved port.
@@ -54,7 +54,7 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-fn mark(at: SocketAddr) -> Option<UdpSocket> {
+fn reserve_block(at: SocketAddr) -> Option<UdpSocket> {
     #[expect(clippy::disallowed_methods, reason = "nothing is sent: the system gives it to one process only")]
     let socket = UdpSocket::bind(at);
     socket.ok()
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_that_are_held_are_free_and_nobody_else_is_given_them() {
+    fn reserved_ports_are_free_and_exclusive() {
         let counts = [9, 1, BLOCK, BLOCK + 1, 3 * BLOCK, 2];
         let held: Vec<HeldPorts> = counts.map(|count| HeldPorts::find(count).unwrap()).into();
         let mut ports = Vec::new();
@@ -92,9 +92,9 @@ mod tests {
             ports.iter().map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap()).collect();
         let place = (held[0].first().port() - FIRST) / BLOCK;
         drop(held);
-        assert!(HeldPorts::hold(place, 1, 9).is_none(), "somebody listens");
+        assert!(HeldPorts::reserve(place, 1, 9).is_none(), "somebody listens");
         drop(taken);
-        assert!(HeldPorts::hold(place, 1, 9).is_some(), "let go");
+        assert!(HeldPorts::reserve(place, 1, 9).is_some(), "let go");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) struct ReadyInstance {
 
 impl ReadyNode {
     /// Prints it as text.
-    pub(crate) fn tell(&self) -> Result<(), CommandError> {
+    pub(crate) fn print_text(&self) -> Result<(), CommandError> {
         if let Some(warning) = &self.warning {
             output::problem(warning);
         }

@@ -80,7 +80,7 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
         NodeCommand::List(arguments) => {
             let client = arguments.target.connect().await?;
             let status = admin::status(&client).await?;
-            view::tell(&status, arguments.json)?;
+            view::print_problems(&status, arguments.json)?;
             let nodes: Vec<ListedNode> = status.nodes.into_iter().map(ListedNode::from).collect();
             if arguments.json {
                 output::json_lines(&nodes)?;
@@ -111,7 +111,7 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
         admin::set_managers(&client, set).await?;
     }
     let status = admin::status(&client).await?;
-    view::tell(&status, json)?;
+    view::print_problems(&status, json)?;
     let nodes = status.nodes.into_iter().filter(|node| node.in_control);
     let all: Vec<ListedManager> = nodes
         .map(|NodeStatus { id, state, manager, .. }| ListedManager { node: id, state, manager })

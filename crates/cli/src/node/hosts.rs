@@ -45,7 +45,7 @@ pub(super) struct ClusterArguments {
     #[arg(long, hide = true)]
     first: bool,
     /// The same: a manager of the control group by its number, and where it listens now.
-    #[arg(long, value_name = "NUMBER=HOST:PORT", value_parser = seat, hide = true)]
+    #[arg(long, value_name = "NUMBER=HOST:PORT", value_parser = parse_manager, hide = true)]
     seat: Vec<(u64, SocketAddr)>,
     /// The failure domain of this node, as in rack=a. Copies of a partition are placed in different domains.
     #[arg(long, value_name = "NAME=VALUE", value_parser = domain)]
@@ -71,7 +71,7 @@ impl ClusterArguments {
         } else if self.scheduler {
             let variable = |name: &str| std::env::var(name).ok();
             let found = hosts::of_scheduler(variable, |path| read(Path::new(path))).map_err(usage)?;
-            (found.hosts, found.me)
+            (found.hosts, found.own_index)
         } else if self.join.is_empty() {
             return Ok(None);
         } else {
@@ -96,7 +96,7 @@ impl ClusterArguments {
             )));
         }
         let name = self.cluster_name.clone();
-        Ok(Some(self.of(JoinMethod::Together { hosts: addresses, me, name })))
+        Ok(Some(self.of(JoinMethod::Together { hosts: addresses, own_index: me, name })))
     }
 
     /// The information from the process that started all nodes of a local cluster; `None`: there is
@@ -104,7 +104,7 @@ impl ClusterArguments {
     pub(super) fn local(&self) -> Option<LocalStart> {
         let (founded_at, managers) = (self.founded_at.clone(), self.seat.clone());
         let is_local = !founded_at.is_empty() || !managers.is_empty();
-        is_local.then_some(LocalStart { founded_at, is_first: self.first, managers })
+        is_local.then_some(LocalStart { bootstrap_addresses: founded_at, is_first: self.first, managers })
     }
 
     fn of(&self, way: JoinMethod) -> ClusterOptions {
@@ -120,13 +120,13 @@ fn manager(text: &str) -> Result<SocketAddr, String> {
 /// The listening address of a node of a list.
 pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
     match &options.way {
-        JoinMethod::Together { hosts, me, .. } => hosts.get(*me).copied(),
+        JoinMethod::Together { hosts, own_index: me, .. } => hosts.get(*me).copied(),
         JoinMethod::Join(_) => None,
     }
 }
 
 /// Parses a manager's number and address. For clap.
-fn seat(text: &str) -> Result<(u64, SocketAddr), String> {
+fn parse_manager(text: &str) -> Result<(u64, SocketAddr), String> {
     let (id, at) = text.split_once('=').ok_or("write NUMBER=HOST:PORT")?;
     Ok((id.parse().map_err(|_| "no number")?, at.parse().map_err(|_| "no address")?))
 }

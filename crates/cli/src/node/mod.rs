@@ -110,7 +110,7 @@ fn redis_timeout(text: &str) -> Result<Duration, String> {
     if allowed.contains(&time) {
         return Ok(time);
     }
-    let [least, most] = [REDIS_TIME_OUT_MIN, REDIS_TIME_OUT_MAX].map(quantity::shown_time);
+    let [least, most] = [REDIS_TIME_OUT_MIN, REDIS_TIME_OUT_MAX].map(quantity::format_time);
     Err(format!(
         "a time from {least} to {most} is allowed: a failover takes about two seconds, in which commands wait"
     ))
@@ -159,7 +159,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     options.local = arguments.cluster.local();
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
-    options.spans = true;
+    options.serves_cross_partition = true;
     options.redis_time_out = arguments.redis.redis_timeout.unwrap_or(options.redis_time_out);
     let redis_time_out = options.redis_time_out;
     options.http_names.clone_from(&arguments.http_name);
@@ -180,7 +180,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
     let ready = ready(&server, arguments.place.data.clone());
     // A reader that is gone is no reason not to serve.
-    let told = if arguments.json { output::json(&ready) } else { ready.tell() };
+    let told = if arguments.json { output::json(&ready) } else { ready.print_text() };
     if let Err(error) = told {
         output::problem(&format!("zerohop: {error}"));
     }

@@ -20,18 +20,18 @@ const FULL_TRIES_MAX: u32 = 10_000;
 struct ByTransactions(Spans);
 
 impl Spanning for ByTransactions {
-    fn take(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom> {
-        let tell = move |reply| tell(asker, reply);
-        self.0.take(keyspace, unit, Box::new(tell)).map_err(|_| NoRoom)
+    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom> {
+        let tell = move |reply| send_reply(asker, reply);
+        self.0.start_unit(keyspace, unit, Box::new(tell)).map_err(|_| NoRoom)
     }
 }
 
-fn tell(asker: ReplyAddress, reply: Vec<u8>) {
-    let Err(mut untold) = asker.tell(reply) else { return };
+fn send_reply(asker: ReplyAddress, reply: Vec<u8>) {
+    let Err(mut untold) = asker.send(reply) else { return };
     tokio::spawn(async move {
         for _ in 0..FULL_TRIES_MAX {
             tokio::time::sleep(FULL_PAUSE).await;
-            match untold.0.tell(untold.1) {
+            match untold.0.send(untold.1) {
                 Ok(()) => return,
                 Err(again) => untold = again,
             }
@@ -52,6 +52,6 @@ pub(super) fn add(
     let endpoints = own.chain(server.instances().iter().map(|(_, at)| *at)).map(|at| at.to_string());
     let spans = Spans::start(endpoints.collect(), options)?;
     let spanning: Arc<dyn Spanning> = Arc::new(ByTransactions(spans));
-    server.span(&spanning);
+    server.set_cross_partition(&spanning);
     Ok(())
 }

@@ -62,7 +62,7 @@ pub(super) async fn run(arguments: PartitionListArguments) -> Result<CommandEndi
         }
     }
     let mut status = admin::status(&client).await?;
-    view::tell(&status, arguments.json)?;
+    view::print_problems(&status, arguments.json)?;
     let places = Places::of(&status);
     let damaged = damaged::find(&arguments.target, &mut status).await;
     let is_damaged = |partition: u32| {

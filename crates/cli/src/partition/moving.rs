@@ -16,7 +16,7 @@ use crate::common::target::ClusterTarget;
 use crate::output::{self, StatusLine};
 
 /// The interval of map polls.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Args, Debug)]
 pub(crate) struct MoveArguments {
@@ -77,7 +77,7 @@ struct MoveOutput<'a> {
 pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, CommandError> {
     let MoveArguments { partition: name, to, target, json } = arguments;
     let client = target.connect().await?;
-    let before = look(&client, &name).await?;
+    let before = find_move(&client, &name).await?;
     let copies = before.in_sync.len() + before.followers.len() + 1;
     let asked = PartitionMove {
         keyspace: name.keyspace.clone(),
@@ -89,7 +89,7 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
     let line = StatusLine::new();
     let (mut last, mut since) = (None, Instant::now());
     loop {
-        let now = look(&client, &name).await?;
+        let now = find_move(&client, &name).await?;
         let step = step(&now, instance, copies);
         if last.is_some_and(|last| last != MoveStep::Waiting) && step == MoveStep::Waiting {
             return Err(CommandError::Refused(format!(
@@ -100,7 +100,7 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
         }
         if last != Some(step) {
             (last, since) = (Some(step), Instant::now());
-            tell(json, &line, &name, (to.node, instance), step, &now)?;
+            print_move(json, &line, &name, (to.node, instance), step, &now)?;
         }
         if step == MoveStep::Done {
             return Ok(CommandEnding::Done);
@@ -115,7 +115,7 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
                 name.keyspace
             )));
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) async fn release(arguments: ReleaseArguments) -> Result<CommandEnding
     Ok(CommandEnding::Done)
 }
 
-async fn look(
+async fn find_move(
     client: &zerohop_client::Client,
     name: &PartitionName,
 ) -> Result<PartitionStatus, CommandError> {
@@ -148,7 +148,7 @@ fn step(now: &PartitionStatus, to: u32, copies: usize) -> MoveStep {
     }
 }
 
-fn tell(
+fn print_move(
     json: bool,
     line: &StatusLine,
     name: &PartitionName,

@@ -36,7 +36,7 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding
     }
     let client = target.connect().await?;
     let status = admin::status(&client).await?;
-    view::tell(&status, json)?;
+    view::print_problems(&status, json)?;
     if !view::has_quorum(&status) {
         return Err(CommandError::Refused(super::NO_QUORUM.to_owned()));
     }

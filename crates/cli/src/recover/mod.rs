@@ -24,10 +24,10 @@ use crate::output;
 use crate::partition::PartitionName;
 
 /// The interval of map polls.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Partitions that are listed; of more, only the first ones.
-const TOLD_MAX: usize = 20;
+const LISTED_PARTITIONS_MAX: usize = 20;
 
 /// Why nothing is recovered while nothing is decided.
 const NO_QUORUM: &str = "the control group has no quorum: the lost partitions are not known, and none can be recovered, before more \
@@ -99,7 +99,7 @@ struct RecoverOutput {
     up: Vec<u32>,
     left: PartitionRemains,
     /// What its sole copy lacks, if that is up and corrupt.
-    damaged: Option<ShownDamaged>,
+    damaged: Option<RecoverDamage>,
     /// Whether it continues without the members that are down, or without the corrupt data.
     recovered: bool,
     /// The instance that serves it then.
@@ -108,7 +108,7 @@ struct RecoverOutput {
 
 /// What a corrupt copy lacks.
 #[derive(Serialize)]
-struct ShownDamaged {
+struct RecoverDamage {
     instance: u32,
     found: u64,
     named: Vec<String>,
@@ -150,7 +150,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     }
     let client = target.connect().await?;
     let status = admin::status(&client).await?;
-    view::tell(&status, json)?;
+    view::print_problems(&status, json)?;
     if accept_loss && !view::has_quorum(&status) {
         return Err(CommandError::Refused(NO_QUORUM.to_owned()));
     }
@@ -178,7 +178,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         };
     }
     if !accept_loss {
-        return Err(ask(json, lost, &Places::of(&status))?);
+        return Err(print_loss(json, lost, &Places::of(&status))?);
     }
     for LostPartition { name, damaged, .. } in &lost {
         let keep_damaged = damaged.as_ref().map(|_| !from_follower);
@@ -193,8 +193,8 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     }
     let after = wait(&client, &lost).await?;
     let shown: Vec<RecoverOutput> =
-        lost.iter().zip(&after).map(|(lost, primary)| lost.shown(*primary, from_follower)).collect();
-    tell_done(json, &shown)?;
+        lost.iter().zip(&after).map(|(lost, primary)| lost.output(*primary, from_follower)).collect();
+    print_recovered(json, &shown)?;
     match shown.iter().all(|one| one.recovered) {
         true => Ok(CommandEnding::Done),
         false => Err(CommandError::Refused(
@@ -261,15 +261,16 @@ async fn find(
 }
 
 /// Prints what is lost and what recovery would leave; the error says how to recover.
-fn ask(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<CommandError, CommandError> {
-    let shown: Vec<RecoverOutput> = lost.iter().map(|one| one.shown(None, false)).collect();
+fn print_loss(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<CommandError, CommandError> {
+    let shown: Vec<RecoverOutput> = lost.iter().map(|one| one.output(None, false)).collect();
     match json {
         true => output::json_lines(&shown)?,
         false => {
-            let lines: Vec<String> = shown.iter().take(TOLD_MAX).map(|one| one.line(places)).collect();
+            let lines: Vec<String> =
+                shown.iter().take(LISTED_PARTITIONS_MAX).map(|one| one.line(places)).collect();
             output::result(&lines.join("\n"))?;
-            if shown.len() > TOLD_MAX {
-                output::result(&format!("… and {} more", shown.len() - TOLD_MAX))?;
+            if shown.len() > LISTED_PARTITIONS_MAX {
+                output::result(&format!("… and {} more", shown.len() - LISTED_PARTITIONS_MAX))?;
             }
         }
     }
@@ -307,11 +308,11 @@ async fn wait(client: &Client, lost: &[LostPartition]) -> Result<Vec<Option<u32>
         if after.iter().all(Option::is_some) || Instant::now() >= due {
             return Ok(after);
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
 }
 
-fn tell_done(json: bool, shown: &[RecoverOutput]) -> Result<(), CommandError> {
+fn print_recovered(json: bool, shown: &[RecoverOutput]) -> Result<(), CommandError> {
     if json {
         return output::json_lines(shown);
     }
@@ -351,7 +352,7 @@ fn tell_done(json: bool, shown: &[RecoverOutput]) -> Result<(), CommandError> {
 }
 
 impl LostPartition {
-    fn shown(&self, primary: Option<u32>, from_follower: bool) -> RecoverOutput {
+    fn output(&self, primary: Option<u32>, from_follower: bool) -> RecoverOutput {
         let PartitionStatus { primary: before, in_sync, followers, down, state, .. } = &self.status;
         let is_up = |one: &&u32| !down.contains(one);
         let members = || std::iter::once(before).chain(in_sync).chain(followers);
@@ -371,7 +372,7 @@ impl LostPartition {
             down: down.clone(),
             up,
             left,
-            damaged: self.damaged.as_ref().map(|one| ShownDamaged {
+            damaged: self.damaged.as_ref().map(|one| RecoverDamage {
                 instance: one.instance,
                 found: one.found,
                 named: one.named.clone(),
@@ -386,7 +387,7 @@ impl RecoverOutput {
     fn line(&self, places: &Places) -> String {
         let RecoverOutput { keyspace, partition, down, up, left, damaged, .. } = self;
         let some = |instances: &[u32]| places.names(instances);
-        if let Some(ShownDamaged { instance, found, named }) = damaged {
+        if let Some(RecoverDamage { instance, found, named }) = damaged {
             let others: Vec<u32> = up.iter().copied().filter(|one| one != instance).collect();
             let others = match &others[..] {
                 [] => "no other is up".to_owned(),

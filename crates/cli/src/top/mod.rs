@@ -79,10 +79,10 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
     // Dropped last, which restores the terminal mode.
     let keys = is_screen.then(KeyPresses::new).flatten().inspect(|_| signals.end_with_key(b'q'));
     let mut begin = Instant::now();
-    let mut before = hear(&admin::status(&client).await?.nodes, bearer.as_deref()).await;
+    let mut before = query_all(&admin::status(&client).await?.nodes, bearer.as_deref()).await;
     // If one manager refuses these credentials, all of them do.
     if !before.is_empty()
-        && before.values().all(|heard| heard.as_ref().is_err_and(|why| why == http::WANTS_SECRET))
+        && before.values().all(|heard| heard.as_ref().is_err_and(|why| why == http::SECRET_REQUIRED))
     {
         return Err(CommandError::Refused(
             "top reads the metrics of nodes, which want the cluster's secret: say --secret-file PATH; a token is not enough"
@@ -96,7 +96,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
         }
         let now = Instant::now();
         let status = admin::status(&client).await?;
-        let heard = hear(&status.nodes, bearer.as_deref()).await;
+        let heard = query_all(&status.nodes, bearer.as_deref()).await;
         let shown = TopOutput::of(status, &before, &heard, (now - begin).as_secs_f64());
         if json {
             output::json(&shown)?;
@@ -114,7 +114,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
 }
 
 /// Asks all managers concurrently.
-async fn hear(nodes: &[NodeStatus], bearer: Option<&str>) -> NodeSamples {
+async fn query_all(nodes: &[NodeStatus], bearer: Option<&str>) -> NodeSamples {
     let up = nodes.iter().filter(|node| node.state != "down");
     let asked: Vec<_> = up
         .map(|node| {

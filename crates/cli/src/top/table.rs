@@ -19,7 +19,7 @@ pub(super) fn table(shown: &TopOutput, hint: &str) -> String {
         let name = names::text(format!("{id} {manager}").as_bytes());
         lines.push(match (figures, silent) {
             (Some(figures), _) => line(&name, figures),
-            (None, Some(why)) => cut(&format!("{name:<NAME_WIDTH$} {state}: {why}"), WIDTH),
+            (None, Some(why)) => shorten(&format!("{name:<NAME_WIDTH$} {state}: {why}"), WIDTH),
             (None, None) => format!("{name:<NAME_WIDTH$} {state}"),
         });
     }
@@ -57,7 +57,7 @@ fn row(
     name: &str,
     [answers, errors, received, sent, p50, p99, copies, memory, processors]: [&str; 9],
 ) -> String {
-    let name = cut(name, NAME_WIDTH);
+    let name = shorten(name, NAME_WIDTH);
     format!(
         "{name:<NAME_WIDTH$} {answers:>9} {errors:>5} {received:>5} {sent:>5} {p50:>5} {p99:>5} {copies:>6} {memory:>5} {processors:>4}"
     )
@@ -94,7 +94,7 @@ fn folded(text: &str) -> Vec<String> {
     lines
 }
 
-fn cut(text: &str, width: usize) -> String {
+fn shorten(text: &str, width: usize) -> String {
     match text.chars().count() > width {
         true => text.chars().take(width - 1).chain(['…']).collect(),
         false => text.to_owned(),

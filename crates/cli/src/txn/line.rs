@@ -7,16 +7,16 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use zerohop_client::Timestamp;
 
 use super::transform::GivenNumber;
-use super::words::words;
+use super::words::split_words;
 use crate::common::ending::CommandError;
 use crate::common::quantity;
 use crate::kv::condition::{GivenCondition, version};
 
 /// Characters of an error about a line with long words.
-const TOLD_CHARACTERS_MAX: usize = 400;
+const ERROR_CHARACTERS_MAX: usize = 400;
 
 /// A longer error, in bytes, has long words.
-const TOLD_BYTES_MAX: usize = 800;
+const ERROR_BYTES_MAX: usize = 800;
 
 /// A line.
 #[derive(Debug)]
@@ -123,9 +123,9 @@ pub(super) enum BlobOperation {
     Read {
         #[command(flatten)]
         at: LineTarget,
-        #[arg(long = "at", default_value_t = 0, value_parser = quantity::whole)]
+        #[arg(long = "at", default_value_t = 0, value_parser = quantity::parse_whole)]
         offset: u64,
-        #[arg(long, default_value_t = u64::MAX, value_parser = quantity::whole)]
+        #[arg(long, default_value_t = u64::MAX, value_parser = quantity::parse_whole)]
         length: u64,
     },
     Write {
@@ -133,7 +133,7 @@ pub(super) enum BlobOperation {
         at: LineTarget,
         #[arg(allow_hyphen_values = true)]
         value: OsString,
-        #[arg(long = "at", value_parser = quantity::whole)]
+        #[arg(long = "at", value_parser = quantity::parse_whole)]
         offset: u64,
     },
     Append {
@@ -145,7 +145,7 @@ pub(super) enum BlobOperation {
     Truncate {
         #[command(flatten)]
         at: LineTarget,
-        #[arg(value_parser = quantity::whole, allow_negative_numbers = true)]
+        #[arg(value_parser = quantity::parse_whole, allow_negative_numbers = true)]
         size: u64,
     },
     Transform {
@@ -260,12 +260,14 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
     let (mut lines, command) = (Vec::new(), quantity::with_negative_numbers(LineOperation::command()));
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
         let wrong = |why: String| CommandError::Usage(format!("line {number} of the transaction: {why}"));
-        let words = words(line).map_err(wrong)?;
+        let words = split_words(line).map_err(wrong)?;
         if words.is_empty() {
             continue;
         }
-        let matches = command.clone().try_get_matches_from(words).map_err(|error| wrong(told(&error)))?;
-        let operation = LineOperation::from_arg_matches(&matches).map_err(|error| wrong(told(&error)))?;
+        let matches =
+            command.clone().try_get_matches_from(words).map_err(|error| wrong(first_error_line(&error)))?;
+        let operation =
+            LineOperation::from_arg_matches(&matches).map_err(|error| wrong(first_error_line(&error)))?;
         if let Some(given) = operation.given() {
             given.check().map_err(wrong)?;
         }
@@ -276,13 +278,13 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
 
 /// The first line of clap's error, which is about a command line and continues with its usage. It
 /// repeats the text that it does not understand; of a long text only the ends are kept.
-fn told(error: &clap::Error) -> String {
+fn first_error_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let said: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let said = said.join(" ").trim_start_matches("error: ").to_owned();
     let mut ends = said.char_indices().map(|(at, _)| at);
-    match (ends.nth(TOLD_CHARACTERS_MAX / 2), ends.rev().nth(TOLD_CHARACTERS_MAX / 2 - 1)) {
-        (Some(first), Some(last)) if said.len() > TOLD_BYTES_MAX => {
+    match (ends.nth(ERROR_CHARACTERS_MAX / 2), ends.rev().nth(ERROR_CHARACTERS_MAX / 2 - 1)) {
+        (Some(first), Some(last)) if said.len() > ERROR_BYTES_MAX => {
             format!("{} ... {}", &said[..first], &said[last..])
         }
         _ => said,

@@ -128,11 +128,11 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
             values: Some(values.iter().map(|value| JsonValue(value)).collect()),
             ..ShownOperation::default()
         },
-        LineResult::Version(promise) => committed.brought(promise).map(|_| done)?,
-        LineResult::Removed(promise) => ShownOperation { found: Some(committed.brought(promise)?), ..done },
-        LineResult::Length(promise) => ShownOperation { length: Some(committed.brought(promise)?), ..done },
+        LineResult::Version(promise) => committed.result(promise).map(|_| done)?,
+        LineResult::Removed(promise) => ShownOperation { found: Some(committed.result(promise)?), ..done },
+        LineResult::Length(promise) => ShownOperation { length: Some(committed.result(promise)?), ..done },
         LineResult::Sum(promise) => {
-            ShownOperation { number: Some(committed.brought(promise)?.into()), ..done }
+            ShownOperation { number: Some(committed.result(promise)?.into()), ..done }
         }
         LineResult::Number(told) | LineResult::Blob(blob::BlobResult::Number(told)) => {
             ShownOperation { number: Some(told(committed)?), ..done }

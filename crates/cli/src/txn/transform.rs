@@ -22,7 +22,7 @@ pub(super) struct GivenNumber {
     #[arg(long = "type", default_value = "i64")]
     number: GivenType,
     /// The offset of the number in bytes.
-    #[arg(long = "at", default_value_t = 0, value_parser = quantity::whole)]
+    #[arg(long = "at", default_value_t = 0, value_parser = quantity::parse_whole)]
     offset: u64,
     /// Returns the old number, not the new one.
     #[arg(long)]
@@ -62,17 +62,17 @@ where
     let operator = given.operator.into();
     let operand: N = operand(operator, &given.operand).map_err(|_| Error::Unexpected)?;
     let transform = Transform::new(operator, operand).at(given.offset);
-    Ok(told(match given.old {
+    Ok(number_reader(match given.old {
         true => blob.transform_and_get_old(transform).await?,
         false => blob.transform(transform).await?,
     }))
 }
 
-fn told<N>(promise: Promise<N>) -> NumberReader
+fn number_reader<N>(promise: Promise<N>) -> NumberReader
 where
     N: Number + Display + Into<Value> + Send + 'static,
 {
-    Box::new(move |committed| committed.brought(&promise).map(|number| PrintedNumber::of(number).value))
+    Box::new(move |committed| committed.result(&promise).map(|number| PrintedNumber::of(number).value))
 }
 
 fn check<N: Number + FromStr>(given: &GivenNumber) -> Result<(), String> {
@@ -96,5 +96,5 @@ where
         true => keyspace.transform_and_get_old(key, transform),
         false => keyspace.transform(key, transform),
     };
-    Ok(told(tx.write(transform.condition(condition))?))
+    Ok(number_reader(tx.write(transform.condition(condition))?))
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 /// The words of a line; an empty line has none, and a `#` at the beginning of a word starts a
 /// comment. Within double quotes `\"`, `\\`, `\n`, `\t` and `\xNN` stand for a byte; within single
 /// quotes every byte stands for itself.
-pub(super) fn words(line: &[u8]) -> Result<Vec<OsString>, String> {
+pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, String> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {
@@ -14,7 +14,7 @@ pub(super) fn words(line: &[u8]) -> Result<Vec<OsString>, String> {
         match rest {
             [] | [b'#', ..] => return Ok(words),
             _ => {
-                let (word, after) = word(rest)?;
+                let (word, after) = next_word(rest)?;
                 words.push(OsString::from_vec(word));
                 rest = after;
             }
@@ -22,7 +22,7 @@ pub(super) fn words(line: &[u8]) -> Result<Vec<OsString>, String> {
     }
 }
 
-fn word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
+fn next_word(line: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let mut word = Vec::new();
     let mut rest = line;
     while let [first, after @ ..] = rest {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn of(line: &str) -> Result<Vec<Vec<u8>>, String> {
-        Ok(words(line.as_bytes())?.into_iter().map(OsString::into_vec).collect())
+        Ok(split_words(line.as_bytes())?.into_iter().map(OsString::into_vec).collect())
     }
 
     #[test]

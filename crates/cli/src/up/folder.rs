@@ -32,7 +32,7 @@ pub(super) struct DataFolder {
 
 impl DataFolder {
     /// Reads a folder, which need not exist.
-    pub(super) fn look(root: PathBuf) -> Result<DataFolder, CommandError> {
+    pub(super) fn read(root: PathBuf) -> Result<DataFolder, CommandError> {
         let file = LocalCluster::read(&root).map_err(failed)?;
         let mut owners = Vec::new();
         for place in 0..NODES_MAX as usize {
@@ -65,7 +65,9 @@ impl DataFolder {
     /// The number of nodes of its data; zero: there is no data.
     pub(super) fn nodes(&self) -> u32 {
         match &self.file {
-            Some(file) if file.is_founded || !self.owners.is_empty() => file.founded_at.len() as u32,
+            Some(file) if file.is_bootstrapped || !self.owners.is_empty() => {
+                file.bootstrap_addresses.len() as u32
+            }
             Some(_) => 0,
             None => self.owners.last().map_or(0, |(place, _)| *place as u32 + 1),
         }
@@ -73,7 +75,7 @@ impl DataFolder {
 
     /// The number of nodes that an interrupted start has recorded.
     pub(super) fn intended(&self) -> Option<u32> {
-        self.file.as_ref().map(|file| file.founded_at.len() as u32)
+        self.file.as_ref().map(|file| file.bootstrap_addresses.len() as u32)
     }
 
     /// The nodes of its folders.
@@ -96,15 +98,16 @@ impl DataFolder {
         let managers = self.owners.iter().filter_map(seat);
         let mut local = LocalStart { managers: managers.collect(), ..LocalStart::default() };
         let Some(file) = &self.file else { return Ok((local, String::new())) };
-        (local.founded_at, local.is_first) = (file.founded_at.clone(), !file.is_founded);
+        (local.bootstrap_addresses, local.is_first) =
+            (file.bootstrap_addresses.clone(), !file.is_bootstrapped);
         Ok((local, file.name()))
     }
 
     /// Records that all nodes serve together.
-    pub(super) fn is_founded(&mut self) -> Result<(), CommandError> {
+    pub(super) fn record_bootstrapped(&mut self) -> Result<(), CommandError> {
         match &mut self.file {
-            Some(file) if !file.is_founded => {
-                file.is_founded = true;
+            Some(file) if !file.is_bootstrapped => {
+                file.is_bootstrapped = true;
                 file.write(&self.root).map_err(failed)
             }
             _ => Ok(()),

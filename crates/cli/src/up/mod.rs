@@ -77,7 +77,7 @@ const NODES_DEFAULT: u32 = 3;
 
 /// Runs until a signal comes or no node is left.
 pub(crate) fn run(arguments: &UpArguments) -> Result<CommandEnding, CommandError> {
-    let mut folder = arguments.folder().map(DataFolder::look).transpose()?;
+    let mut folder = arguments.folder().map(DataFolder::read).transpose()?;
     let nodes = arguments.count(folder.as_ref())?;
     // Nodes are started from this, the main thread: see `crate::local`.
     runtime()?.block_on(serve(arguments, nodes, folder.as_mut()))
@@ -110,9 +110,9 @@ async fn serve(
         () = signals.come() => return Ok(CommandEnding::Interrupted),
     };
     if let Some(folder) = folder {
-        folder.is_founded()?;
+        folder.record_bootstrapped()?;
     }
-    arguments.tell(&nodes)?;
+    arguments.print_nodes(&nodes)?;
     loop {
         tokio::select! {
             (place, how) = first_ended(&mut nodes) => {
@@ -161,7 +161,7 @@ async fn first_ended(nodes: &mut [LocalNode]) -> (usize, String) {
 
 /// Asks all nodes to end before it waits for any.
 async fn stop(nodes: Vec<LocalNode>) -> Result<(), CommandError> {
-    nodes.iter().for_each(LocalNode::ask_to_end);
+    nodes.iter().for_each(LocalNode::request_end);
     let mut result = Ok(());
     for node in nodes {
         result = result.and(node.stop().await);
@@ -247,13 +247,13 @@ impl UpArguments {
         Ok((plans.collect(), held))
     }
 
-    fn tell(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {
+    fn print_nodes(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {
         let Some(ready) = nodes.first().map(|node| &node.ready) else { return Ok(()) };
         if self.json {
             let nodes: Vec<&ReadyNode> = nodes.iter().map(|node| &node.ready).collect();
             return output::json(&UpOutput { endpoint: &ready.manager, nodes: &nodes });
         }
-        nodes.iter().try_for_each(|node| node.ready.tell())?;
+        nodes.iter().try_for_each(|node| node.ready.print_text())?;
         let endpoint = match ready.manager.as_str() {
             "127.0.0.1:7400" => String::new(),
             other => format!(" --endpoint {other}"),

@@ -19,7 +19,7 @@ use zerohop_wire::limits::{BODY_BYTES_MAX, TRANSACTION_ITEMS_MAX};
 use zerohop_wire::messages::{Query, RecordOperation as WireOperation, RecordRead};
 use zerohop_wire::{AbortReason, Failure};
 
-use super::multi_chunk::whole;
+use super::multi_chunk::with_trailing_zeros;
 use super::{Blob, BlobAnswer, ChunkRange, KnownHeader, known_of};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{
@@ -48,14 +48,14 @@ pub(super) struct FoundPart {
 
 impl Blob<'_> {
     /// Sends a read of a part of a chunk.
-    pub(super) fn look(&self, header: &KnownHeader, part: ChunkRange) -> Result<BlobAnswer, Error> {
+    pub(super) fn read_part(&self, header: &KnownHeader, part: ChunkRange) -> Result<BlobAnswer, Error> {
         let key = self.chunk_key(header, part.number)?;
         let query = Query::ReadChunk { offset: part.within, length: part.length };
         self.start(&WireOperation::Read(RecordRead { key: &key, query }))
     }
 
     /// Interprets the reply for a reader with this header. `None`: the chunk belongs to a later generation.
-    pub(super) fn looked(
+    pub(super) fn interpret_part(
         &self,
         header: &KnownHeader,
         answer: Result<Reply, Reason>,
@@ -77,7 +77,7 @@ impl Blob<'_> {
     }
 
     /// Reads all the parts, with a limited number of bytes in flight.
-    pub(super) async fn look_at(
+    pub(super) async fn read_parts(
         &self,
         header: &KnownHeader,
         parts: &[ChunkRange],
@@ -88,19 +88,19 @@ impl Blob<'_> {
         while all.len() < parts.len() {
             while next < parts.len() && (under_way.is_empty() || ahead < BLOB_AHEAD_BYTES) {
                 let length = u64::from(parts[next].length);
-                under_way.push_back((self.look(header, parts[next])?, length));
+                under_way.push_back((self.read_part(header, parts[next])?, length));
                 (next, ahead) = (next + 1, ahead + length);
             }
             let Some((answer, length)) = under_way.pop_front() else { break };
             ahead -= length;
             let answer = answer.await.unwrap_or(Err(Reason::Closed));
-            all.push(self.looked(header, answer)?.ok_or_else(|| self.changed())?);
+            all.push(self.interpret_part(header, answer)?.ok_or_else(|| self.changed())?);
         }
         Ok(all)
     }
 
     /// Reads all the parts in parallel. Returns whether they are known to be of one moment.
-    async fn look_at_once(
+    async fn read_parts_parallel(
         &self,
         header: &KnownHeader,
         parts: &[ChunkRange],
@@ -115,14 +115,14 @@ impl Blob<'_> {
             items.push(item.map_err(|unfit| about(Reason::Unfit(unfit)))?);
         }
         let client = self.keyspace.client();
-        let request = SessionRequest::look_at(items, client.limit_us());
+        let request = SessionRequest::read_unconfirmed(items, client.limit_us());
         let request = request.map_err(|unfit| about(Reason::Unfit(unfit)))?;
         let reply = client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)?;
-        let Reply::Looked { answers, is_one_moment } = reply else { return Err(Error::Unexpected) };
+        let Reply::UnconfirmedReads { answers, is_one_moment } = reply else { return Err(Error::Unexpected) };
         let mut all = Vec::with_capacity(parts.len());
         for answer in answers {
             let answer = answer.map_err(|failure| Reason::Answer { failure });
-            all.push(self.looked(header, answer)?.ok_or_else(|| self.changed())?);
+            all.push(self.interpret_part(header, answer)?.ok_or_else(|| self.changed())?);
         }
         Ok((all, is_one_moment))
     }
@@ -191,8 +191,8 @@ impl Blob<'_> {
                 continue;
             }
             let looked = match wanted.is_short() {
-                true => self.look_at_once(&header, &wanted.parts).await,
-                false => self.look_at(&header, &wanted.parts).await.map(|looked| (looked, false)),
+                true => self.read_parts_parallel(&header, &wanted.parts).await,
+                false => self.read_parts(&header, &wanted.parts).await.map(|looked| (looked, false)),
             };
             let (looked, is_one_moment) = match looked {
                 Ok(looked) => looked,
@@ -203,17 +203,17 @@ impl Blob<'_> {
                 Err(error) => return Err(error),
             };
             if let Some(looked) =
-                self.settle(&header, &wanted, (looked, is_one_moment), &mut failures).await?
+                self.confirm_parts(&header, &wanted, (looked, is_one_moment), &mut failures).await?
             {
                 return Ok(wanted.joined(&header, looked));
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Confirms the parts, unless they are known to be of one moment, and reads those again that have changed. `None`: the blob has another
     /// generation now.
-    async fn settle(
+    async fn confirm_parts(
         &self,
         header: &KnownHeader,
         wanted: &WantedRanges,
@@ -233,7 +233,7 @@ impl Blob<'_> {
                 if !changed.is_empty() {
                     *failures += 1;
                     if *failures >= BLOB_CHECKS_MAX {
-                        return Err(self.trouble(BlobTrouble::Contended));
+                        return Err(self.error(BlobTrouble::Contended));
                     }
                     if *failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
                         // The read is short enough for a transaction, which waits for its turn.
@@ -241,8 +241,8 @@ impl Blob<'_> {
                     }
                     for (part, looked) in parts.iter().zip(&mut looked) {
                         if changed.contains(&part.number) {
-                            let answer = self.look(header, *part)?.await.unwrap_or(Err(Reason::Closed));
-                            let Some(again) = self.looked(header, answer)? else {
+                            let answer = self.read_part(header, *part)?.await.unwrap_or(Err(Reason::Closed));
+                            let Some(again) = self.interpret_part(header, answer)? else {
                                 self.remember(None);
                                 return Ok(None);
                             };
@@ -296,8 +296,8 @@ impl Blob<'_> {
         let mut attempts = Attempts::new(self.keyspace.client());
         let answers = loop {
             let mut together = self.together();
-            together.look_at_header()?;
-            wanted.parts.iter().try_for_each(|part| together.look(header, *part))?;
+            together.add_header_read()?;
+            wanted.parts.iter().try_for_each(|part| together.add_part_read(header, *part))?;
             match together.commit().await {
                 Ok((_, answers)) => break answers,
                 Err(error) => {
@@ -320,7 +320,7 @@ impl Blob<'_> {
         let mut looked = Vec::with_capacity(wanted.parts.len());
         for answer in answers {
             let answer = answer.map_err(|failure| Reason::Answer { failure });
-            looked.extend(self.looked(header, answer)?);
+            looked.extend(self.interpret_part(header, answer)?);
         }
         Ok(Some(looked).filter(|looked| looked.len() == wanted.parts.len()))
     }
@@ -366,8 +366,11 @@ impl WantedRanges {
             size: self.is_to_the_end.then_some(header.size),
             chunks: versions_of(&self.parts, &looked),
         };
-        let mut pieces =
-            self.parts.iter().zip(looked).map(|(part, one)| whole(one.bytes, part.length as usize));
+        let mut pieces = self
+            .parts
+            .iter()
+            .zip(looked)
+            .map(|(part, one)| with_trailing_zeros(one.bytes, part.length as usize));
         let mut join = |count: usize, length: usize| match count {
             0 => Bytes::new(),
             1 => pieces.next().unwrap_or_default(),

@@ -21,7 +21,7 @@ impl KnownHeader {
     }
 
     /// Combines the owner's attributes with the header's reference to the contents.
-    pub(super) fn marked(&self, own: &[u8]) -> Vec<u8> {
+    pub(super) fn attributes_with_contents(&self, own: &[u8]) -> Vec<u8> {
         let mut marked = Vec::new();
         if let Some(contents) = elsewhere(&self.attributes) {
             contents.encode(&mut marked);
@@ -108,8 +108,8 @@ mod tests {
             version: zerohop_wire::ids::Timestamp(1),
             stamp: BlobStamp { id: 9, generation: 3 },
             size: 0,
-            uncut: 0,
-            filling: zerohop_wire::blob::FillState::Not,
+            pending_truncation_end: 0,
+            is_staged_append: zerohop_wire::blob::FillState::Not,
             chunk_bits: 12,
             attributes: Bytes::copy_from_slice(attributes),
         };
@@ -117,12 +117,15 @@ mod tests {
         assert_eq!(known.chunk_stamp(), BlobStamp { id: 7, generation: 5 });
         assert_eq!((known.contents_name(b"n"), known.slot(b"n")), (&place[..], Slot::FOR_CONTENTS[1]));
         assert_eq!((&known.own_attributes()[..], known.is_finished()), (&b"own"[..], true));
-        assert_eq!(known.marked(b"own"), attributes);
+        assert_eq!(known.attributes_with_contents(b"own"), attributes);
         let unfinished = header(&[UNFINISHED, &attributes].concat());
         assert_eq!((&unfinished.own_attributes()[..], unfinished.is_finished()), (&b"own"[..], false));
         assert_eq!(unfinished.chunk_stamp(), known.chunk_stamp());
         let plain = header(b"own");
         assert_eq!((plain.chunk_stamp(), plain.slot(b"n")), (plain.stamp, Slot::DIRECT));
-        assert_eq!((plain.contents_name(b"n"), plain.marked(b"own")), (&b"n"[..], b"own".to_vec()));
+        assert_eq!(
+            (plain.contents_name(b"n"), plain.attributes_with_contents(b"own")),
+            (&b"n"[..], b"own".to_vec())
+        );
     }
 }

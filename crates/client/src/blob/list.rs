@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 
 /// Number of partitions that the client queries in parallel.
-const ASKED_AHEAD: usize = 256;
+const QUERIES_PARALLEL: usize = 256;
 /// Default number of names of one page.
 const PAGE_NAMES: u32 = 256;
 /// Names on the first page of a partition: with hundreds of partitions each returns only a few.
@@ -43,7 +43,7 @@ struct Merge {
     partitions: PartitionCount,
     /// The last name that was output; if the merge starts again, it continues after this name.
     last: Bytes,
-    lanes: Vec<PartitionNames>,
+    page_queues: Vec<PartitionNames>,
     /// The smallest name of each lane that has any, with the lane.
     heads: BinaryHeap<Reverse<(Bytes, usize)>>,
     /// The names collected for the next page.
@@ -100,8 +100,8 @@ impl<'a> BlobList<'a> {
     pub async fn next_page(&mut self) -> Result<Option<Vec<Bytes>>, Error> {
         loop {
             while self.merge.page.len() < self.page_names as usize {
-                self.fill().await?;
-                if !self.merge.take() {
+                self.request_pages().await?;
+                if !self.merge.emit_smallest() {
                     break;
                 }
                 if !self.has_staged && self.merge.page.last().is_some_and(|name| is_staged(name)) {
@@ -131,9 +131,9 @@ impl<'a> BlobList<'a> {
     }
 
     /// Requests the next page from those partitions whose names are used up.
-    async fn fill(&mut self) -> Result<(), Error> {
+    async fn request_pages(&mut self) -> Result<(), Error> {
         loop {
-            let wanted = self.merge.wanted();
+            let wanted = self.merge.missing_pages();
             if wanted.is_empty() {
                 return Ok(());
             }
@@ -163,7 +163,7 @@ impl<'a> BlobList<'a> {
     }
 
     fn request(&self, at: usize) -> SessionRequest {
-        let (lane, client) = (&self.merge.lanes[at], self.keyspace.client());
+        let (lane, client) = (&self.merge.page_queues[at], self.keyspace.client());
         let (slice, after) =
             ((lane.partition, self.merge.partitions), lane.after.clone().unwrap_or_default());
         // A page of few names needs no more from any partition.
@@ -182,7 +182,7 @@ impl<'a> BlobList<'a> {
 impl Merge {
     fn new(partitions: PartitionCount, last: Bytes) -> Self {
         let mut merge =
-            Self { partitions, last, lanes: Vec::new(), heads: BinaryHeap::new(), page: Vec::new() };
+            Self { partitions, last, page_queues: Vec::new(), heads: BinaryHeap::new(), page: Vec::new() };
         merge.begin(partitions);
         merge
     }
@@ -198,19 +198,19 @@ impl Merge {
             page_names: FIRST_NAMES,
         };
         self.partitions = partitions;
-        self.lanes = partitions.ids().map(lane).collect();
+        self.page_queues = partitions.ids().map(lane).collect();
         self.heads.clear();
     }
 
     /// The lanes that need a reply before the merge can output a name.
-    fn wanted(&self) -> Vec<usize> {
-        let is_wanted = |at: &usize| !self.lanes[*at].has_head && self.lanes[*at].after.is_some();
-        (0..self.lanes.len()).filter(is_wanted).take(ASKED_AHEAD).collect()
+    fn missing_pages(&self) -> Vec<usize> {
+        let is_wanted = |at: &usize| !self.page_queues[*at].has_head && self.page_queues[*at].after.is_some();
+        (0..self.page_queues.len()).filter(is_wanted).take(QUERIES_PARALLEL).collect()
     }
 
     /// Adds a page of a lane. `next`: the name after which there may be more; empty if there are no more.
     fn come(&mut self, at: usize, names: impl Iterator<Item = Bytes>, next: Bytes) {
-        let lane = &mut self.lanes[at];
+        let lane = &mut self.page_queues[at];
         lane.names.extend(names);
         lane.after = Some(next).filter(|next| !next.is_empty());
         lane.page_names = (lane.page_names * 2).min(SCAN_PAGE_KEYS_MAX);
@@ -219,13 +219,13 @@ impl Merge {
 
     /// Moves the smallest name of the lane to the heads.
     fn show(&mut self, at: usize) {
-        let head = self.lanes[at].names.pop_front();
-        self.lanes[at].has_head = head.is_some();
+        let head = self.page_queues[at].names.pop_front();
+        self.page_queues[at].has_head = head.is_some();
         self.heads.extend(head.map(|name| Reverse((name, at))));
     }
 
     /// Outputs the smallest name of all. Returns whether there was one.
-    fn take(&mut self) -> bool {
+    fn emit_smallest(&mut self) -> bool {
         let Some(Reverse((name, at))) = self.heads.pop() else { return false };
         self.last = name.clone();
         self.page.push(name);
@@ -240,8 +240,8 @@ mod tests {
 
     /// Simulates the partitions: each has the names that `of` gives it.
     fn come(merge: &mut Merge, of: impl Fn(PartitionId) -> Vec<String>) {
-        while let Some(at) = merge.wanted().first().copied() {
-            let lane = &merge.lanes[at];
+        while let Some(at) = merge.missing_pages().first().copied() {
+            let lane = &merge.page_queues[at];
             let after = lane.after.clone().unwrap_or_default();
             let mut left: VecDeque<String> =
                 of(lane.partition).into_iter().filter(|name| name.as_bytes() > &after[..]).collect();
@@ -264,13 +264,13 @@ mod tests {
         let mut merge = Merge::new(PartitionCount::new(4).unwrap(), Bytes::from_static(b"02"));
         for _ in 0..7 {
             come(&mut merge, |partition| names(partition, 4));
-            assert!(merge.take());
+            assert!(merge.emit_smallest());
         }
         // The names collected so far have not been returned yet.
         merge.begin(PartitionCount::new(8).unwrap());
         loop {
             come(&mut merge, |partition| names(partition, 8));
-            if !merge.take() {
+            if !merge.emit_smallest() {
                 break;
             }
         }
@@ -283,7 +283,7 @@ mod tests {
         let mut merge = Merge::new(PartitionCount::new(1).unwrap(), Bytes::new());
         let sizes: Vec<u32> = (0..10)
             .map(|n: u8| {
-                let size = merge.lanes[0].page_names;
+                let size = merge.page_queues[0].page_names;
                 merge.come(0, [Bytes::copy_from_slice(&[n])].into_iter(), Bytes::copy_from_slice(&[n]));
                 size
             })

@@ -44,7 +44,7 @@ use consistent_read::FoundPart;
 pub use consistent_read::BlobSeen;
 pub(crate) use contents::{contents_of, own_attributes};
 pub use list::BlobList;
-pub(crate) use multi_chunk::whole;
+pub(crate) use multi_chunk::with_trailing_zeros;
 pub use put::{BlobPut, PutOptions};
 pub use read::BlobRead;
 pub use stage::StagedContents;
@@ -93,8 +93,8 @@ struct KnownHeader {
     version: Timestamp,
     stamp: BlobStamp,
     size: u64,
-    uncut: u64,
-    filling: FillState,
+    pending_truncation_end: u64,
+    is_staged_append: FillState,
     chunk_bits: u8,
     attributes: Bytes,
 }
@@ -121,7 +121,7 @@ impl KnownHeader {
 
     /// The number of chunks that may exist.
     fn chunks(&self) -> u64 {
-        self.size.max(self.uncut).div_ceil(self.chunk_bytes())
+        self.size.max(self.pending_truncation_end).div_ceil(self.chunk_bytes())
     }
 }
 
@@ -194,8 +194,8 @@ impl Blob<'_> {
                     version,
                     stamp: BlobStamp { id: number, generation: 0 },
                     size: 0,
-                    uncut: 0,
-                    filling: FillState::Not,
+                    pending_truncation_end: 0,
+                    is_staged_append: FillState::Not,
                     chunk_bits,
                     attributes: Bytes::copy_from_slice(attributes),
                 };
@@ -217,20 +217,20 @@ impl Blob<'_> {
         let key = self.header_key()?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let known = self.known().await?;
-            let attributes = &known.marked(attributes);
+            let attributes = &known.attributes_with_contents(attributes);
             let change = BlobChange::Describe { stamp: known.stamp, attributes };
             match self.change(&key, Condition::Always, change).await {
                 Ok(_) => return Ok(()),
                 Err(error) => self.unless_stale(error)?,
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Reads the current header; `None` if the blob is absent.
     async fn header(&self) -> Result<Option<KnownHeader>, Error> {
         let key = self.header_key()?;
-        let reply = self.ask(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).await;
+        let reply = self.call(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).await;
         let known = match reply {
             Ok(reply) => Some(known_of(&reply)?),
             Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => None,
@@ -255,16 +255,16 @@ impl Blob<'_> {
 
     /// Same as [`Self::recalled`], but without a pending truncation or staged append: the client first completes a pending truncation, and cuts off
     /// the bytes of a staged append.
-    async fn settled(&self) -> Result<KnownHeader, Error> {
+    async fn completed_header(&self) -> Result<KnownHeader, Error> {
         let mut known = self.recalled().await?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            if known.uncut == 0 {
+            if known.pending_truncation_end == 0 {
                 return Ok(known);
             }
-            self.finish_cut(&known).await?;
+            self.complete_truncation(&known).await?;
             known = self.known().await?;
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     fn recall(&self) -> Option<KnownHeader> {
@@ -287,11 +287,11 @@ impl Blob<'_> {
     }
 
     async fn change(&self, key: &[u8], condition: Condition, change: BlobChange<'_>) -> Result<Reply, Error> {
-        self.ask(&WireOperation::Write(RecordWrite { key, condition, change: WriteChange::Blob(change) }))
+        self.call(&WireOperation::Write(RecordWrite { key, condition, change: WriteChange::Blob(change) }))
             .await
     }
 
-    async fn ask(&self, operation: &WireOperation<'_>) -> Result<Reply, Error> {
+    async fn call(&self, operation: &WireOperation<'_>) -> Result<Reply, Error> {
         let answer = self.start(operation)?.await.unwrap_or(Err(Reason::Closed));
         answer.map_err(|reason| Error::about(&self.name, reason))
     }
@@ -319,12 +319,12 @@ impl Blob<'_> {
     /// Checks that a blob with chunks of this size may end at `end`, or already does.
     fn check_end(&self, header: &KnownHeader, end: u64) -> Result<(), Error> {
         let limit = bytes_max(header.chunk_bits);
-        if end > header.size.max(limit) { Err(self.trouble(BlobTrouble::Beyond { limit })) } else { Ok(()) }
+        if end > header.size.max(limit) { Err(self.error(BlobTrouble::Beyond { limit })) } else { Ok(()) }
     }
 
     /// The error for an end beyond 64 bits, which exceeds the limit for every chunk size.
     fn beyond(&self) -> Error {
-        self.trouble(BlobTrouble::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
+        self.error(BlobTrouble::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
     }
 
     fn failed(&self, failure: Failure<'static>) -> Error {
@@ -332,10 +332,10 @@ impl Blob<'_> {
     }
 
     fn not_found(&self) -> Error {
-        self.trouble(BlobTrouble::Absent)
+        self.error(BlobTrouble::Absent)
     }
 
-    fn trouble(&self, why: BlobTrouble) -> Error {
+    fn error(&self, why: BlobTrouble) -> Error {
         Error::blob(&self.name, why)
     }
 }
@@ -362,8 +362,8 @@ fn known_of(reply: &Reply) -> Result<KnownHeader, Error> {
         version: *version,
         stamp: header.stamp,
         size: header.size,
-        uncut: header.uncut,
-        filling: header.filling,
+        pending_truncation_end: header.pending_truncation_end,
+        is_staged_append: header.is_staged_append,
         chunk_bits: header.chunk_bits,
         attributes: bytes.slice_ref(header.attributes),
     })
@@ -382,8 +382,8 @@ mod tests {
             version: Timestamp(1),
             stamp: BlobStamp::default(),
             size: 0,
-            uncut: 0,
-            filling: FillState::Not,
+            pending_truncation_end: 0,
+            is_staged_append: FillState::Not,
             chunk_bits: 12,
             attributes: Bytes::new(),
         };

@@ -85,13 +85,13 @@ impl BlobTransaction<'_, '_> {
     }
 
     /// Adds a read of the header.
-    pub(super) fn look_at_header(&mut self) -> Result<(), Error> {
+    pub(super) fn add_header_read(&mut self) -> Result<(), Error> {
         let key = self.blob.header_key()?;
         self.add(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup }), None)
     }
 
     /// Adds a read of a part of a chunk.
-    pub(super) fn look(&mut self, header: &KnownHeader, part: ChunkRange) -> Result<(), Error> {
+    pub(super) fn add_part_read(&mut self, header: &KnownHeader, part: ChunkRange) -> Result<(), Error> {
         let key = self.blob.chunk_key(header, part.number)?;
         let query = Query::ReadChunk { offset: part.within, length: part.length };
         self.add(&WireOperation::Read(RecordRead { key: &key, query }), None)
@@ -129,7 +129,7 @@ pub(super) fn is_refused(error: &Error) -> bool {
 }
 
 /// The bytes of a part, extended by the trailing zeros that were left out.
-pub(crate) fn whole(bytes: Bytes, length: usize) -> Bytes {
+pub(crate) fn with_trailing_zeros(bytes: Bytes, length: usize) -> Bytes {
     if bytes.len() == length {
         return bytes;
     }

@@ -19,8 +19,8 @@ use super::contents::UNFINISHED;
 use super::{Blob, BlobFill, BlobInfo, KnownHeader, StagedContents};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{
-    BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_PUT_ATTEMPTS,
-    BLOB_PUT_BYTES, BLOB_PUT_STAGED_BYTES_MIN, BLOB_WRITE_BYTES_MAX,
+    BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_BYTES,
+    BLOB_PUT_STAGED_BYTES_MIN, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX,
 };
 use crate::transaction::Attempts;
 
@@ -41,7 +41,7 @@ pub struct BlobPut<'a> {
     blob: Blob<'a>,
     options: PutOptions,
     /// The pushed bytes, while they are few.
-    kept: BytesMut,
+    buffered: BytesMut,
     made: Option<LongPut<'a>>,
     bytes: u64,
 }
@@ -51,7 +51,7 @@ pub struct BlobPut<'a> {
 struct LongPut<'a> {
     /// The id of the unfinished blob.
     id: u64,
-    fill: BlobFill<'a>,
+    staged_append: BlobFill<'a>,
     /// The staged contents, if the put replaces another blob.
     staged: Option<StagedContents>,
 }
@@ -66,7 +66,7 @@ impl<'a> Blob<'a> {
     #[must_use]
     pub fn put(&self, options: PutOptions) -> BlobPut<'a> {
         let blob = self.keyspace.blob(self.name.clone()).with_unfinished();
-        BlobPut { blob, options, kept: BytesMut::new(), made: None, bytes: 0 }
+        BlobPut { blob, options, buffered: BytesMut::new(), made: None, bytes: 0 }
     }
 
     /// A handle for the writer of the blob, which also reads and changes the blob while it is unfinished.
@@ -100,7 +100,7 @@ impl<'a> Blob<'a> {
     pub(super) fn finished(&self, known: KnownHeader) -> Result<KnownHeader, Error> {
         match self.has_unfinished || known.is_finished() {
             true => Ok(known),
-            false => Err(self.trouble(BlobTrouble::Unfinished)),
+            false => Err(self.error(BlobTrouble::Unfinished)),
         }
     }
 }
@@ -119,12 +119,12 @@ impl<'a> BlobPut<'a> {
     }
 
     async fn push_on(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if self.made.is_none() && self.kept.len() + bytes.len() > self.kept_max() {
+        if self.made.is_none() && self.buffered.len() + bytes.len() > self.buffered_max() {
             self.begin().await?;
         }
         match &mut self.made {
-            Some(made) => made.fill.push(bytes).await?,
-            None => self.kept.extend_from_slice(bytes),
+            Some(made) => made.staged_append.push(bytes).await?,
+            None => self.buffered.extend_from_slice(bytes),
         }
         self.bytes += bytes.len() as u64;
         Ok(())
@@ -141,7 +141,9 @@ impl<'a> BlobPut<'a> {
             }
             self.begin().await?;
         }
-        let Some(LongPut { id, mut fill, staged }) = self.made.take() else { return Err(Error::Unexpected) };
+        let Some(LongPut { id, staged_append: mut fill, staged }) = self.made.take() else {
+            return Err(Error::Unexpected);
+        };
         let attributes = &self.options.attributes;
         let mut published = match &staged {
             None => fill.publish_with(attributes).await,
@@ -182,8 +184,9 @@ impl<'a> BlobPut<'a> {
     }
 
     /// Maximum number of bytes that are written in one transaction.
-    fn kept_max(&self) -> usize {
-        let chunks = BLOB_CUT_CHUNKS_MAX << self.options.chunk_bits.unwrap_or_else(|| self.blob.chunk_bits());
+    fn buffered_max(&self) -> usize {
+        let chunks =
+            BLOB_TRUNCATE_CHUNKS_MAX << self.options.chunk_bits.unwrap_or_else(|| self.blob.chunk_bits());
         let most = if self.options.replaces { BLOB_WRITE_BYTES_MAX } else { BLOB_PUT_BYTES };
         most.min(usize::try_from(chunks).unwrap_or(most))
     }
@@ -201,7 +204,7 @@ impl<'a> BlobPut<'a> {
                 Err(error) => error,
             };
             // The transaction that binds staged contents is short, and does not lose against shorter puts again and again.
-            let is_long = self.kept.len() > BLOB_PUT_STAGED_BYTES_MIN && self.may_stage();
+            let is_long = self.buffered.len() > BLOB_PUT_STAGED_BYTES_MIN && self.may_stage();
             if is_long && attempt >= BLOB_PUT_ATTEMPTS && error.is_changed_read() {
                 return Ok(false);
             }
@@ -216,7 +219,7 @@ impl<'a> BlobPut<'a> {
     }
 
     async fn try_at_once(&self) -> Result<(), Error> {
-        let (blob, bytes) = (&self.blob, Bytes::copy_from_slice(&self.kept));
+        let (blob, bytes) = (&self.blob, Bytes::copy_from_slice(&self.buffered));
         let PutOptions { attributes, chunk_bits, replaces } = &self.options;
         let transaction = blob.keyspace.client().begin();
         let there = transaction.blob(blob.keyspace, blob.name.clone());
@@ -259,8 +262,8 @@ impl<'a> BlobPut<'a> {
             let now_ms = Timestamp(staged.id).millis();
             // These are contents of other writers: a failure here is no failure of this put.
             drop(self.blob.remove_old_staged(now_ms).await);
-            let place = self.blob.place(&staged.name);
-            let filled = self.fill(&place, staged.id, Some(staged.clone())).await;
+            let place = self.blob.staged_blob(&staged.name);
+            let filled = self.append_buffered(&place, staged.id, Some(staged.clone())).await;
             if filled.is_err() && self.made.is_none() {
                 // Otherwise the caller discards the put. The first error is the one to return.
                 drop(self.blob.unstage(&staged).await);
@@ -277,27 +280,32 @@ impl<'a> BlobPut<'a> {
                 None => {}
             }
             match self.blob.create_unfinished(chunk_bits, &attributes).await {
-                Ok(info) => return self.fill(&self.blob.clone(), info.id.0, None).await,
+                Ok(info) => return self.append_buffered(&self.blob.clone(), info.id.0, None).await,
                 // Another client created the blob first.
                 Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
                 Err(error) => return Err(error),
             }
         }
-        Err(self.blob.trouble(BlobTrouble::Contended))
+        Err(self.blob.error(BlobTrouble::Contended))
     }
 
     /// Appends the buffered bytes to an unfinished blob.
-    async fn fill(&mut self, blob: &Blob<'a>, id: u64, staged: Option<StagedContents>) -> Result<(), Error> {
-        let fill = match blob.fill().await {
+    async fn append_buffered(
+        &mut self,
+        blob: &Blob<'a>,
+        id: u64,
+        staged: Option<StagedContents>,
+    ) -> Result<(), Error> {
+        let fill = match blob.staged_append().await {
             Ok(fill) if fill.id() == id => fill,
             // Another client has removed the blob, and perhaps put one of its own.
             Ok(_) | Err(Error::Blob { why: BlobTrouble::Absent, .. }) => {
-                return Err(self.blob.trouble(BlobTrouble::Contended));
+                return Err(self.blob.error(BlobTrouble::Contended));
             }
             Err(error) => return Err(error),
         };
-        let kept = std::mem::take(&mut self.kept);
-        self.made.insert(LongPut { id, fill, staged }).fill.push(&kept).await
+        let kept = std::mem::take(&mut self.buffered);
+        self.made.insert(LongPut { id, staged_append: fill, staged }).staged_append.push(&kept).await
     }
 }
 
@@ -309,7 +317,7 @@ impl BlobFill<'_> {
     pub async fn publish_with(mut self, attributes: &[u8]) -> Result<u64, Error> {
         self.all_are_done().await?;
         let (stamp, size) = (self.header.stamp, self.end);
-        let attributes = &self.header.marked(attributes);
+        let attributes = &self.header.attributes_with_contents(attributes);
         let mut attempts = Attempts::new(self.blob.keyspace.client());
         loop {
             let mut together = self.blob.together();
@@ -321,7 +329,7 @@ impl BlobFill<'_> {
                     return Ok(size);
                 }
                 Err(error) if super::multi_chunk::is_refused(&error) => {
-                    return Err(self.blob.trouble(BlobTrouble::Contended));
+                    return Err(self.blob.error(BlobTrouble::Contended));
                 }
                 Err(error) => {
                     let pause = attempts.after(&error).ok_or_else(|| self.blob.contended(error))?;

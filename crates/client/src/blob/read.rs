@@ -9,7 +9,7 @@ use bytes::Bytes;
 use zerohop_session::SessionError as Reason;
 use zerohop_wire::ids::Timestamp;
 
-use super::multi_chunk::whole;
+use super::multi_chunk::with_trailing_zeros;
 use super::{Blob, BlobAnswer, BlobSeen, ChunkRange, KnownHeader};
 use crate::error::{BlobTrouble, Error};
 use crate::limits::{BLOB_AHEAD_BYTES, BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX};
@@ -47,7 +47,7 @@ impl<'a> Blob<'a> {
         let chunks = end.saturating_sub(offset) >> header.chunk_bits;
         if chunks > BLOB_STREAM_CHUNKS_MAX {
             let limit = BLOB_STREAM_CHUNKS_MAX << header.chunk_bits;
-            return Err(self.trouble(BlobTrouble::TooLong { limit }));
+            return Err(self.error(BlobTrouble::TooLong { limit }));
         }
         Ok(BlobRead {
             blob: self.clone(),
@@ -86,12 +86,14 @@ impl BlobRead<'_> {
     /// The next piece; `None` at the end.
     pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
         while self.next < self.end && (self.ahead.is_empty() || self.ahead_bytes < BLOB_AHEAD_BYTES) {
-            self.ask()?;
+            self.request_next()?;
         }
         let Some((answer, part)) = self.ahead.pop_front() else { return Ok(None) };
         self.ahead_bytes -= u64::from(part.length);
         let answer = answer.await.unwrap_or(Err(Reason::Closed));
-        let Some(looked) = self.blob.looked(&self.header, answer)? else { return Err(self.changed()) };
+        let Some(looked) = self.blob.interpret_part(&self.header, answer)? else {
+            return Err(self.changed());
+        };
         let place = (part.number - (self.offset >> self.header.chunk_bits)) as usize;
         match self.versions.get(place) {
             Some(version) if *version != looked.version => return Err(self.changed()),
@@ -109,7 +111,7 @@ impl BlobRead<'_> {
         if self.left() == 0 && !self.is_one_version().await? {
             return Err(self.changed());
         }
-        Ok(Some(whole(looked.bytes, part.length as usize)))
+        Ok(Some(with_trailing_zeros(looked.bytes, part.length as usize)))
     }
 
     /// Reads all remaining bytes in one piece, for ranges that are known to be small. The client repeats the read of parts that change during it.
@@ -137,10 +139,10 @@ impl BlobRead<'_> {
         Ok(!(self.is_to_the_end || has_holes) || self.blob.is_as_it_was(&self.header).await?)
     }
 
-    fn ask(&mut self) -> Result<(), Error> {
+    fn request_next(&mut self) -> Result<(), Error> {
         let length = (self.end - self.next).min(BLOB_PIECE_BYTES);
         let Some(part) = self.header.parts(self.next, length).next() else { return Ok(()) };
-        self.ahead.push_back((self.blob.look(&self.header, part)?, part));
+        self.ahead.push_back((self.blob.read_part(&self.header, part)?, part));
         self.ahead_bytes += u64::from(part.length);
         self.next += u64::from(part.length);
         Ok(())
@@ -148,6 +150,6 @@ impl BlobRead<'_> {
 
     fn changed(&self) -> Error {
         self.blob.remember(None);
-        self.blob.trouble(BlobTrouble::ChangedMeanwhile)
+        self.blob.error(BlobTrouble::ChangedMeanwhile)
     }
 }

@@ -5,7 +5,7 @@ use zerohop_wire::messages::{BlobChange, Condition};
 use super::Blob;
 use super::truncate::next;
 use crate::error::{BlobTrouble, Error};
-use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::transaction::Attempts;
 
 impl Blob<'_> {
@@ -13,15 +13,15 @@ impl Blob<'_> {
     /// Ends with `NotFound` if the blob is absent. Refuses more than 64 MiB, or the replacement of more than 4,096 chunks.
     pub async fn replace(&self, bytes: &[u8], attributes: Option<&[u8]>) -> Result<(), Error> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
-            return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+            return Err(self.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
         let mut attempts = Attempts::new(self.keyspace.client());
         self.remember(None);
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let mut header = self.settled().await?;
-            if header.chunks() > BLOB_CUT_CHUNKS_MAX {
-                let limit = BLOB_CUT_CHUNKS_MAX << header.chunk_bits;
-                return Err(self.trouble(BlobTrouble::TooLong { limit }));
+            let mut header = self.completed_header().await?;
+            if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX {
+                let limit = BLOB_TRUNCATE_CHUNKS_MAX << header.chunk_bits;
+                return Err(self.error(BlobTrouble::TooLong { limit }));
             }
             let (old, chunks) = (header.stamp, header.chunks());
             let mut together = self.together();
@@ -32,7 +32,7 @@ impl Blob<'_> {
             together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp: old, size: 0 })?;
             together.header(Condition::Always, BlobChange::Settle { stamp })?;
             if let Some(attributes) = attributes {
-                let attributes = &header.marked(attributes);
+                let attributes = &header.attributes_with_contents(attributes);
                 together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
             }
             together.header(Condition::Always, BlobChange::Grow { stamp, size: bytes.len() as u64 })?;
@@ -41,7 +41,7 @@ impl Blob<'_> {
                 together.chunk(
                     &header,
                     number,
-                    BlobChange::CutChunk { stamp, keep: 0, marks: false },
+                    BlobChange::CutChunk { stamp, keep: 0, creates_absent: false },
                     None,
                 )?;
             }
@@ -54,6 +54,6 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 }

@@ -26,7 +26,7 @@ use super::contents::UNFINISHED;
 use super::{Blob, BlobInfo, KnownHeader, TransactionBlob};
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;
-use crate::limits::{BLOB_CUT_CHUNKS_MAX, BLOB_RENEWAL, BLOB_RENEWED_MS_MAX, BLOB_STAGED_MS_MAX};
+use crate::limits::{BLOB_RENEWAL, BLOB_RENEWED_MS_MAX, BLOB_STAGED_MS_MAX, BLOB_TRUNCATE_CHUNKS_MAX};
 use crate::transaction::Attempts;
 
 /// Staged contents that are to become those of a blob: see [`Blob::stage`].
@@ -83,7 +83,7 @@ impl<'a> Blob<'a> {
                     drop(self.remove_staged().await);
                     return Err(self.changed());
                 };
-                let place = TransactionBlob::of(&transaction, self.place(name));
+                let place = TransactionBlob::of(&transaction, self.staged_blob(name));
                 match place.create_with(bits, UNFINISHED).await {
                     // Another client created the contents first.
                     Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {
@@ -110,8 +110,8 @@ impl<'a> Blob<'a> {
     /// [`BlobTrouble::Contended`]: conflicts until the deadline, or another client has removed the staged contents; those of [`Blob::delete`] for the
     /// old contents.
     pub async fn bind(&self, staged: &StagedContents, attributes: &[u8]) -> Result<u64, Error> {
-        let header = self.place(&staged.name).header().await?;
-        let header = header.ok_or_else(|| self.trouble(BlobTrouble::Contended))?;
+        let header = self.staged_blob(&staged.name).header().await?;
+        let header = header.ok_or_else(|| self.error(BlobTrouble::Contended))?;
         self.bind_bytes(staged, (header.stamp, header.size), attributes).await
     }
 
@@ -121,7 +121,7 @@ impl<'a> Blob<'a> {
     /// Same as [`Blob::delete`].
     pub async fn unstage(&self, staged: &StagedContents) -> Result<(), Error> {
         let is_it = |header: &KnownHeader| header.stamp.id == staged.id && !header.is_finished();
-        self.place(&staged.name).delete_if(is_it).await.map(drop)
+        self.staged_blob(&staged.name).delete_if(is_it).await.map(drop)
     }
 
     /// Same as [`Blob::bind`], for a header with this fence and this number of bytes, which may have been written behind its end.
@@ -136,11 +136,11 @@ impl<'a> Blob<'a> {
             let of = |blob: Blob<'a>| TransactionBlob::of(&transaction, blob);
             // Another generation means that another client truncates the contents in order to remove them.
             let is_it = |new: &KnownHeader| new.stamp == stamp && stamp.id == staged.id;
-            let Some(new) = of(self.place(&staged.name)).take_header(is_it).await? else {
-                return Err(self.trouble(BlobTrouble::Contended));
+            let Some(new) = of(self.staged_blob(&staged.name)).buffer_header_removal(is_it).await? else {
+                return Err(self.error(BlobTrouble::Contended));
             };
             let there = of(self.keyspace.blob(self.name.clone()).with_unfinished());
-            let old = there.take().await?;
+            let old = there.remove_returning_header().await?;
             let place = Contents { name: &staged.name, stamp: new.stamp };
             there.create_with(new.chunk_bits, &at(&place, attributes)).await?;
             there.truncate(size).await?;
@@ -148,19 +148,19 @@ impl<'a> Blob<'a> {
             // The old chunks stay where they are, and are removed under a name of their own.
             let rest = Bytes::from(staged_name(&self.name, old.slot(&self.name)));
             let place = Contents { name: old.contents_name(&self.name), stamp: old.chunk_stamp() };
-            let left = of(self.place(&rest));
+            let left = of(self.staged_blob(&rest));
             if left.header_now().await?.is_some() {
                 // The remains of still older contents come first.
-                self.place(&rest).delete_if(KnownHeader::is_remains).await?;
+                self.staged_blob(&rest).delete_if(KnownHeader::is_remains).await?;
                 return Err(self.changed());
             }
             left.create_with(old.chunk_bits, &[UNFINISHED, &at(&place, b"")].concat()).await?;
-            left.truncate(old.size.max(old.uncut)).await?;
+            left.truncate(old.size.max(old.pending_truncation_end)).await?;
             Ok(Some(rest))
         });
         if let Some(rest) = leaves_rest.await.map_err(|error| self.contended(error))? {
             // The new contents are visible, whether or not this succeeds.
-            drop(self.place(&rest).delete_if(KnownHeader::is_remains).await);
+            drop(self.staged_blob(&rest).delete_if(KnownHeader::is_remains).await);
         }
         self.remember(None);
         Ok(size)
@@ -191,7 +191,7 @@ impl<'a> Blob<'a> {
         let mut attempts = Attempts::new(self.keyspace.client());
         loop {
             let mut together = self.together();
-            together.look_at_header()?;
+            together.add_header_read()?;
             match together.commit().await {
                 Ok((version, _)) => return Ok(version.millis()),
                 Err(error) => self.again_after(error, &mut attempts).await?,
@@ -206,7 +206,7 @@ impl<'a> Blob<'a> {
                 || !header.is_finished() && is_older(header.version, now_ms, BLOB_RENEWED_MS_MAX)
         };
         for name in names {
-            self.place(&name).delete_if(is_left).await?;
+            self.staged_blob(&name).delete_if(is_left).await?;
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl<'a> Blob<'a> {
         let found = self.keyspace.stat_blobs(&names).await?;
         for (name, info) in names.into_iter().zip(found) {
             if info.is_some_and(|info: BlobInfo| is_old(info.version)) {
-                let place = self.place(&name);
+                let place = self.staged_blob(&name);
                 place.delete_if(|header| !header.is_finished() && is_old(header.version)).await?;
             }
         }
@@ -228,11 +228,11 @@ impl<'a> Blob<'a> {
 
     /// The error for the end of an operation that repeats itself on conflicts.
     pub(super) fn contended(&self, error: Error) -> Error {
-        if error.is_changed_read() { self.trouble(BlobTrouble::Contended) } else { error }
+        if error.is_changed_read() { self.error(BlobTrouble::Contended) } else { error }
     }
 
     /// A handle to the contents staged under a name, for their writer.
-    pub(super) fn place(&self, name: &Bytes) -> Blob<'a> {
+    pub(super) fn staged_blob(&self, name: &Bytes) -> Blob<'a> {
         self.keyspace.blob(name.clone()).with_unfinished()
     }
 
@@ -241,7 +241,7 @@ impl<'a> Blob<'a> {
         let limit = self.staged_attributes_max();
         // The server refuses attributes that are too long for any blob, with its own message.
         if attributes.len() > limit && attributes.len() <= BLOB_ATTRIBUTES_BYTES_MAX {
-            return Err(self.trouble(BlobTrouble::Attributes { limit: limit as u64 }));
+            return Err(self.error(BlobTrouble::Attributes { limit: limit as u64 }));
         }
         Ok(())
     }
@@ -291,9 +291,11 @@ fn at(place: &Contents<'_>, own: &[u8]) -> Vec<u8> {
 
 impl TransactionBlob<'_> {
     /// Removes the header of a blob, and its chunks if there are at most 4,096. Returns the header if chunks are left.
-    async fn take(&self) -> Result<Option<KnownHeader>, Error> {
+    async fn remove_returning_header(&self) -> Result<Option<KnownHeader>, Error> {
         match self.header_now().await? {
-            Some(header) if header.chunks() > BLOB_CUT_CHUNKS_MAX => self.take_header(|_| true).await,
+            Some(header) if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX => {
+                self.buffer_header_removal(|_| true).await
+            }
             _ => self.remove().await.map(|_| None),
         }
     }

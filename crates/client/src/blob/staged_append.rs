@@ -14,7 +14,7 @@ use zerohop_wire::messages::{
 use super::truncate::next;
 use super::{Blob, BlobAnswer, ChunkRange, KnownHeader};
 use crate::error::{BlobTrouble, Error};
-use crate::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_FILL_STEP_CHUNKS};
+use crate::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_STAGED_STEP_CHUNKS};
 
 /// A staged append in progress. The bytes become visible when they are published. If the value is dropped before that, they never become visible,
 /// and the next writer of the blob removes them.
@@ -29,7 +29,7 @@ pub struct BlobFill<'a> {
     begin: u64,
     pub(super) end: u64,
     /// Pushed bytes that are not sent yet: less than a chunk.
-    rest: BytesMut,
+    unsent: BytesMut,
     under_way: VecDeque<(BlobAnswer, usize)>,
     under_way_bytes: usize,
 }
@@ -38,13 +38,13 @@ impl<'a> Blob<'a> {
     /// Starts to append any number of bytes, with a few chunks of memory. No reader sees any of them before [`BlobFill::publish`], and afterwards
     /// all of them. If another client writes to the blob meanwhile, that client takes precedence: the appended bytes never become visible, and the
     /// append ends with [`BlobTrouble::Contended`].
-    pub async fn fill(&self) -> Result<BlobFill<'a>, Error> {
+    pub async fn staged_append(&self) -> Result<BlobFill<'a>, Error> {
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.settled().await?;
+            let header = self.completed_header().await?;
             let until = step_behind(&header, header.size);
             // Another client's append meanwhile would have moved the end.
             let condition = Condition::IfVersion(header.version);
-            if let Some(filled) = self.fill_until(&header, until, condition).await? {
+            if let Some(filled) = self.announce_end(&header, until, condition).await? {
                 let (begin, stamp) = (header.size, header.stamp);
                 return Ok(BlobFill {
                     blob: self.clone(),
@@ -52,17 +52,17 @@ impl<'a> Blob<'a> {
                     stamp,
                     begin,
                     end: begin,
-                    rest: BytesMut::new(),
+                    unsent: BytesMut::new(),
                     under_way: VecDeque::new(),
                     under_way_bytes: 0,
                 });
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Announces in the header the end up to which chunks are being written. `None`: the header has changed.
-    async fn fill_until(
+    async fn announce_end(
         &self,
         header: &KnownHeader,
         until: u64,
@@ -76,8 +76,8 @@ impl<'a> Blob<'a> {
                 let filled = KnownHeader {
                     version,
                     stamp,
-                    uncut: until,
-                    filling: FillState::UnderWay,
+                    pending_truncation_end: until,
+                    is_staged_append: FillState::UnderWay,
                     ..header.clone()
                 };
                 self.remember(Some(filled.clone()));
@@ -107,15 +107,15 @@ impl BlobFill<'_> {
             self.blob.check_end(&self.header, end)?;
             self.end = end;
             if piece.len() < room {
-                self.rest.extend_from_slice(piece);
-            } else if self.rest.is_empty() {
+                self.unsent.extend_from_slice(piece);
+            } else if self.unsent.is_empty() {
                 self.send(piece).await?;
             } else {
-                self.rest.extend_from_slice(piece);
-                let whole = std::mem::take(&mut self.rest);
+                self.unsent.extend_from_slice(piece);
+                let whole = std::mem::take(&mut self.unsent);
                 self.send(&whole).await?;
-                self.rest = whole;
-                self.rest.clear();
+                self.unsent = whole;
+                self.unsent.clear();
             }
         }
         Ok(())
@@ -137,7 +137,7 @@ impl BlobFill<'_> {
 
     /// Writes all pushed bytes behind the end and waits for the replies.
     pub(super) async fn all_are_done(&mut self) -> Result<(), Error> {
-        let rest = std::mem::take(&mut self.rest);
+        let rest = std::mem::take(&mut self.unsent);
         if !rest.is_empty() {
             self.send(&rest).await?;
         }
@@ -153,12 +153,12 @@ impl BlobFill<'_> {
         let sent_end = self.end;
         let at = sent_end - bytes.len() as u64;
         debug_assert!(at >= self.begin);
-        if sent_end > self.header.uncut {
+        if sent_end > self.header.pending_truncation_end {
             let until = step_behind(&self.header, sent_end);
-            let more = self.blob.fill_until(&self.header, until, Condition::Always).await?;
-            self.header = more.ok_or_else(|| self.blob.trouble(BlobTrouble::Contended))?;
+            let more = self.blob.announce_end(&self.header, until, Condition::Always).await?;
+            self.header = more.ok_or_else(|| self.blob.error(BlobTrouble::Contended))?;
             if self.header.stamp != next(self.stamp) {
-                return Err(self.blob.trouble(BlobTrouble::Contended));
+                return Err(self.blob.error(BlobTrouble::Contended));
             }
         }
         for part in self.header.parts(at, bytes.len() as u64) {
@@ -190,7 +190,7 @@ impl BlobFill<'_> {
     fn beaten(&self, error: Error) -> Error {
         self.blob.remember(None);
         match error.failure() {
-            Some(Failure::StaleBlob { .. } | Failure::NotFound) => self.blob.trouble(BlobTrouble::Contended),
+            Some(Failure::StaleBlob { .. } | Failure::NotFound) => self.blob.error(BlobTrouble::Contended),
             _ => error,
         }
     }
@@ -200,5 +200,5 @@ impl BlobFill<'_> {
 fn step_behind(header: &KnownHeader, end: u64) -> u64 {
     // The announcement does not go beyond the last chunk that a blob may have.
     let most = bytes_max(header.chunk_bits).max(header.size);
-    end.saturating_add(BLOB_FILL_STEP_CHUNKS << header.chunk_bits).min(most)
+    end.saturating_add(BLOB_STAGED_STEP_CHUNKS << header.chunk_bits).min(most)
 }

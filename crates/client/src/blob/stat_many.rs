@@ -18,7 +18,7 @@ impl<'a> TransactionBlob<'a> {
 
     /// The request for the header; `None` if the transaction knows the blob already.
     pub(crate) fn header_request(&self) -> Result<Option<SessionRequest>, Error> {
-        if self.transaction.blob_seen(&self.place())?.is_some() {
+        if self.transaction.blob_seen(&self.record_name())?.is_some() {
             return Ok(None);
         }
         let key = self.blob.header_key()?;
@@ -32,18 +32,18 @@ impl<'a> TransactionBlob<'a> {
             Err(Reason::Answer { failure: Failure::NotFound }) => BlobKnowledge::Absent,
             Err(reason) => return Err(Error::about(&self.blob.name, reason)),
         };
-        self.transaction.found_blob(self.place(), found)
+        self.transaction.found_blob(self.record_name(), found)
     }
 
     /// The parts to read for a range, an offset and a length. Also returns how many of the `left` bytes remain for further ranges; `None` starts
     /// with the maximum that one transaction reads at once.
-    pub(crate) async fn span_of(
+    pub(crate) async fn read_span_of(
         &self,
         range: (u64, u64),
         left: Option<u64>,
     ) -> Result<(ReadSpan, u64), Error> {
         let left = left.unwrap_or(BLOB_WRITE_BYTES_MAX as u64);
-        let span = self.span(&self.seen().await?, range, left)?;
+        let span = self.read_span(&self.seen().await?, range, left)?;
         let left = left - span.bytes();
         Ok((span, left))
     }
@@ -59,16 +59,16 @@ impl<'a> TransactionBlob<'a> {
     }
 
     /// The bytes from the replies, with the transaction's own changes applied. `None`: the transaction has made more changes meanwhile.
-    pub(crate) fn told(
+    pub(crate) fn assembled_bytes(
         &self,
         span: &ReadSpan,
         answers: impl Iterator<Item = Result<Reply, Reason>>,
     ) -> Result<Option<Bytes>, Error> {
         let mut looked = Vec::with_capacity(span.parts.len());
         for answer in answers {
-            let found = self.blob.looked(&span.header, answer)?;
+            let found = self.blob.interpret_part(&span.header, answer)?;
             looked.push(found.ok_or_else(|| self.blob.changed())?);
         }
-        self.filled(span, looked)
+        self.bytes_with_changes(span, looked)
     }
 }

@@ -20,10 +20,10 @@ use zerohop_wire::messages::{
 
 use super::truncate::next;
 use super::write_buffer::{self, Edits};
-use super::{Blob, BlobInfo, ChunkRange, FoundPart, KnownHeader, whole};
+use super::{Blob, BlobInfo, ChunkRange, FoundPart, KnownHeader, with_trailing_zeros};
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;
-use crate::limits::{BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::limits::{BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::operation;
 use crate::transaction::{Promise, Transaction};
 use crate::transform::Transform;
@@ -80,7 +80,7 @@ impl PresentBlob {
 #[derive(Debug)]
 pub(crate) struct ReadSpan {
     pub(super) header: KnownHeader,
-    asked: (u64, u64),
+    requested: (u64, u64),
     /// The range, extended to include every number that lies partly in it.
     wide: (u64, u64),
     /// The parts to read, as far as contents may exist.
@@ -90,7 +90,7 @@ pub(crate) struct ReadSpan {
 impl ReadSpan {
     /// Length of the result in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        self.asked.1 - self.asked.0
+        self.requested.1 - self.requested.0
     }
 }
 
@@ -112,7 +112,7 @@ impl TransactionBlob<'_> {
     /// Same as [`Transaction::read`].
     pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
         let Some(seen) = self.there().await? else { return Ok(None) };
-        self.rest_on_header(&seen.header)?;
+        self.add_header_dependency(&seen.header)?;
         let version = if seen.is_own() { Timestamp::MAX } else { seen.header.version };
         Ok(Some(BlobInfo { size: seen.size, version, ..BlobInfo::of(&seen.header) }))
     }
@@ -124,16 +124,16 @@ impl TransactionBlob<'_> {
     /// Same as [`Transaction::read`]; `NotFound`; [`BlobTrouble::TooLong`].
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, Error> {
         loop {
-            let span = self.span(&self.seen().await?, (offset, length), BLOB_WRITE_BYTES_MAX as u64)?;
-            let looked = self.blob.look_at(&span.header, &span.parts).await?;
-            if let Some(bytes) = self.filled(&span, looked)? {
+            let span = self.read_span(&self.seen().await?, (offset, length), BLOB_WRITE_BYTES_MAX as u64)?;
+            let looked = self.blob.read_parts(&span.header, &span.parts).await?;
+            if let Some(bytes) = self.bytes_with_changes(&span, looked)? {
                 return Ok(bytes);
             }
         }
     }
 
     /// The parts to read for an offset and a length, limited to `left` bytes.
-    pub(super) fn span(
+    pub(super) fn read_span(
         &self,
         seen: &PresentBlob,
         (offset, length): (u64, u64),
@@ -142,36 +142,42 @@ impl TransactionBlob<'_> {
         let end = offset.saturating_add(length);
         // An empty read still requires that the blob exists.
         if end > seen.size || length == 0 {
-            self.rest_on_header(&seen.header)?;
+            self.add_header_dependency(&seen.header)?;
         }
         let end = end.min(seen.size).max(offset);
         if end - offset > left {
-            return Err(self.blob.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+            return Err(self.blob.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
         let wide = self.own(|edits| edits.widened((offset, end)))?;
         let found_end = wide.1.min(seen.found_end).max(wide.0);
         let parts = seen.header.parts(wide.0, found_end - wide.0).collect();
-        Ok(ReadSpan { header: seen.header.clone(), asked: (offset, end), wide, parts })
+        Ok(ReadSpan { header: seen.header.clone(), requested: (offset, end), wide, parts })
     }
 
     /// The bytes that were read, with this transaction's changes applied. `None`: the transaction has made more changes meanwhile.
-    pub(super) fn filled(&self, span: &ReadSpan, looked: Vec<FoundPart>) -> Result<Option<Bytes>, Error> {
+    pub(super) fn bytes_with_changes(
+        &self,
+        span: &ReadSpan,
+        looked: Vec<FoundPart>,
+    ) -> Result<Option<Bytes>, Error> {
         if looked.iter().any(|one| one.version == Timestamp::ZERO) {
             // An absent chunk may have existed before a truncation, which the header shows.
-            self.rest_on_header(&span.header)?;
+            self.add_header_dependency(&span.header)?;
         }
         let (from, end) = span.wide;
         let mut all = BytesMut::with_capacity((end - from) as usize);
         for (part, looked) in span.parts.iter().zip(looked) {
-            self.transaction.rest(self.chunk_read(&span.header, part.number)?, looked.version)?;
-            all.extend_from_slice(&whole(looked.bytes, part.length as usize));
+            self.transaction
+                .add_read_dependency(self.chunk_read(&span.header, part.number)?, looked.version)?;
+            all.extend_from_slice(&with_trailing_zeros(looked.bytes, part.length as usize));
         }
         all.resize((end - from) as usize, 0);
         let is_known = self.own(|edits| {
-            edits.lie_over(from, &mut all);
-            edits.widened(span.asked) == span.wide
+            edits.apply_over(from, &mut all);
+            edits.widened(span.requested) == span.wide
         })?;
-        let (begin, length) = ((span.asked.0 - from) as usize, (span.asked.1 - span.asked.0) as usize);
+        let (begin, length) =
+            ((span.requested.0 - from) as usize, (span.requested.1 - span.requested.0) as usize);
         Ok(is_known.then(|| all.freeze().slice(begin..begin + length)))
     }
 
@@ -181,7 +187,7 @@ impl TransactionBlob<'_> {
     /// `NotFound`; [`BlobTrouble::TooLong`] for more than 64 MiB; those of [`Transaction::write`].
     pub async fn write(&self, offset: u64, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let bytes = bytes.into();
-        let end = self.blob.check_place(offset, &bytes)?;
+        let end = self.blob.check_range(offset, &bytes)?;
         let seen = self.seen_to_change().await?;
         self.put(&seen, (offset, end), bytes)
     }
@@ -193,8 +199,8 @@ impl TransactionBlob<'_> {
     pub async fn append(&self, bytes: impl Into<Bytes>) -> Result<u64, Error> {
         let bytes = bytes.into();
         let seen = self.seen_to_change().await?;
-        self.rest_on_header(&seen.header)?;
-        let end = self.blob.check_place(seen.size, &bytes)?;
+        self.add_header_dependency(&seen.header)?;
+        let end = self.blob.check_range(seen.size, &bytes)?;
         self.put(&seen, (seen.size, end), bytes)?;
         Ok(seen.size)
     }
@@ -244,7 +250,7 @@ impl TransactionBlob<'_> {
         let own = Wire { offset: u64::from(part.within), ..wire };
         let change = BlobChange::TransformChunk { stamp, transform: own, makes: true };
         let place = self.change_chunk(&seen.header, part.number, change)?;
-        self.noted(|seen, edits| {
+        self.record_change(|seen, edits| {
             edits.transform(offset, wire);
             seen.size = seen.size.max(end);
         })?;
@@ -258,28 +264,28 @@ impl TransactionBlob<'_> {
     /// Same as [`TransactionBlob::write`]; [`BlobTrouble::TooLong`] if the change truncates more than 4,096 chunks.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
         let seen = self.seen_to_change().await?;
-        self.rest_on_header(&seen.header)?;
+        self.add_header_dependency(&seen.header)?;
         let (stamp, bits) = (seen.header.stamp, seen.header.chunk_bits);
         if size >= seen.size {
             self.grow(&seen, size)?;
-            return self.noted(|seen, _| seen.size = size);
+            return self.record_change(|seen, _| seen.size = size);
         }
         let chunks = seen.chunks();
-        self.check_cut(chunks - (size >> bits), bits)?;
+        self.check_truncation(chunks - (size >> bits), bits)?;
         let (after, truncate) = (next(stamp), next(seen.header.chunk_stamp()));
         self.change_header(BlobChange::Cut { stamp, size })?;
         for number in size >> bits..chunks {
             let keep = size.saturating_sub(number << bits) as u32;
-            let change = BlobChange::CutChunk { stamp: truncate, keep, marks: false };
+            let change = BlobChange::CutChunk { stamp: truncate, keep, creates_absent: false };
             self.change_chunk(&seen.header, number, change)?;
         }
         self.change_header(BlobChange::Settle { stamp: after })?;
-        self.noted(|seen, edits| {
+        self.record_change(|seen, edits| {
             seen.has_changed_header = true;
             seen.header.stamp = after;
             seen.header.size = seen.header.size.max(seen.size);
             (seen.size, seen.found_end) = (size, seen.found_end.min(size));
-            edits.cut(size);
+            edits.truncate(size);
         })
     }
 
@@ -300,7 +306,7 @@ impl TransactionBlob<'_> {
             let (version, found) = (seen.header.version, None);
             return Err(self.blob.failed(Failure::ConditionFailed { version, found }));
         }
-        let version = match self.transaction.blob_seen(&self.place())? {
+        let version = match self.transaction.blob_seen(&self.record_name())? {
             Some(BlobKnowledge::Removed(version)) => version,
             _ => Timestamp::ZERO,
         };
@@ -309,13 +315,13 @@ impl TransactionBlob<'_> {
             version,
             stamp: BlobStamp { id: BlobStamp::OWN, generation: 0 },
             size: 0,
-            uncut: 0,
-            filling: FillState::Not,
+            pending_truncation_end: 0,
+            is_staged_append: FillState::Not,
             chunk_bits,
             attributes: Bytes::copy_from_slice(attributes),
         };
         let seen = PresentBlob { has_changed_header: true, ..PresentBlob::found(header) };
-        self.transaction.put_blob(self.place(), BlobKnowledge::There(seen))
+        self.transaction.put_blob(self.record_name(), BlobKnowledge::There(seen))
     }
 
     /// Buffers a replacement of the blob's attributes.
@@ -324,9 +330,9 @@ impl TransactionBlob<'_> {
     /// Same as [`TransactionBlob::write`].
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
         let header = self.seen_to_change().await?.header;
-        let (stamp, attributes) = (header.stamp, &header.marked(attributes)[..]);
+        let (stamp, attributes) = (header.stamp, &header.attributes_with_contents(attributes)[..]);
         self.change_header(BlobChange::Describe { stamp, attributes })?;
-        self.noted(|seen, _| {
+        self.record_change(|seen, _| {
             seen.has_changed_header |= seen.header.attributes != attributes;
             seen.header.attributes = Bytes::copy_from_slice(attributes);
         })
@@ -342,8 +348,8 @@ impl TransactionBlob<'_> {
         }
         let seen = self.there_to_change().await?.ok_or_else(|| self.blob.not_found())?;
         let KnownHeader { version, chunk_bits, .. } = seen.header;
-        self.check_cut(seen.chunks(), chunk_bits)?;
-        self.rest_on_header(&seen.header)?;
+        self.check_truncation(seen.chunks(), chunk_bits)?;
+        self.add_header_dependency(&seen.header)?;
         let key = self.blob.header_key()?;
         // After a change by this transaction the header has the version of the transaction.
         let condition = Condition::IfVersion(if seen.has_changed_header { Timestamp::MAX } else { version });
@@ -352,7 +358,7 @@ impl TransactionBlob<'_> {
             let stamp = seen.header.chunk_stamp();
             self.change_chunk(&seen.header, number, BlobChange::DropChunk { stamp })?;
         }
-        self.transaction.put_blob(self.place(), BlobKnowledge::Removed(version))?;
+        self.transaction.put_blob(self.record_name(), BlobKnowledge::Removed(version))?;
         Ok(true)
     }
 
@@ -364,21 +370,21 @@ impl TransactionBlob<'_> {
     /// The header as it was read, which must be unchanged when the transaction commits.
     pub(super) async fn header_to_rest_on(&self) -> Result<Option<KnownHeader>, Error> {
         let Some(header) = self.header_now().await? else { return Ok(None) };
-        self.rest_on_header(&header)?;
+        self.add_header_dependency(&header)?;
         Ok(Some(header))
     }
 
     /// Buffers the removal of the header as it was read, without the chunks. Returns the header; `None`: there is no such header.
-    pub(super) async fn take_header(
+    pub(super) async fn buffer_header_removal(
         &self,
         is_meant: impl FnOnce(&KnownHeader) -> bool,
     ) -> Result<Option<KnownHeader>, Error> {
         let Some(header) = self.header_now().await?.filter(is_meant) else { return Ok(None) };
-        self.rest_on_header(&header)?;
+        self.add_header_dependency(&header)?;
         let key = self.blob.header_key()?;
         let condition = Condition::IfVersion(header.version);
         self.add(&WireOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Remove }))?;
-        self.transaction.put_blob(self.place(), BlobKnowledge::Removed(header.version))?;
+        self.transaction.put_blob(self.record_name(), BlobKnowledge::Removed(header.version))?;
         Ok(Some(header))
     }
 
@@ -386,12 +392,12 @@ impl TransactionBlob<'_> {
     fn grow(&self, seen: &PresentBlob, size: u64) -> Result<(), Error> {
         self.blob.check_end(&seen.header, size)?;
         self.change_header(BlobChange::Grow { stamp: seen.header.stamp, size })?;
-        self.noted(|seen, _| seen.has_changed_header |= size > seen.size)
+        self.record_change(|seen, _| seen.has_changed_header |= size > seen.size)
     }
 
     fn put(&self, seen: &PresentBlob, (offset, end): (u64, u64), bytes: Bytes) -> Result<(), Error> {
         if bytes.is_empty() {
-            return self.rest_on_header(&seen.header);
+            return self.add_header_dependency(&seen.header);
         }
         let stamp = seen.header.chunk_stamp();
         self.grow(seen, end)?;
@@ -407,7 +413,7 @@ impl TransactionBlob<'_> {
             };
             self.change_chunk(&seen.header, part.number, change)?;
         }
-        self.noted(|seen, edits| {
+        self.record_change(|seen, edits| {
             edits.write(offset, bytes);
             seen.size = seen.size.max(end);
         })
@@ -415,18 +421,18 @@ impl TransactionBlob<'_> {
 
     /// The blob as this transaction sees it; `None`: it is absent.
     async fn there(&self) -> Result<Option<PresentBlob>, Error> {
-        if self.transaction.blob_seen(&self.place())?.is_none() {
+        if self.transaction.blob_seen(&self.record_name())?.is_none() {
             let found = match self.blob.header().await? {
                 Some(header) => BlobKnowledge::There(PresentBlob::found(header)),
                 None => BlobKnowledge::Absent,
             };
-            self.transaction.found_blob(self.place(), found)?;
+            self.transaction.found_blob(self.record_name(), found)?;
         }
-        match self.transaction.blob_seen(&self.place())? {
+        match self.transaction.blob_seen(&self.record_name())? {
             Some(BlobKnowledge::There(seen)) => Ok(Some(seen)),
             Some(BlobKnowledge::Removed(_)) => Ok(None),
             Some(BlobKnowledge::Absent) | None => {
-                self.transaction.rest(self.header_read()?, Timestamp::ZERO)?;
+                self.transaction.add_read_dependency(self.header_read()?, Timestamp::ZERO)?;
                 Ok(None)
             }
         }
@@ -441,10 +447,10 @@ impl TransactionBlob<'_> {
     /// the bytes of a staged append. A read must not do that. It changes the header, so that the caller must begin the transaction again.
     async fn there_to_change(&self) -> Result<Option<PresentBlob>, Error> {
         let seen = self.there().await?;
-        if seen.as_ref().is_some_and(|seen| seen.header.uncut > 0) {
+        if seen.as_ref().is_some_and(|seen| seen.header.pending_truncation_end > 0) {
             let blob = self.blob.clone().with_unfinished();
             blob.remember(None);
-            match blob.settled().await {
+            match blob.completed_header().await {
                 // Another client has removed the blob meanwhile, which the next attempt finds.
                 Err(Error::Blob { why: BlobTrouble::Absent, .. }) => {}
                 settled => drop(settled?),
@@ -462,8 +468,8 @@ impl TransactionBlob<'_> {
     }
 
     /// Adds a read dependency: the header must be unchanged when the transaction commits.
-    fn rest_on_header(&self, header: &KnownHeader) -> Result<(), Error> {
-        self.transaction.rest(self.header_read()?, header.version)
+    fn add_header_dependency(&self, header: &KnownHeader) -> Result<(), Error> {
+        self.transaction.add_read_dependency(self.header_read()?, header.version)
     }
 
     fn header_read(&self) -> Result<CompositeItem, Error> {
@@ -496,7 +502,7 @@ impl TransactionBlob<'_> {
 
     fn add(&self, operation: &WireOperation<'_>) -> Result<usize, Error> {
         let item = self.item(operation)?;
-        let cell = self.blob.keyspace.cell(operation.key());
+        let cell = self.blob.keyspace.hash_and_partition(operation.key());
         self.transaction.add(item, cell, &self.blob.name)
     }
 
@@ -505,22 +511,22 @@ impl TransactionBlob<'_> {
         item.map_err(|unfit| Error::about(&self.blob.name, Reason::Unfit(unfit)))
     }
 
-    fn noted(&self, change: impl FnOnce(&mut PresentBlob, &mut Edits)) -> Result<(), Error> {
-        self.transaction.change_blob(&self.place(), change)
+    fn record_change(&self, change: impl FnOnce(&mut PresentBlob, &mut Edits)) -> Result<(), Error> {
+        self.transaction.change_blob(&self.record_name(), change)
     }
 
     fn own<R: Default>(&self, look: impl FnOnce(&Edits) -> R) -> Result<R, Error> {
-        self.transaction.blob_edits(&self.place(), look)
+        self.transaction.blob_edits(&self.record_name(), look)
     }
 
-    pub(crate) fn place(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
+    pub(crate) fn record_name(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
         (self.blob.keyspace.id(), self.blob.name.to_vec())
     }
 
     /// Checks that a truncation of this number of chunks fits in one transaction.
-    fn check_cut(&self, chunks: u64, bits: u8) -> Result<(), Error> {
-        if chunks > BLOB_CUT_CHUNKS_MAX {
-            return Err(self.blob.trouble(BlobTrouble::TooLong { limit: BLOB_CUT_CHUNKS_MAX << bits }));
+    fn check_truncation(&self, chunks: u64, bits: u8) -> Result<(), Error> {
+        if chunks > BLOB_TRUNCATE_CHUNKS_MAX {
+            return Err(self.blob.error(BlobTrouble::TooLong { limit: BLOB_TRUNCATE_CHUNKS_MAX << bits }));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use zerohop_wire::messages::{
 
 use super::{Blob, KnownHeader};
 use crate::error::{BlobTrouble, Error};
-use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_CUTS_AHEAD};
+use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_TRUNCATES_PARALLEL};
 use crate::transaction::Attempts;
 
 impl Blob<'_> {
@@ -25,7 +25,7 @@ impl Blob<'_> {
         let mut attempts = Attempts::new(self.keyspace.client());
         self.remember(None);
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.settled().await?;
+            let header = self.completed_header().await?;
             let stamp = header.stamp;
             if size >= header.size {
                 self.check_end(&header, size)?;
@@ -38,12 +38,12 @@ impl Blob<'_> {
                 }
                 continue;
             }
-            if header.chunks() - (size >> header.chunk_bits) > BLOB_CUT_CHUNKS_MAX {
+            if header.chunks() - (size >> header.chunk_bits) > BLOB_TRUNCATE_CHUNKS_MAX {
                 let change = BlobChange::Cut { stamp, size };
                 match self.change(&key, Condition::IfVersion(header.version), change).await {
                     Ok(_) => {
                         self.remember(None);
-                        return self.settled().await.map(drop);
+                        return self.completed_header().await.map(drop);
                     }
                     Err(error) => self.unless_other(error)?,
                 }
@@ -54,7 +54,7 @@ impl Blob<'_> {
             together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp, size })?;
             for number in size >> header.chunk_bits..header.chunks() {
                 let keep = size.saturating_sub(number << header.chunk_bits) as u32;
-                let change = BlobChange::CutChunk { stamp: cut, keep, marks: false };
+                let change = BlobChange::CutChunk { stamp: cut, keep, creates_absent: false };
                 together.chunk(&header, number, change, None)?;
             }
             together.header(Condition::Always, BlobChange::Settle { stamp: after })?;
@@ -66,7 +66,7 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Removes the blob, atomically under the same limit as [`Blob::truncate`]. Returns whether it existed.
@@ -82,7 +82,7 @@ impl Blob<'_> {
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let Some(header) = self.header().await?.filter(&is_meant) else { return Ok(false) };
-            if header.chunks() > BLOB_CUT_CHUNKS_MAX {
+            if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX {
                 if self.delete_in_steps(&header).await? {
                     return Ok(true);
                 }
@@ -104,7 +104,7 @@ impl Blob<'_> {
                 }
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Removes a blob with more chunks than fit in one transaction: the client truncates them, removes the header, and then removes the rest of the
@@ -112,7 +112,7 @@ impl Blob<'_> {
     async fn delete_in_steps(&self, header: &KnownHeader) -> Result<bool, Error> {
         let (key, chunks) = (self.header_key()?, header.chunks());
         // A client that was killed during the removal has already truncated the blob.
-        if header.size > 0 || header.filling == FillState::UnderWay {
+        if header.size > 0 || header.is_staged_append == FillState::UnderWay {
             let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
             if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
                 return self.unless_other(error).map(|()| false);
@@ -123,14 +123,19 @@ impl Blob<'_> {
         if now.size > 0 || now.stamp.id != header.stamp.id {
             return Ok(false);
         }
-        let (stamp, marks) = (now.chunk_stamp(), now.filling == FillState::CutOff);
-        self.each_chunk(&now, (0, chunks), |_| BlobChange::CutChunk { stamp, keep: 0, marks }).await?;
+        let (stamp, marks) = (now.chunk_stamp(), now.is_staged_append == FillState::CutOff);
+        self.each_chunk(&now, (0, chunks), |_| BlobChange::CutChunk {
+            stamp,
+            keep: 0,
+            creates_absent: marks,
+        })
+        .await?;
         let remove = RecordWrite {
             key: &key,
             condition: Condition::IfVersion(now.version),
             change: WriteChange::Remove,
         };
-        if let Err(error) = self.ask(&WireOperation::Write(remove)).await {
+        if let Err(error) = self.call(&WireOperation::Write(remove)).await {
             return self.unless_other(error).map(|()| false);
         }
         self.remember(None);
@@ -139,18 +144,27 @@ impl Blob<'_> {
     }
 
     /// Completes a pending truncation, or cuts off the bytes of a staged append.
-    pub(super) async fn finish_cut(&self, header: &KnownHeader) -> Result<(), Error> {
+    pub(super) async fn complete_truncation(&self, header: &KnownHeader) -> Result<(), Error> {
         let key = self.header_key()?;
         let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
-        if header.filling == FillState::UnderWay {
+        if header.is_staged_append == FillState::UnderWay {
             let cut = BlobChange::Cut { stamp, size };
             let cut = self.change(&key, Condition::IfVersion(header.version), cut).await;
             return cut.map(drop).or_else(|error| self.unless_other(error));
         }
-        let marks = header.filling == FillState::CutOff;
+        let marks = header.is_staged_append == FillState::CutOff;
         let keep = |number: u64| size.saturating_sub(number << bits) as u32;
-        let cut = |number| BlobChange::CutChunk { stamp: header.chunk_stamp(), keep: keep(number), marks };
-        self.each_chunk(header, (size >> bits, header.uncut.div_ceil(header.chunk_bytes())), cut).await?;
+        let cut = |number| BlobChange::CutChunk {
+            stamp: header.chunk_stamp(),
+            keep: keep(number),
+            creates_absent: marks,
+        };
+        self.each_chunk(
+            header,
+            (size >> bits, header.pending_truncation_end.div_ceil(header.chunk_bytes())),
+            cut,
+        )
+        .await?;
         let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
         // Another client has truncated the blob again.
         settled.map(drop).or_else(|error| self.unless_other(error))
@@ -164,7 +178,7 @@ impl Blob<'_> {
         change: impl Fn(u64) -> BlobChange<'static>,
     ) -> Result<(), Error> {
         while next < end {
-            let until = end.min(next + BLOB_CUTS_AHEAD);
+            let until = end.min(next + BLOB_TRUNCATES_PARALLEL);
             let mut under_way = Vec::new();
             for number in next..until {
                 let (key, change) = (self.chunk_key(header, number)?, WriteChange::Blob(change(number)));

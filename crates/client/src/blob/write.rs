@@ -7,50 +7,50 @@ use zerohop_wire::messages::{BlobChange, Brings, Condition, Number};
 use super::multi_chunk::is_refused;
 use super::{Blob, BlobSeen, ChunkRange, KnownHeader};
 use crate::error::{BlobTrouble, Error};
-use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_PLACES_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::limits::{BLOB_APPEND_ATTEMPTS_MAX, BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::transaction::Attempts;
 use crate::transform::Transform;
 
 impl Blob<'_> {
     /// Writes bytes at an offset, which may be behind the end: bytes in between become zeros. The write is atomic over all its chunks: a reader
-    /// sees all of it or nothing. More than 64 MiB are refused: see [`Blob::fill`].
+    /// sees all of it or nothing. More than 64 MiB are refused: see [`Blob::staged_append`].
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let end = self.check_place(offset, bytes)?;
+        let end = self.check_range(offset, bytes)?;
         if bytes.is_empty() {
             return self.known().await.map(drop);
         }
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.settled().await?;
-            if self.write_alone(&header, offset, bytes).await? {
+            let header = self.completed_header().await?;
+            if self.write_single_chunk(&header, offset, bytes).await? {
                 return Ok(());
             }
             // The chunk's refusal is newer than the remembered header.
-            let header = self.settled().await?;
+            let header = self.completed_header().await?;
             self.check_end(&header, end)?;
             let mut together = self.together();
             together.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
             together.write(&header, offset, bytes)?;
             match together.commit().await {
                 Ok(_) => {
-                    self.grown(&header, end);
+                    self.remember_size(&header, end);
                     return Ok(());
                 }
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Same as [`Blob::write_at`], if nothing of what was read has changed since. Otherwise it writes nothing and ends with an error for which
     /// [`Error::is_conflict`] is true.
     pub async fn write_at_if(&self, seen: &BlobSeen, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let end = self.check_place(offset, bytes)?;
+        let end = self.check_range(offset, bytes)?;
         // An empty write extends nothing, whatever its offset.
         let end = if bytes.is_empty() { 0 } else { end };
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.settled().await?;
+            let header = self.completed_header().await?;
             if header.stamp != seen.stamp || seen.size.is_some_and(|size| size != header.size) {
                 // The remembered header may be the outdated one.
                 let now = self.known().await?;
@@ -74,7 +74,7 @@ impl Blob<'_> {
             together.write(&header, offset, bytes)?;
             match together.commit().await {
                 Ok(_) => {
-                    self.grown(&header, end);
+                    self.remember_size(&header, end);
                     return Ok(());
                 }
                 Err(error) if is_refused(&error) => self.remember(None),
@@ -82,16 +82,16 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Appends bytes and returns their offset. The bytes are contiguous, and a reader sees all of them or none. More than 64 MiB are refused: see
-    /// [`Blob::fill`].
+    /// [`Blob::staged_append`].
     pub async fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
-        self.check_place(0, bytes)?;
+        self.check_range(0, bytes)?;
         let mut attempts = Attempts::new(self.keyspace.client());
-        for _ in 0..BLOB_PLACES_MAX {
-            let header = self.settled().await?;
+        for _ in 0..BLOB_APPEND_ATTEMPTS_MAX {
+            let header = self.completed_header().await?;
             let (stamp, offset) = (header.stamp, header.size);
             if bytes.is_empty() {
                 return self.known().await.map(|header| header.size);
@@ -109,7 +109,7 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Changes a number in the blob, also across chunks; absent bytes count as zeros. A number within one chunk is changed on its server. Returns
@@ -128,7 +128,7 @@ impl Blob<'_> {
         let (width, mut attempts) = (N::TYPE.bytes() as u64, Attempts::new(self.keyspace.client()));
         let end = offset.checked_add(width).ok_or_else(|| self.beyond())?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.settled().await?;
+            let header = self.completed_header().await?;
             self.check_end(&header, end)?;
             let mut parts = header.parts(offset, width);
             let (Some(part), None) = (parts.next(), parts.next()) else {
@@ -149,7 +149,7 @@ impl Blob<'_> {
                     Err(error) => self.unless_absent(error)?,
                 }
             }
-            let header = self.settled().await?;
+            let header = self.completed_header().await?;
             let stamp = header.stamp;
             let mut together = self.together();
             together.header(Condition::Always, BlobChange::Grow { stamp, size: end })?;
@@ -158,7 +158,7 @@ impl Blob<'_> {
             together.chunk(&header, part.number, change, None)?;
             match together.commit().await {
                 Ok((_, answers)) => {
-                    self.grown(&header, end);
+                    self.remember_size(&header, end);
                     return match answers.into_iter().nth(1) {
                         Some(Ok(Reply::Done { number, .. })) => Ok(N::from_bits(number)),
                         _ => Err(Error::Unexpected),
@@ -167,7 +167,7 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.trouble(BlobTrouble::Contended))
+        Err(self.error(BlobTrouble::Contended))
     }
 
     /// Transforms a number that lies in two chunks: the client reads it, and writes it if both chunks are unchanged.
@@ -178,7 +178,7 @@ impl Blob<'_> {
         transform: zerohop_wire::messages::Transform,
     ) -> Result<u64, Error> {
         let parts: Vec<ChunkRange> = header.parts(offset, end - offset).collect();
-        let looked = self.look_at(header, &parts).await?;
+        let looked = self.read_parts(header, &parts).await?;
         let (mut number, width) = ([0; 8], (end - offset) as usize);
         for (part, looked) in parts.iter().zip(&looked) {
             let from = (part.at - offset) as usize;
@@ -199,12 +199,17 @@ impl Blob<'_> {
             )?;
         }
         together.commit().await?;
-        self.grown(header, end);
-        Ok(if transform.brings == Brings::Old { old } else { new })
+        self.remember_size(header, end);
+        Ok(if transform.returns == Brings::Old { old } else { new })
     }
 
     /// Writes into one existing chunk, within the blob. `false`: there is no such chunk, or the blob has changed.
-    async fn write_alone(&self, header: &KnownHeader, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
+    async fn write_single_chunk(
+        &self,
+        header: &KnownHeader,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<bool, Error> {
         let mut parts = header.parts(offset, bytes.len() as u64);
         let (Some(part), None) = (parts.next(), parts.next()) else { return Ok(false) };
         if offset + bytes.len() as u64 > header.size {
@@ -242,7 +247,7 @@ impl Blob<'_> {
     }
 
     /// Remembers that the blob is at least this large now.
-    fn grown(&self, header: &KnownHeader, end: u64) {
+    fn remember_size(&self, header: &KnownHeader, end: u64) {
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = known.as_mut().filter(|known| known.stamp == header.stamp) {
             known.size = known.size.max(end);
@@ -250,9 +255,9 @@ impl Blob<'_> {
     }
 
     /// Checks the limits of one write, and returns its end.
-    pub(super) fn check_place(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+    pub(super) fn check_range(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
-            return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+            return Err(self.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
         offset.checked_add(bytes.len() as u64).ok_or_else(|| self.beyond())
     }

@@ -14,7 +14,7 @@ enum Edit {
     /// A transform of a number at an offset.
     Transform(u64, Transform),
     /// Zeros from an offset on.
-    Cut(u64),
+    Truncate(u64),
 }
 
 impl Edits {
@@ -27,15 +27,15 @@ impl Edits {
     }
 
     /// Drops the changes that lie completely behind the new end.
-    pub(super) fn cut(&mut self, size: u64) {
+    pub(super) fn truncate(&mut self, size: u64) {
         self.0.retain_mut(|edit| match edit {
             Edit::Write(at, bytes) => {
                 bytes.truncate(usize::try_from(size.saturating_sub(*at)).unwrap_or(usize::MAX));
                 !bytes.is_empty()
             }
-            Edit::Transform(at, _) | Edit::Cut(at) => *at < size,
+            Edit::Transform(at, _) | Edit::Truncate(at) => *at < size,
         });
-        self.0.push(Edit::Cut(size));
+        self.0.push(Edit::Truncate(size));
     }
 
     /// The range to read so that this range can be computed: it includes every number that lies partly in it.
@@ -59,7 +59,7 @@ impl Edits {
     }
 
     /// Applies all changes to the bytes that were read from an offset on. The range must come from [`Edits::widened`].
-    pub(super) fn lie_over(&self, from: u64, found: &mut [u8]) {
+    pub(super) fn apply_over(&self, from: u64, found: &mut [u8]) {
         let end = from + found.len() as u64;
         for edit in &self.0 {
             match edit {
@@ -77,7 +77,7 @@ impl Edits {
                         change(&mut found[place..place + width], transform);
                     }
                 }
-                Edit::Cut(size) => {
+                Edit::Truncate(size) => {
                     let begin = (*size).clamp(from, end);
                     found[(begin - from) as usize..].fill(0);
                 }
@@ -111,7 +111,7 @@ mod tests {
     fn over(edits: &Edits, range: (u64, u64), found: &[u8]) -> Vec<u8> {
         let (from, end) = edits.widened(range);
         let mut all = found[from as usize..end as usize].to_vec();
-        edits.lie_over(from, &mut all);
+        edits.apply_over(from, &mut all);
         all[(range.0 - from) as usize..(range.1 - from) as usize].to_vec()
     }
 
@@ -124,7 +124,7 @@ mod tests {
         edits.transform(8, add(256_u16));
         // Bytes 6 to 9 were 255, 255, 8, 9.
         assert_eq!(over(&edits, (5, 11), &found), [255, 0, 0, 9, 10, 10]);
-        edits.cut(9);
+        edits.truncate(9);
         edits.transform(8, add(1_u16));
         assert_eq!(over(&edits, (4, 12), &found), [255, 255, 0, 0, 10, 0, 0, 0]);
     }
@@ -138,7 +138,7 @@ mod tests {
             edits.transform(at, add(0x0102_0304_u32 << (at % 8)));
             edits.write(at + 9, Bytes::from_static(b"xy"));
         }
-        edits.cut(30);
+        edits.truncate(30);
         edits.transform(28, add(u64::MAX));
         let whole = over(&edits, (0, 40), &found);
         for from in 0..40 {

@@ -9,7 +9,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Query, RecordRead};
 
 use super::{Snapshot, SnapshotAnswer, found};
-use crate::blob::{BlobInfo, contents_of, own_attributes, whole};
+use crate::blob::{BlobInfo, contents_of, own_attributes, with_trailing_zeros};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 
@@ -136,20 +136,20 @@ impl SnapshotBlobRead<'_> {
     /// Same as [`Snapshot::lookup`].
     pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
         while self.ahead.len() < PIECES_AHEAD && self.next < self.end {
-            self.ask()?;
+            self.request_next()?;
         }
         let Some((name, answer, length)) = self.ahead.pop_front() else { return Ok(None) };
         match found(&name, answer).await? {
             // A chunk with another id is left over from another blob of this name and does not belong to this blob.
             Some(Reply::Chunk { stamp, bytes, .. }) if stamp.id == self.blob.stamp.id => {
-                Ok(Some(whole(bytes, length)))
+                Ok(Some(with_trailing_zeros(bytes, length)))
             }
-            Some(Reply::Chunk { .. }) | None => Ok(Some(whole(Bytes::new(), length))),
+            Some(Reply::Chunk { .. }) | None => Ok(Some(with_trailing_zeros(Bytes::new(), length))),
             Some(_) => Err(Error::Unexpected),
         }
     }
 
-    fn ask(&mut self) -> Result<(), Error> {
+    fn request_next(&mut self) -> Result<(), Error> {
         let bits = self.blob.chunk_bits;
         let number = self.next >> bits;
         let within = self.next - (number << bits);

@@ -34,7 +34,7 @@ use crate::operation::{self, Info, Record};
 use crate::secret::random_bytes;
 
 /// Number of partitions that the client queries in parallel.
-const ASKED_AHEAD: usize = 256;
+const QUERIES_PARALLEL: usize = 256;
 /// Maximum number of times that the client opens a snapshot again because a keyspace was split meanwhile.
 const ATTEMPTS_MAX: u32 = 4;
 /// Renewals within one lease: two of them may be lost.
@@ -110,7 +110,7 @@ impl Client {
             Ok(at) => inner.at = at,
             Err(error) => {
                 // Closes the snapshot on the partitions that have opened it; on all others the lease expires.
-                let _left = inner.ask_all(SnapshotAsk::Close).await;
+                let _left = inner.query_all_partitions(SnapshotAsk::Close).await;
                 return Err(error);
             }
         }
@@ -124,7 +124,7 @@ impl Client {
 async fn renew(inner: Arc<Inner>, lease: Duration, lease_ms: u32) {
     loop {
         tokio::time::sleep(lease / RENEWALS_PER_LEASE).await;
-        if let Err(error) = inner.ask_all(SnapshotAsk::Renew { lease_ms }).await
+        if let Err(error) = inner.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await
             && matches!(error.failure(), Some(Failure::SnapshotExpired))
         {
             // The next read of the snapshot reports this error.
@@ -138,7 +138,7 @@ impl Inner {
         let age_ms = age_ms.min(SNAPSHOT_AGE_MS_MAX);
         let mut attempts = 0;
         let at = loop {
-            match self.ask_all(SnapshotAsk::Open { lease_ms, age_ms }).await {
+            match self.query_all_partitions(SnapshotAsk::Open { lease_ms, age_ms }).await {
                 Ok(newest) => break newest,
                 Err(error) => {
                     attempts += 1;
@@ -150,7 +150,7 @@ impl Inner {
             }
         };
         // A partition that replies has a clock that is not behind the snapshot: writes from now on are not in the snapshot.
-        self.ask_all(SnapshotAsk::Renew { lease_ms }).await?;
+        self.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await?;
         Ok(at)
     }
 
@@ -171,7 +171,7 @@ impl Inner {
     }
 
     /// Sends a request to every partition and returns the highest version among the replies.
-    async fn ask_all(&self, ask: SnapshotAsk<'_>) -> Result<Timestamp, Error> {
+    async fn query_all_partitions(&self, ask: SnapshotAsk<'_>) -> Result<Timestamp, Error> {
         let all: Vec<(KeyspaceId, PartitionId, PartitionCount)> = self
             .keyspaces
             .iter()
@@ -180,7 +180,7 @@ impl Inner {
             })
             .collect();
         let (mut newest, mut failed) = (Timestamp::ZERO, None);
-        for some in all.chunks(ASKED_AHEAD) {
+        for some in all.chunks(QUERIES_PARALLEL) {
             let answers: Vec<SnapshotAnswer> = some
                 .iter()
                 .map(|place| Ok(self.client.submit(self.request(*place, ask)?)))
@@ -306,7 +306,7 @@ impl Snapshot {
         records: &[(&Keyspace, K)],
     ) -> Result<Vec<Option<Record>>, Error> {
         let mut told = Vec::with_capacity(records.len());
-        for some in records.chunks(ASKED_AHEAD) {
+        for some in records.chunks(QUERIES_PARALLEL) {
             let answers = self.start_all(some, Query::Lookup)?;
             for ((_, key), answer) in some.iter().zip(answers) {
                 told.push(match found(key.as_ref(), answer).await? {
@@ -327,7 +327,7 @@ impl Snapshot {
         records: &[(&Keyspace, K)],
     ) -> Result<Vec<Option<Info>>, Error> {
         let mut told = Vec::with_capacity(records.len());
-        for some in records.chunks(ASKED_AHEAD) {
+        for some in records.chunks(QUERIES_PARALLEL) {
             let answers = self.start_all(some, Query::Inspect)?;
             for ((_, key), answer) in some.iter().zip(answers) {
                 told.push(match found(key.as_ref(), answer).await? {
@@ -359,7 +359,7 @@ impl Snapshot {
     /// A partition is not reachable within the client's deadline; it releases the snapshot when the lease expires.
     pub async fn close(self) -> Result<(), Error> {
         self.renewing.abort();
-        self.inner.ask_all(SnapshotAsk::Close).await.map(drop)
+        self.inner.query_all_partitions(SnapshotAsk::Close).await.map(drop)
     }
 }
 

@@ -119,7 +119,7 @@ impl Pages<'_> {
             let scan = Scan { seen, cursor, prefix: &self.prefix, keys_max, blobs: self.blobs };
             let ask = SnapshotAsk::Scan { at: inner.at, scan };
             let request = inner.request((self.keyspace.id(), *partition, partitions), ask)?;
-            let Reply::Page { next, keys } = inner.client.ask(request).await? else {
+            let Reply::Page { next, keys } = inner.client.send_request(request).await? else {
                 return Err(Error::Unexpected);
             };
             match self.left.front_mut() {

@@ -10,7 +10,7 @@ use zerohop_session::{InvalidTransaction, Reply, SessionError as Reason, Session
 use zerohop_wire::Failure;
 
 use super::Transaction;
-use super::buffer::{BufferLookup, place};
+use super::buffer::{BufferLookup, record_name};
 use crate::blob::{Blob, BlobInfo, TransactionBlob};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
@@ -99,7 +99,7 @@ impl Transaction {
                 self.with(|buffer| buffer.find(&item))?,
                 BufferLookup::Known(_) | BufferLookup::Never
             );
-            if !is_known && places.insert(place(&item)) {
+            if !is_known && places.insert(record_name(&item)) {
                 let request = lookup.request();
                 requests.push(request.map_err(|failure| Error::about(key, Reason::Answer { failure }))?);
                 items.push((key, item));
@@ -108,7 +108,7 @@ impl Transaction {
         places.clear();
         for blob in blobs {
             if let Some(request) = blob.header_request()?
-                && places.insert(blob.place())
+                && places.insert(blob.record_name())
             {
                 requests.push(request);
                 unseen.push(blob);
@@ -121,7 +121,7 @@ impl Transaction {
                 Err(Reason::Answer { failure: Failure::NotFound }) => Err(Failure::NotFound),
                 Err(reason) => return Err(Error::about(key, reason)),
             };
-            let noted = self.with(|buffer| buffer.note(item, &answer))?;
+            let noted = self.with(|buffer| buffer.record_read(item, &answer))?;
             noted.map_err(|reason| Error::about(key, reason))?;
         }
         unseen.iter().zip(answers).try_for_each(|(blob, told)| blob.header_found(told))
@@ -148,7 +148,7 @@ impl Transaction {
     ) -> Result<Vec<Bytes>, Error> {
         let (mut requests, mut spans, mut left) = (Vec::new(), Vec::new(), None);
         for (blob, place) in blobs.iter().zip(places) {
-            let (span, all) = blob.span_of(*place, left).await?;
+            let (span, all) = blob.read_span_of(*place, left).await?;
             left = Some(all);
             let own = blob.requests(&span)?;
             spans.push((span, own.len()));
@@ -157,7 +157,7 @@ impl Transaction {
         let mut answers = self.round(requests).await.into_iter();
         let mut all = Vec::with_capacity(blobs.len());
         for ((blob, (offset, length)), (span, count)) in blobs.iter().zip(places).zip(&spans) {
-            all.push(match blob.told(span, answers.by_ref().take(*count))? {
+            all.push(match blob.assembled_bytes(span, answers.by_ref().take(*count))? {
                 Some(bytes) => bytes,
                 // The transaction has changed the blob meanwhile.
                 None => blob.read(*offset, *length).await?,

@@ -41,9 +41,9 @@ impl Transaction {
     }
 
     /// Adds a read dependency: the item must have this version when the transaction commits.
-    pub(crate) fn rest(&self, read: CompositeItem, version: Timestamp) -> Result<(), Error> {
-        let noted = self.with(|buffer| buffer.note_version(&read, version))?;
-        noted.map_err(|reason| Error::about(shown(read.key()), reason))
+    pub(crate) fn add_read_dependency(&self, read: CompositeItem, version: Timestamp) -> Result<(), Error> {
+        let noted = self.with(|buffer| buffer.add_version_dependency(&read, version))?;
+        noted.map_err(|reason| Error::about(shown_name(read.key()), reason))
     }
 
     /// The transaction's knowledge of a blob.
@@ -93,11 +93,11 @@ impl Transaction {
 pub(super) fn aborted(key: &[u8], reason: AbortReason, item: Option<usize>) -> Error {
     let is_changed = is_of_blob(key) && reason == AbortReason::ConditionFailed;
     let reason = if is_changed { AbortReason::ReadChanged } else { reason };
-    Error::about(shown(key), Reason::Aborted { reason, item })
+    Error::about(shown_name(key), Reason::Aborted { reason, item })
 }
 
 /// The name of the blob to which the key belongs, or else the key itself.
-fn shown(key: &[u8]) -> &[u8] {
+fn shown_name(key: &[u8]) -> &[u8] {
     if !is_of_blob(key) {
         return key;
     }

@@ -32,7 +32,7 @@ pub(super) struct Buffer {
     bytes: u64,
     here: usize,
     /// The hash and partition of each write's key.
-    cells: Vec<Cell>,
+    write_locations: Vec<Cell>,
     /// The partitions with staged data: a hash that routes to each, and the time of the last staged piece or renewal.
     staged_at: BTreeMap<(KeyspaceId, PartitionId), (u64, Instant)>,
 }
@@ -67,13 +67,13 @@ pub(super) struct Commit {
     /// The number of items that only check.
     pub(super) checks: usize,
     /// The commit has nothing to check or write: the transaction has read one record, at this version.
-    pub(super) is_settled: Option<Timestamp>,
+    pub(super) is_empty: Option<Timestamp>,
 }
 
 impl Buffer {
     /// The result that a read would have, as far as the transaction knows.
     pub(super) fn find(&self, read: &CompositeItem) -> BufferLookup {
-        let Some(seen) = self.records.get(&place(read)) else { return BufferLookup::Unknown };
+        let Some(seen) = self.records.get(&record_name(read)) else { return BufferLookup::Unknown };
         if seen.writes.is_empty() {
             return seen
                 .answers
@@ -106,19 +106,23 @@ impl Buffer {
     }
 
     /// Records the result of a read. Errors: it contradicts an earlier read, or the transaction has too many items.
-    pub(super) fn note(&mut self, read: &CompositeItem, answer: &BufferAnswer) -> Result<(), Reason> {
+    pub(super) fn record_read(&mut self, read: &CompositeItem, answer: &BufferAnswer) -> Result<(), Reason> {
         let version = match answer {
             Ok(reply) => reply.version(),
             Err(_) => Timestamp::ZERO,
         };
         self.admit(read)?;
-        self.rest(read, version)?.answers.insert(read.packed().clone(), answer.clone());
+        self.add_read_dependency(read, version)?.answers.insert(read.packed().clone(), answer.clone());
         Ok(())
     }
 
     /// Adds a read dependency: the record must have this version when the transaction commits. Errors: an earlier read has seen another version.
-    fn rest(&mut self, read: &CompositeItem, version: Timestamp) -> Result<&mut BufferedRecord, Reason> {
-        let seen = self.records.entry(place(read)).or_default();
+    fn add_read_dependency(
+        &mut self,
+        read: &CompositeItem,
+        version: Timestamp,
+    ) -> Result<&mut BufferedRecord, Reason> {
+        let seen = self.records.entry(record_name(read)).or_default();
         if seen.version.is_some_and(|known| known != version) {
             return Err(Reason::Aborted { reason: AbortReason::ReadChanged, item: None });
         }
@@ -129,11 +133,15 @@ impl Buffer {
     }
 
     /// Adds a read dependency on a version, without the contents of the record.
-    pub(super) fn note_version(&mut self, read: &CompositeItem, version: Timestamp) -> Result<(), Reason> {
-        if self.records.get(&place(read)).is_none_or(|seen| seen.version.is_none()) {
+    pub(super) fn add_version_dependency(
+        &mut self,
+        read: &CompositeItem,
+        version: Timestamp,
+    ) -> Result<(), Reason> {
+        if self.records.get(&record_name(read)).is_none_or(|seen| seen.version.is_none()) {
             self.admit(read)?;
         }
-        self.rest(read, version).map(drop)
+        self.add_read_dependency(read, version).map(drop)
     }
 
     /// The number of writes.
@@ -148,22 +156,22 @@ impl Buffer {
         }
         self.admit(&item)?;
         let at = self.writes.len();
-        self.records.entry(place(&item)).or_default().writes.push(at);
-        self.cells.push(cell);
+        self.records.entry(record_name(&item)).or_default().writes.push(at);
+        self.write_locations.push(cell);
         self.writes.push(item);
         Ok(at)
     }
 
     /// A write that the client is to stage, with the hash of its key.
     pub(super) fn to_stage(&self, at: usize) -> Option<(CompositeItem, u64)> {
-        self.writes.get(at).cloned().zip(self.cells.get(at).map(|(cell, _)| *cell))
+        self.writes.get(at).cloned().zip(self.write_locations.get(at).map(|(cell, _)| *cell))
     }
 
     /// Records that a write is staged: its bytes are no longer in memory.
     pub(super) fn is_staged(&mut self, at: usize, id: StageId) {
         if let Some(item) = self.writes.get_mut(at) {
             let (before, keyspace) = (item.packed().len(), item.keyspace());
-            if let Some((cell, partition)) = self.cells.get(at) {
+            if let Some((cell, partition)) = self.write_locations.get(at) {
                 self.staged_at.insert((keyspace, *partition), (*cell, Instant::now()));
             }
             // The key's length was checked before.
@@ -174,7 +182,7 @@ impl Buffer {
     }
 
     /// Returns a hash of each partition whose staged data would expire soon, and counts them as renewed.
-    pub(super) fn take_due(&mut self) -> Vec<(KeyspaceId, u64)> {
+    pub(super) fn take_renewals_due(&mut self) -> Vec<(KeyspaceId, u64)> {
         let now = Instant::now();
         let is_due = |((keyspace, _), (cell, at)): (&(KeyspaceId, PartitionId), &mut (u64, Instant))| {
             let is_due = now.duration_since(*at) >= STAYS_FOR;
@@ -200,13 +208,13 @@ impl Buffer {
         let mut items = Vec::new();
         if self.writes.is_empty() && self.reads == 1 {
             let is_settled = self.records.values().find_map(|seen| seen.version);
-            return Commit { items, checks: 0, is_settled };
+            return Commit { items, checks: 0, is_empty: is_settled };
         }
         for ((keyspace, key), seen) in &self.records {
             match (seen.version, seen.writes.first()) {
                 // For a record that was both read and written, its first write checks the version.
                 (Some(version), Some(first)) if !self.writes[*first].commutes() => {
-                    self.writes[*first].rest_on(version);
+                    self.writes[*first].add_read_dependency(version);
                 }
                 (Some(version), _) => {
                     let check = RecordOperation::Read(RecordRead { key, query: Query::Inspect });
@@ -218,7 +226,7 @@ impl Buffer {
         }
         let checks = items.len();
         items.append(&mut self.writes);
-        Commit { items, checks, is_settled: None }
+        Commit { items, checks, is_empty: None }
     }
 
     fn admit(&mut self, item: &CompositeItem) -> Result<(), Reason> {
@@ -236,6 +244,6 @@ impl Buffer {
     }
 }
 
-pub(super) fn place(item: &CompositeItem) -> RecordName {
+pub(super) fn record_name(item: &CompositeItem) -> RecordName {
     (item.keyspace(), item.key().to_vec())
 }

@@ -39,12 +39,12 @@ pub struct Transaction {
 /// The result of one operation.
 type TransactionAnswer = Result<Reply, Failure<'static>>;
 
-/// The future result of a write of a transaction, available after the commit: see [`CommittedTransaction::brought`].
+/// The future result of a write of a transaction, available after the commit: see [`CommittedTransaction::result`].
 #[derive(Debug)]
 pub struct Promise<R> {
     source: Source,
     read: ReplyReader<R>,
-    brings: PhantomData<R>,
+    reply_reader: PhantomData<R>,
 }
 
 /// Where a promise finds its result.
@@ -59,12 +59,12 @@ enum Source {
 impl<R> Promise<R> {
     /// The promise of a write's result.
     pub(crate) fn of_write(place: usize, read: ReplyReader<R>) -> Self {
-        Self { source: Source::Write(place), read, brings: PhantomData }
+        Self { source: Source::Write(place), read, reply_reader: PhantomData }
     }
 
     /// The promise of a known number, which is valid if the transaction commits.
     pub(crate) fn of_known(number: u64, read: ReplyReader<R>) -> Self {
-        Self { source: Source::Known(number), read, brings: PhantomData }
+        Self { source: Source::Known(number), read, reply_reader: PhantomData }
     }
 }
 
@@ -89,7 +89,7 @@ impl Transaction {
     /// Those of the operation itself; [`Error::Ended`]. After an error for which [`Error::is_conflict`] is true, the caller can only begin a new
     /// transaction.
     pub async fn read<R>(&self, operation: Operation<'_, R>) -> Result<R, Error> {
-        let read = operation.brings();
+        let read = operation.reply_reader();
         let key = operation.key().to_vec();
         let item = operation.item(None).map_err(|unfit| Error::about(&key, Reason::Unfit(unfit)))?;
         let found = self.with(|buffer| buffer.find(&item))?;
@@ -97,7 +97,7 @@ impl Transaction {
             BufferLookup::Known(answer) => answer,
             BufferLookup::Unknown => {
                 let answer = self.fetch(&operation).await?;
-                self.with(|buffer| buffer.note(&item, &answer))?
+                self.with(|buffer| buffer.record_read(&item, &answer))?
                     .map_err(|reason| Error::about(&key, reason))?;
                 answer
             }
@@ -105,7 +105,8 @@ impl Transaction {
                 let base = operation.keyspace().lookup(&key);
                 let answer = self.fetch(&base).await?;
                 let whole = base.item(None).map_err(|unfit| Error::about(&key, Reason::Unfit(unfit)))?;
-                let noted = self.with(|buffer| buffer.note(&whole, &answer).map(|()| buffer.find(&item)))?;
+                let noted =
+                    self.with(|buffer| buffer.record_read(&whole, &answer).map(|()| buffer.find(&item)))?;
                 match noted.map_err(|reason| Error::about(&key, reason))? {
                     BufferLookup::Known(answer) => answer,
                     _ => return Err(Error::NotReadBack { key: key.into() }),
@@ -126,15 +127,15 @@ impl Transaction {
     /// # Errors
     /// The write is too long, or the transaction has too many items; [`Error::Ended`].
     pub fn write<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
-        let place = self.keep(&operation)?;
-        Ok(Promise::of_write(place, operation.brings()))
+        let place = self.buffer_write(&operation)?;
+        Ok(Promise::of_write(place, operation.reply_reader()))
     }
 
     /// Buffers a write and returns its index.
-    fn keep<R>(&self, operation: &Operation<'_, R>) -> Result<usize, Error> {
+    fn buffer_write<R>(&self, operation: &Operation<'_, R>) -> Result<usize, Error> {
         let about = |reason| Error::about(operation.key(), reason);
         let item = operation.item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
-        self.add(item, operation.keyspace().cell(operation.key()), operation.key())
+        self.add(item, operation.keyspace().hash_and_partition(operation.key()), operation.key())
     }
 
     /// Reads the bytes of a record, `None` if it is absent: `read(keyspace.lookup_bytes(key))`.
@@ -180,7 +181,7 @@ impl Transaction {
         let mut buffer = self.lock().take().ok_or(Error::Ended)?;
         self.stage_too_many(&mut buffer).await?;
         let commit = buffer.into_commit();
-        if let Some(version) = commit.is_settled {
+        if let Some(version) = commit.is_empty {
             return Ok(CommittedTransaction { version, answers: Vec::new() });
         }
         let keys: Vec<Box<[u8]>> = commit.items.iter().map(|item| item.key().into()).collect();
@@ -240,7 +241,7 @@ impl CommittedTransaction {
     ///
     /// # Errors
     /// The write had no effect while the rest of the transaction was applied: the record has another type, or is not a number.
-    pub fn brought<R>(&self, promise: &Promise<R>) -> Result<R, Error> {
+    pub fn result<R>(&self, promise: &Promise<R>) -> Result<R, Error> {
         let (key, answer): (&[u8], TransactionAnswer) = match promise.source {
             Source::Write(place) => {
                 let (key, answer) = self.answers.get(place).ok_or(Error::Unexpected)?;

@@ -128,7 +128,7 @@ mod tests {
         let swap = WriteChange::CompareSwap { expected: None, new: Some(b"new") };
         assert_eq!(after(None, &[swap]), Ok(Some(bytes("new"))));
         let values: [&[u8]; 1] = [b"v"];
-        let append = WriteChange::Append { values: Elements::given(&values) };
+        let append = WriteChange::Append { values: Elements::from_slice(&values) };
         let list = |count| Local::List(vec![Bytes::from_static(b"v"); count]);
         assert_eq!(after(Some(list(1)), &[append, append]), Ok(Some(list(3))));
         assert_eq!(after(Some(bytes("x")), &[append]), Ok(Some(bytes("x"))));

@@ -22,12 +22,12 @@ impl Transaction {
     /// Those of [`Transaction::write`]; the server's failure, which also ends the transaction.
     pub async fn stage<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
         let key = operation.key().to_vec();
-        let place = self.keep(&operation)?;
-        let promise = Promise::of_write(place, operation.brings());
+        let place = self.buffer_write(&operation)?;
+        let promise = Promise::of_write(place, operation.reply_reader());
         let to_stage = self.with(|buffer| buffer.to_stage(place))?;
         let long = to_stage.filter(|(item, _)| item.packed().len() >= STAGED_AT_ONCE_BYTES_MIN);
         let Some((item, cell)) = long else { return Ok(promise) };
-        let due = self.with(Buffer::take_due)?;
+        let due = self.with(Buffer::take_renewals_due)?;
         let sent = self.send_ahead(&item, cell);
         match self.renew(due).await.and(staged(sent).await) {
             Ok(id) => {
@@ -47,7 +47,7 @@ impl Transaction {
         for at in buffer.too_many() {
             let Some((item, cell)) = buffer.to_stage(at) else { continue };
             let length = item.packed().len();
-            let due = buffer.take_due();
+            let due = buffer.take_renewals_due();
             self.renew(due).await.map_err(Error::general)?;
             while bytes > 0 && bytes + length > STAGED_AHEAD_BYTES {
                 bytes -= one_is_staged(buffer, &mut under_way).await?;

@@ -33,7 +33,7 @@ struct FakeStore {
     /// The answers of a manager, in order; `None`: it drops the connection. `asked` has the
     /// requests that it received.
     admin: Vec<Option<AdminAnswer>>,
-    asked: Vec<AdminRequest>,
+    requests: Vec<AdminRequest>,
 }
 
 #[derive(Clone)]
@@ -78,7 +78,7 @@ async fn serve() -> FakeServer {
 
 async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<FakeStore>>) {
     let (mut input, mut scratch) = (Vec::new(), Vec::new());
-    let decoder = Decoder::agreed(1, Features::LZ4);
+    let decoder = Decoder::with_version(1, Features::LZ4);
     loop {
         let mut out = Vec::new();
         let mut at = 0;
@@ -124,7 +124,7 @@ fn answer(
         Message::Read { read, .. } => store.read(&read, |answer| say(&Message::Answer(answer))),
         Message::Write { stamp, write } => {
             let kept = store.write(envelope.partition, stamp, stamp.sequence, &write)?;
-            say(&Message::Answer(kept_answer(&kept)));
+            say(&Message::Answer(stored_answer(&kept)));
         }
         Message::Batch(batch) => {
             let (mut packed, mut count) = (Vec::new(), 0);
@@ -135,7 +135,7 @@ fn answer(
                     }
                     RecordOperation::Write(write) => {
                         let kept = store.write(envelope.partition, batch.stamp, sequence, &write)?;
-                        pack(&kept_answer(&kept), &mut packed).unwrap();
+                        pack(&stored_answer(&kept), &mut packed).unwrap();
                     }
                 }
                 count += 1;
@@ -153,10 +153,10 @@ fn answer(
                 .filter(here)
                 .map(|key| ScannedKey { key, record: RecordType::Bytes, version: Timestamp(1) })
                 .collect();
-            say(&Message::Answer(Ok(Outcome::Page { next: &[], keys: Elements::given(&keys) })));
+            say(&Message::Answer(Ok(Outcome::Page { next: &[], keys: Elements::from_slice(&keys) })));
         }
         Message::Admin(Admin { encoded }) => {
-            store.asked.push(AdminRequest::from_bytes(encoded).unwrap());
+            store.requests.push(AdminRequest::from_bytes(encoded).unwrap());
             let encoded = store.admin.remove(0)?.to_bytes();
             say(&Message::AdminAnswer(Admin { encoded: &encoded }));
         }
@@ -181,7 +181,7 @@ impl FakeStore {
             }
             (Some(Record2::List(values)), _) => {
                 let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
-                let (length, values) = (values.len() as u64, Elements::given(&values[..]));
+                let (length, values) = (values.len() as u64, Elements::from_slice(&values[..]));
                 tell(Ok(Outcome::List { version, length, first: 0, values }));
             }
         }
@@ -238,7 +238,7 @@ impl FakeStore {
     }
 }
 
-fn kept_answer(kept: &FakeOutcome) -> zerohop_wire::messages::OperationAnswer<'_> {
+fn stored_answer(kept: &FakeOutcome) -> zerohop_wire::messages::OperationAnswer<'_> {
     match kept {
         FakeOutcome::Done(version, number) => {
             Ok(Outcome::Done { version: Timestamp(*version), number: *number })
@@ -297,7 +297,7 @@ async fn a_write_whose_connection_drops_unanswered_is_done_once() {
 }
 
 #[tokio::test]
-async fn batches_and_large_values_arrive_whole() {
+async fn batches_and_large_values_round_trip() {
     let server = serve().await;
     let options = ClientOptions { compress_from_bytes: Some(4096), ..ClientOptions::default() };
     let client = Client::connect_with(&[&server.address], options).await.unwrap();
@@ -344,7 +344,7 @@ async fn many_operations_may_be_under_way_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_an_error_at_the_deadline() {
+async fn unreachable_server_fails_at_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -392,7 +392,7 @@ fn under_way(reason: &str) -> Option<AdminAnswer> {
 }
 
 fn drops(server: &FakeServer) -> Vec<KeyspaceDrop> {
-    let asked = std::mem::take(&mut server.store.lock().unwrap().asked);
+    let asked = std::mem::take(&mut server.store.lock().unwrap().requests);
     let drops = asked.into_iter().map(|request| match request.ask {
         Some(AdminQuestion::DropKeyspace(drop)) => drop,
         other => panic!("{other:?}"),

@@ -33,7 +33,7 @@ struct VersionedBytes {
     /// The number of reads that must arrive before any is answered; `reads` has those that wait.
     reads_at_once: usize,
     reads: Vec<(Envelope, Vec<u8>)>,
-    reads_asked: usize,
+    read_count: usize,
 }
 
 async fn serve() -> (String, Arc<Mutex<VersionedBytes>>) {
@@ -60,7 +60,7 @@ async fn serve() -> (String, Arc<Mutex<VersionedBytes>>) {
 
 async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<VersionedBytes>>) {
     let (mut input, mut scratch) = (Vec::new(), Vec::new());
-    let decoder = Decoder::agreed(1, Features::LZ4);
+    let decoder = Decoder::with_version(1, Features::LZ4);
     loop {
         let (mut out, mut at) = (Vec::new(), 0);
         while let DecodeResult::Frame { frame, used } = decoder.decode(&input[at..]) {
@@ -99,7 +99,7 @@ fn answer(
             store.read(&read, |answer| say(&Message::Answer(answer)));
         }
         Message::Read { read, .. } => {
-            store.reads_asked += 1;
+            store.read_count += 1;
             // A read without an answer may be sent again.
             store.reads.retain(|(_, key)| key != read.key);
             store.reads.push((envelope, read.key.to_vec()));
@@ -233,7 +233,7 @@ async fn reads_see_what_is_written_and_nothing_is_done_before_the_commit() {
     assert_eq!(tx.read(keyspace.lookup("absent")).await.unwrap(), None);
     assert_eq!(keyspace.lookup("b").await.unwrap(), None);
     let committed = tx.commit().await.unwrap();
-    assert_eq!((committed.brought(&sum).unwrap(), committed.brought(&removed).unwrap()), (42, false));
+    assert_eq!((committed.result(&sum).unwrap(), committed.result(&removed).unwrap()), (42, false));
     let Some(Record::Bytes { version, bytes, .. }) = keyspace.lookup("b").await.unwrap() else { panic!() };
     assert_eq!((version, &bytes[..]), (committed.version(), &b"2"[..]));
     // A write that is refused does not affect the others, and its return value is the error.
@@ -241,7 +241,7 @@ async fn reads_see_what_is_written_and_nothing_is_done_before_the_commit() {
     tx.insert(&keyspace, "c", "x").unwrap();
     let bad = tx.write(keyspace.increment("c", 1)).unwrap();
     let committed = tx.commit().await.unwrap();
-    assert_eq!(committed.brought(&bad).unwrap_err().failure(), Some(&Failure::NotANumber));
+    assert_eq!(committed.result(&bad).unwrap_err().failure(), Some(&Failure::NotANumber));
     assert_eq!(store.lock().unwrap().transactions, 2);
 }
 
@@ -280,7 +280,7 @@ async fn several_records_are_read_in_one_round_with_what_was_written_over_them()
     let expected =
         ["1", "mine", "", "", "42", "1"].map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()));
     assert_eq!(text(found.unwrap()), expected);
-    assert_eq!(store.lock().unwrap().reads_asked, 3);
+    assert_eq!(store.lock().unwrap().read_count, 3);
     store.lock().unwrap().reads_at_once = usize::MAX;
     let again = tokio::time::timeout(GIVE_UP_AFTER, tx.read_many(&all)).await.expect("sends no request");
     assert_eq!(text(again.unwrap()), expected);

@@ -20,16 +20,16 @@ use crate::planted::{Bug, is_planted};
 use zerohop_base::time::Time;
 
 /// Time between two rounds of requests.
-const ASK_MS: u64 = 100;
+const REQUEST_ROUND_MS: u64 = 100;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Bootstrap {
     id: ManagerId,
-    founders: Vec<ManagerInfo>,
-    places: Vec<Address>,
+    members: Vec<ManagerInfo>,
+    addresses: Vec<Address>,
     /// The starts of the other bootstrap members that have no log either.
-    heard: BTreeMap<Address, Incarnation>,
+    starts_heard: BTreeMap<Address, Incarnation>,
     pub(super) next: Time,
 }
 
@@ -40,13 +40,13 @@ impl Bootstrap {
         founders: Vec<ManagerInfo>,
         places: Vec<Address>,
     ) -> Bootstrap {
-        Bootstrap { id, founders, places, heard: BTreeMap::new(), next: now }
+        Bootstrap { id, members: founders, addresses: places, starts_heard: BTreeMap::new(), next: now }
     }
 
     /// For people.
     pub(super) fn waits_for(&self) -> String {
         let missing =
-            self.founders.iter().filter(|one| one.id != self.id && !self.heard.contains_key(&one.addr));
+            self.members.iter().filter(|one| one.id != self.id && !self.starts_heard.contains_key(&one.addr));
         let missing: Vec<&str> = missing.map(|one| one.addr.as_str()).collect();
         format!(
             "the other founders of the control group, of which {} have not been heard",
@@ -56,82 +56,84 @@ impl Bootstrap {
 }
 
 impl Agent {
-    pub(super) fn pass_time_founding(&mut self) {
-        let Some(founding) = &mut self.founding else { return };
+    pub(super) fn tick_bootstrap(&mut self) {
+        let Some(founding) = &mut self.bootstrap else { return };
         if self.now < founding.next {
             return;
         }
-        founding.next = self.now.after_ms(ASK_MS);
+        founding.next = self.now.after_ms(REQUEST_ROUND_MS);
         let id = founding.id;
         let others: Vec<Address> =
-            founding.founders.iter().filter(|one| one.id != id).map(|one| one.addr.clone()).collect();
+            founding.members.iter().filter(|one| one.id != id).map(|one| one.addr.clone()).collect();
         for other in &others {
-            self.send(other, AgentBody::FounderAsks { incarnation: self.settings.incarnation });
+            self.send(other, AgentBody::BootstrapRequest { incarnation: self.settings.incarnation });
         }
-        self.found_if_all_heard();
+        self.bootstrap_if_all_known();
     }
 
-    pub(super) fn founder_asks(&mut self, from: &Address, incarnation: Incarnation) {
-        if self.founding.is_none() && self.seat.is_none() && self.map().epoch() == MapEpoch(0) {
+    pub(super) fn handle_bootstrap_request(&mut self, from: &Address, incarnation: Incarnation) {
+        if self.bootstrap.is_none() && self.manager.is_none() && self.map().epoch() == MapEpoch(0) {
             return;
         }
-        let body = AgentBody::FounderIs {
+        let body = AgentBody::BootstrapState {
             incarnation: self.settings.incarnation,
-            founded: self.founding.is_none(),
-            expects: self.founded_with.get(from).copied().unwrap_or(Incarnation(0)),
-            heard: self.founded_with.clone().into_iter().collect(),
+            is_bootstrapped: self.bootstrap.is_none(),
+            expects: self.bootstrapped_with.get(from).copied().unwrap_or(Incarnation(0)),
+            starts_heard: self.bootstrapped_with.clone().into_iter().collect(),
         };
-        self.founder_heard(from, incarnation);
+        self.record_bootstrap_start(from, incarnation);
         self.send(from, body);
     }
 
-    pub(super) fn founder_is(
+    pub(super) fn handle_bootstrap_state(
         &mut self,
         from: &Address,
         (incarnation, founded, expects): (Incarnation, bool, Incarnation),
         heard: Vec<(Address, Incarnation)>,
     ) {
         let is_other = |one: &ManagerInfo| one.addr == *from;
-        if !self.founding.as_ref().is_some_and(|founding| founding.founders.iter().any(is_other)) {
+        if !self.bootstrap.as_ref().is_some_and(|founding| founding.members.iter().any(is_other)) {
             return;
         }
         if !founded {
-            self.founder_heard(from, incarnation);
-            self.found_if_all_heard();
+            self.record_bootstrap_start(from, incarnation);
+            self.bootstrap_if_all_known();
         } else if expects == self.settings.incarnation {
             self.found(heard.into_iter().collect());
         } else {
-            self.end(EndReason::FoundedBefore { by: from.clone() });
+            self.end(EndReason::BootstrappedBefore { by: from.clone() });
         }
     }
 
-    /// Records a start of a bootstrap member that has not bootstrapped. A member that sends `FounderAsks` has
+    /// Records a start of a bootstrap member that has not bootstrapped. A member that sends `BootstrapRequest` has
     /// not, either.
-    fn founder_heard(&mut self, from: &Address, incarnation: Incarnation) {
-        if let Some(founding) = &mut self.founding
-            && founding.founders.iter().any(|one| one.addr == *from && one.id != founding.id)
+    fn record_bootstrap_start(&mut self, from: &Address, incarnation: Incarnation) {
+        if let Some(founding) = &mut self.bootstrap
+            && founding.members.iter().any(|one| one.addr == *from && one.id != founding.id)
         {
-            founding.heard.insert(from.clone(), incarnation);
+            founding.starts_heard.insert(from.clone(), incarnation);
         }
     }
 
-    fn found_if_all_heard(&mut self) {
-        let Some(founding) = &self.founding else { return };
-        if founding.heard.len() + 1 >= founding.founders.len() || is_planted(Bug::FoundsUnasked) {
-            let heard = founding.heard.clone();
+    fn bootstrap_if_all_known(&mut self) {
+        let Some(founding) = &self.bootstrap else { return };
+        if founding.starts_heard.len() + 1 >= founding.members.len() || is_planted(Bug::FoundsUnasked) {
+            let heard = founding.starts_heard.clone();
             self.found(heard);
         }
     }
 
     /// Bootstraps. `heard` has the starts that the very first member to bootstrap had heard from.
     fn found(&mut self, heard: BTreeMap<Address, Incarnation>) {
-        let Some(Bootstrap { id, founders, places, .. }) = self.founding.take() else { return };
+        let Some(Bootstrap { id, members: founders, addresses: places, .. }) = self.bootstrap.take() else {
+            return;
+        };
         let log = RaftManager::found_with(id, &founders, &places);
         match RaftManager::open(self.now, &log, self.manager_settings()) {
             Ok((manager, _)) => {
-                self.founded_with = heard;
+                self.bootstrapped_with = heard;
                 self.effects.push(AgentEffect::Persist { number: 0, bytes: log, replace: true });
-                self.take_seat(manager);
+                self.install_manager(manager);
             }
             Err(error) => self.end(EndReason::Refused { reason: error.to_string() }),
         }

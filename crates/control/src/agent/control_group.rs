@@ -11,22 +11,22 @@ use crate::limits::{CONTACTS_MAX, MESSAGES_PIECED_MAX};
 use zerohop_base::random::SplitMix64;
 
 /// One of so many turns goes to any node of the map, because all known managers may have been replaced.
-const ANYBODY_TURNS: u64 = 4;
+const ANY_NODE_EVERY: u64 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct KnownControlGroup {
     /// The highest mark heard of.
-    pub(super) mark: u64,
+    pub(super) applied_count: u64,
     pub(super) managers: Vec<ManagerInfo>,
     pub(super) leader: Option<ManagerId>,
     contacts: Vec<Address>,
     /// The address from which each manager was last heard, also for managers that are not in the list (yet,
     /// or any more).
-    heard_at: BTreeMap<ManagerId, Address>,
+    last_addresses: BTreeMap<ManagerId, Address>,
     /// Managers that have moved, with their new addresses; lists may still have the old ones.
     moved: Vec<ManagerInfo>,
-    turn: u64,
+    round: u64,
 }
 
 impl KnownControlGroup {
@@ -40,15 +40,15 @@ impl KnownControlGroup {
     }
 
     /// Takes up news. Returns whether the list of members has changed.
-    pub(super) fn hear(&mut self, news: &ControlGroupNews) -> bool {
+    pub(super) fn apply_news(&mut self, news: &ControlGroupNews) -> bool {
         // A node whose state is behind may still know the leader.
-        if news.leader.is_some() && (news.mark >= self.mark || self.leader.is_none()) {
+        if news.leader.is_some() && (news.applied_count >= self.applied_count || self.leader.is_none()) {
             self.leader = news.leader;
         }
-        if news.mark < self.mark {
+        if news.applied_count < self.applied_count {
             return false;
         }
-        self.mark = news.mark;
+        self.applied_count = news.applied_count;
         let mut managers = news.managers.clone();
         for one in &mut managers {
             if let Some(at) = self.moved_to(one.id) {
@@ -69,35 +69,35 @@ impl KnownControlGroup {
 
     /// Forgets the moves that are in the decided list. If such a manager moves again, its address in the list
     /// is used.
-    pub(super) fn forget_moves(&mut self, decided: &[ManagerInfo]) {
+    pub(super) fn drop_decided_moves(&mut self, decided: &[ManagerInfo]) {
         self.moved.retain(|one| !decided.contains(one));
     }
 
     /// The same on a node without a manager: the managers send it the addresses.
-    pub(super) fn forget_all_moves(&mut self) {
+    pub(super) fn drop_all_moves(&mut self) {
         self.moved.clear();
     }
 
     /// The address from which a manager was last heard.
-    pub(super) fn last_heard_at(&self, id: ManagerId) -> Option<&Address> {
-        self.heard_at.get(&id)
+    pub(super) fn last_address(&self, id: ManagerId) -> Option<&Address> {
+        self.last_addresses.get(&id)
     }
 
     pub(super) fn news(&self, mark: u64) -> ControlGroupNews {
-        ControlGroupNews { mark, managers: self.managers.clone(), leader: self.leader }
+        ControlGroupNews { applied_count: mark, managers: self.managers.clone(), leader: self.leader }
     }
 
-    pub(super) fn heard_at(&mut self, id: ManagerId, at: &Address) {
-        if self.heard_at.get(&id) != Some(at)
-            && (self.heard_at.contains_key(&id) || self.heard_at.len() < MESSAGES_PIECED_MAX)
+    pub(super) fn record_address(&mut self, id: ManagerId, at: &Address) {
+        if self.last_addresses.get(&id) != Some(at)
+            && (self.last_addresses.contains_key(&id) || self.last_addresses.len() < MESSAGES_PIECED_MAX)
         {
-            self.heard_at.insert(id, at.clone());
+            self.last_addresses.insert(id, at.clone());
         }
     }
 
     pub(super) fn address_of(&self, id: ManagerId) -> Option<&Address> {
         let listed = self.managers.iter().find(|manager| manager.id == id).map(|manager| &manager.addr);
-        listed.or_else(|| self.heard_at.get(&id))
+        listed.or_else(|| self.last_addresses.get(&id))
     }
 
     /// The address of the leader, if it is known.
@@ -112,8 +112,8 @@ impl KnownControlGroup {
         map: &ClusterMap,
         stream: &mut SplitMix64,
     ) -> Option<Address> {
-        self.turn += 1;
-        if self.turn.is_multiple_of(ANYBODY_TURNS) && map.nodes().len() > 0 {
+        self.round += 1;
+        if self.round.is_multiple_of(ANY_NODE_EVERY) && map.nodes().len() > 0 {
             let at = stream.between(0, map.nodes().len() as u64) as usize;
             let anybody = map.nodes().nth(at).and_then(|node| Address::new(node.manager()).ok());
             if let Some(anybody) = anybody.filter(|address| address != me) {
@@ -122,7 +122,7 @@ impl KnownControlGroup {
         }
         let known = self.known().filter(|address| *address != me).count().max(1) as u64;
         let others = self.known().filter(|address| *address != me);
-        others.cycle().nth((self.turn % known) as usize).cloned()
+        others.cycle().nth((self.round % known) as usize).cloned()
     }
 
     /// Managers and contacts, possibly with duplicates.

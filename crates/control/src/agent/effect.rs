@@ -65,7 +65,7 @@ pub enum AgentEffect {
     /// Groups with members on this node are recovering, and the agent needs the ends of their logs. The shell
     /// answers with [`super::AgentEvent::LogEnds`] for those logs that exist. The agent repeats the effect as
     /// long as the groups recover.
-    WantLogEnds(Vec<LogWanted>),
+    RequestLogEnds(Vec<LogWanted>),
     /// The answer to [`super::AgentEvent::Operate`].
     Answered {
         /// The token of the request.
@@ -75,14 +75,14 @@ pub enum AgentEffect {
     },
     /// The group of a partition continues with a log that may lack up to one interval of writes. Every
     /// manager reports it.
-    MayHaveLost {
+    WritesMayBeLost {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition in it.
         partition: PartitionId,
     },
     /// A notice for the log file of the node.
-    Noted(LogNotice),
+    Log(LogNotice),
     /// This process has no place in the cluster any more and must end; no further effects come. Its instances
     /// must not continue to serve.
     Ended(EndReason),
@@ -153,7 +153,7 @@ pub enum EndReason {
     },
     /// This node was to bootstrap a control group that was bootstrapped before: it has lost its log, and must
     /// join as a new member under a new number.
-    FoundedBefore {
+    BootstrappedBefore {
         /// The node that reports it.
         by: Address,
     },
@@ -176,7 +176,7 @@ impl fmt::Display for EndReason {
                 cluster.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
                 f.write_str("): give the address of a node of this one, or start with an empty folder")
             }
-            Self::FoundedBefore { by } => write!(
+            Self::BootstrappedBefore { by } => write!(
                 f,
                 "the control group exists, as {by} says, and this founder of it has lost its log: start the node as a new \
                  one, with an empty folder and with --join {by} instead of the list of hosts"

@@ -7,7 +7,7 @@ use crate::command::{ControlCommand, GroupStep, HeldLog, KeyspaceDrained, Manage
 /// An event for an agent. Events that come too often, or contain nothing new, are harmless.
 #[derive(Clone, Debug)]
 pub enum AgentEvent<'a> {
-    /// Nothing but that time passes; due at [`super::Agent::wake_at`].
+    /// Nothing but that time passes; due at [`super::Agent::tick_due`].
     Tick,
     /// A message of another node's agent, as in its [`super::AgentEffect::Send`]. Lost, repeated and late
     /// messages are harmless.
@@ -29,7 +29,7 @@ pub enum AgentEvent<'a> {
     },
     /// An instance of this node requests a change of a group (its `Effects::ask_control`). It repeats the
     /// request until the map has another epoch, so that the agent need not remember it permanently.
-    InstanceAsks {
+    InstanceProposes {
         /// The instance of this node.
         instance: InstanceId,
         /// The keyspace.
@@ -39,14 +39,14 @@ pub enum AgentEvent<'a> {
         /// The epoch of the group on which the instance decided.
         epoch: PartitionEpoch,
         /// The requested change.
-        wish: GroupRequest,
+        change: GroupRequest,
     },
     /// A keyspace is being dropped, and an instance of this node has no pending work in the partitions of
     /// which it is primary (its `Effects::drained`).
     Drained(KeyspaceDrained),
     /// Another node has a newer map (`Effects::fetch_map` of an instance, or a client's message).
     FetchMap,
-    /// The ends of the logs that [`super::AgentEffect::WantLogEnds`] requested. A log that does not represent
+    /// The ends of the logs that [`super::AgentEffect::RequestLogEnds`] requested. A log that does not represent
     /// a complete state is reported with the end zero: recovery chooses it only if there is no other.
     LogEnds(Vec<HeldLog>),
     /// Another node's instance does not answer an instance or a client of this node. To be repeated as long
@@ -76,7 +76,7 @@ pub enum AgentEvent<'a> {
         command: ControlCommand,
     },
     /// The wall-clock time in milliseconds since 1970. Due every second as long as
-    /// [`super::Agent::wants_clock`].
+    /// [`super::Agent::needs_clock`].
     Clock {
         /// Milliseconds since 1970, by this machine's clock.
         unix_ms: u64,
@@ -99,7 +99,7 @@ pub enum GroupRequest {
     /// This replica is no longer in sync; if it is the primary itself, it hands over (`Change::Remove`).
     Remove(InstanceId),
     /// The same group under a higher epoch (`Change::Keep`).
-    Keep,
+    RaiseEpoch,
 }
 
 impl GroupRequest {
@@ -108,7 +108,7 @@ impl GroupRequest {
         match self {
             GroupRequest::Admit(instance) => GroupStep::Admit(instance),
             GroupRequest::Remove(instance) => GroupStep::Exclude(instance),
-            GroupRequest::Keep => GroupStep::Keep,
+            GroupRequest::RaiseEpoch => GroupStep::RaiseEpoch,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::planted::{Bug, is_planted};
 use zerohop_base::time::Time;
 
 /// Time between two checks for nodes that nothing was heard of.
-const LOOK_MS: u64 = 250;
+const CHECK_MS: u64 = 250;
 
 /// Additional patience for each node of the map: a datagram names some dozens of nodes, so it takes a while
 /// to hear of thousands.
@@ -46,17 +46,17 @@ impl Agent {
         }
     }
 
-    pub(super) fn pass_time_listening(&mut self) {
+    pub(super) fn tick_failure_detector(&mut self) {
         let map = Arc::clone(self.map());
         let Some(gossip) = &mut self.gossip else { return };
-        if gossip.wake_at() <= self.now {
+        if gossip.tick_due() <= self.now {
             let effects = gossip.tick(self.now, &map);
             self.gossiped(effects);
         }
         // A node outside the control group runs this check only when gossip wakes it.
         if self.silent.next <= self.now {
-            self.silent.next = self.now.after_ms(LOOK_MS);
-            self.look_for_silent();
+            self.silent.next = self.now.after_ms(CHECK_MS);
+            self.check_silent_nodes();
         }
     }
 
@@ -65,7 +65,7 @@ impl Agent {
     /// the map.
     pub(super) fn leave(&mut self) {
         let Some(gossip) = self.gossip.take() else { return };
-        if self.leads() {
+        if self.is_leader() {
             let map = Arc::clone(self.map());
             let answers = |manager: &&ManagerInfo| {
                 let at = |node: &zerohop_placement::NodeRef<'_>| node.manager() == manager.addr.as_str();
@@ -75,7 +75,7 @@ impl Agent {
             };
             let heir = self.group.managers.iter().find(answers).map(|manager| manager.id);
             if let Some(heir) = heir {
-                self.tell_manager(manager::ManagerEvent::TransferLeadership(heir));
+                self.notify_manager(manager::ManagerEvent::TransferLeadership(heir));
             }
         }
         let effects = gossip.leave(self.now);
@@ -88,10 +88,10 @@ impl Agent {
         self.has_joined() && self.gossip.is_none()
     }
 
-    pub(super) fn listening_wake_at(&self) -> Time {
+    pub(super) fn failure_detector_due(&self) -> Time {
         let Some(gossip) = &self.gossip else { return Time::NEVER };
-        let silent = if self.seat.is_some() { self.silent.next } else { Time::NEVER };
-        gossip.wake_at().min(silent)
+        let silent = if self.manager.is_some() { self.silent.next } else { Time::NEVER };
+        gossip.tick_due().min(silent)
     }
 
     fn gossiped(&mut self, effects: Vec<GossipEffect>) {
@@ -99,7 +99,7 @@ impl Agent {
             match effect {
                 GossipEffect::Send { to, bytes } => self.send_datagram(to, bytes),
                 GossipEffect::Verdict { node, incarnation, alive } => {
-                    self.tell_manager(manager::ManagerEvent::Verdict { node, incarnation, alive });
+                    self.notify_manager(manager::ManagerEvent::Verdict { node, incarnation, alive });
                 }
             }
         }
@@ -113,7 +113,7 @@ impl Agent {
         }
     }
 
-    fn look_for_silent(&mut self) {
+    fn check_silent_nodes(&mut self) {
         let map = Arc::clone(self.map());
         let Some(gossip) = &self.gossip else { return };
         let patience_ms = self.settings.silent_ms + EACH_NODE_MS * map.nodes().len() as u64;
@@ -133,7 +133,7 @@ impl Agent {
         }
         self.silent.since = silent;
         for (node, incarnation) in dead {
-            self.tell_manager(manager::ManagerEvent::Verdict { node, incarnation, alive: false });
+            self.notify_manager(manager::ManagerEvent::Verdict { node, incarnation, alive: false });
         }
         // No other node reports this manager's own node to it: without this verdict, a leader whose node is
         // down in the map would keep it down permanently.
@@ -142,7 +142,7 @@ impl Agent {
             && own.incarnation() == self.settings.incarnation
         {
             let (node, incarnation) = (own.id(), own.incarnation());
-            self.tell_manager(manager::ManagerEvent::Verdict { node, incarnation, alive: true });
+            self.notify_manager(manager::ManagerEvent::Verdict { node, incarnation, alive: true });
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::planted::{Bug, is_planted};
 use zerohop_base::time::Time;
 
 /// Time between two checks for a map that is new enough.
-const LOOK_MS: u64 = 50;
+const CHECK_MS: u64 = 50;
 
 /// A process that answers may be about to end. For so long, a start that would replace it at another address
 /// must retry. After this time the agent refuses the start. Gossip notices much earlier that a process has ended.
@@ -36,10 +36,10 @@ const DOUBLE_MS: u64 = 10_000;
 pub(super) enum StartPhase {
     /// The cluster's name is not known yet.
     #[default]
-    Nobody,
+    ClusterUnknown,
     Looking,
     Waiting {
-        mark: u64,
+        applied_count: u64,
     },
     Opening {
         replaces: Incarnation,
@@ -81,13 +81,15 @@ impl OwnNode {
 }
 
 impl Agent {
-    pub(super) fn pass_time_starting(&mut self) {
+    pub(super) fn tick_start(&mut self) {
         match self.start {
-            StartPhase::Nobody if self.cluster_is_known() => {
+            StartPhase::ClusterUnknown if self.cluster_is_known() => {
                 self.start = StartPhase::Looking;
-                self.look();
+                self.propose_no_op();
             }
-            StartPhase::Waiting { mark } if self.maps.mark >= mark || is_planted(Bug::OpensWithAnyMap) => {
+            StartPhase::Waiting { applied_count: mark }
+                if self.maps.applied_count >= mark || is_planted(Bug::OpensWithAnyMap) =>
+            {
                 let map = Arc::clone(self.map());
                 self.find_number(&map);
                 let own = self.settings.node.and_then(|node| map.node(node));
@@ -97,7 +99,7 @@ impl Agent {
                 self.effects.push(AgentEffect::Open(map));
             }
             StartPhase::Waiting { .. } => {
-                let at = self.now.after_ms(LOOK_MS);
+                let at = self.now.after_ms(CHECK_MS);
                 self.fetch.next = self.fetch.next.min(at);
             }
             _ => {}
@@ -106,15 +108,15 @@ impl Agent {
 
     /// Proposes a command that changes nothing: a report of no logs by node 0, which is refused. Its answer
     /// has the mark.
-    fn look(&mut self) {
+    fn propose_no_op(&mut self) {
         let held = HeldLogs { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
-        self.ask(Purpose::Look, ControlCommand::Held(held), Time::NEVER);
+        self.propose(Purpose::NoOp, ControlCommand::ReportLogs(held), Time::NEVER);
     }
 
-    pub(super) fn looked(&mut self, mark: u64) {
+    pub(super) fn no_op_decided(&mut self, mark: u64) {
         if self.start == StartPhase::Looking {
-            self.start = StartPhase::Waiting { mark };
-            self.looked_mark = Some(mark);
+            self.start = StartPhase::Waiting { applied_count: mark };
+            self.start_applied_count = Some(mark);
             self.fetch_soon();
         }
     }
@@ -150,7 +152,7 @@ impl Agent {
             intact: found.intact,
             closed: found.closed,
         };
-        self.ask(Purpose::Join, ControlCommand::Join(join), Time::NEVER);
+        self.propose(Purpose::Join, ControlCommand::Join(join), Time::NEVER);
     }
 
     /// The answer to a start of a node at another address than in the map, while the process that it would
@@ -158,7 +160,7 @@ impl Agent {
     /// was killed just now, so that the start must retry until gossip has noticed. A start at the same
     /// address is accepted: the process before can only have ended.
     pub(super) fn is_double(&mut self, join: &JoinNode) -> Option<ProposalAnswer> {
-        let map = Arc::clone(self.seat.as_ref()?.state().map());
+        let map = Arc::clone(self.manager.as_ref()?.state().map());
         let known = map.node(join.node?)?;
         let (node, incarnation) = (known.id(), known.incarnation());
         let is_own = self.own_node() == Some(node) && incarnation == self.settings.incarnation;
@@ -183,7 +185,10 @@ impl Agent {
             "node {node} is served elsewhere (a copy? see `zerohop folder new-cluster`): stop the process at {} first",
             known.manager()
         );
-        Some(ProposalAnswer::Decided(CommandOutcome { result: Err(CommandRefusal::Map(why)), mark: 0 }))
+        Some(ProposalAnswer::Decided(CommandOutcome {
+            result: Err(CommandRefusal::Map(why)),
+            applied_count: 0,
+        }))
     }
 
     pub(super) fn join_decided(&mut self, outcome: CommandOutcome) {
@@ -201,7 +206,7 @@ impl Agent {
                 let incarnation = self.map().node(node).map(|node| node.incarnation());
                 // The join was decided before, and its outcome was forgotten: the map will show it.
                 if incarnation == Some(self.settings.incarnation) {
-                    return self.look_for_own_place();
+                    return self.check_own_entry();
                 }
                 let incarnation = incarnation.filter(|there| *there != replaces);
                 self.end(EndReason::AnotherStart { node, incarnation });
@@ -211,9 +216,9 @@ impl Agent {
     }
 
     /// Checks the entry of this node in the map.
-    pub(super) fn look_for_own_place(&mut self) {
+    pub(super) fn check_own_entry(&mut self) {
         match self.start {
-            StartPhase::Joining { .. } => self.find_own_place(),
+            StartPhase::Joining { .. } => self.find_own_entry(),
             StartPhase::Joined => {
                 let Some(own) = self.own else { return };
                 let map = Arc::clone(self.map());
@@ -230,7 +235,7 @@ impl Agent {
         }
     }
 
-    fn find_own_place(&mut self) {
+    fn find_own_entry(&mut self) {
         let map = Arc::clone(self.map());
         let incarnation = self.settings.incarnation;
         let found = match self.settings.node {
@@ -246,8 +251,8 @@ impl Agent {
         let own = OwnNode { node: found.id(), first_instance, instances };
         self.start = StartPhase::Joined;
         self.own = Some(own);
-        if self.seat.is_none() {
-            self.group.forget_all_moves();
+        if self.manager.is_none() {
+            self.group.drop_all_moves();
         }
         self.effects.push(AgentEffect::Joined { node: own.node, first_instance, epoch: map.epoch() });
         self.begin_gossip(own.node, map.epoch());

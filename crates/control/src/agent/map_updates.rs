@@ -15,16 +15,16 @@ use zerohop_base::time::Time;
 
 /// First time after which the leader sends the change again to a node that has not confirmed it; doubled each
 /// time.
-const TELL_AGAIN_MS: u64 = 200;
+const RESEND_MS: u64 = 200;
 /// The longest time between two sends.
-const TELL_AGAIN_MS_MAX: u64 = 5_000;
+const RESEND_MS_MAX: u64 = 5_000;
 
 /// An encoded delta, cached for nodes that fetch it in pieces.
 #[derive(Debug)]
 struct EncodedDelta {
     since: MapEpoch,
     epoch: MapEpoch,
-    mark: u64,
+    applied_count: u64,
     bytes: Arc<Vec<u8>>,
     used: Time,
 }
@@ -50,7 +50,7 @@ pub(super) struct Peers {
 
 impl Agent {
     /// A node requests the map, or reports the epoch that it has.
-    pub(super) fn map_wanted(
+    pub(super) fn handle_map_request(
         &mut self,
         from: &Address,
         node: Option<NodeId>,
@@ -58,12 +58,12 @@ impl Agent {
         piece: Option<PieceOf>,
         only_told: bool,
     ) {
-        if let Some(node) = node.filter(|_| self.leads())
+        if let Some(node) = node.filter(|_| self.is_leader())
             && let Some(peer) = self.peers.by.get_mut(&node)
         {
             peer.has = peer.has.max(have);
             if only_told {
-                (peer.next, peer.wait_ms) = (self.now, TELL_AGAIN_MS);
+                (peer.next, peer.wait_ms) = (self.now, RESEND_MS);
                 self.peers.is_due = true;
             }
         }
@@ -101,7 +101,7 @@ impl Agent {
         self.peers.encoded.push(EncodedDelta {
             since: what.since,
             epoch,
-            mark: self.maps.mark,
+            applied_count: self.maps.applied_count,
             bytes: Arc::new(what.encoded),
             used: self.now,
         });
@@ -114,7 +114,7 @@ impl Agent {
         let bytes = Arc::clone(&one.bytes);
         let Some(part) = bytes.chunks(PIECE_BYTES).nth(piece as usize) else { return };
         let of = PieceOf { since: one.since, epoch: one.epoch, piece };
-        let news = self.group.news(one.mark);
+        let news = self.group.news(one.applied_count);
         let pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
         self.send(to, AgentBody::MapPiece { news, piece: of, pieces, bytes: part.to_vec() });
     }
@@ -122,13 +122,13 @@ impl Agent {
     /// Sends only the epoch of the map.
     pub(super) fn send_epoch(&mut self, to: &Address, since: MapEpoch) {
         let piece = PieceOf { since, epoch: self.map().epoch(), piece: 0 };
-        let news = self.group.news(self.maps.mark);
+        let news = self.group.news(self.maps.applied_count);
         self.send(to, AgentBody::MapPiece { news, piece, pieces: 0, bytes: Vec::new() });
     }
 
     /// Sends the newest change to the nodes that have not confirmed the newest map.
-    pub(super) fn pass_time_telling(&mut self) {
-        if !self.leads() {
+    pub(super) fn tick_map_updates(&mut self) {
+        if !self.is_leader() {
             self.peers.by.clear();
             self.peers.next = Time::NEVER;
             return;
@@ -153,7 +153,7 @@ impl Agent {
                 next = next.min(peer.next);
                 continue;
             }
-            let wait = peer.wait_ms.clamp(TELL_AGAIN_MS, TELL_AGAIN_MS_MAX);
+            let wait = peer.wait_ms.clamp(RESEND_MS, RESEND_MS_MAX);
             peer.wait_ms = 2 * wait;
             peer.next = self.now.after_ms(wait);
             next = next.min(peer.next);
@@ -163,14 +163,14 @@ impl Agent {
                 has => has,
             };
             if let Ok(to) = Address::new(node.manager()) {
-                self.tell_map(&to, has);
+                self.send_map_update(&to, has);
             }
         }
         self.peers.next = next;
     }
 
     /// Sends the delta from an epoch to the newest if it is short, else only the newest epoch.
-    fn tell_map(&mut self, to: &Address, has: MapEpoch) {
+    fn send_map_update(&mut self, to: &Address, has: MapEpoch) {
         if !self.maps.history.knows(has) && has != MapEpoch(0) {
             return self.send_epoch(to, has);
         }

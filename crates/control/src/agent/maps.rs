@@ -17,7 +17,7 @@ const LEAVING_POLL_MS: u64 = 30;
 /// Least time between two fetches: a map that changes all the time is not fetched with every change.
 const FETCH_LEAST_MS: u64 = 20;
 /// Time after which a fetch is considered lost.
-const FETCH_LOST_MS: u64 = 250;
+const FETCH_TIME_OUT_MS: u64 = 250;
 /// Least time between two fetches of a node that has heard nothing; at most half as much again.
 const POLL_MS: u64 = 1_000;
 /// Fetches of one piece that may be lost before the whole fetch restarts.
@@ -30,7 +30,7 @@ const LEADER_TRIES: u32 = 2;
 pub(super) struct Maps {
     pub(super) history: MapHistory,
     /// The map includes at least the effects of so many commands.
-    pub(super) mark: u64,
+    pub(super) applied_count: u64,
     /// The shell has a map and gets its changes.
     pub(super) is_open: bool,
 }
@@ -41,11 +41,11 @@ pub(super) struct MapFetch {
     pub(super) next: Time,
     last: Time,
     /// Fetches without an answer since the last answered one.
-    lost: u32,
+    unanswered: u32,
     coming: Option<PartialMap>,
     /// A delta could not be applied: the whole map is needed.
-    whole: bool,
-    is_asked: bool,
+    needs_complete_map: bool,
+    is_requested: bool,
 }
 
 /// A map or delta that arrives in pieces.
@@ -65,18 +65,18 @@ impl Agent {
             return;
         }
         if self.maps.is_open && !self.has_ended {
-            let effect = match delta.is_whole() {
+            let effect = match delta.is_complete() {
                 true => AgentEffect::MapReplaced(Arc::clone(self.map())),
                 false => AgentEffect::Map(Arc::clone(delta)),
             };
             self.effects.push(effect);
         }
-        self.note_changes(&before, Some(delta));
+        self.log_changes(&before, Some(delta));
         self.map_changed(Some(delta));
     }
 
     /// Replaces the map by a decided one, if that is newer.
-    pub(super) fn follow_whole(&mut self, map: &Arc<ClusterMap>) {
+    pub(super) fn replace_map(&mut self, map: &Arc<ClusterMap>) {
         if map.epoch() <= self.map().epoch() {
             return;
         }
@@ -85,15 +85,15 @@ impl Agent {
         if self.maps.is_open && !self.has_ended {
             self.effects.push(AgentEffect::MapReplaced(Arc::clone(map)));
         }
-        self.note_changes(&before, None);
+        self.log_changes(&before, None);
         self.map_changed(None);
     }
 
     fn map_changed(&mut self, delta: Option<&MapDelta>) {
         self.peers.is_due = true;
-        self.look_for_own_place();
-        self.note_recovering(delta);
-        self.answer_operators_who_wait();
+        self.check_own_entry();
+        self.update_recovering(delta);
+        self.answer_waiting_operators();
     }
 
     /// Schedules a fetch, because another node has a newer map.
@@ -102,21 +102,21 @@ impl Agent {
         self.fetch.next = self.fetch.next.min(at);
     }
 
-    pub(super) fn pass_time_fetching(&mut self) {
+    pub(super) fn tick_fetch(&mut self) {
         if self.now < self.fetch.next {
             return;
         }
-        if self.leads() && self.cluster_is_known() {
+        if self.is_leader() && self.cluster_is_known() {
             // No other node has a newer map than the leader.
             self.fetch_done();
             return;
         }
-        if self.fetch.is_asked {
-            self.fetch.lost += 1;
+        if self.fetch.is_requested {
+            self.fetch.unanswered += 1;
         }
-        self.fetch.is_asked = true;
+        self.fetch.is_requested = true;
         self.fetch.last = self.now;
-        self.fetch.next = self.now.after_ms(FETCH_LOST_MS);
+        self.fetch.next = self.now.after_ms(FETCH_TIME_OUT_MS);
         if let Some(coming) = &mut self.fetch.coming {
             coming.tries += 1;
             if coming.tries <= PIECE_TRIES {
@@ -124,15 +124,15 @@ impl Agent {
             }
             self.fetch.coming = None;
         }
-        let to = match self.fetch.lost < LEADER_TRIES {
-            true => self.ask_whom(),
-            false => self.ask_another(),
+        let to = match self.fetch.unanswered < LEADER_TRIES {
+            true => self.proposal_target(),
+            false => self.another_target(),
         };
         if let Some(to) = to {
-            let have = if self.fetch.whole { MapEpoch(0) } else { self.map().epoch() };
+            let have = if self.fetch.needs_complete_map { MapEpoch(0) } else { self.map().epoch() };
             self.send(
                 &to,
-                AgentBody::MapWanted { node: self.own_node(), have, piece: None, only_told: false },
+                AgentBody::MapRequest { node: self.own_node(), have, piece: None, is_confirmation: false },
             );
         }
     }
@@ -142,13 +142,13 @@ impl Agent {
         let Some(coming) = &self.fetch.coming else { return };
         let (to, piece) = (coming.from.clone(), Some(coming.of));
         let (node, have) = (self.own_node(), self.map().epoch());
-        self.send(&to, AgentBody::MapWanted { node, have, piece, only_told: false });
+        self.send(&to, AgentBody::MapRequest { node, have, piece, is_confirmation: false });
     }
 
     fn fetch_done(&mut self) {
         self.fetch.coming = None;
-        self.fetch.is_asked = false;
-        self.fetch.lost = 0;
+        self.fetch.is_requested = false;
+        self.fetch.unanswered = 0;
         let wait = match self.is_leaving() {
             // The leader sends no changes to a node that is down in the map.
             true => LEAVING_POLL_MS,
@@ -158,22 +158,22 @@ impl Agent {
     }
 
     /// A piece has arrived, requested or not.
-    pub(super) fn take_piece(
+    pub(super) fn handle_map_piece(
         &mut self,
         from: &Address,
         news: &ControlGroupNews,
         (piece, pieces): (PieceOf, u32),
         bytes: Vec<u8>,
     ) {
-        self.hear(news);
-        self.heard_news(from, news);
+        self.apply_news(news);
+        self.record_news(from, news);
         let epoch = self.map().epoch();
-        if piece.epoch <= epoch && !self.fetch.whole {
+        if piece.epoch <= epoch && !self.fetch.needs_complete_map {
             // The sender had no newer map at that mark, so this map includes as much.
-            self.maps.mark = self.maps.mark.max(news.mark);
+            self.maps.applied_count = self.maps.applied_count.max(news.applied_count);
             self.fetch_done();
             if pieces > 0 {
-                self.tell_held(from);
+                self.confirm_epoch(from);
             }
             return;
         }
@@ -181,7 +181,7 @@ impl Agent {
             return self.fetch_soon();
         }
         if pieces == 1 {
-            return self.take_delta(from, news.mark, piece, &bytes);
+            return self.handle_delta(from, news.applied_count, piece, &bytes);
         }
         let is_next =
             self.fetch.coming.as_ref().is_some_and(|coming| coming.of == piece && coming.from == *from);
@@ -202,22 +202,22 @@ impl Agent {
         coming.tries = 0;
         if coming.of.piece < pieces {
             self.fetch.last = self.now;
-            self.fetch.next = self.now.after_ms(FETCH_LOST_MS);
+            self.fetch.next = self.now.after_ms(FETCH_TIME_OUT_MS);
             return self.fetch_piece();
         }
         if let Some(coming) = self.fetch.coming.take() {
-            self.take_delta(from, news.mark, coming.of, &coming.bytes);
+            self.handle_delta(from, news.applied_count, coming.of, &coming.bytes);
         }
     }
 
-    fn take_delta(&mut self, from: &Address, mark: u64, of: PieceOf, bytes: &[u8]) {
+    fn handle_delta(&mut self, from: &Address, mark: u64, of: PieceOf, bytes: &[u8]) {
         let delta =
             MapDelta::decode(bytes).ok().filter(|delta| (delta.from, delta.to) == (of.since, of.epoch));
         let Some(delta) = delta else {
             self.counters.malformed += 1;
             return;
         };
-        if !delta.is_whole() && delta.from != self.map().epoch() {
+        if !delta.is_complete() && delta.from != self.map().epoch() {
             // A change before it was lost.
             return self.fetch_soon();
         }
@@ -226,20 +226,20 @@ impl Agent {
         if self.map().epoch() < to {
             // The delta does not apply to the map here, although its epochs fit: the map here is wrong.
             self.counters.malformed += 1;
-            self.fetch.whole = true;
+            self.fetch.needs_complete_map = true;
             return self.fetch_soon();
         }
-        self.fetch.whole = false;
-        self.maps.mark = self.maps.mark.max(mark);
+        self.fetch.needs_complete_map = false;
+        self.maps.applied_count = self.maps.applied_count.max(mark);
         self.fetch_done();
-        self.tell_held(from);
+        self.confirm_epoch(from);
     }
 
     /// Reports the epoch that this node has, so that the leader does not send it again.
-    fn tell_held(&mut self, to: &Address) {
+    fn confirm_epoch(&mut self, to: &Address) {
         let (node, have) = (self.own_node(), self.map().epoch());
         if node.is_some() {
-            self.send(to, AgentBody::MapWanted { node, have, piece: None, only_told: true });
+            self.send(to, AgentBody::MapRequest { node, have, piece: None, is_confirmation: true });
         }
     }
 }

@@ -86,33 +86,33 @@ impl Agent {
 
     pub(super) fn persisted(&mut self, number: u64) {
         if let Some(number) = number.checked_sub(self.persists.base) {
-            self.tell_manager(manager::ManagerEvent::Persisted(number));
+            self.notify_manager(manager::ManagerEvent::Persisted(number));
         }
     }
 
     /// Passes an event to the manager, if this node has one.
-    pub(super) fn tell_manager(&mut self, event: manager::ManagerEvent<'_>) {
-        let Some(manager) = self.seat.as_mut() else { return };
+    pub(super) fn notify_manager(&mut self, event: manager::ManagerEvent<'_>) {
+        let Some(manager) = self.manager.as_mut() else { return };
         let effects = manager.handle(self.now, event);
-        self.carry_out(effects);
+        self.perform_manager_effects(effects);
     }
 
     /// Installs a manager that was just opened.
-    pub(super) fn take_seat(&mut self, mut manager: RaftManager) {
+    pub(super) fn install_manager(&mut self, mut manager: RaftManager) {
         let effects = manager.take_effects();
-        self.seat = Some(manager);
-        self.last_seat = self.seat.as_ref().map(RaftManager::id);
-        self.carry_out(effects);
+        self.manager = Some(manager);
+        self.last_manager = self.manager.as_ref().map(RaftManager::id);
+        self.perform_manager_effects(effects);
     }
 
     /// Whether the manager of this node leads.
-    pub(super) fn leads(&self) -> bool {
-        self.seat.as_ref().is_some_and(|manager| manager.leading().is_some())
+    pub(super) fn is_leader(&self) -> bool {
+        self.manager.as_ref().is_some_and(|manager| manager.leading().is_some())
     }
 
     /// Carries out effects of the manager. This must not pass events to the manager: the resulting effects
     /// would precede the remaining ones.
-    fn carry_out(&mut self, effects: Vec<manager::ManagerEffect>) {
+    fn perform_manager_effects(&mut self, effects: Vec<manager::ManagerEffect>) {
         for effect in effects {
             match effect {
                 manager::ManagerEffect::Persist { number, bytes, replace } => {
@@ -121,9 +121,9 @@ impl Agent {
                 manager::ManagerEffect::Send { to, bytes } => self.send_to_manager(to, &bytes),
                 manager::ManagerEffect::Answer { token, answer } => self.manager_answers(token, answer),
                 manager::ManagerEffect::MapChanged(delta) => self.follow(&delta),
-                manager::ManagerEffect::MapReplaced(map) => self.follow_whole(&map),
-                manager::ManagerEffect::MayHaveLost { keyspace, partition } => {
-                    self.effects.push(AgentEffect::MayHaveLost { keyspace, partition });
+                manager::ManagerEffect::MapReplaced(map) => self.replace_map(&map),
+                manager::ManagerEffect::WritesMayBeLost { keyspace, partition } => {
+                    self.effects.push(AgentEffect::WritesMayBeLost { keyspace, partition });
                 }
             }
         }
@@ -132,29 +132,29 @@ impl Agent {
 
     /// What this node's manager knows needs no message.
     fn learn_from_manager(&mut self) {
-        let Some(manager) = self.seat.as_ref() else { return };
+        let Some(manager) = self.manager.as_ref() else { return };
         let (state, leader) = (manager.state(), manager.leader());
-        let (mark, map) = (state.mark(), state.map().clone());
+        let (mark, map) = (state.applied_count(), state.map().clone());
         // A list from before this start must not be used: it may have an old address to which a manager has
         // moved back.
-        if self.looked_mark.is_some_and(|looked| mark >= looked) {
-            self.group.forget_moves(state.managers());
+        if self.start_applied_count.is_some_and(|looked| mark >= looked) {
+            self.group.drop_decided_moves(state.managers());
         }
-        let news = (mark > self.group.mark).then(|| ControlGroupNews {
-            mark,
+        let news = (mark > self.group.applied_count).then(|| ControlGroupNews {
+            applied_count: mark,
             managers: state.managers().to_vec(),
             leader,
         });
-        if leader != self.seat_leader {
-            self.seat_leader = leader;
+        if leader != self.manager_leader {
+            self.manager_leader = leader;
             self.group.leader = leader;
         }
         if let Some(news) = news {
-            self.hear(&news);
+            self.apply_news(&news);
         }
         // The manager may have installed a snapshot, or be behind the leader's messages to this node.
-        self.follow_whole(&map);
-        self.maps.mark = self.maps.mark.max(mark);
+        self.replace_map(&map);
+        self.maps.applied_count = self.maps.applied_count.max(mark);
     }
 
     fn manager_answers(&mut self, token: u64, answer: RequestAnswer) {
@@ -168,8 +168,8 @@ impl Agent {
     }
 
     fn send_to_manager(&mut self, to: ManagerId, bytes: &[u8]) {
-        let Some(from) = self.seat.as_ref().map(RaftManager::id) else { return };
-        let listed = self.seat.as_ref().and_then(|manager| {
+        let Some(from) = self.manager.as_ref().map(RaftManager::id) else { return };
+        let listed = self.manager.as_ref().and_then(|manager| {
             let managers = manager.state().managers();
             managers.iter().find(|one| one.id == to).map(|one| one.addr.clone())
         });
@@ -192,12 +192,12 @@ impl Agent {
     pub(super) fn managers_changed(&mut self) {
         let managers = &self.group.managers;
         let is_named = |id: ManagerId| managers.iter().any(|one| one.id == id);
-        if let Some(seat) = &self.seat
-            && self.group.mark > seat.state().mark()
+        if let Some(seat) = &self.manager
+            && self.group.applied_count > seat.state().applied_count()
             && !is_named(seat.id())
         {
-            self.seat = None;
-            self.seat_leader = None;
+            self.manager = None;
+            self.manager_leader = None;
         }
         let Some(node) = self.own_node() else { return };
         let is_mine =
@@ -206,16 +206,16 @@ impl Agent {
         if let Some(id) = mine
             // An id is assigned once, and the ids of one node only rise: this manager has promised nothing
             // yet.
-            && self.seat.is_none()
-            && self.last_seat.is_none_or(|last| last < id)
-            && self.founding.is_none()
+            && self.manager.is_none()
+            && self.last_manager.is_none_or(|last| last < id)
+            && self.bootstrap.is_none()
         {
             let log = RaftManager::join(id);
             match RaftManager::open(self.now, &log, self.manager_settings()) {
                 Ok((manager, _)) => {
                     self.persists.begin();
                     self.persist(0, log, true);
-                    self.take_seat(manager);
+                    self.install_manager(manager);
                 }
                 Err(error) => self.end(EndReason::Refused { reason: error.to_string() }),
             }
@@ -225,16 +225,16 @@ impl Agent {
     /// The leader updates the addresses in the list of managers. It uses its own address, the new addresses
     /// of managers that have moved, and addresses from which it was contacted if they belong to a node that
     /// has joined. A process at any other address may be a copy of that manager.
-    pub(super) fn pass_time_placing(&mut self) {
-        if !self.leads() || self.now < self.next_placing {
+    pub(super) fn tick_addresses(&mut self) {
+        if !self.is_leader() || self.now < self.next_placing {
             return;
         }
-        let Some(manager) = self.seat.as_ref() else { return };
+        let Some(manager) = self.manager.as_ref() else { return };
         let (own, listed) = (manager.id(), manager.state().managers());
         let map = manager.state().map();
         let is_joined = |at: &&Address| map.nodes().any(|node| node.manager() == at.as_str());
         let place = |one: &ManagerInfo| {
-            let heard_at = || self.group.last_heard_at(one.id).filter(is_joined);
+            let heard_at = || self.group.last_address(one.id).filter(is_joined);
             let at = match one.id == own {
                 true => Some(&self.settings.manager),
                 false => self.group.moved_to(one.id).or_else(heard_at),
@@ -247,11 +247,11 @@ impl Agent {
         }
         let until = self.now.after_ms(PLACING_MS);
         self.next_placing = until;
-        self.ask(Purpose::Places, ControlCommand::SetManagers(placed), until);
+        self.propose(Purpose::UpdateAddresses, ControlCommand::SetManagers(placed), until);
     }
 
     /// A message of another manager, or a piece of one.
-    pub(super) fn hear_manager(
+    pub(super) fn handle_manager_message(
         &mut self,
         (from, to): (ManagerId, ManagerId),
         piece: (u64, u32, u32),
@@ -262,8 +262,8 @@ impl Agent {
             let (voters, learners) = manager.members();
             voters.iter().chain(&learners).any(|one| *one == from)
         };
-        let is_meant = self.seat.as_ref().is_some_and(|manager| manager.id() == to);
-        if self.leads() && (!is_meant || !self.seat.as_ref().is_some_and(is_member)) {
+        let is_meant = self.manager.as_ref().is_some_and(|manager| manager.id() == to);
+        if self.is_leader() && (!is_meant || !self.manager.as_ref().is_some_and(is_member)) {
             // The sender is no member any more, or addresses a manager that does not exist any more: the
             // leader sends it the list of managers.
             self.send_epoch(at, self.map().epoch());
@@ -271,9 +271,9 @@ impl Agent {
         if !is_meant {
             return;
         }
-        self.group.heard_at(from, at);
+        self.group.record_address(from, at);
         if let Some(bytes) = self.pieces.add(from, piece, bytes) {
-            self.tell_manager(manager::ManagerEvent::Received { from, bytes: &bytes });
+            self.notify_manager(manager::ManagerEvent::Received { from, bytes: &bytes });
         }
     }
 }

@@ -65,7 +65,7 @@ use reports::LogReports;
 use standing::StandingWatch;
 
 /// Least time in milliseconds between two `OtherCluster` messages to nodes of other clusters.
-const STRANGERS_MS: u64 = 100;
+const OTHER_CLUSTER_PAUSE_MS: u64 = 100;
 /// Limit on the rounds in which timed work may lead to further work.
 const ROUNDS_MAX: usize = 8;
 
@@ -77,27 +77,27 @@ pub struct Agent {
     stream: SplitMix64,
     start: StartPhase,
     /// The mark of the command that dates this start.
-    looked_mark: Option<u64>,
+    start_applied_count: Option<u64>,
     own: Option<OwnNode>,
     /// The manager of this node, if it is a member of the control group.
-    seat: Option<RaftManager>,
+    manager: Option<RaftManager>,
     /// The last manager of this node; its log is kept until another manager replaces it.
-    last_seat: Option<ManagerId>,
+    last_manager: Option<ManagerId>,
     /// The base of the counting of persist effects: those of earlier managers do not concern this one.
     persists: PersistCounter,
-    seat_leader: Option<ManagerId>,
-    founding: Option<Bootstrap>,
+    manager_leader: Option<ManagerId>,
+    bootstrap: Option<Bootstrap>,
     /// The starts of bootstrap members without a log that the first member had heard from when it
     /// bootstrapped. Empty if this node has not bootstrapped in this start.
-    founded_with: BTreeMap<Address, Incarnation>,
+    bootstrapped_with: BTreeMap<Address, Incarnation>,
     pieces: Pieces,
     group: KnownControlGroup,
     maps: Maps,
     fetch: MapFetch,
     peers: Peers,
-    asks: Proposals,
+    proposals: Proposals,
     forwarded: ForwardedProposals,
-    owed: LogReports,
+    log_reports: LogReports,
     gossip: Option<Gossip>,
     silent: SilentNodes,
     watch: StandingWatch,
@@ -107,8 +107,8 @@ pub struct Agent {
     /// When the list of managers may be proposed again with other addresses.
     next_placing: Time,
     /// Contacts that belong to another cluster, as they reported.
-    strangers: BTreeMap<Address, ClusterId>,
-    next_stranger: Time,
+    other_cluster_contacts: BTreeMap<Address, ClusterId>,
+    next_other_cluster_message: Time,
     effects: Vec<AgentEffect>,
     has_ended: bool,
     counters: AgentCounters,
@@ -120,7 +120,7 @@ pub struct AgentCounters {
     /// Messages that could not be decoded.
     pub malformed: u64,
     /// Messages of other clusters.
-    pub strangers: u64,
+    pub other_cluster_messages: u64,
     /// Requests of instances that were dropped because too many waited.
     pub dropped: u64,
 }
@@ -137,7 +137,7 @@ impl Agent {
             return Err(OpenError::Settings("the nonce of a start is not zero"));
         }
         let founders = match &settings.control {
-            ControlRole::Found { id, founders, .. }
+            ControlRole::Found { id, members: founders, .. }
                 if !founders.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
             {
                 return Err(OpenError::Settings("a founder is one of the founders, at its own address"));
@@ -148,39 +148,39 @@ impl Agent {
                      another node, instead of the list of hosts",
                 ));
             }
-            ControlRole::Found { founders, .. } => founders.clone(),
+            ControlRole::Found { members: founders, .. } => founders.clone(),
             _ => Vec::new(),
         };
         let mut agent = Agent {
             cluster: settings.cluster,
             now,
             stream: SplitMix64::new(settings.seed),
-            start: StartPhase::Nobody,
-            looked_mark: None,
+            start: StartPhase::ClusterUnknown,
+            start_applied_count: None,
             own: None,
-            seat: None,
-            last_seat: None,
+            manager: None,
+            last_manager: None,
             persists: PersistCounter::default(),
-            seat_leader: None,
-            founding: None,
-            founded_with: BTreeMap::new(),
+            manager_leader: None,
+            bootstrap: None,
+            bootstrapped_with: BTreeMap::new(),
             pieces: Pieces::default(),
             group: KnownControlGroup::new(&settings.contacts, founders, &settings.moved),
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
             fetch: MapFetch::default(),
             peers: Peers::default(),
             // Separate from the nonces under which managers send requests.
-            asks: Proposals::new(mix64(settings.incarnation.get())),
+            proposals: Proposals::new(mix64(settings.incarnation.get())),
             forwarded: ForwardedProposals::default(),
-            owed: LogReports::default(),
+            log_reports: LogReports::default(),
             gossip: None,
             silent: SilentNodes::default(),
             watch: StandingWatch::new(now),
             primaries: Primaries::default(),
             doubles: BTreeMap::new(),
             next_placing: now,
-            strangers: BTreeMap::new(),
-            next_stranger: now,
+            other_cluster_contacts: BTreeMap::new(),
+            next_other_cluster_message: now,
             effects: Vec::new(),
             has_ended: false,
             counters: AgentCounters::default(),
@@ -196,11 +196,11 @@ impl Agent {
             ControlRole::Log(log) => {
                 let opened = RaftManager::open(now, &log, self.manager_settings());
                 let (manager, good) = opened.map_err(OpenError::Log)?;
-                self.take_seat(manager);
+                self.install_manager(manager);
                 Ok(good)
             }
-            ControlRole::Found { id, founders, places } => {
-                self.founding = Some(Bootstrap::new(now, id, founders, places));
+            ControlRole::Found { id, members: founders, addresses: places } => {
+                self.bootstrap = Some(Bootstrap::new(now, id, founders, places));
                 Ok(0)
             }
             ControlRole::New { id } => {
@@ -208,16 +208,16 @@ impl Agent {
                 let opened = RaftManager::open(now, &log, self.manager_settings());
                 let (manager, _) = opened.map_err(OpenError::Log)?;
                 self.effects.push(AgentEffect::Persist { number: 0, bytes: log, replace: true });
-                self.take_seat(manager);
+                self.install_manager(manager);
                 Ok(0)
             }
         }
     }
 
     fn manager_settings(&mut self) -> manager::ManagerSettings {
-        let AgentSettings { lead, log_entries_max, .. } = self.settings;
+        let AgentSettings { leader: lead, log_entries_max, .. } = self.settings;
         manager::ManagerSettings {
-            lead,
+            leader: lead,
             log_entries_max,
             ..manager::ManagerSettings::new(self.stream.next_u64())
         }
@@ -235,8 +235,8 @@ impl Agent {
             AgentEvent::Received { bytes } => self.receive(bytes),
             AgentEvent::Persisted(number) => self.persisted(number),
             AgentEvent::Opened { intact, closed } => self.opened(DiskState { intact, closed }),
-            AgentEvent::InstanceAsks { instance, keyspace, partition, epoch, wish } => {
-                self.instance_asks((instance, keyspace, partition), epoch, wish);
+            AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish } => {
+                self.handle_instance_proposal((instance, keyspace, partition), epoch, wish);
             }
             AgentEvent::Drained(drained) => self.drained(drained),
             AgentEvent::FetchMap => self.fetch_soon(),
@@ -244,37 +244,37 @@ impl Agent {
             AgentEvent::Unreachable { node, incarnation } => self.unreachable(node, incarnation),
             AgentEvent::Load { keyspace, partition, load } => self.load(keyspace, partition, load),
             AgentEvent::Operate { token, command } => self.operate(token, command),
-            AgentEvent::Clock { unix_ms } => self.tell_manager(manager::ManagerEvent::Clock { unix_ms }),
+            AgentEvent::Clock { unix_ms } => self.notify_manager(manager::ManagerEvent::Clock { unix_ms }),
             AgentEvent::Leave => self.leave(),
             AgentEvent::TransferLeadership(to) => {
-                self.tell_manager(manager::ManagerEvent::TransferLeadership(to))
+                self.notify_manager(manager::ManagerEvent::TransferLeadership(to))
             }
         }
-        self.pass_time();
+        self.tick();
         std::mem::take(&mut self.effects)
     }
 
     /// When [`AgentEvent::Tick`] is due, if nothing else happens before.
-    pub fn wake_at(&self) -> Time {
+    pub fn tick_due(&self) -> Time {
         if self.has_ended {
             return Time::NEVER;
         }
-        let telling = if self.leads() { self.peers.next } else { Time::NEVER };
+        let telling = if self.is_leader() { self.peers.next } else { Time::NEVER };
         let all = [
-            self.seat.as_ref().map_or(Time::NEVER, RaftManager::wake_at),
-            self.founding.as_ref().map_or(Time::NEVER, |founding| founding.next),
+            self.manager.as_ref().map_or(Time::NEVER, RaftManager::tick_due),
+            self.bootstrap.as_ref().map_or(Time::NEVER, |founding| founding.next),
             self.fetch.next,
-            self.asks.wake_at(),
-            self.owed.wake_at(),
-            self.listening_wake_at(),
+            self.proposals.next_due(),
+            self.log_reports.next_due(),
+            self.failure_detector_due(),
             telling,
         ];
         all.into_iter().min().unwrap_or(Time::NEVER)
     }
 
     /// Whether the agent needs [`AgentEvent::Clock`].
-    pub fn wants_clock(&self) -> bool {
-        self.seat.as_ref().is_some_and(RaftManager::wants_clock)
+    pub fn needs_clock(&self) -> bool {
+        self.manager.as_ref().is_some_and(RaftManager::needs_clock)
     }
 
     /// The map that the agent follows: everything in it is decided.
@@ -304,7 +304,7 @@ impl Agent {
 
     /// The manager of this node, if it has one.
     pub fn manager(&self) -> Option<&RaftManager> {
-        self.seat.as_ref()
+        self.manager.as_ref()
     }
 
     /// The control group, as far as known.
@@ -319,12 +319,14 @@ impl Agent {
 
     /// What a start waits for, for people; none once it has joined.
     pub fn waits_for(&self) -> Option<String> {
-        if let Some(founding) = &self.founding {
+        if let Some(founding) = &self.bootstrap {
             return Some(founding.waits_for());
         }
         let what = match self.start {
-            StartPhase::Nobody => format!("the name of the cluster, from any of its nodes: {}", self.asked()),
-            StartPhase::Looking => format!("a leader of the control group: {}", self.asked()),
+            StartPhase::ClusterUnknown => {
+                format!("the name of the cluster, from any of its nodes: {}", self.contacts_text())
+            }
+            StartPhase::Looking => format!("a leader of the control group: {}", self.contacts_text()),
             StartPhase::Waiting { .. } => "the present map".to_owned(),
             StartPhase::Opening { .. } => "its instances to be opened".to_owned(),
             StartPhase::Joining { .. } => "the control group to take it in".to_owned(),
@@ -357,24 +359,24 @@ impl Agent {
         self.cluster != ClusterId::default()
     }
 
-    fn pass_time(&mut self) {
-        if self.seat.as_ref().is_some_and(|manager| manager.wake_at() <= self.now) {
-            self.tell_manager(manager::ManagerEvent::Tick);
+    fn tick(&mut self) {
+        if self.manager.as_ref().is_some_and(|manager| manager.tick_due() <= self.now) {
+            self.notify_manager(manager::ManagerEvent::Tick);
         }
         for _ in 0..ROUNDS_MAX {
-            self.pass_time_founding();
-            self.pass_time_listening();
-            self.pass_time_starting();
-            self.pass_time_owing();
-            self.pass_time_placing();
-            self.pass_time_asking();
-            self.pass_time_fetching();
-            self.pass_time_telling();
-            if self.has_ended || self.wake_at() > self.now {
+            self.tick_bootstrap();
+            self.tick_failure_detector();
+            self.tick_start();
+            self.tick_reports();
+            self.tick_addresses();
+            self.tick_proposals();
+            self.tick_fetch();
+            self.tick_map_updates();
+            if self.has_ended || self.tick_due() > self.now {
                 break;
             }
         }
-        self.pass_time_watching();
+        self.tick_cluster_state();
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -398,21 +400,26 @@ impl Agent {
         match body {
             AgentBody::Gossip(_) | AgentBody::OtherCluster => {}
             AgentBody::Raft { from: manager, to, number, piece, pieces, bytes } => {
-                self.hear_manager((manager, to), (number, piece, pieces), bytes, &from);
+                self.handle_manager_message((manager, to), (number, piece, pieces), bytes, &from);
             }
-            AgentBody::Ask(request) => self.take_ask(&from, request),
-            AgentBody::Answer { id, told, news } => self.take_answer(&from, id, told, &news),
-            AgentBody::MapWanted { node, have, piece, only_told } => {
-                self.map_wanted(&from, node, have, piece, only_told);
+            AgentBody::Propose(request) => self.handle_proposal(&from, request),
+            AgentBody::Answer { id, answer: told, news } => self.handle_answer(&from, id, told, &news),
+            AgentBody::MapRequest { node, have, piece, is_confirmation: only_told } => {
+                self.handle_map_request(&from, node, have, piece, only_told);
             }
             AgentBody::MapPiece { news, piece, pieces, bytes } => {
-                self.take_piece(&from, &news, (piece, pieces), bytes);
+                self.handle_map_piece(&from, &news, (piece, pieces), bytes);
             }
-            AgentBody::Reports { by, about } => self.take_reports(&from, by, &about),
+            AgentBody::Reports { by, about } => self.handle_node_reports(&from, by, &about),
             AgentBody::Loads(loads) => self.loaded(&loads),
-            AgentBody::FounderAsks { incarnation } => self.founder_asks(&from, incarnation),
-            AgentBody::FounderIs { incarnation, founded, expects, heard } => {
-                self.founder_is(&from, (incarnation, founded, expects), heard);
+            AgentBody::BootstrapRequest { incarnation } => self.handle_bootstrap_request(&from, incarnation),
+            AgentBody::BootstrapState {
+                incarnation,
+                is_bootstrapped: founded,
+                expects,
+                starts_heard: heard,
+            } => {
+                self.handle_bootstrap_state(&from, (incarnation, founded, expects), heard);
             }
         }
     }
@@ -422,7 +429,7 @@ impl Agent {
     /// senders that this is another cluster.
     fn is_same_cluster(&mut self, from: &Address, cluster: ClusterId, body: &AgentBody) -> bool {
         let unknown = ClusterId::default();
-        if cluster == unknown && matches!(body, AgentBody::MapWanted { .. }) {
+        if cluster == unknown && matches!(body, AgentBody::MapRequest { .. }) {
             return true;
         }
         if !self.cluster_is_known() && cluster != unknown && matches!(body, AgentBody::MapPiece { .. }) {
@@ -430,11 +437,11 @@ impl Agent {
             self.effects.push(AgentEffect::Cluster(cluster));
             return true;
         }
-        self.counters.strangers += 1;
+        self.counters.other_cluster_messages += 1;
         if matches!(body, AgentBody::OtherCluster) {
-            self.is_told_of_another_cluster(from, cluster);
-        } else if self.cluster_is_known() && self.now >= self.next_stranger {
-            self.next_stranger = self.now.after_ms(STRANGERS_MS);
+            self.check_other_cluster(from, cluster);
+        } else if self.cluster_is_known() && self.now >= self.next_other_cluster_message {
+            self.next_other_cluster_message = self.now.after_ms(OTHER_CLUSTER_PAUSE_MS);
             self.send(from, AgentBody::OtherCluster);
         }
         false
@@ -442,15 +449,16 @@ impl Agent {
 
     /// If all addresses that this node might contact belong to other clusters, it was given the wrong
     /// addresses, or the wrong folder.
-    fn is_told_of_another_cluster(&mut self, by: &Address, cluster: ClusterId) {
+    fn check_other_cluster(&mut self, by: &Address, cluster: ClusterId) {
         let me = &self.settings.manager;
         let is_known = self.group.known().any(|known| known == by);
-        if !is_known || self.has_joined() || self.seat.is_some() {
+        if !is_known || self.has_joined() || self.manager.is_some() {
             return;
         }
-        self.strangers.insert(by.clone(), cluster);
-        let is_stranger = |known: &Address| self.strangers.contains_key(known);
-        let all = self.group.mark == 0 && self.group.known().filter(|known| *known != me).all(is_stranger);
+        self.other_cluster_contacts.insert(by.clone(), cluster);
+        let is_stranger = |known: &Address| self.other_cluster_contacts.contains_key(known);
+        let all =
+            self.group.applied_count == 0 && self.group.known().filter(|known| *known != me).all(is_stranger);
         let all_named = !self.settings.named.is_empty() && self.settings.named.iter().all(is_stranger);
         if all || all_named {
             self.end(EndReason::OtherCluster { by: by.clone(), cluster });
@@ -458,25 +466,25 @@ impl Agent {
     }
 
     /// Takes up news of the control group.
-    fn hear(&mut self, news: &ControlGroupNews) {
-        let own = self.seat.as_ref().map(RaftManager::id);
+    fn apply_news(&mut self, news: &ControlGroupNews) {
+        let own = self.manager.as_ref().map(RaftManager::id);
         // The agent itself knows whether its manager leads: news from others may be an echo of the time
         // before it lost leadership.
-        let is_echo = news.leader.is_some() && news.leader == own && !self.leads();
+        let is_echo = news.leader.is_some() && news.leader == own && !self.is_leader();
         let news = if is_echo { &ControlGroupNews { leader: None, ..news.clone() } } else { news };
-        if self.group.hear(news) {
+        if self.group.apply_news(news) {
             self.effects.push(AgentEffect::Managers(self.group.managers.clone()));
             self.managers_changed();
         }
     }
 
     /// The address for requests: the leader, if it is known.
-    fn ask_whom(&mut self) -> Option<Address> {
+    fn proposal_target(&mut self) -> Option<Address> {
         let leader = self.group.leader_at().filter(|leader| **leader != self.settings.manager);
-        leader.cloned().or_else(|| self.ask_another())
+        leader.cloned().or_else(|| self.another_target())
     }
 
-    fn ask_another(&mut self) -> Option<Address> {
+    fn another_target(&mut self) -> Option<Address> {
         let map = Arc::clone(self.map());
         self.group.next(&self.settings.manager, &map, &mut self.stream)
     }

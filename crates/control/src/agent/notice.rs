@@ -35,7 +35,7 @@ pub enum LogNotice {
         node: NodeId,
     },
     /// The control group has another leader.
-    Leads {
+    LeaderChanged {
         /// The leader's node, if the map has it.
         node: Option<NodeId>,
         /// The leader's address.
@@ -54,7 +54,7 @@ pub enum LogNotice {
         /// Number of partitions whose previous primary is up, or that are new.
         handed_over: u32,
         /// Number of partitions that now have their primary on another node.
-        given_up: u32,
+        moved_away: u32,
     },
     /// A token has expired.
     TokenExpired {
@@ -73,7 +73,7 @@ impl LogNotice {
             LogNotice::QuorumLost(_) | LogNotice::QuorumBack => true,
             LogNotice::Primaries { taken_over, .. } => *taken_over > 0,
             LogNotice::Up { .. }
-            | LogNotice::Leads { .. }
+            | LogNotice::LeaderChanged { .. }
             | LogNotice::TokenExpired { .. }
             | LogNotice::Waits(_) => false,
         }
@@ -90,17 +90,19 @@ impl fmt::Display for LogNotice {
                 write!(f, "node {node} is down, as the control group has decided")
             }
             LogNotice::Up { node } => write!(f, "node {node} is up"),
-            LogNotice::Leads { node: Some(node), addr } => {
+            LogNotice::LeaderChanged { node: Some(node), addr } => {
                 write!(f, "node {node} at {addr} leads the control group")
             }
-            LogNotice::Leads { node: None, addr } => write!(f, "the node at {addr} leads the control group"),
+            LogNotice::LeaderChanged { node: None, addr } => {
+                write!(f, "the node at {addr} leads the control group")
+            }
             LogNotice::QuorumLost(standing) => write!(
                 f,
                 "{standing}. Nodes that fail are not replaced, and nothing can be changed, until more than half of the managers \
                  return; if they cannot return: `zerohop recover --control-group DIR`"
             ),
             LogNotice::QuorumBack => f.write_str("the control group has a leader again, and decides"),
-            LogNotice::Primaries { taken_over, of, handed_over, given_up } => {
+            LogNotice::Primaries { taken_over, of, handed_over, moved_away: given_up } => {
                 let mut parts = Vec::new();
                 if *taken_over > 0 {
                     let of: Vec<String> = of.iter().map(NodeId::to_string).collect();
@@ -131,19 +133,19 @@ pub(super) struct Primaries {
     taken_over: BTreeSet<(KeyspaceId, PartitionId)>,
     of: BTreeSet<NodeId>,
     handed_over: BTreeSet<(KeyspaceId, PartitionId)>,
-    given_up: BTreeSet<(KeyspaceId, PartitionId)>,
+    moved_away: BTreeSet<(KeyspaceId, PartitionId)>,
     due: Option<Time>,
 }
 
 impl Agent {
     /// Records the notable parts of a change of the map, or of a new complete map.
-    pub(super) fn note_changes(&mut self, before: &Arc<ClusterMap>, delta: Option<&MapDelta>) {
+    pub(super) fn log_changes(&mut self, before: &Arc<ClusterMap>, delta: Option<&MapDelta>) {
         // Events from before this start are not reported.
         if !self.has_joined() {
             return;
         }
         let map = Arc::clone(self.map());
-        let nodes: Vec<NodeId> = match delta.filter(|delta| !delta.is_whole()) {
+        let nodes: Vec<NodeId> = match delta.filter(|delta| !delta.is_complete()) {
             None => map.nodes().map(|node| node.id()).collect(),
             Some(delta) => delta
                 .changes
@@ -152,26 +154,26 @@ impl Agent {
                 .collect(),
         };
         let by = self.group.leader_at().and_then(|addr| self.node_at(addr));
-        let is_own = self.leads();
+        let is_own = self.is_leader();
         let is_down = |map: &ClusterMap, id| map.node(id).map(|node| node.state() == NodeState::Down);
         for node in nodes {
             match (is_down(before, node), is_down(&map, node)) {
-                (Some(false), Some(true)) => self.note(super::LogNotice::Down { node, by, is_own }),
-                (Some(true) | None, Some(false)) => self.note(super::LogNotice::Up { node }),
+                (Some(false), Some(true)) => self.log_notice(super::LogNotice::Down { node, by, is_own }),
+                (Some(true) | None, Some(false)) => self.log_notice(super::LogNotice::Up { node }),
                 _ => {}
             }
         }
-        for change in delta.iter().filter(|delta| !delta.is_whole()).flat_map(|delta| &delta.changes) {
+        for change in delta.iter().filter(|delta| !delta.is_complete()).flat_map(|delta| &delta.changes) {
             if let MapChange::PutToken(token) = change
                 && token.has_expired()
             {
-                self.note(super::LogNotice::TokenExpired { name: token.name.to_string() });
+                self.log_notice(super::LogNotice::TokenExpired { name: token.name.to_string() });
             }
         }
         let Some(own) = self.own else { return };
         let places: Vec<(KeyspaceId, PartitionId)> =
             match delta.filter(|delta| delta.changes.iter().all(is_of_few)) {
-                Some(delta) => delta.changes.iter().filter_map(place_of).collect(),
+                Some(delta) => delta.changes.iter().filter_map(group_of).collect(),
                 None => {
                     let of = |(id, keyspace): (KeyspaceId, &zerohop_placement::Keyspace)| {
                         keyspace.groups().map(|(partition, _)| (id, partition)).collect::<Vec<_>>()
@@ -179,10 +181,10 @@ impl Agent {
                     map.keyspaces().flat_map(of).collect()
                 }
             };
-        self.note_primaries(&places, own, (before, &map));
+        self.count_primary_changes(&places, own, (before, &map));
     }
 
-    fn note_primaries(
+    fn count_primary_changes(
         &mut self,
         places: &[(KeyspaceId, PartitionId)],
         own: OwnNode,
@@ -201,7 +203,7 @@ impl Agent {
             let (was, is) = (primary_in(before, *place), primary_in(map, *place));
             match (was.is_some_and(|was| own.has(was)), is.is_some_and(|is| own.has(is))) {
                 (false, true) => {
-                    told.given_up.remove(place);
+                    told.moved_away.remove(place);
                     match was.and_then(|was| owners.get(&was)) {
                         Some(node) => {
                             told.of.insert(*node);
@@ -213,7 +215,7 @@ impl Agent {
                 (true, false) => {
                     told.taken_over.remove(place);
                     told.handed_over.remove(place);
-                    told.given_up.insert(*place);
+                    told.moved_away.insert(*place);
                 }
                 _ => continue,
             }
@@ -222,20 +224,21 @@ impl Agent {
     }
 
     /// Logs one line for all changes of primaries that happened together.
-    pub(super) fn tell_primaries(&mut self) {
+    pub(super) fn log_primary_changes(&mut self) {
         if self.primaries.due.is_none_or(|due| self.now < due) {
             return;
         }
-        let Primaries { taken_over, of, handed_over, given_up, .. } = std::mem::take(&mut self.primaries);
+        let Primaries { taken_over, of, handed_over, moved_away: given_up, .. } =
+            std::mem::take(&mut self.primaries);
         let count = |places: &BTreeSet<_>| places.len() as u32;
         let notice = LogNotice::Primaries {
             taken_over: count(&taken_over),
             of: of.into_iter().collect(),
             handed_over: count(&handed_over),
-            given_up: count(&given_up),
+            moved_away: count(&given_up),
         };
         if !(taken_over.is_empty() && handed_over.is_empty() && given_up.is_empty()) {
-            self.note(notice);
+            self.log_notice(notice);
         }
     }
 }
@@ -245,7 +248,7 @@ fn is_of_few(change: &MapChange) -> bool {
     !matches!(change, MapChange::CreateKeyspace { .. } | MapChange::SplitKeyspace(_))
 }
 
-fn place_of(change: &MapChange) -> Option<(KeyspaceId, PartitionId)> {
+fn group_of(change: &MapChange) -> Option<(KeyspaceId, PartitionId)> {
     match change {
         MapChange::SetGroup { keyspace, partition, .. } => Some((*keyspace, *partition)),
         _ => None,

@@ -40,7 +40,7 @@ impl Agent {
                 }
                 None => {
                     let addr = Address::new(node.manager()).map_err(|error| error.to_string())?;
-                    ManagerInfo { id: manager::id_on(*id, self.group.mark + 1), addr }
+                    ManagerInfo { id: manager::id_on(*id, self.group.applied_count + 1), addr }
                 }
             });
         }
@@ -50,19 +50,19 @@ impl Agent {
     /// The pinned partitions of a keyspace; `None`: this node is not in the control group, which alone knows
     /// them.
     pub fn pins(&self, keyspace: KeyspaceId) -> Option<Vec<(PartitionId, Pin)>> {
-        let state = self.seat.as_ref()?.state();
+        let state = self.manager.as_ref()?.state();
         Some(state.pins().filter(|(of, ..)| *of == keyspace).map(|(_, at, pin)| (at, pin)).collect())
     }
 
     /// Partitions with data loss that is not acknowledged; none if this node is not in the control group,
     /// which alone knows them.
     pub fn losses(&self) -> Arc<Losses> {
-        self.seat.as_ref().map(|seat| Arc::clone(seat.state().losses())).unwrap_or_default()
+        self.manager.as_ref().map(|seat| Arc::clone(seat.state().losses())).unwrap_or_default()
     }
 
     /// Partitions that the drop of a keyspace waits for; `None`: this node is not in the control group, which
     /// alone knows them.
     pub fn undrained(&self, keyspace: KeyspaceId) -> Option<Vec<PartitionId>> {
-        Some(self.seat.as_ref()?.state().undrained(keyspace))
+        Some(self.manager.as_ref()?.state().undrained(keyspace))
     }
 }

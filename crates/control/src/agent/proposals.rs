@@ -14,14 +14,15 @@ use crate::command::{
     RequestId,
 };
 use crate::limits::{
-    ASKS_IN_FLIGHT_MAX, DRAINED_ASKS_MAX, FORWARDED_MAX, HELD_ASKS_MAX, INSTANCE_ASKS_MAX, OPERATIONS_MAX,
+    DRAINED_REPORTS_MAX, FORWARDED_MAX, INSTANCE_PROPOSALS_MAX, LOG_REPORTS_PENDING_MAX, OPERATIONS_MAX,
+    PROPOSALS_IN_FLIGHT_MAX,
 };
 use crate::manager::{self, RequestAnswer};
 use crate::planted::{Bug, is_planted};
 use zerohop_base::time::Time;
 
 /// How long an instance's proposal is pursued; the instance itself repeats its request for longer.
-const INSTANCE_ASK_MS: u64 = 2_000;
+const INSTANCE_PROPOSAL_MS: u64 = 2_000;
 /// First time after which a proposal without an answer is repeated; doubled each time.
 const AGAIN_MS: u64 = 300;
 /// The longest time between two sends.
@@ -37,15 +38,15 @@ const LEADER_TRIES: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The command changes nothing; the mark of its outcome dates this start.
-    Look,
+    NoOp,
     Join,
-    Held,
+    ReportLogs,
     Instance(InstanceId),
     /// An instance has no pending work in a keyspace that is being dropped.
     Drained(InstanceId),
     Operator(u64),
     /// Managers have other addresses than the list has.
-    Places,
+    UpdateAddresses,
 }
 
 #[derive(Debug)]
@@ -61,7 +62,7 @@ struct PendingProposal {
     /// The manager that got the proposal last and has not answered since. `NotLeader` answers of other
     /// managers are ignored: each would forward the proposal once more, and duplicate answers would multiply
     /// with every hop.
-    asked: Option<Address>,
+    sent_to: Option<Address>,
 }
 
 type GroupKey = (InstanceId, KeyspaceId, PartitionId);
@@ -77,9 +78,9 @@ pub(super) struct Proposals {
     /// Proposals that wait until others are answered.
     queue: VecDeque<u64>,
     /// The newest proposal for each instance and partition.
-    by_place: BTreeMap<GroupKey, u64>,
+    by_group: BTreeMap<GroupKey, u64>,
     operations: usize,
-    held: usize,
+    log_reports: usize,
     draining: usize,
     /// Decided proposals that are reported once the map here shows the result.
     decided: Vec<DecidedProposal>,
@@ -107,7 +108,7 @@ impl Proposals {
         Proposals { origin, ..Proposals::default() }
     }
 
-    pub(super) fn wake_at(&self) -> Time {
+    pub(super) fn next_due(&self) -> Time {
         let due = self.due.first().map_or(Time::NEVER, |(time, _)| *time);
         let decided = self.decided.iter().map(|one| one.until).min().unwrap_or(Time::NEVER);
         due.min(decided)
@@ -118,15 +119,15 @@ impl Proposals {
         self.due.remove(&(pending.next, number));
         match pending.purpose {
             Purpose::Operator(_) => self.operations -= 1,
-            Purpose::Held => self.held -= 1,
+            Purpose::ReportLogs => self.log_reports -= 1,
             Purpose::Instance(instance) => {
-                let place = place_of(instance, &pending.command);
-                if place.is_some_and(|place| self.by_place.get(&place) == Some(&number)) {
-                    place.and_then(|place| self.by_place.remove(&place));
+                let place = group_of(instance, &pending.command);
+                if place.is_some_and(|place| self.by_group.get(&place) == Some(&number)) {
+                    place.and_then(|place| self.by_group.remove(&place));
                 }
             }
             Purpose::Drained(_) => self.draining -= 1,
-            Purpose::Look | Purpose::Join | Purpose::Places => {}
+            Purpose::NoOp | Purpose::Join | Purpose::UpdateAddresses => {}
         }
         Some(pending)
     }
@@ -139,7 +140,7 @@ impl Proposals {
     }
 }
 
-fn place_of(instance: InstanceId, command: &ControlCommand) -> Option<GroupKey> {
+fn group_of(instance: InstanceId, command: &ControlCommand) -> Option<GroupKey> {
     match command {
         ControlCommand::Regroup(regroup) => Some((instance, regroup.keyspace, regroup.partition)),
         _ => None,
@@ -148,35 +149,37 @@ fn place_of(instance: InstanceId, command: &ControlCommand) -> Option<GroupKey> 
 
 impl Agent {
     /// Pursues a command until this time.
-    pub(super) fn ask(&mut self, purpose: Purpose, command: ControlCommand, until: Time) {
-        self.asks.last += 1;
-        let number = self.asks.last;
+    pub(super) fn propose(&mut self, purpose: Purpose, command: ControlCommand, until: Time) {
+        self.proposals.last += 1;
+        let number = self.proposals.last;
         match purpose {
-            Purpose::Operator(_) => self.asks.operations += 1,
-            Purpose::Held => self.asks.held += 1,
+            Purpose::Operator(_) => self.proposals.operations += 1,
+            Purpose::ReportLogs => self.proposals.log_reports += 1,
             Purpose::Instance(instance) => {
-                if let Some(place) = place_of(instance, &command) {
-                    self.asks.by_place.insert(place, number);
+                if let Some(place) = group_of(instance, &command) {
+                    self.proposals.by_group.insert(place, number);
                 }
             }
-            Purpose::Drained(_) => self.asks.draining += 1,
-            Purpose::Look | Purpose::Join | Purpose::Places => {}
+            Purpose::Drained(_) => self.proposals.draining += 1,
+            Purpose::NoOp | Purpose::Join | Purpose::UpdateAddresses => {}
         }
         let next = self.now;
         let pending =
-            PendingProposal { command, after: None, purpose, until, next, tries: 0, hops: 0, asked: None };
-        self.asks.pending.insert(number, pending);
+            PendingProposal { command, after: None, purpose, until, next, tries: 0, hops: 0, sent_to: None };
+        self.proposals.pending.insert(number, pending);
         match purpose {
             // These are few, and delay others only briefly.
-            Purpose::Look | Purpose::Join | Purpose::Operator(_) | Purpose::Places => {
-                self.asks.due.insert((next, number));
+            Purpose::NoOp | Purpose::Join | Purpose::Operator(_) | Purpose::UpdateAddresses => {
+                self.proposals.due.insert((next, number));
             }
-            Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => self.asks.queue.push_back(number),
+            Purpose::ReportLogs | Purpose::Instance(_) | Purpose::Drained(_) => {
+                self.proposals.queue.push_back(number)
+            }
         }
     }
 
     /// An instance requests a change of a group.
-    pub(super) fn instance_asks(
+    pub(super) fn handle_instance_proposal(
         &mut self,
         (instance, keyspace, partition): (InstanceId, KeyspaceId, PartitionId),
         epoch: PartitionEpoch,
@@ -188,15 +191,15 @@ impl Agent {
         }
         let by = RegroupOrigin::Instance(instance, self.settings.incarnation);
         let command = ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step: wish.step() });
-        if let Some(number) = self.asks.by_place.get(&place).copied() {
-            if self.asks.pending.get(&number).is_some_and(|pending| pending.command == command) {
+        if let Some(number) = self.proposals.by_group.get(&place).copied() {
+            if self.proposals.pending.get(&number).is_some_and(|pending| pending.command == command) {
                 return;
             }
             // The previous request may have been decided or not: the instance is prepared for both.
-            self.asks.remove(number);
+            self.proposals.remove(number);
         }
-        if self.asks.by_place.len() < INSTANCE_ASKS_MAX {
-            self.ask(Purpose::Instance(instance), command, self.now.after_ms(INSTANCE_ASK_MS));
+        if self.proposals.by_group.len() < INSTANCE_PROPOSALS_MAX {
+            self.propose(Purpose::Instance(instance), command, self.now.after_ms(INSTANCE_PROPOSAL_MS));
         } else {
             self.counters.dropped += 1;
         }
@@ -212,15 +215,15 @@ impl Agent {
             let ControlCommand::Drained(other) = command else { return false };
             (other.keyspace, other.instance) == (drained.keyspace, drained.instance)
         };
-        let older = self.asks.pending.iter().find(|(_, pending)| is_same(&pending.command));
+        let older = self.proposals.pending.iter().find(|(_, pending)| is_same(&pending.command));
         match older.map(|(number, pending)| (*number, pending.command == ControlCommand::Drained(drained))) {
             Some((_, true)) => return,
-            Some((number, false)) => drop(self.asks.remove(number)),
+            Some((number, false)) => drop(self.proposals.remove(number)),
             None => {}
         }
-        if self.asks.draining < DRAINED_ASKS_MAX {
-            let until = self.now.after_ms(INSTANCE_ASK_MS);
-            self.ask(Purpose::Drained(drained.instance), ControlCommand::Drained(drained), until);
+        if self.proposals.draining < DRAINED_REPORTS_MAX {
+            let until = self.now.after_ms(INSTANCE_PROPOSAL_MS);
+            self.propose(Purpose::Drained(drained.instance), ControlCommand::Drained(drained), until);
         } else {
             self.counters.dropped += 1;
         }
@@ -233,31 +236,32 @@ impl Agent {
     }
 
     pub(super) fn operate(&mut self, token: u64, command: ControlCommand) {
-        if self.asks.operations + self.asks.decided.len() >= OPERATIONS_MAX {
+        if self.proposals.operations + self.proposals.decided.len() >= OPERATIONS_MAX {
             return self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::Busy) });
         }
-        self.ask(Purpose::Operator(token), command, self.now.after_ms(self.settings.operate_ms));
+        self.propose(Purpose::Operator(token), command, self.now.after_ms(self.settings.operate_ms));
     }
 
     /// Whether another report of logs may be sent now.
-    pub(super) fn may_tell_held(&self) -> bool {
-        self.asks.held < HELD_ASKS_MAX
+    pub(super) fn may_report_logs(&self) -> bool {
+        self.proposals.log_reports < LOG_REPORTS_PENDING_MAX
     }
 
-    pub(super) fn pass_time_asking(&mut self) {
-        while self.asks.due.len() < ASKS_IN_FLIGHT_MAX
-            && let Some(number) = self.asks.queue.pop_front()
+    pub(super) fn tick_proposals(&mut self) {
+        while self.proposals.due.len() < PROPOSALS_IN_FLIGHT_MAX
+            && let Some(number) = self.proposals.queue.pop_front()
         {
-            self.asks.schedule(number, self.now);
+            self.proposals.schedule(number, self.now);
         }
-        while let Some((time, number)) = self.asks.due.first().copied().filter(|(time, _)| *time <= self.now)
+        while let Some((time, number)) =
+            self.proposals.due.first().copied().filter(|(time, _)| *time <= self.now)
         {
-            self.asks.due.remove(&(time, number));
+            self.proposals.due.remove(&(time, number));
             self.pursue(number);
         }
         let (late, rest) =
-            std::mem::take(&mut self.asks.decided).into_iter().partition(|one| one.until <= self.now);
-        self.asks.decided = rest;
+            std::mem::take(&mut self.proposals.decided).into_iter().partition(|one| one.until <= self.now);
+        self.proposals.decided = rest;
         let late: Vec<DecidedProposal> = late;
         for DecidedProposal { token, outcome, .. } in late {
             self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
@@ -266,64 +270,65 @@ impl Agent {
 
     /// Sends a proposal, or abandons it.
     fn pursue(&mut self, number: u64) {
-        let mark = self.group.mark;
-        let Some(pending) = self.asks.pending.get_mut(&number) else { return };
+        let mark = self.group.applied_count;
+        let Some(pending) = self.proposals.pending.get_mut(&number) else { return };
         if pending.until <= self.now {
-            if let Some(PendingProposal { purpose: Purpose::Operator(token), .. }) = self.asks.remove(number)
+            if let Some(PendingProposal { purpose: Purpose::Operator(token), .. }) =
+                self.proposals.remove(number)
             {
                 self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) });
             }
             return;
         }
         if is_planted(Bug::JoinsUnderNewNames) && pending.purpose == Purpose::Join && pending.tries > 0 {
-            let Some(pending) = self.asks.remove(number) else { return };
-            return self.ask(Purpose::Join, pending.command, pending.until);
+            let Some(pending) = self.proposals.remove(number) else { return };
+            return self.propose(Purpose::Join, pending.command, pending.until);
         }
         let after = *pending.after.get_or_insert(mark);
         pending.tries += 1;
         let tries = pending.tries;
-        let id = RequestId { origin: self.asks.origin, number };
+        let id = RequestId { origin: self.proposals.origin, number };
         let request = CommandRequest { id, after, command: pending.command.clone() };
         if let (Purpose::Instance(_), ControlCommand::Regroup(regroup)) = (pending.purpose, &request.command)
             && self.is_past(regroup.keyspace, regroup.partition, regroup.epoch)
         {
-            self.asks.remove(number);
+            self.proposals.remove(number);
             return;
         }
         let again = (AGAIN_MS << tries.min(8).saturating_sub(1)).min(AGAIN_MS_MAX);
         let again = self.stream.between(again, again + again / 4);
-        self.asks.schedule(number, self.now.after_ms(again));
-        let leads = self.leads();
+        self.proposals.schedule(number, self.now.after_ms(again));
+        let leads = self.is_leader();
         let to = if leads {
             Some(self.settings.manager.clone())
         } else if tries <= LEADER_TRIES {
-            self.ask_whom()
+            self.proposal_target()
         } else {
-            self.ask_another()
+            self.another_target()
         };
-        if let Some(pending) = self.asks.pending.get_mut(&number) {
-            pending.asked.clone_from(&to);
+        if let Some(pending) = self.proposals.pending.get_mut(&number) {
+            pending.sent_to.clone_from(&to);
         }
         match to {
-            _ if leads => self.tell_manager(manager::ManagerEvent::Ask { token: number << 1, request }),
-            Some(to) => self.send(&to, AgentBody::Ask(request)),
+            _ if leads => self.notify_manager(manager::ManagerEvent::Request { token: number << 1, request }),
+            Some(to) => self.send(&to, AgentBody::Propose(request)),
             None => {}
         }
     }
 
     /// The answer of this node's manager, or of another, to a proposal.
     pub(super) fn answered(&mut self, number: u64, answer: RequestAnswer, by: &Address) {
-        let Some(pending) = self.asks.pending.get_mut(&number) else { return };
+        let Some(pending) = self.proposals.pending.get_mut(&number) else { return };
         match answer {
             RequestAnswer::Decided(outcome) => {
-                if let Some(pending) = self.asks.remove(number) {
-                    self.group.mark = self.group.mark.max(outcome.mark);
+                if let Some(pending) = self.proposals.remove(number) {
+                    self.group.applied_count = self.group.applied_count.max(outcome.applied_count);
                     self.decided(pending.purpose, outcome);
                 }
             }
-            RequestAnswer::NotLeader(_) if pending.asked.as_ref() != Some(by) => {}
+            RequestAnswer::NotLeader(_) if pending.sent_to.as_ref() != Some(by) => {}
             RequestAnswer::NotLeader(_) => {
-                pending.asked = None;
+                pending.sent_to = None;
                 pending.hops += 1;
                 pending.tries = 0;
                 let hops = pending.hops;
@@ -336,27 +341,27 @@ impl Agent {
                     true => 0,
                     false => self.stream.between(REFUSED_MS, 2 * REFUSED_MS),
                 };
-                self.asks.schedule(number, self.now.after_ms(wait));
+                self.proposals.schedule(number, self.now.after_ms(wait));
             }
             RequestAnswer::Busy => {
                 pending.tries = 0;
                 let wait = self.stream.between(REFUSED_MS, 4 * REFUSED_MS);
-                self.asks.schedule(number, self.now.after_ms(wait));
+                self.proposals.schedule(number, self.now.after_ms(wait));
             }
         }
     }
 
     /// Another agent's answer.
-    pub(super) fn take_answer(
+    pub(super) fn handle_answer(
         &mut self,
         from: &Address,
         id: RequestId,
         told: ProposalAnswer,
         news: &ControlGroupNews,
     ) {
-        self.hear(news);
-        self.heard_news(from, news);
-        if id.origin != self.asks.origin {
+        self.apply_news(news);
+        self.record_news(from, news);
+        if id.origin != self.proposals.origin {
             return;
         }
         let answer = match told {
@@ -369,12 +374,12 @@ impl Agent {
 
     fn decided(&mut self, purpose: Purpose, outcome: CommandOutcome) {
         match purpose {
-            Purpose::Look => self.looked(outcome.mark),
+            Purpose::NoOp => self.no_op_decided(outcome.applied_count),
             Purpose::Join => self.join_decided(outcome),
             // The state shows the result.
-            Purpose::Places => {}
+            Purpose::UpdateAddresses => {}
             // The map shows the result; if it does not, the request is repeated.
-            Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => {
+            Purpose::ReportLogs | Purpose::Instance(_) | Purpose::Drained(_) => {
                 if outcome.result.as_ref().is_ok_and(|done| done.epoch > self.map().epoch()) {
                     self.fetch_soon();
                 }
@@ -382,21 +387,21 @@ impl Agent {
             Purpose::Operator(token) => {
                 let epoch = outcome.result.as_ref().map_or(MapEpoch(0), |done| done.epoch);
                 let until = self.now.after_ms(self.settings.operate_ms);
-                self.asks.decided.push(DecidedProposal { token, outcome, epoch, until });
+                self.proposals.decided.push(DecidedProposal { token, outcome, epoch, until });
                 if epoch > self.map().epoch() {
                     self.fetch_soon();
                 }
-                self.answer_operators_who_wait();
+                self.answer_waiting_operators();
             }
         }
     }
 
     /// Answers operators once this node's map shows the change.
-    pub(super) fn answer_operators_who_wait(&mut self) {
+    pub(super) fn answer_waiting_operators(&mut self) {
         let epoch = self.map().epoch();
         let (shown, rest) =
-            std::mem::take(&mut self.asks.decided).into_iter().partition(|one| one.epoch <= epoch);
-        self.asks.decided = rest;
+            std::mem::take(&mut self.proposals.decided).into_iter().partition(|one| one.epoch <= epoch);
+        self.proposals.decided = rest;
         let shown: Vec<DecidedProposal> = shown;
         for DecidedProposal { token, outcome, .. } in shown {
             self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
@@ -405,10 +410,10 @@ impl Agent {
 
     /// The process ends: all operators get an answer.
     pub(super) fn answer_all_operators(&mut self) {
-        for DecidedProposal { token, outcome, .. } in std::mem::take(&mut self.asks.decided) {
+        for DecidedProposal { token, outcome, .. } in std::mem::take(&mut self.proposals.decided) {
             self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
         }
-        for pending in std::mem::take(&mut self.asks.pending).into_values() {
+        for pending in std::mem::take(&mut self.proposals.pending).into_values() {
             if let Purpose::Operator(token) = pending.purpose {
                 self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) });
             }
@@ -416,38 +421,38 @@ impl Agent {
     }
 
     /// Another node proposes a command.
-    pub(super) fn take_ask(&mut self, from: &Address, request: CommandRequest) {
+    pub(super) fn handle_proposal(&mut self, from: &Address, request: CommandRequest) {
         let id = request.id;
-        if !self.may_ask(from, &request.command) {
-            let outcome = CommandOutcome { result: Err(CommandRefusal::NotControl), mark: 0 };
-            return self.answer_ask(from, id, ProposalAnswer::Decided(outcome));
+        if !self.may_propose(from, &request.command) {
+            let outcome = CommandOutcome { result: Err(CommandRefusal::NotControl), applied_count: 0 };
+            return self.answer_proposal(from, id, ProposalAnswer::Decided(outcome));
         }
-        if !self.leads() {
-            return self.answer_ask(from, id, ProposalAnswer::NotLeader);
+        if !self.is_leader() {
+            return self.answer_proposal(from, id, ProposalAnswer::NotLeader);
         }
         if let ControlCommand::Join(join) = &request.command
             && let Some(told) = self.is_double(join)
         {
-            return self.answer_ask(from, id, told);
+            return self.answer_proposal(from, id, told);
         }
         let key = (from.clone(), id);
         if self.forwarded.known.contains(&key) {
             return;
         }
         if self.forwarded.by_number.len() >= FORWARDED_MAX {
-            return self.answer_ask(from, id, ProposalAnswer::Busy);
+            return self.answer_proposal(from, id, ProposalAnswer::Busy);
         }
         self.forwarded.last += 1;
         let number = self.forwarded.last;
         self.forwarded.by_number.insert(number, key.clone());
         self.forwarded.known.insert(key);
-        self.tell_manager(manager::ManagerEvent::Ask { token: number << 1 | 1, request });
+        self.notify_manager(manager::ManagerEvent::Request { token: number << 1 | 1, request });
     }
 
     /// A node may propose only for itself and its instances, and only the leader itself proposes control's
     /// own changes.
-    fn may_ask(&self, from: &Address, command: &ControlCommand) -> bool {
-        let Some(manager) = self.seat.as_ref() else { return true };
+    fn may_propose(&self, from: &Address, command: &ControlCommand) -> bool {
+        let Some(manager) = self.manager.as_ref() else { return true };
         let map = manager.map();
         let is_of = |node| map.node(node).is_none_or(|node| node.manager() == from.as_str());
         match command {
@@ -459,7 +464,7 @@ impl Agent {
             ControlCommand::Drained(drained) => {
                 map.instance(drained.instance).is_none_or(|instance| is_of(instance.node))
             }
-            ControlCommand::Held(held) => is_of(held.node),
+            ControlCommand::ReportLogs(held) => is_of(held.node),
             ControlCommand::Join(join) => join.manager == *from,
             _ => true,
         }
@@ -473,11 +478,11 @@ impl Agent {
             RequestAnswer::NotLeader(_) => ProposalAnswer::NotLeader,
             RequestAnswer::Busy => ProposalAnswer::Busy,
         };
-        self.answer_ask(&key.0, key.1, told);
+        self.answer_proposal(&key.0, key.1, told);
     }
 
-    fn answer_ask(&mut self, to: &Address, id: RequestId, told: ProposalAnswer) {
-        let news = self.group.news(self.group.mark);
-        self.send(to, AgentBody::Answer { id, told, news });
+    fn answer_proposal(&mut self, to: &Address, id: RequestId, told: ProposalAnswer) {
+        let news = self.group.news(self.group.applied_count);
+        self.send(to, AgentBody::Answer { id, answer: told, news });
     }
 }

@@ -51,7 +51,7 @@ pub struct AgentSettings {
     /// The map in its folder; empty if there is none.
     pub map: Arc<ClusterMap>,
     /// The delays after which the leader acts.
-    pub lead: LeadSettings,
+    pub leader: LeadSettings,
     /// The delays after which a node is considered dead.
     pub gossip: GossipSettings,
     /// How long a node may be in the map, unknown to gossip, before a manager considers it dead; longer in
@@ -77,11 +77,11 @@ pub enum ControlRole {
         /// Its number among the bootstrap members.
         id: ManagerId,
         /// All bootstrap members; every node gets the same list.
-        founders: Vec<ManagerInfo>,
+        members: Vec<ManagerInfo>,
         /// The addresses of the managers of all nodes in the first list of hosts; every node gets the same
         /// list. These nodes get the numbers of their places in it. Empty: nodes are numbered in the order in
         /// which they join.
-        places: Vec<Address>,
+        addresses: Vec<Address>,
     },
     /// The node is to be added by `SetManagers` under this new number.
     New {
@@ -108,7 +108,7 @@ impl AgentSettings {
             joined_at: None,
             control: ControlRole::No,
             map: Arc::default(),
-            lead: LeadSettings::default(),
+            leader: LeadSettings::default(),
             gossip: GossipSettings::default(),
             silent_ms: 5_000,
             operate_ms: 10_000,

@@ -16,7 +16,7 @@ use super::notice::LogNotice;
 use super::{Agent, AgentEffect};
 use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{
-    LEADERLESS_MEMBER_MS, LEADERLESS_NODE_MS, SILENT_TOLD_MS, WAITS_FIRST_MS, WAITS_TOLD_MS,
+    LEADERLESS_MEMBER_MS, LEADERLESS_NODE_MS, SILENT_REPORT_MS, SILENT_REPORT_PAUSE_MS, WAITS_FIRST_MS,
 };
 use zerohop_base::time::Time;
 
@@ -24,17 +24,17 @@ use zerohop_base::time::Time;
 const PAUSE_MS: u64 = 1_000;
 
 /// Number of addresses that are shown to people.
-const ASKED_TOLD_MAX: usize = 8;
+const ADDRESSES_SHOWN_MAX: usize = 8;
 
 /// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct StandingWatch {
     /// When a leader was last known.
-    led_at: Time,
+    leader_known_at: Time,
     /// The leader that was last reported.
     leader: Option<ManagerId>,
     /// It was reported that nothing is decided.
-    is_lost: bool,
+    is_loss_reported: bool,
     /// When to report next what a start waits for.
     waits_next: Time,
 }
@@ -66,16 +66,20 @@ pub struct ClusterStanding {
 
 impl StandingWatch {
     pub(super) fn new(now: Time) -> StandingWatch {
-        StandingWatch { led_at: now, waits_next: now.after_ms(WAITS_FIRST_MS), ..StandingWatch::default() }
+        StandingWatch {
+            leader_known_at: now,
+            waits_next: now.after_ms(WAITS_FIRST_MS),
+            ..StandingWatch::default()
+        }
     }
 }
 
 impl Agent {
     /// The status of the cluster at this time, as this node sees it.
-    pub fn standing(&self, now: Time) -> ClusterStanding {
+    pub fn cluster_state(&self, now: Time) -> ClusterStanding {
         let now = now.max(self.now);
-        let is_led = self.is_led();
-        let leaderless_ms = if is_led { 0 } else { now.since_us(self.watch.led_at) / 1_000 };
+        let is_led = self.has_leader();
+        let leaderless_ms = if is_led { 0 } else { now.since_us(self.watch.leader_known_at) / 1_000 };
         let has_quorum = leaderless_ms < self.leaderless_max_ms();
         let managers = self.group.managers.iter();
         let leader = self
@@ -89,7 +93,7 @@ impl Agent {
             leader,
             leaderless_ms,
             has_quorum,
-            sits: self.seat.is_some(),
+            sits: self.manager.is_some(),
             managers: managers.map(|one| (one.clone(), self.manager_answers_now(now, one))).collect(),
             silent: self.silent_nodes(now),
             waits_for: self.waits_for(),
@@ -97,13 +101,13 @@ impl Agent {
     }
 
     /// The manager of this node knows a leader.
-    fn is_led(&self) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.leader().is_some())
+    fn has_leader(&self) -> bool {
+        self.manager.as_ref().is_some_and(|seat| seat.leader().is_some())
     }
 
     /// The addresses that a start contacts, and which members of the control group answer; for people.
-    pub(super) fn asked(&self) -> String {
-        if self.seat.is_some() && self.group.managers.len() > 1 {
+    pub(super) fn contacts_text(&self) -> String {
+        if self.manager.is_some() && self.group.managers.len() > 1 {
             let standing: Vec<(&ManagerInfo, bool)> = self
                 .group
                 .managers
@@ -124,7 +128,9 @@ impl Agent {
             );
         }
         let mut asked: Vec<&str> = Vec::new();
-        for addr in self.group.known().filter(|addr| **addr != self.settings.manager).take(ASKED_TOLD_MAX) {
+        for addr in
+            self.group.known().filter(|addr| **addr != self.settings.manager).take(ADDRESSES_SHOWN_MAX)
+        {
             if !asked.contains(&addr.as_str()) {
                 asked.push(addr.as_str());
             }
@@ -136,7 +142,7 @@ impl Agent {
     }
 
     fn leaderless_max_ms(&self) -> u64 {
-        if self.seat.is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
+        if self.manager.is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
     }
 
     /// The node whose manager has this address.
@@ -150,12 +156,15 @@ impl Agent {
         }
         let answers = |id| self.gossip.as_ref().is_some_and(|gossip| gossip.answers(id).is_some());
         self.node_at(&one.addr).is_some_and(answers)
-            || self.seat.as_ref().is_some_and(|seat| seat.has_heard(one.id, now, LEADERLESS_MEMBER_MS))
+            || self
+                .manager
+                .as_ref()
+                .is_some_and(|seat| seat.has_message_within(one.id, now, LEADERLESS_MEMBER_MS))
     }
 
     fn silent_nodes(&self, now: Time) -> Vec<NodeId> {
         let since = self.silent.since.iter();
-        let long = since.filter(|(_, (_, since))| now.since_us(*since) >= SILENT_TOLD_MS * 1_000);
+        let long = since.filter(|(_, (_, since))| now.since_us(*since) >= SILENT_REPORT_MS * 1_000);
         let is_silent =
             |id: &NodeId| self.map().node(*id).is_some_and(|node| node.state() != NodeState::Down);
         long.map(|(id, _)| *id).filter(is_silent).collect()
@@ -166,57 +175,57 @@ impl Agent {
     pub(super) fn forgive_pause(&mut self, now: Time) {
         let gap_us = now.since_us(self.now);
         if gap_us > PAUSE_MS * 1_000 && self.has_joined() {
-            self.watch.led_at = self.watch.led_at.after_us(gap_us).min(now);
+            self.watch.leader_known_at = self.watch.leader_known_at.after_us(gap_us).min(now);
         }
     }
 
     /// News has arrived. It counts as the leader's own message if it comes from the leader's address.
-    pub(super) fn heard_news(&mut self, from: &Address, news: &ControlGroupNews) {
+    pub(super) fn record_news(&mut self, from: &Address, news: &ControlGroupNews) {
         let is_leader = news.leader.is_some() && self.group.leader == news.leader;
-        if is_leader && self.seat.is_none() && self.group.leader_at() == Some(from) {
-            self.is_led_now();
+        if is_leader && self.manager.is_none() && self.group.leader_at() == Some(from) {
+            self.record_leader();
         }
     }
 
-    fn is_led_now(&mut self) {
-        self.watch.led_at = self.now;
+    fn record_leader(&mut self) {
+        self.watch.leader_known_at = self.now;
         if self.watch.leader != self.group.leader
             && let Some(leader) = self.group.leader
             && let Some(addr) = self.group.address_of(leader).cloned()
         {
             self.watch.leader = Some(leader);
             let node = self.node_at(&addr);
-            self.note(LogNotice::Leads { node, addr });
+            self.log_notice(LogNotice::LeaderChanged { node, addr });
         }
     }
 
-    pub(super) fn note(&mut self, notice: LogNotice) {
+    pub(super) fn log_notice(&mut self, notice: LogNotice) {
         if !self.has_ended {
-            self.effects.push(AgentEffect::Noted(notice));
+            self.effects.push(AgentEffect::Log(notice));
         }
     }
 
     /// Reports what has happened since the last event.
-    pub(super) fn pass_time_watching(&mut self) {
-        if self.is_led() {
-            self.is_led_now();
+    pub(super) fn tick_cluster_state(&mut self) {
+        if self.has_leader() {
+            self.record_leader();
         }
-        let lost_us = self.now.since_us(self.watch.led_at);
+        let lost_us = self.now.since_us(self.watch.leader_known_at);
         // A start without a leader reports what it waits for instead.
-        if lost_us >= self.leaderless_max_ms() * 1_000 && !self.watch.is_lost && self.has_joined() {
-            (self.watch.is_lost, self.watch.leader) = (true, None);
-            let standing = self.standing(self.now);
-            self.note(LogNotice::QuorumLost(Box::new(standing)));
-        } else if self.watch.is_lost && lost_us == 0 {
-            self.watch.is_lost = false;
-            self.note(LogNotice::QuorumBack);
+        if lost_us >= self.leaderless_max_ms() * 1_000 && !self.watch.is_loss_reported && self.has_joined() {
+            (self.watch.is_loss_reported, self.watch.leader) = (true, None);
+            let standing = self.cluster_state(self.now);
+            self.log_notice(LogNotice::QuorumLost(Box::new(standing)));
+        } else if self.watch.is_loss_reported && lost_us == 0 {
+            self.watch.is_loss_reported = false;
+            self.log_notice(LogNotice::QuorumBack);
         }
-        self.tell_primaries();
+        self.log_primary_changes();
         if self.now >= self.watch.waits_next
             && let Some(what) = self.waits_for()
         {
-            self.watch.waits_next = self.now.after_ms(WAITS_TOLD_MS);
-            self.note(LogNotice::Waits(what));
+            self.watch.waits_next = self.now.after_ms(SILENT_REPORT_PAUSE_MS);
+            self.log_notice(LogNotice::Waits(what));
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{
     HeldLogs, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo, MovePartition, Regroup,
     RegroupOrigin, RequestId, proto,
 };
-use crate::limits::{COMMAND_BYTES_MAX, HELD_LOGS_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX};
+use crate::limits::{COMMAND_BYTES_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX, REPORTED_LOGS_MAX};
 
 /// Bytes that are not a valid command or outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,10 +81,10 @@ impl CommandRequest {
             }
             ControlCommand::SplitKeyspace(id) => proto::CommandProto::SplitKeyspace(id.get()),
             ControlCommand::Regroup(regroup) => proto::CommandProto::Regroup(write_regroup(regroup)),
-            ControlCommand::Held(held) => proto::CommandProto::Held(proto::HeldLogsProto {
+            ControlCommand::ReportLogs(held) => proto::CommandProto::Held(proto::HeldLogsProto {
                 node: held.node.get(),
                 incarnation: held.incarnation.get(),
-                logs: held.logs.iter().map(write_held).collect(),
+                logs: held.logs.iter().map(write_log_report).collect(),
             }),
             ControlCommand::Recover { keyspace, partition, damaged } => {
                 proto::CommandProto::Recover(proto::Recover {
@@ -102,7 +102,7 @@ impl CommandRequest {
                 proto::CommandProto::AcknowledgeLosses(proto::AcknowledgeLosses { keyspace, until })
             }
             ControlCommand::Move(one) => proto::CommandProto::Move(proto::MoveProto {
-                place: place(one.keyspace, one.partition),
+                place: write_partition(one.keyspace, one.partition),
                 to: one.to.map(NodeId::get),
                 instance: one.instance.map(InstanceId::get),
             }),
@@ -172,13 +172,13 @@ impl CommandRequest {
             proto::CommandProto::SplitKeyspace(id) => ControlCommand::SplitKeyspace(KeyspaceId(id)),
             proto::CommandProto::Regroup(regroup) => ControlCommand::Regroup(read_regroup(&regroup)?),
             proto::CommandProto::Held(held) => {
-                if held.logs.len() > HELD_LOGS_MAX {
+                if held.logs.len() > REPORTED_LOGS_MAX {
                     return Err(CommandError::new("more logs than one report tells of"));
                 }
-                ControlCommand::Held(HeldLogs {
+                ControlCommand::ReportLogs(HeldLogs {
                     node: NodeId(held.node),
                     incarnation: Incarnation(held.incarnation),
-                    logs: held.logs.iter().map(read_held).collect(),
+                    logs: held.logs.iter().map(read_log_report).collect(),
                 })
             }
             proto::CommandProto::Recover(one) => ControlCommand::Recover {
@@ -229,11 +229,11 @@ const REFUSALS: [(u32, CommandRefusal); 20] = [
     (5, CommandRefusal::NotInSync),
     (6, CommandRefusal::NotFollower),
     (7, CommandRefusal::Member),
-    (8, CommandRefusal::NotWanted),
+    (8, CommandRefusal::NotNeeded),
     (9, CommandRefusal::TooFewInSync),
     (10, CommandRefusal::NotUp),
     (11, CommandRefusal::Recovering),
-    (12, CommandRefusal::NotLost),
+    (12, CommandRefusal::NothingToRecover),
     (13, CommandRefusal::Moving),
     (14, CommandRefusal::UnknownNode),
     (15, CommandRefusal::UnknownInstance),
@@ -267,7 +267,7 @@ impl CommandOutcome {
     }
 
     pub(crate) fn to_proto(&self) -> proto::OutcomeProto {
-        let mut outcome = proto::OutcomeProto { mark: self.mark, ..proto::OutcomeProto::default() };
+        let mut outcome = proto::OutcomeProto { mark: self.applied_count, ..proto::OutcomeProto::default() };
         match &self.result {
             Ok(done) => {
                 outcome.number = done.number;
@@ -300,7 +300,7 @@ impl CommandOutcome {
                 .map(|(_, refusal)| refusal.clone())
                 .ok_or(CommandError::new(format!("no refusal has number {number}")))?),
         };
-        Ok(CommandOutcome { result, mark: outcome.mark })
+        Ok(CommandOutcome { result, applied_count: outcome.mark })
     }
 }
 
@@ -364,7 +364,7 @@ fn read_join(join: proto::JoinProto) -> Result<JoinNode, CommandError> {
     })
 }
 
-fn place(keyspace: KeyspaceId, partition: PartitionId) -> proto::PartitionProto {
+fn write_partition(keyspace: KeyspaceId, partition: PartitionId) -> proto::PartitionProto {
     proto::PartitionProto { keyspace: keyspace.get(), partition: partition.get() }
 }
 
@@ -378,7 +378,7 @@ fn write_regroup(regroup: &Regroup) -> proto::RegroupProto {
         GroupStep::Promote(instance) => (6, instance),
         GroupStep::Demote(instance) => (7, instance),
         GroupStep::Leave(instance) => (8, instance),
-        GroupStep::Keep => (9, InstanceId(0)),
+        GroupStep::RaiseEpoch => (9, InstanceId(0)),
     };
     let by = match regroup.by {
         RegroupOrigin::Control => None,
@@ -387,7 +387,7 @@ fn write_regroup(regroup: &Regroup) -> proto::RegroupProto {
         }
     };
     proto::RegroupProto {
-        place: place(regroup.keyspace, regroup.partition),
+        place: write_partition(regroup.keyspace, regroup.partition),
         epoch: regroup.epoch.get(),
         by,
         step,
@@ -406,7 +406,7 @@ fn read_regroup(regroup: &proto::RegroupProto) -> Result<Regroup, CommandError> 
         6 => GroupStep::Promote(instance),
         7 => GroupStep::Demote(instance),
         8 => GroupStep::Leave(instance),
-        9 => GroupStep::Keep,
+        9 => GroupStep::RaiseEpoch,
         number => return Err(CommandError::new(format!("no step of a group has number {number}"))),
     };
     let by = match &regroup.by {
@@ -422,9 +422,9 @@ fn read_regroup(regroup: &proto::RegroupProto) -> Result<Regroup, CommandError> 
     })
 }
 
-fn write_held(log: &HeldLog) -> proto::HeldLogProto {
+fn write_log_report(log: &HeldLog) -> proto::HeldLogProto {
     proto::HeldLogProto {
-        place: place(log.keyspace, log.partition),
+        place: write_partition(log.keyspace, log.partition),
         epoch: log.epoch.get(),
         instance: log.instance.get(),
         end_epoch: log.end.epoch,
@@ -433,7 +433,7 @@ fn write_held(log: &HeldLog) -> proto::HeldLogProto {
     }
 }
 
-fn read_held(log: &proto::HeldLogProto) -> HeldLog {
+fn read_log_report(log: &proto::HeldLogProto) -> HeldLog {
     HeldLog {
         keyspace: KeyspaceId(log.place.keyspace),
         partition: PartitionId(log.place.partition),

@@ -56,7 +56,7 @@ pub struct RequestId {
 pub struct CommandRequest {
     /// Its id. A retry has the same.
     pub id: RequestId,
-    /// The mark that the requester knew when it first sent this ([`CommandOutcome::mark`]; zero if it knew
+    /// The mark that the requester knew when it first sent this ([`CommandOutcome::applied_count`]; zero if it knew
     /// none). A request whose outcome may have been forgotten since is refused with
     /// [`CommandRefusal::TooOld`].
     pub after: u64,
@@ -97,7 +97,7 @@ pub enum ControlCommand {
     /// Changes the group of a partition, if it is still of this epoch.
     Regroup(Regroup),
     /// Reports the logs of members of recovering groups.
-    Held(HeldLogs),
+    ReportLogs(HeldLogs),
     /// The operator declares that members that are not up will not return: the group continues with the best
     /// available log, even a follower's, and loses what only the others had.
     Recover {
@@ -228,7 +228,7 @@ pub enum GroupStep {
     Exclude(InstanceId),
     /// The same group under a higher epoch: all other requests on the present epoch are settled, done or not.
     /// Only the primary may request it.
-    Keep,
+    RaiseEpoch,
     /// Another instance starts to follow; the target of a move if `target`. Decided by the control group.
     AddFollower {
         /// The instance.
@@ -291,7 +291,7 @@ pub struct CommandOutcome {
     /// The result, or why nothing was done.
     pub result: Result<CommandResult, CommandRefusal>,
     /// The number of commands applied: the mark for this requester's next requests.
-    pub mark: u64,
+    pub applied_count: u64,
 }
 
 /// The result of a command.
@@ -324,7 +324,7 @@ pub enum CommandRefusal {
     /// It is a member already.
     Member,
     /// There are enough in-sync replicas, and it is not the target of a move.
-    NotWanted,
+    NotNeeded,
     /// The group would have fewer in-sync copies than the keyspace requires.
     TooFewInSync,
     /// The instance's node is down, or is draining.
@@ -332,7 +332,7 @@ pub enum CommandRefusal {
     /// The group is recovering.
     Recovering,
     /// The group serves, or will serve as soon as its primary is back; there is nothing to recover.
-    NotLost,
+    NothingToRecover,
     /// The group is in the middle of a move.
     Moving,
     /// No such node.
@@ -368,13 +368,15 @@ impl fmt::Display for CommandRefusal {
             Self::NotInSync => "the instance is not an in-sync replica of the partition",
             Self::NotFollower => "the instance is not a follower of the partition",
             Self::Member => "the instance is a member of the group already",
-            Self::NotWanted => {
+            Self::NotNeeded => {
                 "there are enough in-sync replicas, and the follower is not the target of a move"
             }
             Self::TooFewInSync => "fewer copies would be in sync than the keyspace asks for",
             Self::NotUp => "the instance's node is down or leaves the cluster",
             Self::Recovering => "the group is recovering: wait for its members, or use `recover`",
-            Self::NotLost => "the group has an in-sync replica that is up: there is nothing to recover",
+            Self::NothingToRecover => {
+                "the group has an in-sync replica that is up: there is nothing to recover"
+            }
             Self::Moving => "the partition is being moved: wait for the end of it",
             Self::UnknownNode => "the map has no such node",
             Self::UnknownInstance => "the map has no such instance",

@@ -57,14 +57,18 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
         ControlCommand::SplitKeyspace(keyspace),
         regroup(by, GroupStep::Admit(instance)),
         regroup(by, GroupStep::Exclude(instance)),
-        regroup(by, GroupStep::Keep),
+        regroup(by, GroupStep::RaiseEpoch),
         regroup(RegroupOrigin::Control, GroupStep::AddFollower { instance, target: false }),
         regroup(RegroupOrigin::Control, GroupStep::AddFollower { instance, target: true }),
         regroup(RegroupOrigin::Control, GroupStep::RemoveFollower(instance)),
         regroup(RegroupOrigin::Control, GroupStep::Promote(instance)),
         regroup(RegroupOrigin::Control, GroupStep::Demote(instance)),
         regroup(RegroupOrigin::Control, GroupStep::Leave(instance)),
-        ControlCommand::Held(HeldLogs { node: NodeId(1), incarnation: Incarnation(2), logs: vec![log, log] }),
+        ControlCommand::ReportLogs(HeldLogs {
+            node: NodeId(1),
+            incarnation: Incarnation(2),
+            logs: vec![log, log],
+        }),
         ControlCommand::Recover { keyspace, partition, damaged: None },
         ControlCommand::Recover { keyspace, partition, damaged: Some(KeptCopy::Damaged) },
         ControlCommand::Recover { keyspace, partition, damaged: Some(KeptCopy::Follower) },
@@ -116,7 +120,7 @@ fn every_command_has_golden_bytes_that_are_read_back() {
 #[test]
 fn every_outcome_has_golden_bytes_that_are_read_back() {
     const PINNED: &str = include_str!("golden/outcomes.hex");
-    let outcomes = || results().into_iter().map(|result| CommandOutcome { result, mark: 12 });
+    let outcomes = || results().into_iter().map(|result| CommandOutcome { result, applied_count: 12 });
     let shown = |outcome: &CommandOutcome| match &outcome.result {
         Ok(done) => format!("{done:?}"),
         Err(refusal) => format!("{refusal:?}"),
@@ -178,7 +182,7 @@ fn results() -> Vec<Result<CommandResult, CommandRefusal>> {
 #[test]
 fn every_outcome_comes_back_as_it_was() {
     for result in results() {
-        let outcome = CommandOutcome { result, mark: 12 };
+        let outcome = CommandOutcome { result, applied_count: 12 };
         assert_eq!(CommandOutcome::decode(&outcome.encode()), Ok(outcome));
     }
 }

@@ -12,9 +12,9 @@ use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::command::{Entry as Requests, ManagerId};
 use crate::limits::{
-    ELECTION_TICKS, FOUNDING_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX, LOG_TRAIL_ENTRIES,
-    MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_LOST_TICKS, STUCK_TICKS,
-    UNCOMMITTED_BYTES_MAX,
+    BOOTSTRAP_ELECTION_TICKS, ELECTION_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX,
+    LOG_TRAIL_ENTRIES, MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_TIME_OUT_TICKS,
+    STUCK_TICKS, UNCOMMITTED_BYTES_MAX,
 };
 use crate::planted::{self, Bug};
 use crate::state::ControlState;
@@ -80,7 +80,7 @@ pub(crate) struct Consensus {
     durable: u64,
     /// The tick at which all persist effects were last durable.
     durable_at: u64,
-    held: VecDeque<DelayedMessages>,
+    delayed_messages: VecDeque<DelayedMessages>,
     /// The managers to which a snapshot was sent, and the ticks.
     snapshots: Vec<(u64, u64)>,
     reads: Reads,
@@ -91,13 +91,13 @@ pub(crate) struct Consensus {
 }
 
 /// The term at the bootstrap of a control group. An elected leader has a higher term.
-const FOUNDING_TERM: u64 = 1;
+const BOOTSTRAP_TERM: u64 = 1;
 
 /// The log of a bootstrap member: every bootstrap member starts with the same members and the same state.
 pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
     let mut snapshot = Snapshot::default();
     let meta = snapshot.mut_metadata();
-    (meta.index, meta.term) = (1, FOUNDING_TERM);
+    (meta.index, meta.term) = (1, BOOTSTRAP_TERM);
     meta.mut_conf_state().set_voters(founders.iter().map(|founder| founder.0).collect());
     snapshot.data = state.into();
     let mut writer = RecordWriter::default();
@@ -124,7 +124,7 @@ pub(crate) struct LogContents {
 }
 
 /// Reads a log without opening it.
-pub(crate) fn whole(bytes: &[u8]) -> Result<LogContents, LogError> {
+pub(crate) fn read_log(bytes: &[u8]) -> Result<LogContents, LogError> {
     let PersistedLog { manager, snapshot, entries, .. } = PersistedLog::read(bytes)?;
     let index = snapshot.get_metadata().index;
     let is_command = |entry: &&Entry| {
@@ -175,7 +175,7 @@ impl Consensus {
             persists: 0,
             durable: 0,
             durable_at: 0,
-            held: VecDeque::new(),
+            delayed_messages: VecDeque::new(),
             snapshots: Vec::new(),
             reads: Reads::default(),
             compact_now: false,
@@ -204,7 +204,7 @@ impl Consensus {
     }
 
     /// Whether this manager leads and knows everything that was decided before its term.
-    pub(crate) fn leads(&self) -> bool {
+    pub(crate) fn is_ready_leader(&self) -> bool {
         self.is_leader() && self.core.raft.commit_to_current_term()
     }
 
@@ -215,9 +215,9 @@ impl Consensus {
     pub(crate) fn tick(&mut self) {
         self.ticks += 1;
         self.core.tick();
-        self.stand_for_first();
-        self.give_snapshots_up();
-        self.give_way_if_stuck();
+        self.campaign_if_new();
+        self.abandon_snapshots();
+        self.step_down_if_stuck();
         self.pump();
     }
 
@@ -229,7 +229,7 @@ impl Consensus {
             return;
         }
         let members = self.members();
-        self.reads.says(from, reads, &members);
+        self.reads.record_capabilities(from, reads, &members);
         if !is_understood(&message) {
             return;
         }
@@ -241,9 +241,9 @@ impl Consensus {
     pub(crate) fn persisted(&mut self, number: u64) {
         self.durable = self.durable.max(number);
         self.durable_at = self.ticks;
-        while self.held.front().is_some_and(|held| held.number <= number) {
-            let Some(held) = self.held.pop_front() else { break };
-            self.let_go(held);
+        while self.delayed_messages.front().is_some_and(|held| held.number <= number) {
+            let Some(held) = self.delayed_messages.pop_front() else { break };
+            self.send_delayed(held);
         }
         self.pump();
     }
@@ -266,7 +266,7 @@ impl Consensus {
     /// learner first, and becomes a voter once it is nearly up to date. Members are removed after all new
     /// members have become voters.
     pub(crate) fn reconcile(&mut self, wanted: &[ManagerId]) {
-        if !self.leads() || self.core.raft.has_pending_conf() {
+        if !self.is_ready_leader() || self.core.raft.has_pending_conf() {
             return;
         }
         let conf = self.core.raft.prs().conf().to_conf_state();
@@ -386,7 +386,7 @@ impl Consensus {
             let committed = ready.take_committed_entries();
             self.core.advance_append_async(ready);
             let index = if restored { self.core.store().snapshot.get_metadata().index } else { 0 };
-            self.hold_back(DelayedMessages {
+            self.delay_until_durable(DelayedMessages {
                 number: self.persists,
                 ready: number,
                 restored: index,
@@ -403,27 +403,27 @@ impl Consensus {
         }
     }
 
-    fn hold_back(&mut self, held: DelayedMessages) {
-        self.held.push_back(held);
+    fn delay_until_durable(&mut self, held: DelayedMessages) {
+        self.delayed_messages.push_back(held);
         if planted::is_planted(Bug::VotesTwice) {
             // Votes are sent at once, without waiting for the disk.
-            let held = self.held.back_mut().map(|held| std::mem::take(&mut held.messages));
+            let held = self.delayed_messages.back_mut().map(|held| std::mem::take(&mut held.messages));
             let is_vote = |message: &Message| message.get_msg_type() == MessageType::MsgRequestVoteResponse;
             let (votes, others) = held.unwrap_or_default().into_iter().partition(is_vote);
-            if let Some(held) = self.held.back_mut() {
+            if let Some(held) = self.delayed_messages.back_mut() {
                 held.messages = others;
             }
             self.send(votes);
         }
         if self.persisted_all() {
-            while let Some(held) = self.held.pop_front() {
-                self.let_go(held);
+            while let Some(held) = self.delayed_messages.pop_front() {
+                self.send_delayed(held);
             }
         }
     }
 
     /// The state that these messages depend on is durable.
-    fn let_go(&mut self, held: DelayedMessages) {
+    fn send_delayed(&mut self, held: DelayedMessages) {
         self.core.on_persist_ready(held.ready);
         if held.restored > 0 {
             self.core.advance_apply_to(held.restored);
@@ -497,10 +497,10 @@ impl Consensus {
 
     /// The core waits without limit for the answer to a snapshot: a manager that has not answered after a
     /// while gets another snapshot.
-    fn give_snapshots_up(&mut self) {
+    fn abandon_snapshots(&mut self) {
         let ticks = self.ticks;
         let (lost, waiting) =
-            self.snapshots.iter().copied().partition(|(_, sent)| ticks - sent > SNAPSHOT_LOST_TICKS);
+            self.snapshots.iter().copied().partition(|(_, sent)| ticks - sent > SNAPSHOT_TIME_OUT_TICKS);
         self.snapshots = waiting;
         let lost: Vec<(u64, u64)> = lost;
         for (to, _) in lost {
@@ -514,7 +514,7 @@ impl Consensus {
     /// A leader whose disk accepts no writes, because it is full to the last byte, still sends heartbeats,
     /// but decides nothing. What it may not apply before it is on its own disk waits, and so do all
     /// requesters. It transfers leadership to the manager that is furthest ahead; the transfer needs no disk.
-    fn give_way_if_stuck(&mut self) {
+    fn step_down_if_stuck(&mut self) {
         if self.durable >= self.persists {
             self.durable_at = self.ticks;
         }
@@ -538,11 +538,11 @@ impl Consensus {
 
     /// In a group that was bootstrapped just now no leader has ever sent a message, so there is none to wait
     /// for. The first member campaigns again and again until most of the others have started.
-    fn stand_for_first(&mut self) {
+    fn campaign_if_new(&mut self) {
         let raft = &self.core.raft;
-        let is_founding = raft.hard_state().term <= FOUNDING_TERM && raft.leader_id == 0;
+        let is_founding = raft.hard_state().term <= BOOTSTRAP_TERM && raft.leader_id == 0;
         let is_first = raft.prs().conf().voters().ids().iter().min() == Some(self.id.0);
-        if is_founding && is_first && self.ticks.is_multiple_of(FOUNDING_TICKS) {
+        if is_founding && is_first && self.ticks.is_multiple_of(BOOTSTRAP_ELECTION_TICKS) {
             // The core refuses only managers that are not voters; this one is a voter.
             let _ = self.core.campaign();
         }

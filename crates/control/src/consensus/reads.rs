@@ -25,7 +25,7 @@ pub(super) struct Reads {
 
 impl Reads {
     /// Records the capabilities in a message.
-    pub(super) fn says(&mut self, from: ManagerId, reads: u32, (voters, learners): &Members) {
+    pub(super) fn record_capabilities(&mut self, from: ManagerId, reads: u32, (voters, learners): &Members) {
         if self.known.len() >= MESSAGES_PIECED_MAX {
             self.known.retain(|id, _| voters.contains(id) || learners.contains(id));
         }
@@ -54,30 +54,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_member_must_be_known_to_read_batches_and_its_own_word_counts_for_more_than_the_log() {
+    fn batches_need_all_members_and_own_report_overrides_log() {
         let [me, one, other] = [1, 2, 3].map(ManagerId);
         let all = (vec![me, one], vec![other]);
         let mut reads = Reads::default();
         assert!(reads.all_read_batches(me, &(vec![me], Vec::new())));
         assert!(!reads.all_read_batches(me, &all));
-        reads.says(one, READS, &all);
+        reads.record_capabilities(one, READS, &all);
         assert!(!reads.all_read_batches(me, &all), "who only learns takes entries too");
         reads.batch_decided(&all);
         assert!(reads.all_read_batches(me, &all));
-        reads.says(other, 0, &all);
+        reads.record_capabilities(other, 0, &all);
         reads.batch_decided(&all);
         assert!(!reads.all_read_batches(me, &all), "it says so itself");
-        reads.says(other, READS, &all);
+        reads.record_capabilities(other, READS, &all);
         assert!(reads.all_read_batches(me, &all));
         // Former and foreign managers do not displace members.
         for id in 10..100 {
-            reads.says(ManagerId(id), READS, &all);
+            reads.record_capabilities(ManagerId(id), READS, &all);
             assert!(reads.known.len() <= MESSAGES_PIECED_MAX);
         }
         assert!(reads.all_read_batches(me, &all));
         let next = (vec![me, one, ManagerId(200)], Vec::new());
         assert!(!reads.all_read_batches(me, &next));
-        reads.says(ManagerId(200), READS, &next);
+        reads.record_capabilities(ManagerId(200), READS, &next);
         assert!(reads.all_read_batches(me, &next));
     }
 }

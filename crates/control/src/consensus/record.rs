@@ -157,7 +157,7 @@ impl PersistedLog {
         let manager = ManagerId(u64::from_le_bytes(content[8..16].try_into().map_err(|_| LogError::Header)?));
         let mut stored = PersistedLog { manager, bytes: HEADER_BYTES, ..PersistedLog::default() };
         while let Some((kind, body, end)) = record(bytes, stored.bytes) {
-            stored.take(kind, body).ok_or(LogError::Order { at: stored.bytes })?;
+            stored.apply_record(kind, body).ok_or(LogError::Order { at: stored.bytes })?;
             stored.bytes = end;
         }
         let limit = bytes.len().min(stored.bytes.saturating_add(SEARCH_BYTES_MAX));
@@ -170,7 +170,7 @@ impl PersistedLog {
         Ok(stored)
     }
 
-    fn take(&mut self, kind: u8, body: &[u8]) -> Option<()> {
+    fn apply_record(&mut self, kind: u8, body: &[u8]) -> Option<()> {
         let mut rest = body;
         match kind {
             HARD_STATE => {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tail_is_cut_off_and_the_commit_index_with_it() {
+    fn torn_tail_is_truncated_with_its_commit_index() {
         let bytes = file();
         let last = PersistedLog::read(&bytes[..bytes.len() - 1]).unwrap();
         // Entry 6 of term 2 is torn; the entry that it replaced is still there.

@@ -62,14 +62,14 @@ pub struct GossipSettings {
     /// How long a suspected node has to refute the suspicion.
     pub suspect_ms: u64,
     /// Time between two rounds of news.
-    pub news_ms: u64,
+    pub round_ms: u64,
 }
 
 impl Default for GossipSettings {
     /// A probe fails after 150 ms, and 300 ms of silence follow; beside the wait for the next probe this
     /// leaves ample room within a second.
     fn default() -> GossipSettings {
-        GossipSettings { probe_ms: 150, answer_ms: 50, suspect_ms: 300, news_ms: 50 }
+        GossipSettings { probe_ms: 150, answer_ms: 50, suspect_ms: 300, round_ms: 50 }
     }
 }
 
@@ -228,7 +228,7 @@ impl Gossip {
     }
 
     /// When [`Gossip::tick`] is due.
-    pub fn wake_at(&self) -> Time {
+    pub fn tick_due(&self) -> Time {
         self.timers
             .first_key_value()
             .map_or(self.next_announce, |((time, _), _)| (*time).min(self.next_announce))
@@ -329,6 +329,6 @@ fn config(settings: GossipSettings) -> Config {
         notify_down_members: true,
         periodic_announce: few(ms(5_000), 1),
         periodic_announce_to_down_members: few(ms(1_000), 2),
-        periodic_gossip: few(ms(settings.news_ms.max(1)), 3),
+        periodic_gossip: few(ms(settings.round_ms.max(1)), 3),
     }
 }

@@ -51,7 +51,7 @@ impl Field {
 
     fn run(&mut self, until: u64) {
         loop {
-            let wake = |node: &Option<Gossip>| node.as_ref().map_or(u64::MAX, |gossip| gossip.wake_at().0);
+            let wake = |node: &Option<Gossip>| node.as_ref().map_or(u64::MAX, |gossip| gossip.tick_due().0);
             let (at, due) =
                 self.nodes.iter().map(wake).enumerate().min_by_key(|(_, due)| *due).unwrap_or((0, u64::MAX));
             let message = self.agenda.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
@@ -134,7 +134,7 @@ fn start(id: u32, since: u64, now: Time, seed: u64) -> Gossip {
 
 /// ARCHITECTURE.md, "A failover, step by step": a new primary answers within two seconds; gossip may use half of them.
 #[test]
-fn a_dead_node_is_noticed_by_all_within_a_second_also_where_a_tenth_is_lost() {
+fn dead_node_is_detected_within_a_second_despite_ten_percent_loss() {
     for (nodes, loss) in [(3, 0), (5, 0), (3, 100), (5, 100), (12, 100)] {
         for seed in 0..12 {
             let mut field = Field::new(nodes, loss, seed);
@@ -160,7 +160,7 @@ fn a_dead_node_is_noticed_by_all_within_a_second_also_where_a_tenth_is_lost() {
 }
 
 #[test]
-fn the_living_are_left_alone_for_minutes_though_a_tenth_is_lost() {
+fn live_nodes_are_never_suspected_despite_ten_percent_loss() {
     for (nodes, seed) in [(3, 1), (7, 2)] {
         let mut field = Field::new(nodes, 100, seed);
         field.run(120_000_000);
@@ -169,7 +169,7 @@ fn the_living_are_left_alone_for_minutes_though_a_tenth_is_lost() {
 }
 
 #[test]
-fn a_node_that_starts_again_is_somebody_else_and_is_heard() {
+fn restarted_node_is_a_new_member_and_is_accepted() {
     let mut field = Field::new(4, 0, 3);
     field.run(3_000_000);
     field.nodes[2] = None;
@@ -184,7 +184,7 @@ fn a_node_that_starts_again_is_somebody_else_and_is_heard() {
 }
 
 #[test]
-fn a_node_that_was_taken_for_dead_by_mistake_is_heard_again() {
+fn wrongly_suspected_node_is_accepted_again() {
     let mut field = Field::new(4, 0, 4);
     field.run(3_000_000);
     // The node is paused: it does nothing, and datagrams to it are lost.
@@ -199,7 +199,7 @@ fn a_node_that_was_taken_for_dead_by_mistake_is_heard_again() {
 }
 
 #[test]
-fn who_is_late_itself_does_not_take_others_for_dead_but_who_is_dead_is_noticed() {
+fn slow_node_suspects_no_live_node_but_detects_dead_ones() {
     for (pauses, most_ms) in
         [(100_000..300_000, 5_000), (200_000..600_000, 9_000), (500_000..800_000, 16_000)]
     {

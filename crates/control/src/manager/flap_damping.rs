@@ -34,7 +34,7 @@ struct NodeHistory {
 
 impl FlapDamping {
     /// Records the state changes of the nodes. The leader calls it whenever the map may have changed.
-    pub(super) fn note(&mut self, now: Time, map: &ClusterMap, settings: LeadSettings) {
+    pub(super) fn record_state_changes(&mut self, now: Time, map: &ClusterMap, settings: LeadSettings) {
         self.nodes.retain(|node, _| map.node(*node).is_some());
         let mut changed = *self.changed.get_or_insert(now);
         for node in map.nodes() {
@@ -61,7 +61,7 @@ impl FlapDamping {
     }
 
     /// Records the down nodes that no other node can replace; these nodes do not have to wait.
-    pub(super) fn note_needed(&mut self, map: &ClusterMap) {
+    pub(super) fn record_needed(&mut self, map: &ClusterMap) {
         let node_of = |instance: &InstanceId| map.instance(*instance).map(|found| found.node);
         self.needed.clear();
         if self.nodes.values().all(|past| !past.is_down) {
@@ -83,7 +83,7 @@ impl FlapDamping {
     }
 
     /// Whether no node has gone down or come back for long enough.
-    pub(super) fn is_calm(&self, now: Time, settings: LeadSettings) -> bool {
-        self.changed.is_some_and(|changed| now.since_us(changed) >= settings.calm_ms * 1000)
+    pub(super) fn is_stable(&self, now: Time, settings: LeadSettings) -> bool {
+        self.changed.is_some_and(|changed| now.since_us(changed) >= settings.stable_ms * 1000)
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! An event that concerns a node concerns hundreds of groups, and their primaries send requests within a few
 //! milliseconds. The leader proposes the first request at once. Requests that arrive shortly after it wait
-//! until [`GATHER_MS`] have passed since.
+//! until [`REGROUP_DELAY_MS`] have passed since.
 
 use crate::command::{CommandRequest, ControlCommand, Entry, GroupStep, Regroup};
-use crate::limits::{BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, GATHER_CALM_MS, GATHER_MS};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, REGROUP_DELAY_IDLE_MS, REGROUP_DELAY_MS};
 use crate::state::ControlState;
 use zerohop_base::time::Time;
 
@@ -39,7 +39,7 @@ impl RegroupGather {
     pub(super) fn add(&mut self, now: Time, request: CommandRequest, bytes: usize, is_awaited: bool) {
         let at = match is_awaited {
             true => now.max(self.busy_until),
-            false => now.after_ms(GATHER_CALM_MS),
+            false => now.after_ms(REGROUP_DELAY_IDLE_MS),
         };
         self.due = self.due.min(at);
         self.requests.push((request, bytes));
@@ -58,7 +58,7 @@ impl RegroupGather {
             return Vec::new();
         }
         self.due = Time::NEVER;
-        self.busy_until = now.after_ms(GATHER_MS);
+        self.busy_until = now.after_ms(REGROUP_DELAY_MS);
         let (mut entries, mut batch, mut length) = (Vec::new(), Vec::new(), 0);
         for (request, bytes) in std::mem::take(&mut self.requests) {
             let is_full = length + bytes + FIELD_BYTES > BATCH_BYTES_MAX || batch.len() == BATCH_REQUESTS_MAX;
@@ -123,7 +123,7 @@ mod tests {
     fn request(number: u64) -> CommandRequest {
         let (keyspace, partition, epoch) = (KeyspaceId(1), PartitionId(number as u32), PartitionEpoch(1));
         let regroup =
-            Regroup { keyspace, partition, epoch, by: RegroupOrigin::Control, step: GroupStep::Keep };
+            Regroup { keyspace, partition, epoch, by: RegroupOrigin::Control, step: GroupStep::RaiseEpoch };
         CommandRequest {
             id: RequestId { origin: 1, number },
             after: 0,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_alone_does_not_wait_and_those_behind_wait_for_each_other() {
+    fn single_regroup_is_proposed_at_once_and_later_ones_are_batched() {
         let (mut gather, start) = (RegroupGather::default(), Time(1_000_000));
         assert_eq!(gather.due(), Time::NEVER);
         add(&mut gather, start, 1, true);
@@ -151,17 +151,17 @@ mod tests {
         for number in 2..100 {
             add(&mut gather, start.after_us(number * 100), number, true);
         }
-        assert_eq!(gather.due(), start.after_ms(GATHER_MS));
-        assert_eq!(gather.take_due(start.after_ms(GATHER_MS - 1), true), []);
-        assert_eq!(sizes(&gather.take_due(start.after_ms(GATHER_MS), true)), [98]);
+        assert_eq!(gather.due(), start.after_ms(REGROUP_DELAY_MS));
+        assert_eq!(gather.take_due(start.after_ms(REGROUP_DELAY_MS - 1), true), []);
+        assert_eq!(sizes(&gather.take_due(start.after_ms(REGROUP_DELAY_MS), true)), [98]);
         assert_eq!(gather.due(), Time::NEVER);
     }
 
     #[test]
-    fn what_nobody_waits_for_goes_with_the_next_that_is_awaited_or_planned() {
+    fn unawaited_regroup_is_proposed_with_the_next_awaited_one() {
         let (mut gather, start) = (RegroupGather::default(), Time(1_000_000));
         add(&mut gather, start, 1, false);
-        assert_eq!(gather.due(), start.after_ms(GATHER_CALM_MS));
+        assert_eq!(gather.due(), start.after_ms(REGROUP_DELAY_IDLE_MS));
         add(&mut gather, start.after_ms(1), 2, true);
         assert_eq!(sizes(&gather.take_due(start.after_ms(1), true)), [2]);
         let now = start.after_ms(2);

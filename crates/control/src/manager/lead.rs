@@ -31,12 +31,12 @@ pub struct LeadSettings {
     /// Time between two plans.
     pub plan_ms: u64,
     /// Time between two plans if the last plan was empty, no node is down, and nothing but loads has changed.
-    pub settled_ms: u64,
+    pub idle_plan_ms: u64,
     /// Time for which a report that a node does not answer is valid.
     pub report_ms: u64,
     /// Time without any node going down or coming back before primaries are balanced: a flapping node should
     /// have no primaries.
-    pub calm_ms: u64,
+    pub stable_ms: u64,
     /// A node that goes down within this time after it came back flaps: it must wait before it may come back
     /// again.
     pub flap_ms: u64,
@@ -55,9 +55,9 @@ impl Default for LeadSettings {
             move_max_ms: 600_000,
             manager_after_ms: u64::MAX,
             plan_ms: 100,
-            settled_ms: 1_000,
+            idle_plan_ms: 1_000,
             report_ms: 1_000,
-            calm_ms: 5_000,
+            stable_ms: 5_000,
             flap_ms: 10_000,
             back_ms: 500,
             back_max_ms: 4_000,
@@ -75,7 +75,7 @@ pub(super) struct LeaderState {
     /// alive.
     reports: BTreeMap<NodeId, BTreeMap<NodeId, (Incarnation, Time)>>,
     loads: BTreeMap<(KeyspaceId, PartitionId), u32>,
-    calm: FlapDamping,
+    flap_damping: FlapDamping,
     /// The times since when this manager knows nodes to be down, and groups to admit.
     down_since: BTreeMap<NodeId, Time>,
     admitting_since: BTreeMap<(KeyspaceId, PartitionId), (PartitionEpoch, Time)>,
@@ -83,7 +83,7 @@ pub(super) struct LeaderState {
     in_flight: BTreeSet<RequestId>,
     next_number: u64,
     next_plan: Time,
-    settled: Option<SettledPlan>,
+    idle_plan: Option<SettledPlan>,
 }
 
 /// The last plan was empty. Before `until`, when loads are checked again, only a change of the fields below
@@ -91,8 +91,8 @@ pub(super) struct LeaderState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SettledPlan {
     /// Number of commands applied when the plan was made.
-    mark: u64,
-    is_calm: bool,
+    applied_count: u64,
+    is_stable: bool,
     until: Time,
 }
 
@@ -118,8 +118,8 @@ impl LeaderState {
     /// Called when leadership has changed, or this manager leads again: its proposals may have been replaced.
     pub(super) fn release(&mut self) {
         self.in_flight.clear();
-        self.settled = None;
-        self.calm = FlapDamping::default();
+        self.idle_plan = None;
+        self.flap_damping = FlapDamping::default();
         self.down_since.clear();
         self.admitting_since.clear();
     }
@@ -138,8 +138,8 @@ impl LeaderState {
         state: &ControlState,
         settings: LeadSettings,
     ) -> Vec<ControlCommand> {
-        self.forget_old(now, state.map(), settings);
-        self.calm.note(now, state.map(), settings);
+        self.drop_old_loads(now, state.map(), settings);
+        self.flap_damping.record_state_changes(now, state.map(), settings);
         if !self.in_flight.is_empty() {
             return Vec::new();
         }
@@ -148,18 +148,18 @@ impl LeaderState {
             return verdicts;
         }
         self.next_plan = now.after_ms(settings.plan_ms);
-        let (mark, is_calm) = (state.mark(), self.calm.is_calm(now, settings));
+        let (mark, is_calm) = (state.applied_count(), self.flap_damping.is_stable(now, settings));
         let is_as_before =
-            |last: SettledPlan| last.mark == mark && last.is_calm == is_calm && now < last.until;
-        if self.settled.is_some_and(is_as_before) {
+            |last: SettledPlan| last.applied_count == mark && last.is_stable == is_calm && now < last.until;
+        if self.idle_plan.is_some_and(is_as_before) {
             return Vec::new();
         }
-        self.note_times(now, state.map());
-        self.calm.note_needed(state.map());
+        self.record_times(now, state.map());
+        self.flap_damping.record_needed(state.map());
         let overdue_since = |since: &Time| now.since_us(*since) > settings.move_max_ms * 1000;
         let seen = PlanInputs {
             loads: &self.loads,
-            given_up: &|node| {
+            long_down_nodes: &|node| {
                 self.down_since
                     .get(&node)
                     .is_some_and(|since| now.since_us(*since) > settings.replace_after_ms * 1000)
@@ -169,12 +169,16 @@ impl LeaderState {
                     .get(&(keyspace, partition))
                     .is_some_and(|(of, since)| *of == epoch && overdue_since(since))
             },
-            is_calm,
+            is_stable: is_calm,
         };
         let planned = plan::plan(state, &seen, settings.plan);
         let no_time_runs = self.down_since.is_empty() && self.admitting_since.is_empty();
-        let until = now.after_ms(settings.settled_ms);
-        self.settled = (planned.is_empty() && no_time_runs).then_some(SettledPlan { mark, is_calm, until });
+        let until = now.after_ms(settings.idle_plan_ms);
+        self.idle_plan = (planned.is_empty() && no_time_runs).then_some(SettledPlan {
+            applied_count: mark,
+            is_stable: is_calm,
+            until,
+        });
         planned.into_iter().map(ControlCommand::Regroup).collect()
     }
 
@@ -196,7 +200,7 @@ impl LeaderState {
                 (NodeState::Up | NodeState::Draining, Some(false)) => NodeState::Down,
                 (NodeState::Up | NodeState::Draining, _) if unreachable => NodeState::Down,
                 // A node that the operator is draining continues to drain after it was down.
-                (NodeState::Down, Some(true)) if reported == 0 && self.calm.may_return(now, id) => {
+                (NodeState::Down, Some(true)) if reported == 0 && self.flap_damping.may_return(now, id) => {
                     match state.facts(id).draining {
                         true => NodeState::Draining,
                         false => NodeState::Up,
@@ -209,7 +213,7 @@ impl LeaderState {
         commands
     }
 
-    fn forget_old(&mut self, now: Time, map: &ClusterMap, settings: LeadSettings) {
+    fn drop_old_loads(&mut self, now: Time, map: &ClusterMap, settings: LeadSettings) {
         for by in self.reports.values_mut() {
             by.retain(|_, (_, at)| now.since_us(*at) <= settings.report_ms * 1000);
         }
@@ -219,7 +223,7 @@ impl LeaderState {
         }
     }
 
-    fn note_times(&mut self, now: Time, map: &ClusterMap) {
+    fn record_times(&mut self, now: Time, map: &ClusterMap) {
         let is_down = |node: &NodeId| map.node(*node).is_some_and(|node| node.state() == NodeState::Down);
         self.down_since.retain(|node, _| is_down(node));
         for node in map.nodes().filter(|node| node.state() == NodeState::Down) {
@@ -285,7 +289,8 @@ mod tests {
         fn done(&mut self, command: ControlCommand) {
             self.number += 1;
             let id = RequestId { origin: 1, number: self.number };
-            let applied = self.state.apply(&CommandRequest { id, after: self.state.mark(), command });
+            let applied =
+                self.state.apply(&CommandRequest { id, after: self.state.applied_count(), command });
             applied.outcome.result.unwrap();
         }
 
@@ -347,12 +352,12 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_to_do_looks_again_once_something_has_changed_and_a_second_later() {
+    fn idle_leader_plans_again_after_a_change_and_after_a_second() {
         let (mut bench, mut lead, mut now) = three_even_nodes();
         let settings = LeadSettings::default();
         let plans = |lead: &mut LeaderState, bench: &LeadBench, now: Time| {
             assert_eq!(lead.commands(now, &bench.state, settings), []);
-            lead.settled.expect("nothing is to be done").until == now.after_ms(settings.settled_ms)
+            lead.idle_plan.expect("nothing is to be done").until == now.after_ms(settings.idle_plan_ms)
         };
         now = now.after_ms(2_000);
         assert!(plans(&mut lead, &bench, now));
@@ -367,22 +372,22 @@ mod tests {
         bench.set(3, NodeState::Down);
         now = now.after_ms(100);
         drop(lead.commands(now, &bench.state, settings));
-        assert_eq!(lead.settled, None);
+        assert_eq!(lead.idle_plan, None);
         // As long as a node is down.
         let (mut bench, mut lead, mut now) = three_even_nodes();
         lead.verdict(NodeId(3), INCARNATION, false);
         bench.run(&mut lead, &mut now, 5_000);
-        assert_eq!((bench.is_up(3), lead.settled), (false, None));
+        assert_eq!((bench.is_up(3), lead.idle_plan), (false, None));
         // A new leader has no history.
         lead.verdict(NodeId(3), INCARNATION, true);
         bench.run(&mut lead, &mut now, 20_000);
-        assert!(lead.settled.is_some());
+        assert!(lead.idle_plan.is_some());
         lead.release();
-        assert_eq!(lead.settled, None);
+        assert_eq!(lead.idle_plan, None);
     }
 
     #[test]
-    fn who_has_flapped_is_given_primaries_only_once_it_is_calm() {
+    fn flapping_node_gets_primaries_only_once_it_is_stable() {
         let (mut bench, mut lead, mut now) = three_even_nodes();
         lead.verdict(NodeId(3), INCARNATION, false);
         bench.run(&mut lead, &mut now, 200);
@@ -399,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn who_flaps_comes_back_later_each_time_and_at_once_after_a_while() {
+    fn flap_damping_delay_grows_with_each_flap_and_resets() {
         let (mut bench, mut lead, mut now) = three_even_nodes();
         let mut flap = |lead: &mut LeaderState, now: &mut Time| {
             lead.verdict(NodeId(3), INCARNATION, false);
@@ -424,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn who_alone_can_serve_a_partition_comes_back_at_once() {
+    fn only_possible_server_of_a_partition_is_not_damped() {
         let (mut bench, mut lead, mut now) = three_even_nodes();
         for _ in 0..3 {
             for alive in [false, true] {

@@ -19,7 +19,7 @@ const COUNT_BITS: u32 = 40;
 pub(super) struct ManagerReplacement {
     /// When the leader last received a message of each manager; if it has not, the time since which it has
     /// led.
-    heard: BTreeMap<ManagerId, Time>,
+    last_message: BTreeMap<ManagerId, Time>,
     /// The number of nodes that are up, and since when that number has been the same.
     up: (usize, Time),
 }
@@ -36,7 +36,7 @@ pub(crate) fn node_of(id: ManagerId) -> Option<NodeId> {
 }
 
 /// The number of managers that a cluster with so many nodes should have; the same as at bootstrap.
-fn wanted(nodes: usize) -> usize {
+fn managers_needed(nodes: usize) -> usize {
     match nodes {
         0..=2 => 1,
         3..=8 => 3,
@@ -46,8 +46,8 @@ fn wanted(nodes: usize) -> usize {
 
 impl ManagerReplacement {
     /// A manager has sent a message to this one.
-    pub(super) fn heard(&mut self, from: ManagerId, now: Time) {
-        self.heard.insert(from, now);
+    pub(super) fn record_message(&mut self, from: ManagerId, now: Time) {
+        self.last_message.insert(from, now);
     }
 
     /// Called when leadership has changed, or this manager leads again.
@@ -68,15 +68,15 @@ impl ManagerReplacement {
         after_ms: u64,
     ) -> Option<ControlCommand> {
         let managers = state.managers();
-        self.heard.retain(|id, _| managers.iter().any(|one| one.id == *id));
+        self.last_message.retain(|id, _| managers.iter().any(|one| one.id == *id));
         for one in managers {
             // A member that is new here gets the full time before it counts as silent.
-            self.heard.entry(one.id).or_insert(now);
+            self.last_message.entry(one.id).or_insert(now);
         }
         let are_settled =
             managers.len() == voters.len() && managers.iter().all(|one| voters.contains(&one.id));
         let is_silent = |one: &ManagerInfo| {
-            one.id != me && now.since_us(self.heard[&one.id]) > after_ms.saturating_mul(1_000)
+            one.id != me && now.since_us(self.last_message[&one.id]) > after_ms.saturating_mul(1_000)
         };
         let gone = managers.iter().find(|one| is_silent(one));
         // The leader waits for a member that is being added, unless that member has gone silent.
@@ -89,7 +89,7 @@ impl ManagerReplacement {
         if self.up.0 != up {
             self.up = (up, now);
         }
-        let short = wanted(up).saturating_sub(managers.len());
+        let short = managers_needed(up).saturating_sub(managers.len());
         let places = match gone {
             Some(_) => 1,
             // A short group alone is no reason: nodes may be joining one after the other.
@@ -97,11 +97,11 @@ impl ManagerReplacement {
             None => return None,
         };
         for _ in 0..places {
-            let heir = heir(state, map, &next, gone)?;
+            let heir = choose_successor(state, map, &next, gone)?;
             next.push(heir);
         }
-        self.heard.clear();
-        self.heard.insert(me, now);
+        self.last_message.clear();
+        self.last_message.insert(me, now);
         Some(ControlCommand::SetManagers(next))
     }
 }
@@ -109,7 +109,7 @@ impl ManagerReplacement {
 /// Selects the successor: a node that is up and has no manager. The node that shares its failure domain with
 /// the fewest managers is preferred, then the lowest id. A node with a silent manager is used only if there
 /// is no other: it may have returned with another folder.
-fn heir(
+fn choose_successor(
     state: &ControlState,
     map: &ClusterMap,
     managers: &[ManagerInfo],
@@ -125,7 +125,7 @@ fn heir(
         |node: NodeId| domains.iter().filter(|domain| **domain == state.facts(node).domain).count();
     let best = free.min_by_key(|node| (was_there(node.manager()), together(node.id()), node.id()))?;
     let addr = Address::new(best.manager()).ok()?;
-    Some(ManagerInfo { id: id_on(best.id(), state.mark() + 1), addr })
+    Some(ManagerInfo { id: id_on(best.id(), state.applied_count() + 1), addr })
 }
 
 #[cfg(test)]
@@ -167,8 +167,8 @@ mod tests {
     }
 
     fn apply(state: &mut ControlState, command: ControlCommand) {
-        let id = RequestId { origin: 1, number: state.mark() + 1 };
-        let applied = state.apply(&CommandRequest { id, after: state.mark(), command });
+        let id = RequestId { origin: 1, number: state.applied_count() + 1 };
+        let applied = state.apply(&CommandRequest { id, after: state.applied_count(), command });
         applied.outcome.result.unwrap();
     }
 
@@ -183,7 +183,7 @@ mod tests {
         let voters: Vec<ManagerId> = state.managers().iter().map(|one| one.id).collect();
         for at_ms in (from_ms..from_ms + ms).step_by(1_000) {
             let now = Time(at_ms * 1_000);
-            heard.iter().for_each(|id| succession.heard(ManagerId(*id), now));
+            heard.iter().for_each(|id| succession.record_message(ManagerId(*id), now));
             if let Some(command) = succession.command(now, ManagerId(1), state, &voters, AFTER_MS) {
                 let ControlCommand::SetManagers(managers) = command else { panic!("{command:?}") };
                 return Some(managers);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_is_gone_for_long_is_replaced_by_a_node_that_fails_apart() {
+    fn long_down_manager_is_replaced_by_node_in_another_domain() {
         let state = state(3, &[1, 2, 3, 1, 4]);
         let mut succession = ManagerReplacement::default();
         assert_eq!(after(&mut succession, &state, &[2], (0, 29_000)), None, "it may come back");
@@ -216,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_never_given_twice_and_name_their_node() {
+    fn manager_ids_are_never_reused_and_name_their_node() {
         let mut state = state(3, &[1, 2, 3, 4]);
         let mut seen = BTreeSet::from([ManagerId(1), ManagerId(2), ManagerId(3)]);
         for _ in 0..5 {
             let others: Vec<ManagerInfo> = state.managers()[..2].to_vec();
-            let new = heir(&state, state.map(), &others, None).unwrap();
+            let new = choose_successor(&state, state.map(), &others, None).unwrap();
             assert!(seen.insert(new.id));
             assert_eq!(node_of(new.id), Some(NodeId(3)));
             apply(&mut state, ControlCommand::SetManagers([others, vec![new]].concat()));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_of_one_grows_with_its_cluster_once_that_is_calm() {
+    fn control_group_of_one_grows_once_cluster_is_stable() {
         let mut succession = ManagerReplacement::default();
         assert_eq!(after(&mut succession, &state(1, &[1, 2]), &[], (0, 100_000)), None);
         let state = state(1, &[1, 2, 3]);

@@ -44,7 +44,7 @@ pub enum ManagerEvent<'a> {
     /// Everything up to the persist effect of this number is durable.
     Persisted(u64),
     /// A request. The manager answers it with [`ManagerEffect::Answer`], once.
-    Ask {
+    Request {
         /// The number by which the requester recognizes the answer.
         token: u64,
         /// The request.
@@ -80,7 +80,7 @@ pub enum ManagerEvent<'a> {
         load: u32,
     },
     /// The wall-clock time in milliseconds since 1970. The clock may be wrong and may go back. Sent at least
-    /// every second as long as [`RaftManager::wants_clock`]; only the leader uses it.
+    /// every second as long as [`RaftManager::needs_clock`]; only the leader uses it.
     Clock {
         /// Milliseconds since 1970.
         unix_ms: u64,
@@ -123,7 +123,7 @@ pub enum ManagerEffect {
     /// A snapshot has replaced the map.
     MapReplaced(Arc<ClusterMap>),
     /// The group of a partition continues with a log that may lack up to one interval of writes.
-    MayHaveLost {
+    WritesMayBeLost {
         /// The keyspace.
         keyspace: KeyspaceId,
         /// The partition in it.
@@ -151,9 +151,9 @@ pub struct ManagerSettings {
     /// Number of log entries after which a snapshot replaces them.
     pub log_entries_max: usize,
     /// Settings for what the leader does without a request.
-    pub lead: LeadSettings,
+    pub leader: LeadSettings,
     /// Whether the leader acts without a request. Tests of agreement alone turn it off and decide manually.
-    pub leads_alone: bool,
+    pub acts_unasked: bool,
 }
 
 impl ManagerSettings {
@@ -162,8 +162,8 @@ impl ManagerSettings {
         ManagerSettings {
             seed,
             log_entries_max: LOG_ENTRIES_MAX,
-            lead: LeadSettings::default(),
-            leads_alone: true,
+            leader: LeadSettings::default(),
+            acts_unasked: true,
         }
     }
 }
@@ -177,14 +177,14 @@ pub struct RaftManager {
     waiting: BTreeMap<RequestId, Vec<u64>>,
     /// The term in which they started to wait.
     waiting_term: u64,
-    led_term: u64,
+    leader_term: u64,
     next_tick: Time,
     /// As leader: changes of groups that are requested and not proposed yet.
-    gather: RegroupGather,
-    lead: LeaderState,
+    pending_regroups: RegroupGather,
+    leader: LeaderState,
     succession: ManagerReplacement,
     /// When each manager was last heard, whichever manager led.
-    heard: BTreeMap<ManagerId, Time>,
+    last_messages: BTreeMap<ManagerId, Time>,
     settings: ManagerSettings,
     counters: ManagerCounters,
 }
@@ -201,7 +201,7 @@ pub struct ManagerCounters {
     /// Snapshots installed from a leader.
     pub restored: u64,
     /// Times that this manager became leader.
-    pub led: u64,
+    pub elections_won: u64,
 }
 
 impl RaftManager {
@@ -214,7 +214,7 @@ impl RaftManager {
     /// members get the same places.
     pub fn found_with(id: ManagerId, founders: &[ManagerInfo], places: &[Address]) -> Vec<u8> {
         let ids: Vec<ManagerId> = founders.iter().map(|founder| founder.id).collect();
-        consensus::found(id, &ids, ControlState::new(founders.to_vec()).with_places(places).encode())
+        consensus::found(id, &ids, ControlState::new(founders.to_vec()).with_expected_nodes(places).encode())
     }
 
     /// The log of a manager that the control group is to add
@@ -225,7 +225,7 @@ impl RaftManager {
 
     /// The manager that this log belongs to; `None`: the log cannot be read.
     pub fn id_in(log: &[u8]) -> Option<ManagerId> {
-        consensus::whole(log).ok().map(|whole| whole.manager)
+        consensus::read_log(log).ok().map(|whole| whole.manager)
     }
 
     /// Makes the log of a new control group from the log of one surviving manager, after the operator has
@@ -237,7 +237,7 @@ impl RaftManager {
     /// # Errors
     /// If the log is damaged, or the manager is not a member of the control group in it.
     pub fn found_again(log: &[u8], node: NodeId) -> Result<(Vec<u8>, ControlState, ControlState), LogError> {
-        let LogContents { manager: id, state, commands } = consensus::whole(log)?;
+        let LogContents { manager: id, state, commands } = consensus::read_log(log)?;
         let state_of =
             |bytes: &[u8]| ControlState::decode(bytes).map_err(|error| LogError::State(error.to_string()));
         let mut state = if state.is_empty() { ControlState::new(Vec::new()) } else { state_of(&state)? };
@@ -250,7 +250,7 @@ impl RaftManager {
             LogError::State(format!("manager {} is no member of the control group that it knows", id.0))
         })?;
         let known = state.clone();
-        let state = state.founded_again(|mark| ManagerInfo { id: id_on(node, mark), addr: own.addr });
+        let state = state.forced_new(|mark| ManagerInfo { id: id_on(node, mark), addr: own.addr });
         let founder = state.managers().iter().map(|one| one.id).collect::<Vec<ManagerId>>();
         let log = consensus::found(founder[0], &founder, state.encode());
         Ok((log, known, state))
@@ -273,12 +273,12 @@ impl RaftManager {
             effects: Vec::new(),
             waiting: BTreeMap::new(),
             waiting_term: 0,
-            led_term: 0,
+            leader_term: 0,
             next_tick: now.after_ms(TICK_MS),
-            gather: RegroupGather::default(),
-            lead: LeaderState::default(),
+            pending_regroups: RegroupGather::default(),
+            leader: LeaderState::default(),
             succession: ManagerReplacement::default(),
-            heard: BTreeMap::new(),
+            last_messages: BTreeMap::new(),
             settings,
             counters: ManagerCounters::default(),
         };
@@ -295,24 +295,28 @@ impl RaftManager {
         match event {
             ManagerEvent::Tick => {}
             ManagerEvent::Received { from, bytes } => {
-                self.succession.heard(from, now);
-                if self.heard.contains_key(&from) || self.heard.len() < MESSAGES_PIECED_MAX {
-                    self.heard.insert(from, now);
+                self.succession.record_message(from, now);
+                if self.last_messages.contains_key(&from) || self.last_messages.len() < MESSAGES_PIECED_MAX {
+                    self.last_messages.insert(from, now);
                 }
                 self.consensus.receive(from, bytes);
             }
             ManagerEvent::Persisted(number) => self.consensus.persisted(number),
-            ManagerEvent::Ask { token, request } => self.ask(now, token, request),
-            ManagerEvent::Verdict { node, incarnation, alive } => self.lead.verdict(node, incarnation, alive),
-            ManagerEvent::Report { by, about, incarnation } => self.lead.report(now, by, about, incarnation),
-            ManagerEvent::Load { keyspace, partition, load } => self.lead.load(keyspace, partition, load),
+            ManagerEvent::Request { token, request } => self.handle_request(now, token, request),
+            ManagerEvent::Verdict { node, incarnation, alive } => {
+                self.leader.verdict(node, incarnation, alive)
+            }
+            ManagerEvent::Report { by, about, incarnation } => {
+                self.leader.report(now, by, about, incarnation)
+            }
+            ManagerEvent::Load { keyspace, partition, load } => self.leader.load(keyspace, partition, load),
             ManagerEvent::Clock { unix_ms } => self.expire(now, unix_ms),
             ManagerEvent::TransferLeadership(to) => self.consensus.transfer(to),
         }
         self.follow();
-        self.pass_time(now);
+        self.tick(now);
         self.decide(now);
-        self.propose_gathered(now);
+        self.propose_pending_regroups(now);
         std::mem::take(&mut self.effects)
     }
 
@@ -322,12 +326,12 @@ impl RaftManager {
     }
 
     /// When [`ManagerEvent::Tick`] is due, if nothing else happens before.
-    pub fn wake_at(&self) -> Time {
-        self.next_tick.min(self.gather.due())
+    pub fn tick_due(&self) -> Time {
+        self.next_tick.min(self.pending_regroups.due())
     }
 
     /// Whether the manager needs [`ManagerEvent::Clock`]: it leads, and a token is to expire.
-    pub fn wants_clock(&self) -> bool {
+    pub fn needs_clock(&self) -> bool {
         self.consensus.is_leader() && self.state.has_expiring()
     }
 
@@ -347,8 +351,8 @@ impl RaftManager {
     }
 
     /// Whether this manager has received a message of another one within a time.
-    pub fn has_heard(&self, id: ManagerId, now: Time, within_ms: u64) -> bool {
-        self.heard.get(&id).is_some_and(|at| now.since_us(*at) < within_ms.saturating_mul(1_000))
+    pub fn has_message_within(&self, id: ManagerId, now: Time, within_ms: u64) -> bool {
+        self.last_messages.get(&id).is_some_and(|at| now.since_us(*at) < within_ms.saturating_mul(1_000))
     }
 
     /// The voters and the learners.
@@ -371,7 +375,7 @@ impl RaftManager {
         self.counters
     }
 
-    fn ask(&mut self, now: Time, token: u64, request: CommandRequest) {
+    fn handle_request(&mut self, now: Time, token: u64, request: CommandRequest) {
         let mut answer = |answer| self.effects.push(ManagerEffect::Answer { token, answer });
         if !self.consensus.is_leader() {
             return answer(RequestAnswer::NotLeader(self.consensus.leader()));
@@ -399,7 +403,7 @@ impl RaftManager {
         {
             let is_awaited = gather::is_awaited(&self.state, regroup);
             self.waiting.insert(request.id, vec![token]);
-            self.gather.add(now, request, bytes.len(), is_awaited);
+            self.pending_regroups.add(now, request, bytes.len(), is_awaited);
         } else if self.consensus.propose(bytes) {
             self.waiting.insert(request.id, vec![token]);
             if planted::is_planted(Bug::HandsOutUndecided) {
@@ -411,7 +415,7 @@ impl RaftManager {
         }
     }
 
-    fn pass_time(&mut self, now: Time) {
+    fn tick(&mut self, now: Time) {
         let mut ticks = 0;
         while self.next_tick <= now && ticks < TICKS_AT_ONCE_MAX {
             self.next_tick = self.next_tick.after_ms(TICK_MS);
@@ -430,11 +434,11 @@ impl RaftManager {
 
     /// Proposes the commands of the leader's own plans.
     fn decide(&mut self, now: Time) {
-        if !self.settings.leads_alone || !self.consensus.leads() {
+        if !self.settings.acts_unasked || !self.consensus.is_ready_leader() {
             return;
         }
-        let mut commands = self.lead.commands(now, &self.state, self.settings.lead);
-        let after_ms = self.settings.lead.manager_after_ms;
+        let mut commands = self.leader.commands(now, &self.state, self.settings.leader);
+        let after_ms = self.settings.leader.manager_after_ms;
         if after_ms < u64::MAX && commands.is_empty() {
             let (voters, _) = self.consensus.members();
             let (me, state) = (self.consensus.id(), &self.state);
@@ -447,7 +451,7 @@ impl RaftManager {
     /// Expires the tokens whose time is over by this clock. A second proposal before the first is decided is
     /// refused.
     fn expire(&mut self, now: Time, unix_ms: u64) {
-        if self.settings.leads_alone && self.consensus.leads() {
+        if self.settings.acts_unasked && self.consensus.is_ready_leader() {
             self.propose(now, self.state.expiries(unix_ms));
         }
     }
@@ -455,28 +459,28 @@ impl RaftManager {
     fn propose(&mut self, now: Time, commands: Vec<ControlCommand>) {
         for command in commands {
             // Its own nonce as a requester; the low bit separates it from the seed of the random numbers.
-            let id = self.lead.name(self.settings.seed | 1);
-            let request = CommandRequest { id, after: self.state.mark(), command };
+            let id = self.leader.name(self.settings.seed | 1);
+            let request = CommandRequest { id, after: self.state.applied_count(), command };
             let bytes = request.encode();
             if gather::regroup_of(&request).is_some() {
-                self.gather.add_planned(now, request, bytes.len());
+                self.pending_regroups.add_planned(now, request, bytes.len());
             } else if !self.consensus.propose(bytes) {
-                self.lead.decided(id);
+                self.leader.decided(id);
             }
         }
     }
 
     /// Proposes the changes of groups that have waited for each other long enough.
-    fn propose_gathered(&mut self, now: Time) {
-        if self.gather.due() > now {
+    fn propose_pending_regroups(&mut self, now: Time) {
+        if self.pending_regroups.due() > now {
             return;
         }
-        for entry in self.gather.take_due(now, self.consensus.all_read_batches()) {
+        for entry in self.pending_regroups.take_due(now, self.consensus.all_read_batches()) {
             if self.consensus.propose(entry.encode()) {
                 continue;
             }
             for CommandRequest { id, .. } in entry.requests() {
-                self.lead.decided(*id);
+                self.leader.decided(*id);
                 for token in self.waiting.remove(id).unwrap_or_default() {
                     self.effects.push(ManagerEffect::Answer { token, answer: RequestAnswer::Busy });
                 }
@@ -493,21 +497,21 @@ impl RaftManager {
                 break;
             }
             for output in outputs {
-                self.carry_out(output);
+                self.handle_output(output);
             }
             let state = &self.state;
             self.consensus.compact_if_due(|| state.encode());
         }
-        if self.consensus.is_leader() && self.led_term != self.consensus.term() {
-            self.led_term = self.consensus.term();
-            self.counters.led += 1;
+        if self.consensus.is_leader() && self.leader_term != self.consensus.term() {
+            self.leader_term = self.consensus.term();
+            self.counters.elections_won += 1;
         }
         if self.waiting_term != self.consensus.term() || !self.consensus.is_leader() {
             self.release();
         }
     }
 
-    fn carry_out(&mut self, output: ConsensusOutput) {
+    fn handle_output(&mut self, output: ConsensusOutput) {
         match output {
             ConsensusOutput::Persist { number, bytes, replace } => {
                 self.effects.push(ManagerEffect::Persist { number, bytes, replace });
@@ -531,20 +535,20 @@ impl RaftManager {
             self.consensus.batch_decided();
         }
         for (request, applied) in entry.requests().iter().zip(self.state.apply_entry(&entry)) {
-            self.tell(request.id, applied);
+            self.report_result(request.id, applied);
         }
     }
 
     /// Reports the result of a request that was decided.
-    fn tell(&mut self, id: RequestId, applied: AppliedCommand) {
-        self.lead.decided(id);
+    fn report_result(&mut self, id: RequestId, applied: AppliedCommand) {
+        self.leader.decided(id);
         self.counters.applied += 1;
         self.counters.repeated += u64::from(applied.repeated);
         if let Some(delta) = applied.delta {
             self.effects.push(ManagerEffect::MapChanged(delta));
         }
-        for (keyspace, partition) in applied.may_have_lost {
-            self.effects.push(ManagerEffect::MayHaveLost { keyspace, partition });
+        for (keyspace, partition) in applied.possible_losses {
+            self.effects.push(ManagerEffect::WritesMayBeLost { keyspace, partition });
         }
         for token in self.waiting.remove(&id).unwrap_or_default() {
             let answer = RequestAnswer::Decided(applied.outcome.clone());
@@ -555,8 +559,8 @@ impl RaftManager {
     /// Requests that waited in another term get `NotLeader`: their commands may have been replaced.
     fn release(&mut self) {
         self.waiting_term = self.consensus.term();
-        self.gather.clear();
-        self.lead.release();
+        self.pending_regroups.clear();
+        self.leader.release();
         self.succession.release();
         let leader = self.consensus.leader();
         for tokens in std::mem::take(&mut self.waiting).into_values() {

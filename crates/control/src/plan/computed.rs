@@ -13,7 +13,7 @@ impl Ring {
     /// a computed placement: the members of a group are neighbours in a ring in which all neighbours are in
     /// different domains. Otherwise, or if there is no such ring, they are chosen one by one
     /// ([`Ring::spread`]).
-    pub fn place(&self, config: &KeyspaceConfig) -> Groups {
+    pub fn groups_for(&self, config: &KeyspaceConfig) -> Groups {
         let partitions = config.partitions.get();
         let computed = if partitions < PLACED_PARTITIONS_MIN { None } else { self.computed(config) };
         computed.unwrap_or_else(|| self.spread(config).into())
@@ -34,18 +34,24 @@ impl Ring {
         let in_sync = others.min(config.min_in_sync.saturating_sub(1));
         // The ring is the same for all keyspaces; only the place of partition 0 in it differs.
         let turn = (mix64(config.seed) % u64::from(count)) as u32;
-        let ring = |step| zerohop_placement::Ring { first: first.instance, count, step, turn, splits: 0 };
+        let ring = |step| zerohop_placement::Ring {
+            first: first.instance,
+            count,
+            step,
+            first_position: turn,
+            splits: 0,
+        };
         let steps =
             (0..u32::BITS).flat_map(|bit| [1_u32 << bit, (1 << bit) + 1, (1_u32 << bit).wrapping_sub(1)]);
         let step = steps
             .filter(|step| ring(*step).is_valid(copies, config.partitions.get()))
-            .find(|step| is_apart(&spots, *step as usize, copies))?;
+            .find(|step| has_distinct_domains(&spots, *step as usize, copies))?;
         Groups::in_ring(ring(step), config.partitions.get(), in_sync, others - in_sync)
     }
 }
 
 /// Whether so many neighbours are in different domains everywhere in the ring of this step.
-fn is_apart(spots: &[Spot], step: usize, copies: usize) -> bool {
+fn has_distinct_domains(spots: &[Spot], step: usize, copies: usize) -> bool {
     (0..spots.len()).all(|at| {
         let domains: BTreeSet<u32> =
             (0..copies).map(|next| spots[(at + next * step) % spots.len()].domain).collect();

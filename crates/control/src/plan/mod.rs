@@ -46,11 +46,11 @@ pub struct PlanInputs<'a> {
     /// The load of a partition's primary, relative to others; 1 if nothing is known.
     pub loads: &'a BTreeMap<(KeyspaceId, PartitionId), u32>,
     /// Whether a node has been down for so long that its copies are made again elsewhere.
-    pub given_up: &'a dyn Fn(NodeId) -> bool,
+    pub long_down_nodes: &'a dyn Fn(NodeId) -> bool,
     /// Whether a move is abandoned because its target has not caught up within the time limit.
     pub overdue: &'a dyn Fn(KeyspaceId, PartitionId, PartitionEpoch) -> bool,
     /// Whether no node has gone down or come back lately: primaries are balanced only then.
-    pub is_calm: bool,
+    pub is_stable: bool,
 }
 
 /// The next steps, at most one for each group. Done one after another, they lead to a state in which no steps

@@ -17,7 +17,7 @@ pub(super) struct Planner<'a> {
     settings: PlanSettings,
     tally: PlacementTally,
     /// The places in the ring, for each keyspace.
-    places: BTreeMap<KeyspaceId, BTreeMap<InstanceId, usize>>,
+    ring_positions: BTreeMap<KeyspaceId, BTreeMap<InstanceId, usize>>,
     moves: usize,
     steps: Vec<Regroup>,
     /// Number of instances that may have a copy, including those that are down for a short time: their copies
@@ -44,20 +44,21 @@ impl<'a> Planner<'a> {
         let up = tally.up();
         for (id, keyspace) in state.map().keyspaces() {
             for (partition, group) in keyspace.groups() {
-                tally.want(usize::from(keyspace.config().replicas).min(up));
-                group.members().for_each(|member| tally.hold(member, 1));
+                tally.add_wanted(usize::from(keyspace.config().replicas).min(up));
+                group.members().for_each(|member| tally.add_copies(member, 1));
                 tally.serve(None, group.primary, load(seen, id, partition));
             }
         }
-        let is_away =
-            |seat: &super::tally::InstanceLoad| seat.state == NodeState::Down && !(seen.given_up)(seat.node);
+        let is_away = |seat: &super::tally::InstanceLoad| {
+            seat.state == NodeState::Down && !(seen.long_down_nodes)(seat.node)
+        };
         let counted = up + tally.seats().filter(|(_, seat)| is_away(seat)).count();
         Planner {
             state,
             seen,
             settings,
             tally,
-            places: BTreeMap::new(),
+            ring_positions: BTreeMap::new(),
             moves: 0,
             steps: Vec::new(),
             counted,
@@ -72,7 +73,7 @@ impl<'a> Planner<'a> {
                 if self.is_full() {
                     return self.steps;
                 }
-                if self.go_on(keyspace, found.config(), partition, group) {
+                if self.next_change(keyspace, found.config(), partition, group) {
                     let is_pinned = self.pin(keyspace, partition).is_some();
                     quiet.push(StableGroup { keyspace, partition, group, is_pinned });
                 }
@@ -84,7 +85,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The next change that a group needs by itself. Returns whether it needs none, and may be moved.
-    fn go_on(
+    fn next_change(
         &mut self,
         keyspace: KeyspaceId,
         config: &KeyspaceConfig,
@@ -96,8 +97,8 @@ impl<'a> Planner<'a> {
         }
         let wanted = usize::from(config.replicas).min(self.counted);
         let gone = |planner: &Self, instance: InstanceId| {
-            let seat = planner.tally.seat(instance);
-            seat.is_none_or(|seat| seat.state == NodeState::Down && (planner.seen.given_up)(seat.node))
+            let seat = planner.tally.load_of(instance);
+            seat.is_none_or(|seat| seat.state == NodeState::Down && (planner.seen.long_down_nodes)(seat.node))
         };
         let counted = group.members().filter(|member| !gone(self, *member)).count();
         let step = if group.state == GroupState::Admitting {
@@ -108,7 +109,7 @@ impl<'a> Planner<'a> {
             if counted > wanted
                 && let Some(leaver) = self.leaver(config, group, pin, Some(target))
             {
-                self.tally.hold(leaver, -1);
+                self.tally.add_copies(leaver, -1);
             }
             let overdue = (self.seen.overdue)(keyspace, partition, group.epoch);
             // A target that is only briefly considered dead, or restarts, continues as target.
@@ -118,31 +119,29 @@ impl<'a> Planner<'a> {
         } else if counted < wanted {
             let candidate = self.candidate(keyspace, group, None);
             if let Some(instance) = candidate {
-                self.tally.hold(instance, 1);
+                self.tally.add_copies(instance, 1);
             }
             candidate.map(|instance| GroupStep::AddFollower { instance, target: false })
         } else if let Some(dead) = group.followers.iter().copied().find(|one| gone(self, *one)) {
-            self.tally.hold(dead, -1);
+            self.tally.add_copies(dead, -1);
             Some(GroupStep::RemoveFollower(dead))
         } else if self.awaits_pinned(keyspace, partition, group, &gone) {
             None
         } else if counted > wanted {
             let leaver = self.leaver(config, group, self.pin(keyspace, partition), None);
             if let Some(leaver) = leaver {
-                self.tally.hold(leaver, -1);
+                self.tally.add_copies(leaver, -1);
             }
             leaver.and_then(|leaver| self.leave(group, leaver))
         } else if group.in_sync.len() + 1 > usize::from(config.min_in_sync)
-            && let Some(heir) = self.evening_heir(keyspace, partition, group)
+            && let Some(heir) = self.balancing_successor(keyspace, partition, group)
         {
             Some(GroupStep::Promote(heir))
         } else if group.in_sync.len() + 1 > usize::from(config.min_in_sync) {
             // A member that should not be primary soon is removed last.
-            let heaviest = group
-                .in_sync
-                .iter()
-                .copied()
-                .max_by_key(|one| (!self.tally.is(*one, NodeState::Up), self.tally.laden(*one), *one));
+            let heaviest = group.in_sync.iter().copied().max_by_key(|one| {
+                (!self.tally.is(*one, NodeState::Up), self.tally.load_per_weight(*one), *one)
+            });
             heaviest.map(GroupStep::Demote)
         } else {
             return group.members().all(|member| !self.is_down(member));
@@ -193,8 +192,8 @@ impl<'a> Planner<'a> {
             return are_enough.then_some(GroupStep::AddFollower { instance: to, target: true });
         }
         self.moves += 1;
-        self.tally.hold(to, 1);
-        self.tally.hold(from, -1);
+        self.tally.add_copies(to, 1);
+        self.tally.add_copies(from, -1);
         Some(GroupStep::AddFollower { instance: to, target: true })
     }
 
@@ -206,12 +205,10 @@ impl<'a> Planner<'a> {
         if group.in_sync.contains(&leaver) {
             return Some(GroupStep::Leave(leaver));
         }
-        let heir = group
-            .in_sync
-            .iter()
-            .copied()
-            .filter(|one| !self.is_down(*one))
-            .min_by_key(|one| (!self.tally.is(*one, NodeState::Up), self.tally.laden(*one), *one));
+        let heir =
+            group.in_sync.iter().copied().filter(|one| !self.is_down(*one)).min_by_key(|one| {
+                (!self.tally.is(*one, NodeState::Up), self.tally.load_per_weight(*one), *one)
+            });
         heir.map(GroupStep::Promote)
     }
 
@@ -250,9 +247,9 @@ impl<'a> Planner<'a> {
         one: InstanceId,
         leaving: Option<InstanceId>,
     ) -> (usize, usize) {
-        let Some(seat) = self.tally.seat(one) else { return (0, 0) };
+        let Some(seat) = self.tally.load_of(one) else { return (0, 0) };
         let others = group.members().filter(|other| *other != one && Some(*other) != leaving);
-        let others: Vec<_> = others.filter_map(|other| self.tally.seat(other)).collect();
+        let others: Vec<_> = others.filter_map(|other| self.tally.load_of(other)).collect();
         (
             others.iter().filter(|other| other.domain == seat.domain).count(),
             others.iter().filter(|other| other.node == seat.node).count(),
@@ -269,7 +266,7 @@ impl<'a> Planner<'a> {
         leaving: Option<InstanceId>,
     ) -> Option<InstanceId> {
         let state = self.state;
-        let places = self.places.entry(keyspace).or_insert_with(|| {
+        let places = self.ring_positions.entry(keyspace).or_insert_with(|| {
             let seed = state.map().keyspace(keyspace).map_or(0, |found| found.config().seed);
             let ring = Ring::new(state, seed);
             ring.spots().iter().enumerate().map(|(at, spot)| (spot.instance, at)).collect()
@@ -319,8 +316,8 @@ impl<'a> Planner<'a> {
             }
             moved[at] = true;
             self.moves += 1;
-            self.tally.hold(target, 1);
-            self.tally.hold(member, -1);
+            self.tally.add_copies(target, 1);
+            self.tally.add_copies(member, -1);
             let step = GroupStep::AddFollower { instance: target, target: true };
             self.push(keyspace, partition, group, Some(step));
         }
@@ -330,7 +327,7 @@ impl<'a> Planner<'a> {
     /// a redirect for clients. It therefore waits until moves have ended and nodes are stable: a flapping
     /// node would get primaries only to lose them again.
     fn even_primaries(&mut self, quiet: &[StableGroup<'_>]) {
-        if self.moves > 0 || !self.steps.is_empty() || !self.seen.is_calm {
+        if self.moves > 0 || !self.steps.is_empty() || !self.seen.is_stable {
             return;
         }
         for StableGroup { keyspace, partition, group, is_pinned } in quiet {
@@ -340,7 +337,7 @@ impl<'a> Planner<'a> {
             if *is_pinned {
                 continue;
             }
-            let step = match self.evening_heir(*keyspace, *partition, *group) {
+            let step = match self.balancing_successor(*keyspace, *partition, *group) {
                 Some(heir) => Some(GroupStep::Promote(heir)),
                 None => self.evening_follower(*keyspace, *partition, *group),
             };
@@ -349,17 +346,17 @@ impl<'a> Planner<'a> {
     }
 
     /// The in-sync replica that should become primary instead, if that balances the load of the two.
-    fn evening_heir(
+    fn balancing_successor(
         &mut self,
         keyspace: KeyspaceId,
         partition: PartitionId,
         group: Group<'_>,
     ) -> Option<InstanceId> {
-        if !self.seen.is_calm || self.pin(keyspace, partition).is_some() {
+        if !self.seen.is_stable || self.pin(keyspace, partition).is_some() {
             return None;
         }
         let load = load(self.seen, keyspace, partition);
-        let heir = self.least_laden(group.in_sync, load)?;
+        let heir = self.least_loaded(group.in_sync, load)?;
         if !self.tally.evens(group.primary, heir, load) {
             return None;
         }
@@ -380,7 +377,7 @@ impl<'a> Planner<'a> {
             return None;
         }
         let load = load(self.seen, keyspace, partition);
-        let instance = self.least_laden(group.followers, load)?;
+        let instance = self.least_loaded(group.followers, load)?;
         if !self.tally.evens(group.primary, instance, load.saturating_mul(2)) {
             return None;
         }
@@ -391,9 +388,9 @@ impl<'a> Planner<'a> {
 
     /// The member with the least load after an increase of `load`: of two without load, the one of more
     /// weight.
-    fn least_laden(&self, members: &[InstanceId], load: u32) -> Option<InstanceId> {
+    fn least_loaded(&self, members: &[InstanceId], load: u32) -> Option<InstanceId> {
         let up = members.iter().copied().filter(|one| self.tally.is(*one, NodeState::Up));
-        up.min_by_key(|one| (self.tally.laden_with(*one, load), *one))
+        up.min_by_key(|one| (self.tally.load_per_weight_with(*one, load), *one))
     }
 
     fn push(

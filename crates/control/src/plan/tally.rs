@@ -16,7 +16,7 @@ pub(super) struct InstanceLoad {
     pub(super) state: NodeState,
     weight: u64,
     /// Its copies, after what is planned.
-    held: i64,
+    planned_copies: i64,
     /// The load of the primaries on it.
     load: u64,
 }
@@ -26,7 +26,7 @@ pub(super) struct InstanceLoad {
 pub(super) struct PlacementTally {
     seats: BTreeMap<InstanceId, InstanceLoad>,
     /// Wanted copies of all partitions together.
-    wanted: i128,
+    wanted_copies: i128,
     /// Weights of the instances that may get partitions.
     weights: i128,
     /// The number of those instances.
@@ -46,7 +46,7 @@ impl PlacementTally {
                     domain: facts.domain,
                     state: node.state(),
                     weight,
-                    held: 0,
+                    planned_copies: 0,
                     load: 0,
                 };
                 tally.seats.insert(instance, seat);
@@ -59,8 +59,8 @@ impl PlacementTally {
         tally
     }
 
-    pub(super) fn want(&mut self, copies: usize) {
-        self.wanted += copies as i128;
+    pub(super) fn add_wanted(&mut self, copies: usize) {
+        self.wanted_copies += copies as i128;
     }
 
     /// Number of instances that may get partitions.
@@ -68,7 +68,7 @@ impl PlacementTally {
         self.up
     }
 
-    pub(super) fn seat(&self, instance: InstanceId) -> Option<&InstanceLoad> {
+    pub(super) fn load_of(&self, instance: InstanceId) -> Option<&InstanceLoad> {
         self.seats.get(&instance)
     }
 
@@ -80,9 +80,9 @@ impl PlacementTally {
         self.seats.get(&instance).map_or(state == NodeState::Down, |seat| seat.state == state)
     }
 
-    pub(super) fn hold(&mut self, instance: InstanceId, copies: i64) {
+    pub(super) fn add_copies(&mut self, instance: InstanceId, copies: i64) {
         if let Some(seat) = self.seats.get_mut(&instance) {
-            seat.held += copies;
+            seat.planned_copies += copies;
         }
     }
 
@@ -100,8 +100,9 @@ impl PlacementTally {
     /// ([`PlacementTally::one`]).
     pub(super) fn excess(&self, instance: InstanceId) -> i128 {
         let Some(seat) = self.seats.get(&instance) else { return 0 };
-        let share = if seat.state == NodeState::Up { self.wanted * i128::from(seat.weight) } else { 0 };
-        i128::from(seat.held) * self.weights - share
+        let share =
+            if seat.state == NodeState::Up { self.wanted_copies * i128::from(seat.weight) } else { 0 };
+        i128::from(seat.planned_copies) * self.weights - share
     }
 
     /// One copy, in the unit of [`PlacementTally::excess`].
@@ -118,12 +119,12 @@ impl PlacementTally {
     }
 
     /// The load of the primaries on an instance, per weight.
-    pub(super) fn laden(&self, instance: InstanceId) -> u128 {
-        self.laden_with(instance, 0)
+    pub(super) fn load_per_weight(&self, instance: InstanceId) -> u128 {
+        self.load_per_weight_with(instance, 0)
     }
 
     /// The same after an increase of `load`.
-    pub(super) fn laden_with(&self, instance: InstanceId, load: u32) -> u128 {
+    pub(super) fn load_per_weight_with(&self, instance: InstanceId, load: u32) -> u128 {
         let laden = |seat: &InstanceLoad| {
             ((u128::from(seat.load) + u128::from(load)) << 32) / u128::from(seat.weight)
         };

@@ -37,7 +37,7 @@ impl PlanBench {
     fn done(&mut self, command: ControlCommand) -> u64 {
         self.number += 1;
         let id = RequestId { origin: 1, number: self.number };
-        let request = CommandRequest { id, after: self.state.mark(), command };
+        let request = CommandRequest { id, after: self.state.applied_count(), command };
         let outcome = self.state.apply(&request).outcome;
         outcome.result.unwrap_or_else(|refusal| panic!("{refusal}: {request:?}")).number
     }
@@ -53,7 +53,8 @@ impl PlanBench {
             instance: None,
         });
         let id = RequestId { origin: 1, number: self.number };
-        let outcome = self.state.apply(&CommandRequest { id, after: self.state.mark(), command }).outcome;
+        let outcome =
+            self.state.apply(&CommandRequest { id, after: self.state.applied_count(), command }).outcome;
         outcome.result.map(|done| InstanceId(done.number as u32))
     }
 
@@ -126,11 +127,15 @@ impl PlanBench {
     }
 
     /// Plans and applies steps until none is left.
-    fn settle(&mut self) {
+    fn apply_until_done(&mut self) {
         for _ in 0..20_000 {
             let loads = self.loads.clone();
-            let seen =
-                PlanInputs { loads: &loads, given_up: &|_| true, overdue: &|_, _, _| false, is_calm: true };
+            let seen = PlanInputs {
+                loads: &loads,
+                long_down_nodes: &|_| true,
+                overdue: &|_, _, _| false,
+                is_stable: true,
+            };
             let steps = plan(&self.state, &seen, self.settings);
             assert!(steps.len() <= self.settings.steps_max);
             let admissions = self.admissions();
@@ -151,7 +156,7 @@ impl PlanBench {
         panic!("the plan comes to no end");
     }
 
-    fn held(&self) -> BTreeMap<InstanceId, usize> {
+    fn copies_by_instance(&self) -> BTreeMap<InstanceId, usize> {
         let map = self.state.map();
         let mut held: BTreeMap<InstanceId, usize> = map
             .nodes()
@@ -166,7 +171,8 @@ impl PlanBench {
     }
 
     fn primaries(&self) -> BTreeMap<InstanceId, u64> {
-        let mut primaries: BTreeMap<InstanceId, u64> = self.held().into_keys().map(|one| (one, 0)).collect();
+        let mut primaries: BTreeMap<InstanceId, u64> =
+            self.copies_by_instance().into_keys().map(|one| (one, 0)).collect();
         for (id, found) in self.state.map().keyspaces() {
             for (partition, group) in found.groups() {
                 let load = self.loads.get(&(id, partition)).copied().unwrap_or(1);
@@ -220,10 +226,10 @@ fn a_new_keyspace_needs_no_moves_and_lies_in_neighbours() {
             bench.node(node, 1, 2);
         }
         bench.keyspace(256, 3, u64::from(nodes));
-        bench.settle();
+        bench.apply_until_done();
         assert_eq!(bench.copies, 0, "{nodes} nodes");
         bench.check_groups();
-        assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+        assert!(spread(bench.copies_by_instance().into_values()) <= 1, "{:?}", bench.copies_by_instance());
         // Replicas are among the next few in the ring: there are few different groups.
         let ring = Ring::new(&bench.state, u64::from(nodes));
         let at = |one: InstanceId| ring.spots().iter().position(|spot| spot.instance == one).unwrap();
@@ -238,18 +244,18 @@ fn a_new_keyspace_needs_no_moves_and_lies_in_neighbours() {
 }
 
 #[test]
-fn a_node_that_joins_takes_its_share_and_little_else_moves() {
+fn joining_node_gets_its_share_with_few_other_moves() {
     let mut bench = PlanBench::new();
     for node in 0..4 {
         bench.node(node, 1, 1);
     }
     bench.keyspace(128, 3, 7);
-    bench.settle();
+    bench.apply_until_done();
     let before = bench.copies;
     bench.node(4, 1, 1);
-    bench.settle();
+    bench.apply_until_done();
     bench.check_groups();
-    assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+    assert!(spread(bench.copies_by_instance().into_values()) <= 1, "{:?}", bench.copies_by_instance());
     let share = (128 * 3usize).div_ceil(5);
     // The leaving member is chosen when the target is there: with many simultaneous moves some must be
     // compensated.
@@ -261,11 +267,11 @@ fn a_node_that_joins_takes_its_share_and_little_else_moves() {
 }
 
 #[test]
-fn a_partition_that_an_operator_moves_goes_there_and_stays() {
+fn pinned_partition_moves_to_its_target_and_stays() {
     let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
     bench.keyspace(64, 3, 7);
-    bench.settle();
+    bench.apply_until_done();
     let node_of = |one: InstanceId| nodes[one.get() as usize];
     // All partitions that can be moved, to one node: more than its share.
     let mut went = Vec::new();
@@ -280,7 +286,7 @@ fn a_partition_that_an_operator_moves_goes_there_and_stays() {
         }
     }
     assert!(went.len() > 16);
-    bench.settle();
+    bench.apply_until_done();
     bench.check_groups();
     for (partition, to, before) in &went {
         let after = bench.members(*partition);
@@ -289,25 +295,24 @@ fn a_partition_that_an_operator_moves_goes_there_and_stays() {
     }
     // They stay when nodes join and leave, until their node is drained or they are released.
     bench.node(5, 1, 1);
-    bench.settle();
+    bench.apply_until_done();
     assert!(went.iter().all(|(partition, to, _)| bench.members(*partition)[0] == *to));
     bench.moved(went[0].0, None).expect("was moved manually");
     bench.moved(went[0].0, None).expect_err("is not any more");
     bench.set(nodes[4], NodeState::Draining);
-    bench.settle();
+    bench.apply_until_done();
     bench.check_groups();
-    assert_eq!(bench.held()[&went[0].1], 0);
+    assert_eq!(bench.copies_by_instance()[&went[0].1], 0);
     bench.moved(went[1].0, None).expect_err("its node is being emptied");
     let told = bench.moved(0, Some(nodes[4])).unwrap_err().to_string();
     assert!(told.contains("is being drained"), "{told}");
 }
 
 impl PlanBench {
-    fn take_step(&mut self, step: impl FnOnce(InstanceId) -> (RegroupOrigin, GroupStep)) {
+    fn apply_step(&mut self, step: impl FnOnce(InstanceId) -> (RegroupOrigin, GroupStep)) {
         let (keyspace, found) = self.state.map().keyspaces().next().unwrap();
         let group = found.group(PartitionId(0)).unwrap();
-        let (by, step) = step(group.primary);
-        let epoch = group.epoch;
+        let ((by, step), epoch) = (step(group.primary), group.epoch);
         self.done(ControlCommand::Regroup(Regroup { keyspace, partition: PartitionId(0), epoch, by, step }));
     }
 
@@ -315,9 +320,9 @@ impl PlanBench {
     fn planned(&self, given_up: bool) -> Vec<GroupStep> {
         let seen = PlanInputs {
             loads: &self.loads,
-            given_up: &|_| given_up,
+            long_down_nodes: &|_| given_up,
             overdue: &|_, _, _| false,
-            is_calm: true,
+            is_stable: true,
         };
         plan(&self.state, &seen, self.settings).iter().map(|regroup| regroup.step).collect()
     }
@@ -336,12 +341,12 @@ fn a_target_that_was_put_out_of_sync_again_is_admitted_once_more() {
         let mut bench = PlanBench::new();
         let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
         bench.keyspace(1, replicas, 7);
-        bench.settle();
+        bench.apply_until_done();
         let to = nodes.iter().find_map(|node| bench.moved(0, Some(*node)).ok()).expect("may go somewhere");
-        bench.take_step(|_| (RegroupOrigin::Control, GroupStep::AddFollower { instance: to, target: true }));
-        bench.take_step(|one| (by_primary(one), GroupStep::Admit(to)));
-        bench.take_step(|one| (by_primary(one), GroupStep::Exclude(to)));
-        bench.settle();
+        bench.apply_step(|_| (RegroupOrigin::Control, GroupStep::AddFollower { instance: to, target: true }));
+        bench.apply_step(|one| (by_primary(one), GroupStep::Admit(to)));
+        bench.apply_step(|one| (by_primary(one), GroupStep::Exclude(to)));
+        bench.apply_until_done();
         bench.check_groups();
         assert_eq!(bench.members(0).len(), usize::from(replicas));
         assert_eq!(bench.members(0)[0], to, "it is there after all");
@@ -349,31 +354,31 @@ fn a_target_that_was_put_out_of_sync_again_is_admitted_once_more() {
 }
 
 #[test]
-fn a_move_goes_on_if_its_target_is_taken_for_dead_for_a_moment_and_ends_if_it_is_gone() {
+fn move_survives_short_outage_of_target_and_ends_if_target_is_removed() {
     for (replicas, is_admitted, returns) in
         [(1, false, true), (3, false, true), (3, true, true), (3, false, false), (3, true, false)]
     {
         let mut bench = PlanBench::new();
         let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
         bench.keyspace(1, replicas, 7);
-        bench.settle();
+        bench.apply_until_done();
         let before = bench.members(0);
         let to = nodes.iter().find_map(|node| bench.moved(0, Some(*node)).ok()).expect("may go somewhere");
         let node = nodes[to.get() as usize];
-        bench.take_step(|_| (RegroupOrigin::Control, GroupStep::AddFollower { instance: to, target: true }));
+        bench.apply_step(|_| (RegroupOrigin::Control, GroupStep::AddFollower { instance: to, target: true }));
         if is_admitted {
-            bench.take_step(|one| (by_primary(one), GroupStep::Admit(to)));
+            bench.apply_step(|one| (by_primary(one), GroupStep::Admit(to)));
         }
         bench.set(node, NodeState::Down);
         let what = format!("{replicas} copies, admitted {is_admitted}, returns {returns}");
         assert_eq!(bench.planned(false), [], "{what}: it may be back in a moment");
         if returns {
             bench.set(node, NodeState::Up);
-            bench.settle();
+            bench.apply_until_done();
             bench.check_groups();
             assert_eq!(bench.members(0)[0], to, "{what}");
         } else {
-            bench.settle();
+            bench.apply_until_done();
             assert_eq!(bench.members(0).len(), usize::from(replicas), "{what}");
             assert_eq!(bench.members(0)[0], before[0], "{what}: as before the move");
             assert!(!bench.members(0).contains(&to), "{what}");
@@ -387,7 +392,7 @@ fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another
     let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = [0, 0, 1, 1, 2].into_iter().map(|domain| bench.node(domain, 1, 1)).collect();
     bench.keyspace(32, 2, 7);
-    bench.settle();
+    bench.apply_until_done();
     let domain = |one: InstanceId| [0, 0, 1, 1, 2][one.get() as usize];
     let mut refused = 0;
     for partition in 0..32 {
@@ -398,7 +403,7 @@ fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another
             continue;
         };
         // The member that shares the domain leaves, or else the primary.
-        bench.settle();
+        bench.apply_until_done();
         let after = bench.members(partition);
         assert_eq!(after[0], instance);
         assert_ne!(domain(after[0]), domain(after[1]), "{before:?} {after:?}");
@@ -412,70 +417,78 @@ fn a_node_that_drains_ends_up_empty_and_can_be_removed() {
     let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 2)).collect();
     bench.keyspace(64, 3, 7);
-    bench.settle();
-    let held: usize = bench.held().into_values().take(2).sum();
+    bench.apply_until_done();
+    let held: usize = bench.copies_by_instance().into_values().take(2).sum();
     bench.set(nodes[0], NodeState::Draining);
     let before = bench.copies;
-    bench.settle();
+    bench.apply_until_done();
     bench.check_groups();
     assert!(bench.copies - before <= held + held / 4, "{} copies for {held}", bench.copies - before);
     bench.done(ControlCommand::RemoveNode(nodes[0]));
 }
 
 #[test]
-fn what_a_dead_node_held_is_made_again_on_the_others() {
+fn copies_of_a_dead_node_are_rebuilt_on_other_nodes() {
     let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
     bench.keyspace(64, 3, 7);
-    bench.settle();
+    bench.apply_until_done();
     bench.set(nodes[2], NodeState::Down);
-    bench.settle();
+    bench.apply_until_done();
     bench.check_groups();
-    let held = bench.held();
+    let held = bench.copies_by_instance();
     assert!(spread(held.into_values().filter(|count| *count > 0)) <= 1);
 }
 
 #[test]
-fn a_node_that_is_away_for_a_while_keeps_its_copies_also_where_nobody_could_take_them() {
+fn briefly_down_node_keeps_its_copies() {
     let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..3).map(|node| bench.node(node, 1, 1)).collect();
     bench.keyspace(64, 3, 7);
-    bench.settle();
+    bench.apply_until_done();
     bench.set(nodes[2], NodeState::Down);
     let loads = BTreeMap::new();
     for _ in 0..10 {
         for admission in bench.admissions() {
             bench.done(admission);
         }
-        let seen =
-            PlanInputs { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false, is_calm: true };
+        let seen = PlanInputs {
+            loads: &loads,
+            long_down_nodes: &|_| false,
+            overdue: &|_, _, _| false,
+            is_stable: true,
+        };
         for step in plan(&bench.state, &seen, bench.settings) {
             assert!(!matches!(step.step, GroupStep::RemoveFollower(_)), "{step:?}");
             bench.done(ControlCommand::Regroup(step));
         }
     }
-    assert!(bench.held().into_values().all(|held| held == 64), "{:?}", bench.held());
+    assert!(
+        bench.copies_by_instance().into_values().all(|held| held == 64),
+        "{:?}",
+        bench.copies_by_instance()
+    );
     // Until the node is given up.
-    bench.settle();
-    assert_eq!(bench.held().into_values().filter(|held| *held == 0).count(), 1);
+    bench.apply_until_done();
+    assert_eq!(bench.copies_by_instance().into_values().filter(|held| *held == 0).count(), 1);
 }
 
 #[test]
-fn a_node_with_twice_the_capacity_holds_twice_as_much() {
+fn node_with_double_capacity_gets_double_copies() {
     let mut bench = PlanBench::new();
     for (node, capacity) in [1, 1, 2, 2, 2].into_iter().enumerate() {
         bench.node(node as u32, capacity, 1);
     }
     bench.keyspace(128, 2, 7);
-    bench.settle();
-    for (instance, held) in bench.held() {
+    bench.apply_until_done();
+    for (instance, held) in bench.copies_by_instance() {
         let share = if instance.get() < 2 { 32 } else { 64 };
         assert!((share - 1..=share + 1).contains(&held), "{instance} holds {held} of {share}");
     }
 }
 
 #[test]
-fn primaries_are_made_even_by_what_is_asked_of_them() {
+fn primaries_are_balanced_by_load() {
     let mut bench = PlanBench::new();
     for node in 0..3 {
         bench.node(node, 1, 1);
@@ -489,7 +502,7 @@ fn primaries_are_made_even_by_what_is_asked_of_them() {
         bench.loads.insert((keyspace, partition), if group.primary == first { 100 } else { 1 });
     }
     let before = bench.primaries()[&first];
-    bench.settle();
+    bench.apply_until_done();
     assert!(bench.primaries()[&first] < before, "{:?}", bench.primaries());
     assert_eq!(bench.copies, 0, "evening primaries copies nothing");
 }
@@ -525,7 +538,7 @@ proptest! {
     /// Whatever joins and leaves, plans end, every step is valid when it is applied, and the groups are as
     /// they should be. One node dies at a time, so that none of the groups is lost.
     #[test]
-    fn plans_come_to_an_end_and_leave_every_group_whole(turns in turns(), moves_max in 1usize..20) {
+    fn plans_terminate_with_every_group_complete(turns in turns(), moves_max in 1usize..20) {
         let mut bench = PlanBench::new();
         bench.settings.moves_max = moves_max;
         for domain in 0..4 {
@@ -558,7 +571,7 @@ proptest! {
                 }
                 Turn::Kill(_) | Turn::Drain(_) | Turn::Move(..) => {}
             }
-            bench.settle();
+            bench.apply_until_done();
             let lost = bench.state.map().keyspaces().any(|(_, found)| {
                 found.groups().any(|(_, group)| bench.state_of(group.primary) == NodeState::Down)
             });
@@ -569,18 +582,18 @@ proptest! {
 
     /// Similar nodes, each a domain of its own: no two differ by more than one copy.
     #[test]
-    fn alike_nodes_hold_alike(nodes in 3u32..9, joins in 0u32..4, bits in 2u32..8, replicas in 1u8..4, seed: u64) {
+    fn equal_nodes_get_equal_copies(nodes in 3u32..9, joins in 0u32..4, bits in 2u32..8, replicas in 1u8..4, seed: u64) {
         let mut bench = PlanBench::new();
         for node in 0..nodes {
         bench.node(node, 1, 1);
     }
         bench.keyspace(1 << bits, replicas, seed);
-        bench.settle();
-        prop_assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+        bench.apply_until_done();
+        prop_assert!(spread(bench.copies_by_instance().into_values()) <= 1, "{:?}", bench.copies_by_instance());
         for join in 0..joins {
             bench.node(nodes + join, 1, 1);
-            bench.settle();
-            prop_assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+            bench.apply_until_done();
+            prop_assert!(spread(bench.copies_by_instance().into_values()) <= 1, "{:?}", bench.copies_by_instance());
         }
         bench.check_groups();
     }

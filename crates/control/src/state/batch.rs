@@ -54,8 +54,8 @@ impl ControlState {
         let is_refused = changed.is_err();
         let delta = changed.unwrap_or_default();
         if let Some(delta) = &delta {
-            self.note_closings(delta);
-            self.forget_recoveries();
+            self.update_dropping(delta);
+            self.drop_ended_recoveries();
         }
         let (epoch, mut first) = (self.map().epoch(), delta);
         let mut applied = Vec::with_capacity(requests.len());
@@ -67,11 +67,11 @@ impl ControlState {
                 BatchDecision::New(result) => {
                     let delta = if result.is_ok() { first.take() } else { None };
                     if result.is_ok() {
-                        self.forget_pins(&request.command);
+                        self.drop_void_pins(&request.command);
                     }
                     let result = result.map(|number| CommandResult { number, epoch });
                     let outcome = self.requests.remember(request.id, result);
-                    AppliedCommand { outcome, delta, may_have_lost: Vec::new(), repeated: false }
+                    AppliedCommand { outcome, delta, possible_losses: Vec::new(), repeated: false }
                 }
             });
         }
@@ -148,10 +148,10 @@ mod tests {
         keyspace.group(PartitionId(partition)).expect("is there")
     }
 
-    fn keep(state: &ControlState, number: u64, partition: u32) -> CommandRequest {
+    fn raise_epoch_request(state: &ControlState, number: u64, partition: u32) -> CommandRequest {
         let group = group(state, partition);
         let by = RegroupOrigin::Instance(group.primary, INCARNATION);
-        regroup(number, partition, group.epoch, by, GroupStep::Keep)
+        regroup(number, partition, group.epoch, by, GroupStep::RaiseEpoch)
     }
 
     fn regroup(
@@ -172,8 +172,9 @@ mod tests {
     #[test]
     fn all_groups_of_a_batch_change_in_one_epoch_of_the_map_each_under_its_own_next_one() {
         let mut state = state(3, 1);
-        let (before, mark) = (state.map().clone(), state.mark());
-        let requests: Vec<CommandRequest> = (0..16).map(|at| keep(&state, 200 + u64::from(at), at)).collect();
+        let (before, mark) = (state.map().clone(), state.applied_count());
+        let requests: Vec<CommandRequest> =
+            (0..16).map(|at| raise_epoch_request(&state, 200 + u64::from(at), at)).collect();
         let applied = state.apply_entry(&Entry::Batch(requests));
         assert_eq!(state.map().epoch(), before.epoch().next());
         assert_eq!(deltas(&applied).len(), 1);
@@ -182,19 +183,23 @@ mod tests {
             let (old, new) = (before.keyspace(KEYSPACE).expect("is there"), group(&state, at));
             assert_eq!(new.epoch, old.group(PartitionId(at)).expect("is there").epoch.next());
             let done = CommandResult { number: new.epoch.get(), epoch: state.map().epoch() };
-            assert_eq!(one.outcome, CommandOutcome { result: Ok(done), mark: mark + 1 + u64::from(at) });
+            assert_eq!(
+                one.outcome,
+                CommandOutcome { result: Ok(done), applied_count: mark + 1 + u64::from(at) }
+            );
         }
         assert!(ControlState::decode(&state.encode()).expect("is a state") == state);
     }
 
     #[test]
-    fn who_is_refused_changes_nothing_and_keeps_nobody_else_from_being_heard() {
+    fn refused_request_does_not_affect_others_of_its_batch() {
         let mut state = state(3, 1);
         let epoch = state.map().epoch();
         let (stale, by) = (group(&state, 1), RegroupOrigin::Instance(group(&state, 1).primary, INCARNATION));
-        let stale = regroup(201, 1, PartitionEpoch(stale.epoch.get() + 7), by, GroupStep::Keep);
-        let nobody = regroup(202, 99, PartitionEpoch(1), RegroupOrigin::Control, GroupStep::Keep);
-        let requests = vec![stale, keep(&state, 203, 0), nobody, keep(&state, 204, 2)];
+        let stale = regroup(201, 1, PartitionEpoch(stale.epoch.get() + 7), by, GroupStep::RaiseEpoch);
+        let nobody = regroup(202, 99, PartitionEpoch(1), RegroupOrigin::Control, GroupStep::RaiseEpoch);
+        let requests =
+            vec![stale, raise_epoch_request(&state, 203, 0), nobody, raise_epoch_request(&state, 204, 2)];
         let old = group(&state, 1).epoch;
         let applied = state.apply_entry(&Entry::Batch(requests));
         let results: Vec<_> = applied.iter().map(|one| one.outcome.result.clone()).collect();
@@ -204,7 +209,8 @@ mod tests {
         assert_eq!(state.map().epoch(), epoch.next());
         assert_eq!(group(&state, 1).epoch, old);
         // A batch of refusals alone does not change the map.
-        let again: Vec<CommandRequest> = [0, 2].map(|at| keep(&state, 300 + u64::from(at), at)).to_vec();
+        let again: Vec<CommandRequest> =
+            [0, 2].map(|at| raise_epoch_request(&state, 300 + u64::from(at), at)).to_vec();
         let first = state.apply_entry(&Entry::Batch(again.clone()));
         let epoch = state.map().epoch();
         // A retry in another batch gets the first outcome.
@@ -219,7 +225,7 @@ mod tests {
     #[test]
     fn of_two_changes_of_one_group_in_a_batch_the_second_sees_what_the_first_left() {
         let mut state = state(3, 1);
-        let (one, other) = (keep(&state, 200, 0), keep(&state, 201, 0));
+        let (one, other) = (raise_epoch_request(&state, 200, 0), raise_epoch_request(&state, 201, 0));
         let applied = state.apply_entry(&Entry::Batch(vec![one.clone(), other, one]));
         let now = group(&state, 0).epoch;
         assert!(applied[0].outcome.result.is_ok());
@@ -227,9 +233,9 @@ mod tests {
         assert_eq!((applied[2].repeated, &applied[2].outcome), (true, &applied[0].outcome));
         // The second change applies to the result of the first; both are done in one epoch of the map.
         let epoch = state.map().epoch();
-        let first = keep(&state, 202, 0);
+        let first = raise_epoch_request(&state, 202, 0);
         let by = RegroupOrigin::Instance(group(&state, 0).primary, INCARNATION);
-        let second = regroup(203, 0, now.next(), by, GroupStep::Keep);
+        let second = regroup(203, 0, now.next(), by, GroupStep::RaiseEpoch);
         let applied = state.apply_entry(&Entry::Batch(vec![first, second]));
         assert!(applied.iter().all(|one| one.outcome.result.is_ok()));
         assert_eq!(group(&state, 0).epoch, now.next().next());
@@ -237,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn if_the_map_refuses_all_together_each_is_decided_alone() {
+    fn batch_refused_by_the_map_is_decided_one_by_one() {
         let mut state = state(1, 20);
         let add = |state: &ControlState, number, instance| {
             let step = GroupStep::AddFollower { instance: InstanceId(instance), target: false };
@@ -253,7 +259,8 @@ mod tests {
         }
         let is_member = |one: &u32| group(&state, 0).members().any(|member| member.get() == *one);
         let too_much = add(&state, 400, (0..20).find(|one| !is_member(one)).expect("is one"));
-        let requests = vec![keep(&state, 401, 1), too_much, keep(&state, 402, 2)];
+        let requests =
+            vec![raise_epoch_request(&state, 401, 1), too_much, raise_epoch_request(&state, 402, 2)];
         let applied = state.apply_entry(&Entry::Batch(requests));
         assert!(matches!(applied[1].outcome.result, Err(CommandRefusal::Map(_))), "{:?}", applied[1].outcome);
         assert!(applied[0].outcome.result.is_ok() && applied[2].outcome.result.is_ok());

@@ -7,13 +7,13 @@ use zerohop_wire::ids::{MapEpoch, PartitionEpoch};
 
 use super::{ControlState, Facts};
 use crate::command::ManagerInfo;
-use crate::limits::FOUNDED_AGAIN_JUMP;
+use crate::limits::NEW_CLUSTER_COUNTER_JUMP;
 
 impl ControlState {
     /// See the module. `founder` gets the mark and returns the only manager.
-    pub(crate) fn founded_again(mut self, founder: impl FnOnce(u64) -> ManagerInfo) -> ControlState {
-        self.requests.jump(FOUNDED_AGAIN_JUMP);
-        self.managers = vec![founder(self.mark())];
+    pub(crate) fn forced_new(mut self, founder: impl FnOnce(u64) -> ManagerInfo) -> ControlState {
+        self.requests.jump(NEW_CLUSTER_COUNTER_JUMP);
+        self.managers = vec![founder(self.applied_count())];
         let map = self.map().clone();
         for node in map.nodes().map(|node| node.id()) {
             let facts = Facts { doubted: true, ..self.facts(node) };
@@ -22,18 +22,18 @@ impl ControlState {
         let mut changes = Vec::new();
         for (keyspace, found) in map.keyspaces() {
             for (partition, group) in found.groups() {
-                let epoch = PartitionEpoch(group.epoch.get() + FOUNDED_AGAIN_JUMP);
+                let epoch = PartitionEpoch(group.epoch.get() + NEW_CLUSTER_COUNTER_JUMP);
                 let group = ReplicaGroup { epoch, ..group.to_group() };
                 changes.push(MapChange::SetGroup { keyspace, partition, group });
             }
         }
         let from = map.epoch();
         if from > MapEpoch(0) {
-            let delta = MapDelta { from, to: MapEpoch(from.get() + FOUNDED_AGAIN_JUMP), changes };
+            let delta = MapDelta { from, to: MapEpoch(from.get() + NEW_CLUSTER_COUNTER_JUMP), changes };
             let ahead: Result<ClusterMap, _> = map.apply(&delta);
             // Only epochs have changed, and only upward.
             let ahead = ahead.expect("a map with higher epochs is one");
-            self.note_closings(&delta);
+            self.update_dropping(&delta);
             self.history = MapHistory::new(std::sync::Arc::new(ahead));
         }
         self

@@ -68,18 +68,18 @@ impl ControlState {
         if group.epoch != epoch && !planted::is_planted(Bug::OlderEpochAccepted) {
             return Err(CommandRefusal::StaleEpoch { now: group.epoch });
         }
-        self.may_ask(group, by, step)?;
+        self.check_step(group, by, step)?;
         if group.state == GroupState::Recovering {
             return Err(CommandRefusal::Recovering);
         }
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
-        self.take_step(found.config(), partition, &mut next, step)?;
+        self.apply_step(found.config(), partition, &mut next, step)?;
         Ok(next)
     }
 
-    fn may_ask(&self, group: Group<'_>, by: RegroupOrigin, step: GroupStep) -> Result<(), CommandRefusal> {
-        let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::Keep);
+    fn check_step(&self, group: Group<'_>, by: RegroupOrigin, step: GroupStep) -> Result<(), CommandRefusal> {
+        let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::RaiseEpoch);
         match by {
             RegroupOrigin::Control if primarys => Err(CommandRefusal::NotPrimary),
             RegroupOrigin::Control => Ok(()),
@@ -94,7 +94,7 @@ impl ControlState {
         }
     }
 
-    fn take_step(
+    fn apply_step(
         &self,
         config: &KeyspaceConfig,
         partition: PartitionId,
@@ -110,7 +110,7 @@ impl ControlState {
                     return Err(CommandRefusal::NotFollower);
                 }
                 if !is_target && group.in_sync.len() + 1 >= min_in_sync {
-                    return Err(CommandRefusal::NotWanted);
+                    return Err(CommandRefusal::NotNeeded);
                 }
                 if self.state_of(instance) == NodeState::Down {
                     return Err(CommandRefusal::NotUp);
@@ -119,14 +119,14 @@ impl ControlState {
                 group.in_sync.push(instance);
             }
             GroupStep::Exclude(instance) if instance == group.primary => {
-                let heir = heir(partition, &group.in_sync, |one| self.state_of(one) == NodeState::Down);
+                let heir = successor(partition, &group.in_sync, |one| self.state_of(one) == NodeState::Down);
                 hand_over(group, heir.ok_or(CommandRefusal::TooFewInSync)?);
             }
             GroupStep::Exclude(instance) => {
                 drop_in_sync(group, instance)?;
                 group.followers.push(instance);
             }
-            GroupStep::Keep => {}
+            GroupStep::RaiseEpoch => {}
             GroupStep::AddFollower { instance, target } => {
                 self.map().instance(instance).ok_or(CommandRefusal::UnknownInstance)?;
                 if target && group.followers.contains(&instance) {
@@ -141,7 +141,7 @@ impl ControlState {
                 }
                 if !target {
                     group.followers.push(instance);
-                } else if group.state == GroupState::Settled {
+                } else if group.state == GroupState::Stable {
                     group.followers.insert(0, instance);
                     group.state = GroupState::Admitting;
                 } else {
@@ -185,7 +185,7 @@ impl ControlState {
         if self.state_of(instance) != NodeState::Up {
             return Err(CommandRefusal::NotUp);
         }
-        if group.state != GroupState::Settled {
+        if group.state != GroupState::Stable {
             return Err(CommandRefusal::Moving);
         }
         group.followers.retain(|follower| *follower != instance);
@@ -204,8 +204,8 @@ impl ControlState {
     ) {
         if next.group.state == GroupState::Recovering {
             self.recoveries.insert((keyspace, partition), next.recovery);
-        } else if next.recovery.chosen_in_doubt {
-            draft.may_have_lost.push((keyspace, partition));
+        } else if next.recovery.chosen_may_lack_end {
+            draft.possible_losses.push((keyspace, partition));
         }
         draft.changes.push(MapChange::SetGroup { keyspace, partition, group: next.group });
     }
@@ -228,10 +228,10 @@ impl GroupContext<'_> {
         if self.is_down(group.primary) {
             let is_down = |instance| self.is_down(instance);
             let follower = || match planted::is_planted(Bug::PromotesFollower) {
-                true => heir(partition, group.followers, is_down),
+                true => successor(partition, group.followers, is_down),
                 false => None,
             };
-            let heir = heir(partition, group.in_sync, is_down).or_else(follower)?;
+            let heir = successor(partition, group.in_sync, is_down).or_else(follower)?;
             hand_over(&mut next, heir);
         }
         let (down, up): (Vec<_>, Vec<_>) = next.in_sync.iter().partition(|instance| self.is_down(**instance));
@@ -296,7 +296,7 @@ impl GroupContext<'_> {
 
 /// The successor of a primary: an in-sync replica that is up. The choice rotates with the partition, so that
 /// the partitions of one dead primary are spread over different replicas.
-fn heir(
+fn successor(
     partition: PartitionId,
     in_sync: &[InstanceId],
     is_down: impl Fn(InstanceId) -> bool,
@@ -317,7 +317,7 @@ fn hand_over(group: &mut ReplicaGroup, heir: InstanceId) {
 /// Removes a follower; if it is the target of a move, the move ends.
 fn drop_follower(group: &mut ReplicaGroup, instance: InstanceId) {
     if group.state == GroupState::Admitting && group.followers.first() == Some(&instance) {
-        group.state = GroupState::Settled;
+        group.state = GroupState::Stable;
     }
     group.followers.retain(|follower| *follower != instance);
 }

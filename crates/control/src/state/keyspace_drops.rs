@@ -24,13 +24,13 @@ pub struct DroppingKeyspace {
 
 impl ControlState {
     /// The keyspaces that are being dropped.
-    pub fn closings(&self) -> impl Iterator<Item = (KeyspaceId, &DroppingKeyspace)> {
-        self.closings.iter().map(|(id, closing)| (*id, closing))
+    pub fn dropping_keyspaces(&self) -> impl Iterator<Item = (KeyspaceId, &DroppingKeyspace)> {
+        self.dropping.iter().map(|(id, closing)| (*id, closing))
     }
 
     /// Partitions of a keyspace that is being dropped whose primary has not reported that it is drained.
     pub fn undrained(&self, id: KeyspaceId) -> Vec<PartitionId> {
-        let (Some(found), Some(closing)) = (self.map().keyspace(id), self.closings.get(&id)) else {
+        let (Some(found), Some(closing)) = (self.map().keyspace(id), self.dropping.get(&id)) else {
             return Vec::new();
         };
         let open = found.groups().filter(|(_, group)| !closing.drained.contains(&group.primary));
@@ -40,7 +40,7 @@ impl ControlState {
     /// Closes a keyspace. A repeated close changes nothing.
     pub(super) fn close_keyspace(&self, id: KeyspaceId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
-        if !found.is_closing() {
+        if !found.is_dropping() {
             draft.changes.push(MapChange::CloseKeyspace(id));
         }
         Ok(u64::from(id.get()))
@@ -55,7 +55,7 @@ impl ControlState {
     ) -> Result<u64, CommandRefusal> {
         let KeyspaceDrained { keyspace, instance, map } = *drained;
         let found = self.history.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
-        let closing = self.closings.get_mut(&keyspace);
+        let closing = self.dropping.get_mut(&keyspace);
         let Some(closing) = closing.filter(|closing| map >= closing.since) else {
             return Err(CommandRefusal::Map(
                 "the keyspace is not being dropped, or its groups have changed since".into(),
@@ -72,16 +72,16 @@ impl ControlState {
     }
 
     /// Updates the records after a change of the map.
-    pub(super) fn note_closings(&mut self, delta: &MapDelta) {
+    pub(super) fn update_dropping(&mut self, delta: &MapDelta) {
         for change in &delta.changes {
             match change {
                 MapChange::CloseKeyspace(id) => {
-                    self.closings
+                    self.dropping
                         .insert(*id, DroppingKeyspace { since: delta.to, ..DroppingKeyspace::default() });
                 }
-                MapChange::DropKeyspace(id) => drop(self.closings.remove(id)),
+                MapChange::DropKeyspace(id) => drop(self.dropping.remove(id)),
                 MapChange::SetGroup { keyspace, .. } => {
-                    if let Some(closing) = self.closings.get_mut(keyspace) {
+                    if let Some(closing) = self.dropping.get_mut(keyspace) {
                         *closing = DroppingKeyspace { since: delta.to, ..DroppingKeyspace::default() };
                     }
                 }

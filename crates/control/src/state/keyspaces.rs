@@ -22,7 +22,7 @@ impl ControlState {
         if ring.is_empty() {
             return Err(CommandRefusal::NoNodes);
         }
-        let groups = ring.place(config);
+        let groups = ring.groups_for(config);
         draft.changes.push(MapChange::CreateKeyspace { id, config: config.clone(), groups });
         Ok(u64::from(id.get()))
     }
@@ -60,12 +60,12 @@ impl ControlState {
     /// a move, and the request for a member's log end, name the partition.
     pub(super) fn split_keyspace(&self, id: KeyspaceId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
-        if found.is_closing() {
+        if found.is_dropping() {
             return Err(CommandRefusal::Map("the keyspace is being dropped".into()));
         }
         for (_, group) in found.groups() {
             match group.state {
-                GroupState::Settled => {}
+                GroupState::Stable => {}
                 GroupState::Admitting => return Err(CommandRefusal::Moving),
                 GroupState::Recovering => return Err(CommandRefusal::Recovering),
             }

@@ -44,7 +44,7 @@ impl ControlState {
 
     /// Records that partitions which these nodes had continue with less data. A keyspace in memory is empty
     /// after each start: that is no loss if the node was shut down cleanly, because an operator intended it.
-    pub(super) fn note_losses(&mut self, held: Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)>) {
+    pub(super) fn record_losses(&mut self, held: Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)>) {
         for (place, mut nodes) in held {
             let map = Arc::clone(self.map());
             let Some(found) = map.keyspace(place.0) else { continue };
@@ -83,7 +83,7 @@ impl ControlState {
     }
 
     /// The map has changed: keyspaces may be dropped, or split.
-    pub(super) fn forget_losses(&mut self, delta: &MapDelta) {
+    pub(super) fn update_losses(&mut self, delta: &MapDelta) {
         for change in &delta.changes {
             let (MapChange::DropKeyspace(id) | MapChange::SplitKeyspace(id)) = change else { continue };
             let gone: Vec<(PartitionId, Loss)> = self
@@ -135,16 +135,16 @@ mod tests {
             bench
         }
 
-        fn ask(&mut self, command: ControlCommand) -> Result<CommandResult, CommandRefusal> {
-            let id = RequestId { origin: 1, number: self.0.mark() + 1 };
-            let applied = self.0.apply(&CommandRequest { id, after: self.0.mark(), command });
+        fn apply_command(&mut self, command: ControlCommand) -> Result<CommandResult, CommandRefusal> {
+            let id = RequestId { origin: 1, number: self.0.applied_count() + 1 };
+            let applied = self.0.apply(&CommandRequest { id, after: self.0.applied_count(), command });
             // A manager that restarts has all of it.
             assert_eq!(ControlState::decode(&self.0.encode()).unwrap(), self.0);
             applied.outcome.result
         }
 
         fn done(&mut self, command: ControlCommand) -> u64 {
-            self.ask(command).unwrap().number
+            self.apply_command(command).unwrap().number
         }
 
         fn join(&mut self, node: u32, known: Option<NodeId>, replaces: u64, closed: bool) {
@@ -180,13 +180,13 @@ mod tests {
                     intact: true,
                 };
                 let logs = self.0.recoveries().iter().map(log).collect();
-                self.done(ControlCommand::Held(HeldLogs { node: NodeId(node), incarnation, logs }));
+                self.done(ControlCommand::ReportLogs(HeldLogs { node: NodeId(node), incarnation, logs }));
             }
             assert!(self.0.recoveries().is_empty(), "both partitions go on");
         }
 
         /// The partitions with a loss, and the nodes of the first.
-        fn lost(&self) -> (Vec<u32>, Vec<u32>) {
+        fn lost_partitions(&self) -> (Vec<u32>, Vec<u32>) {
             let losses = self.0.losses();
             let nodes =
                 losses.values().next().into_iter().flat_map(|loss| &loss.nodes).map(|node| node.get());
@@ -198,32 +198,32 @@ mod tests {
     fn what_is_missing_is_remembered_until_it_is_acknowledged_and_a_later_loss_after_that() {
         let mut bench = Bench::new(Durability::Interval { ms: 100 });
         bench.restart([false, false]);
-        assert_eq!(bench.lost(), (vec![0, 1], vec![1, 2]));
+        assert_eq!(bench.lost_partitions(), (vec![0, 1], vec![1, 2]));
         let seen = bench.0.map().epoch();
         bench.restart([false, false]);
         let acknowledge = |until| ControlCommand::AcknowledgeLosses { keyspace: KEYSPACE, until };
         assert_eq!(bench.done(acknowledge(seen)), 0, "both went on with less again since it was seen");
         let seen = bench.0.map().epoch();
         let other = ControlCommand::AcknowledgeLosses { keyspace: KeyspaceId(9), until: seen };
-        assert_eq!(bench.ask(other), Err(CommandRefusal::UnknownKeyspace));
+        assert_eq!(bench.apply_command(other), Err(CommandRefusal::UnknownKeyspace));
         assert_eq!(bench.done(acknowledge(seen)), 2);
-        assert_eq!(bench.lost(), (vec![], vec![]));
+        assert_eq!(bench.lost_partitions(), (vec![], vec![]));
         assert_eq!(bench.done(acknowledge(seen)), 0);
         bench.restart([false, false]);
-        assert_eq!(bench.lost().0, [0, 1]);
+        assert_eq!(bench.lost_partitions().0, [0, 1]);
         let all =
             ControlCommand::AcknowledgeLosses { keyspace: KeyspaceId::NONE, until: bench.0.map().epoch() };
         assert_eq!(bench.done(all), 2);
     }
 
     #[test]
-    fn what_is_missing_goes_with_its_keyspace_and_is_told_of_both_halves_of_a_split() {
+    fn loss_is_dropped_with_keyspace_and_reported_for_both_children() {
         let mut bench = Bench::new(Durability::Interval { ms: 100 });
         bench.restart([false, false]);
         bench.done(ControlCommand::SplitKeyspace(KEYSPACE));
-        assert_eq!(bench.lost().0, [0, 1, 2, 3]);
+        assert_eq!(bench.lost_partitions().0, [0, 1, 2, 3]);
         bench.done(ControlCommand::DropKeyspace(KEYSPACE));
-        assert_eq!(bench.lost(), (vec![], vec![]));
+        assert_eq!(bench.lost_partitions(), (vec![], vec![]));
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         for (closed, nodes) in [([true, true], vec![]), ([true, false], vec![2]), ([false, true], vec![1])] {
             let mut bench = Bench::new(Durability::Memory);
             bench.restart(closed);
-            assert_eq!(bench.lost().1, nodes, "{closed:?}");
+            assert_eq!(bench.lost_partitions().1, nodes, "{closed:?}");
         }
     }
 }

@@ -75,7 +75,7 @@ pub struct ControlState {
     managers: Vec<ManagerInfo>,
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
     pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
-    closings: BTreeMap<KeyspaceId, DroppingKeyspace>,
+    dropping: BTreeMap<KeyspaceId, DroppingKeyspace>,
     losses: Arc<Losses>,
     requests: Requests,
     /// Ids are never reused, so the next ones are stored apart from the map.
@@ -84,7 +84,7 @@ pub struct ControlState {
     next_instance: u32,
     /// Nodes of the first list of hosts that have not joined yet: the address of each node's manager, and the
     /// number that the node gets.
-    places: BTreeMap<Address, NodeId>,
+    expected_nodes: BTreeMap<Address, NodeId>,
 }
 
 /// The result of a command.
@@ -96,14 +96,14 @@ pub struct AppliedCommand {
     pub delta: Option<Arc<MapDelta>>,
     /// Partitions that continue with a log whose end may be missing, as all members that had it have
     /// restarted.
-    pub may_have_lost: Vec<(KeyspaceId, PartitionId)>,
+    pub possible_losses: Vec<(KeyspaceId, PartitionId)>,
     /// Whether this was a retry, answered from memory.
     pub repeated: bool,
 }
 
 impl AppliedCommand {
     fn repeated(outcome: CommandOutcome) -> AppliedCommand {
-        AppliedCommand { outcome, delta: None, may_have_lost: Vec::new(), repeated: true }
+        AppliedCommand { outcome, delta: None, possible_losses: Vec::new(), repeated: true }
     }
 }
 
@@ -111,7 +111,7 @@ impl AppliedCommand {
 #[derive(Debug, Default)]
 struct MapDraft {
     changes: Vec<MapChange>,
-    may_have_lost: Vec<(KeyspaceId, PartitionId)>,
+    possible_losses: Vec<(KeyspaceId, PartitionId)>,
 }
 
 impl ControlState {
@@ -123,23 +123,23 @@ impl ControlState {
             managers,
             recoveries: BTreeMap::new(),
             pins: BTreeMap::new(),
-            closings: BTreeMap::new(),
+            dropping: BTreeMap::new(),
             losses: Arc::default(),
             requests: Requests::default(),
             next_keyspace: 1,
             next_node: 1,
             next_instance: 0,
-            places: BTreeMap::new(),
+            expected_nodes: BTreeMap::new(),
         }
     }
 
     /// The same, where the nodes of this list get the numbers of their places in it, from 1 on, in whatever
     /// order they join.
     #[must_use]
-    pub fn with_places(self, places: &[Address]) -> ControlState {
+    pub fn with_expected_nodes(self, places: &[Address]) -> ControlState {
         let places: BTreeMap<Address, NodeId> = places.iter().cloned().zip((1..).map(NodeId)).collect();
         let next_node = places.values().map(|node| node.get() + 1).max().unwrap_or(1);
-        ControlState { places, next_node, ..self }
+        ControlState { expected_nodes: places, next_node, ..self }
     }
 
     /// The map.
@@ -174,8 +174,8 @@ impl ControlState {
     }
 
     /// The number of commands applied.
-    pub fn mark(&self) -> u64 {
-        self.requests.mark()
+    pub fn applied_count(&self) -> u64 {
+        self.requests.applied_count()
     }
 
     /// Applies the next command of the log.
@@ -190,8 +190,8 @@ impl ControlState {
     fn apply_new(&mut self, request: &CommandRequest) -> AppliedCommand {
         let mut draft = MapDraft::default();
         let before = (self.next_keyspace, self.next_node, self.next_instance);
-        let done = self.carry_out(&request.command, &mut draft);
-        let may_have_lost = std::mem::take(&mut draft.may_have_lost);
+        let done = self.apply_command(&request.command, &mut draft);
+        let may_have_lost = std::mem::take(&mut draft.possible_losses);
         let held = self.holders(&may_have_lost);
         let committed = done.and_then(|number| Ok((number, self.change(draft.changes)?)));
         let (result, delta) = match committed {
@@ -202,24 +202,28 @@ impl ControlState {
             }
         };
         let may_have_lost = if result.is_ok() { may_have_lost } else { Vec::new() };
-        self.forget_recoveries();
+        self.drop_ended_recoveries();
         if let Some(delta) = &delta {
-            self.note_closings(delta);
-            self.forget_losses(delta);
+            self.update_dropping(delta);
+            self.update_losses(delta);
         }
         if result.is_ok() {
-            self.note_losses(held);
+            self.record_losses(held);
         }
         if result.is_ok() {
-            self.forget_pins(&request.command);
+            self.drop_void_pins(&request.command);
         }
         let outcome = self.requests.remember(request.id, result);
-        AppliedCommand { outcome, delta, may_have_lost, repeated: false }
+        AppliedCommand { outcome, delta, possible_losses: may_have_lost, repeated: false }
     }
 
     /// Decides the changes. It adds changes of the map to the draft. It may change facts, recoveries and next
     /// ids directly, but only once nothing can be refused any more.
-    fn carry_out(&mut self, command: &ControlCommand, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
+    fn apply_command(
+        &mut self,
+        command: &ControlCommand,
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
         match command {
             ControlCommand::Join(join) => self.join(join, draft),
             ControlCommand::SetNodeState { node, incarnation, state } => {
@@ -233,7 +237,7 @@ impl ControlState {
             ControlCommand::Drained(drained) => self.drained(drained, draft),
             ControlCommand::SplitKeyspace(id) => self.split_keyspace(*id, draft),
             ControlCommand::Regroup(regroup) => self.regroup(regroup, draft),
-            ControlCommand::Held(held) => self.held(held, draft),
+            ControlCommand::ReportLogs(held) => self.handle_log_reports(held, draft),
             ControlCommand::Recover { keyspace, partition, damaged } => {
                 self.recover((*keyspace, *partition), *damaged, draft)
             }
@@ -281,7 +285,7 @@ impl ControlState {
     }
 
     /// Drops the recovery records of groups that no longer recover.
-    fn forget_recoveries(&mut self) {
+    fn drop_ended_recoveries(&mut self) {
         let map = Arc::clone(self.map());
         self.recoveries.retain(|(keyspace, partition), _| {
             let group = map.keyspace(*keyspace).and_then(|keyspace| keyspace.group(*partition));
@@ -298,7 +302,7 @@ impl PartialEq for ControlState {
             && self.managers == other.managers
             && self.recoveries == other.recoveries
             && self.pins == other.pins
-            && self.closings == other.closings
+            && self.dropping == other.dropping
             && self.losses == other.losses
             && self.requests == other.requests
             && (self.next_keyspace, self.next_node, self.next_instance)

@@ -57,7 +57,7 @@ impl ControlState {
 
     fn join_new(&mut self, join: &JoinNode, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let too_many = || CommandRefusal::Map("no ids are left".to_owned());
-        let id = match self.places.remove(&join.manager) {
+        let id = match self.expected_nodes.remove(&join.manager) {
             Some(id) => id,
             None => {
                 let id = NodeId(self.next_node);

@@ -42,7 +42,7 @@ impl ControlState {
             return Ok(u64::from(pin.to.get()));
         };
         match group.state {
-            GroupState::Settled => {}
+            GroupState::Stable => {}
             GroupState::Admitting => return Err(CommandRefusal::Moving),
             GroupState::Recovering => return Err(CommandRefusal::Recovering),
         }
@@ -136,7 +136,7 @@ impl ControlState {
     }
 
     /// Drops the pins that a completed command has made void.
-    pub(super) fn forget_pins(&mut self, command: &ControlCommand) {
+    pub(super) fn drop_void_pins(&mut self, command: &ControlCommand) {
         match command {
             ControlCommand::SplitKeyspace(id) => self.pins.retain(|(keyspace, _), _| keyspace != id),
             // The move has failed, or the copy was abandoned.

@@ -1,7 +1,7 @@
 //! Groups in which all in-sync replicas have restarted, or are gone.
 //!
 //! No instance serves such a partition until recovery has chosen a log. Members report the logs that they
-//! have ([`crate::command::ControlCommand::Held`]); a log does not change while its group recovers, so a
+//! have ([`crate::command::ControlCommand::ReportLogs`]); a log does not change while its group recovers, so a
 //! report stays true.
 //!
 //! | found | the group continues with |
@@ -33,15 +33,19 @@ pub struct Recovery {
     /// The operator gave up the members that are not up.
     pub accept_loss: bool,
     /// The group continues with the readable part of its primary's damaged copy.
-    pub keeps_primary: bool,
+    pub continues_with_primary: bool,
     /// Recovery ended with a log whose end may be missing.
-    pub(super) chosen_in_doubt: bool,
+    pub(super) chosen_may_lack_end: bool,
 }
 
 impl ControlState {
     /// Members of recovering groups report their logs. A report that does not fit the present state of a
     /// group is ignored: it must not keep the other reports of the command from being applied.
-    pub(super) fn held(&mut self, held: &HeldLogs, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
+    pub(super) fn handle_log_reports(
+        &mut self,
+        held: &HeldLogs,
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
         let node = self.map().node(held.node).ok_or(CommandRefusal::UnknownNode)?;
         if node.incarnation() != held.incarnation {
             return Err(CommandRefusal::StaleIncarnation);
@@ -85,7 +89,7 @@ impl ControlState {
         // The only in-sync copy, whose instance reports that it cannot serve.
         let is_alone = serves && group.in_sync.is_empty();
         if serves && !(is_alone && damaged.is_some()) {
-            return Err(CommandRefusal::NotLost);
+            return Err(CommandRefusal::NothingToRecover);
         }
         if group.members().all(|instance| view.is_down(instance)) {
             // No member is left to report. The previous members are removed from the group: if one returns,
@@ -95,13 +99,13 @@ impl ControlState {
             let heir = ring.spots().iter().min_by_key(|spot| held(spot)).ok_or(CommandRefusal::NoNodes)?;
             let next = ReplicaGroup::of_one(group.epoch.next(), heir.instance);
             let epoch = next.epoch;
-            draft.may_have_lost.push((keyspace, partition));
+            draft.possible_losses.push((keyspace, partition));
             draft.changes.push(MapChange::SetGroup { keyspace, partition, group: next });
             return Ok(epoch.get());
         }
         let mut recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
         recovery.accept_loss = true;
-        recovery.keeps_primary |= damaged == Some(KeptCopy::Damaged);
+        recovery.continues_with_primary |= damaged == Some(KeptCopy::Damaged);
         if is_alone {
             // Its log counts only as far as it is reported.
             recovery.restarted.insert(group.primary);
@@ -123,8 +127,8 @@ impl ControlState {
         let recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
         let view = GroupContext { config: found.config(), state_of: &|instance| self.state_of(instance) };
         if let Some(next) = view.try_to_end(&group.to_group(), recovery) {
-            if next.recovery.chosen_in_doubt {
-                draft.may_have_lost.push((keyspace, partition));
+            if next.recovery.chosen_may_lack_end {
+                draft.possible_losses.push((keyspace, partition));
             }
             draft.changes.push(MapChange::SetGroup { keyspace, partition, group: next.group });
         }
@@ -158,7 +162,7 @@ impl GroupContext<'_> {
         };
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
-        } else if recovery.keeps_primary && !self.is_down(group.primary) {
+        } else if recovery.continues_with_primary && !self.is_down(group.primary) {
             report(&group.primary)?;
             (group.primary, true)
         } else if all_told() {
@@ -177,8 +181,8 @@ impl GroupContext<'_> {
             primary: chosen,
             in_sync: Vec::new(),
             followers: others,
-            state: GroupState::Settled,
+            state: GroupState::Stable,
         };
-        Some(Next { group: next, recovery: Recovery { chosen_in_doubt: in_doubt, ..recovery } })
+        Some(Next { group: next, recovery: Recovery { chosen_may_lack_end: in_doubt, ..recovery } })
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn mark(&self) -> u64 {
+    pub(super) fn applied_count(&self) -> u64 {
         self.applied
     }
 
@@ -29,7 +29,7 @@ impl Requests {
         // above it.
         let forgotten = self.applied.saturating_sub(REQUESTS_REMEMBERED_MAX as u64);
         (request.after < forgotten)
-            .then_some(CommandOutcome { result: Err(CommandRefusal::TooOld), mark: self.applied })
+            .then_some(CommandOutcome { result: Err(CommandRefusal::TooOld), applied_count: self.applied })
     }
 
     /// Continues from a mark that is far ahead.
@@ -51,7 +51,7 @@ impl Requests {
             }
             other => other,
         });
-        let outcome = CommandOutcome { result, mark: self.applied };
+        let outcome = CommandOutcome { result, applied_count: self.applied };
         if self.outcomes.insert(id, outcome.clone()).is_none() {
             self.order.push_back(id);
         }
@@ -68,7 +68,7 @@ impl Requests {
         self.order.iter().filter_map(|id| self.outcomes.get(id).map(|outcome| (*id, outcome)))
     }
 
-    /// Restores the values of [`Requests::all`] and [`Requests::mark`].
+    /// Restores the values of [`Requests::all`] and [`Requests::applied_count`].
     pub(super) fn restored(applied: u64, all: Vec<(RequestId, CommandOutcome)>) -> Requests {
         let order = all.iter().map(|(id, _)| *id).collect();
         Requests { applied, outcomes: all.into_iter().collect(), order }

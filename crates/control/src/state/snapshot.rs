@@ -183,7 +183,7 @@ impl ControlState {
                 })
                 .collect(),
             accept_loss: recovery.accept_loss,
-            keeps_primary: recovery.keeps_primary,
+            keeps_primary: recovery.continues_with_primary,
         });
         let facts = self.facts.iter().map(|(node, facts)| NodeFacts {
             node: node.get(),
@@ -199,13 +199,13 @@ impl ControlState {
             to: pin.to.get(),
             from: pin.from.get(),
         });
-        let closings = self.closings().map(|(keyspace, closing)| ClosingProto {
+        let closings = self.dropping_keyspaces().map(|(keyspace, closing)| ClosingProto {
             keyspace: keyspace.get(),
             since: closing.since.get(),
             drained: closing.drained.iter().map(|instance| instance.get()).collect(),
         });
         let places = self
-            .places
+            .expected_nodes
             .iter()
             .map(|(manager, node)| AddressProto { manager: manager.as_str().to_owned(), node: node.get() });
         let losses = self.losses.iter().map(|((keyspace, partition), loss)| OneLoss {
@@ -225,7 +225,7 @@ impl ControlState {
             facts: facts.collect(),
             managers: command::write_managers(&self.managers),
             recoveries: recoveries.collect(),
-            applied: self.requests.mark(),
+            applied: self.requests.applied_count(),
             outcomes: outcomes.collect(),
             next_keyspace: self.next_keyspace,
             next_node: self.next_node,
@@ -273,18 +273,18 @@ impl ControlState {
             managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
             recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
             pins: snapshot.pins.iter().map(read_pin).collect(),
-            closings: snapshot.closings.into_iter().map(read_closing).collect(),
+            dropping: snapshot.closings.into_iter().map(read_dropping).collect(),
             losses: Arc::new(snapshot.losses.into_iter().map(read_loss).collect()),
             requests: Requests::restored(snapshot.applied, outcomes),
             next_keyspace: snapshot.next_keyspace,
             next_node: snapshot.next_node,
             next_instance: snapshot.next_instance,
-            places,
+            expected_nodes: places,
         })
     }
 }
 
-fn read_closing(one: ClosingProto) -> (KeyspaceId, DroppingKeyspace) {
+fn read_dropping(one: ClosingProto) -> (KeyspaceId, DroppingKeyspace) {
     let drained = one.drained.into_iter().map(InstanceId).collect();
     (KeyspaceId(one.keyspace), DroppingKeyspace { since: MapEpoch(one.since), drained })
 }
@@ -312,8 +312,8 @@ fn read_recovery(one: GroupRecovery) -> ((KeyspaceId, PartitionId), Recovery) {
         restarted: one.restarted.into_iter().map(InstanceId).collect(),
         reports,
         accept_loss: one.accept_loss,
-        keeps_primary: one.keeps_primary,
-        chosen_in_doubt: false,
+        continues_with_primary: one.keeps_primary,
+        chosen_may_lack_end: false,
     };
     ((KeyspaceId(one.keyspace), PartitionId(one.partition)), recovery)
 }

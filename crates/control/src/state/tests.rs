@@ -40,23 +40,23 @@ impl StateBench {
         bench
     }
 
-    fn ask(&mut self, command: ControlCommand) -> AppliedCommand {
+    fn apply_command(&mut self, command: ControlCommand) -> AppliedCommand {
         self.number += 1;
         let id = RequestId { origin: 1, number: self.number };
-        let applied = self.state.apply(&CommandRequest { id, after: self.state.mark(), command });
+        let applied = self.state.apply(&CommandRequest { id, after: self.state.applied_count(), command });
         // A snapshot always has the complete state.
         assert_eq!(ControlState::decode(&self.state.encode()).unwrap(), self.state);
         applied
     }
 
     fn done(&mut self, command: ControlCommand) -> AppliedCommand {
-        let applied = self.ask(command);
+        let applied = self.apply_command(command);
         assert!(applied.outcome.result.is_ok(), "{:?}", applied.outcome);
         applied
     }
 
     fn refused(&mut self, command: ControlCommand) -> CommandRefusal {
-        self.ask(command).outcome.result.unwrap_err()
+        self.apply_command(command).outcome.result.unwrap_err()
     }
 
     fn group(&self) -> ReplicaGroup {
@@ -96,7 +96,7 @@ impl StateBench {
         self.done(ControlCommand::Join(JoinNode { closed, ..join }))
     }
 
-    fn held(&mut self, instance: InstanceId, index: u64, intact: bool) -> AppliedCommand {
+    fn report_log(&mut self, instance: InstanceId, index: u64, intact: bool) -> AppliedCommand {
         let (node, incarnation) = self.node_of(instance);
         let log = HeldLog {
             keyspace: KEYSPACE,
@@ -106,7 +106,7 @@ impl StateBench {
             end: LogEnd { epoch: 1, index: LogIndex(index) },
             intact,
         };
-        self.done(ControlCommand::Held(HeldLogs { node, incarnation, logs: vec![log] }))
+        self.done(ControlCommand::ReportLogs(HeldLogs { node, incarnation, logs: vec![log] }))
     }
 }
 
@@ -128,7 +128,7 @@ fn join(node: Option<NodeId>, replaces: u64, incarnation: u64, domain: u32, inta
 const INTERVAL: Durability = Durability::Interval { ms: 100 };
 
 #[test]
-fn a_dead_primary_is_followed_by_who_was_in_sync_and_never_by_a_follower() {
+fn failover_chooses_in_sync_replica_never_follower() {
     let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     assert_eq!((before.in_sync.len(), before.followers.len()), (1, 1));
@@ -160,11 +160,11 @@ fn of_two_changes_decided_on_one_epoch_one_is_refused() {
 }
 
 #[test]
-fn only_the_primary_asks_for_admissions_and_only_control_for_the_rest() {
+fn only_primary_proposes_admissions_and_only_leader_the_rest() {
     let mut bench = StateBench::new(3, INTERVAL);
     let group = bench.group();
     let (follower, in_sync) = (group.followers[0], group.in_sync[0]);
-    assert_eq!(bench.refused(bench.primary(GroupStep::Admit(follower))), CommandRefusal::NotWanted);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Admit(follower))), CommandRefusal::NotNeeded);
     assert_eq!(
         bench.refused(bench.step(RegroupOrigin::Control, GroupStep::Admit(follower))),
         CommandRefusal::NotPrimary
@@ -186,13 +186,13 @@ fn only_the_primary_asks_for_admissions_and_only_control_for_the_rest() {
 }
 
 #[test]
-fn a_primary_that_asks_to_keep_the_group_gets_it_under_a_higher_epoch() {
+fn unchanged_group_gets_a_higher_epoch_on_primary_request() {
     let mut bench = StateBench::new(4, Durability::Sync);
     let before = bench.group();
     let (keep, admit) =
-        (bench.primary(GroupStep::Keep), bench.primary(GroupStep::Exclude(before.in_sync[0])));
+        (bench.primary(GroupStep::RaiseEpoch), bench.primary(GroupStep::Exclude(before.in_sync[0])));
     assert_eq!(
-        bench.refused(bench.step(RegroupOrigin::Control, GroupStep::Keep)),
+        bench.refused(bench.step(RegroupOrigin::Control, GroupStep::RaiseEpoch)),
         CommandRefusal::NotPrimary
     );
     bench.done(keep.clone());
@@ -203,7 +203,7 @@ fn a_primary_that_asks_to_keep_the_group_gets_it_under_a_higher_epoch() {
 }
 
 #[test]
-fn a_primary_whose_log_is_corrupt_hands_over_to_who_is_in_sync_and_up() {
+fn primary_with_corrupt_log_hands_over_to_live_in_sync_replica() {
     let mut bench = StateBench::new(4, Durability::Sync);
     let before = bench.group();
     bench.done(bench.primary(GroupStep::Exclude(before.primary)));
@@ -214,7 +214,7 @@ fn a_primary_whose_log_is_corrupt_hands_over_to_who_is_in_sync_and_up() {
 }
 
 #[test]
-fn a_move_is_four_changes_and_can_be_given_up() {
+fn move_takes_four_changes_and_can_be_cancelled() {
     let mut bench = StateBench::new(4, INTERVAL);
     let group = bench.group();
     let target =
@@ -226,7 +226,7 @@ fn a_move_is_four_changes_and_can_be_given_up() {
     assert_eq!(ReplicaGroup { epoch: group.epoch, ..bench.group() }, group);
     bench.done(bench.step(RegroupOrigin::Control, add));
     bench.done(bench.primary(GroupStep::Admit(target)));
-    assert_eq!(bench.group().state, GroupState::Settled);
+    assert_eq!(bench.group().state, GroupState::Stable);
     bench.done(bench.step(RegroupOrigin::Control, GroupStep::Promote(target)));
     bench.done(bench.step(RegroupOrigin::Control, GroupStep::Leave(group.primary)));
     let after = bench.group();
@@ -257,14 +257,14 @@ fn a_restarted_replica_is_in_sync_only_if_everything_was_synced() {
 }
 
 #[test]
-fn after_a_stop_in_order_of_all_nobody_has_lost_anything() {
+fn clean_shutdown_of_all_loses_nothing() {
     for first in 0..3 {
         let mut bench = StateBench::new(3, INTERVAL);
         let before = bench.group();
         let members: Vec<InstanceId> = before.as_group().members().collect();
         for at in 0..3 {
             let told = bench.restart_after(members[(first + at) % 3], true, true);
-            assert!(told.may_have_lost.is_empty());
+            assert!(told.possible_losses.is_empty());
         }
         let after = bench.group();
         assert_eq!(ReplicaGroup { epoch: before.epoch, ..after }, before);
@@ -273,19 +273,19 @@ fn after_a_stop_in_order_of_all_nobody_has_lost_anything() {
 
 /// A has everything that B, which died, had acknowledged, or B had removed A from the group first.
 #[test]
-fn of_two_in_sync_who_stopped_in_order_goes_on_for_who_died() {
+fn cleanly_stopped_in_sync_replica_replaces_crashed_one() {
     for stopped_returns_first in [true, false] {
         let mut bench = StateBench::new(3, INTERVAL);
         let before = bench.group();
         let (died, stopped) = (before.primary, before.in_sync[0]);
         let back = |bench: &mut StateBench, one| {
             let told = bench.restart_after(one, true, one == stopped);
-            assert!(told.may_have_lost.is_empty());
+            assert!(told.possible_losses.is_empty());
         };
         let order = if stopped_returns_first { [stopped, died] } else { [died, stopped] };
         order.into_iter().for_each(|one| back(&mut bench, one));
         let after = bench.group();
-        assert_eq!((after.primary, after.state), (stopped, GroupState::Settled));
+        assert_eq!((after.primary, after.state), (stopped, GroupState::Stable));
         assert!(after.in_sync.is_empty() && after.followers.contains(&died));
     }
 }
@@ -293,7 +293,7 @@ fn of_two_in_sync_who_stopped_in_order_goes_on_for_who_died() {
 /// The primary has removed the replica from the in-sync set, acknowledged more without it, and died: the
 /// replica's log is incomplete.
 #[test]
-fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does_not_go_on() {
+fn cleanly_stopped_removed_member_does_not_become_primary() {
     let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let (died, stopped, third) = (before.primary, before.in_sync[0], before.followers[0]);
@@ -302,22 +302,22 @@ fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does
     assert_eq!((bench.group().primary, bench.group().in_sync), (died, vec![]));
     bench.restart_after(died, true, false);
     assert_eq!(bench.group().state, GroupState::Recovering);
-    bench.held(stopped, 9, true);
-    bench.held(third, 3, true);
+    bench.report_log(stopped, 9, true);
+    bench.report_log(third, 3, true);
     assert_eq!(bench.group().state, GroupState::Recovering);
-    let told = bench.held(died, 12, true);
-    assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
+    let told = bench.report_log(died, 12, true);
+    assert_eq!(told.possible_losses, [(KEYSPACE, PARTITION)]);
     assert_eq!(bench.group().primary, died);
 }
 
 /// The last decisions of the others are lost; one may have removed the replica from the group.
 #[test]
-fn a_stop_in_order_before_the_control_group_was_founded_again_does_not_count() {
+fn clean_stop_before_forced_new_cluster_does_not_count() {
     let mut bench = StateBench::new(3, INTERVAL);
     let (first, second) = (bench.group().primary, bench.group().in_sync[0]);
     let addr = Address::new("n0:7400").unwrap();
     bench.state =
-        bench.state.founded_again(|_| crate::command::ManagerInfo { id: crate::command::ManagerId(9), addr });
+        bench.state.forced_new(|_| crate::command::ManagerInfo { id: crate::command::ManagerId(9), addr });
     bench.state = ControlState::decode(&bench.state.encode()).unwrap();
     bench.restart_after(first, true, true);
     assert_eq!((bench.group().primary, bench.group().in_sync), (second, vec![]));
@@ -329,7 +329,7 @@ fn a_stop_in_order_before_the_control_group_was_founded_again_does_not_count() {
 /// The replica died first and lost its end, restarted, and was then shut down cleanly: the end is still
 /// missing.
 #[test]
-fn a_stop_in_order_does_not_bring_back_what_a_death_before_it_took() {
+fn clean_stop_does_not_undo_loss_by_an_earlier_crash() {
     let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let (first, second) = (before.primary, before.in_sync[0]);
@@ -337,15 +337,15 @@ fn a_stop_in_order_does_not_bring_back_what_a_death_before_it_took() {
     bench.restart_after(first, true, false);
     assert_eq!(bench.group().state, GroupState::Recovering);
     let told = bench.restart_after(first, true, true);
-    assert!(told.may_have_lost.is_empty());
+    assert!(told.possible_losses.is_empty());
     assert_eq!(bench.group().state, GroupState::Recovering, "the group knows of the death still");
-    bench.held(first, 4, true);
-    let told = bench.held(before.followers[0], 2, true);
-    assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
+    bench.report_log(first, 4, true);
+    let told = bench.report_log(before.followers[0], 2, true);
+    assert_eq!(told.possible_losses, [(KEYSPACE, PARTITION)]);
 }
 
 #[test]
-fn when_all_have_restarted_the_highest_log_goes_on_once_all_have_told() {
+fn highest_log_is_chosen_once_all_members_have_reported() {
     let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let (first, second, third) = (before.primary, before.in_sync[0], before.followers[0]);
@@ -354,14 +354,14 @@ fn when_all_have_restarted_the_highest_log_goes_on_once_all_have_told() {
     bench.restart(first, true);
     assert_eq!(bench.group().state, GroupState::Recovering);
     assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(second))), CommandRefusal::Recovering);
-    bench.held(third, 3, true);
-    let told = bench.held(first, 7, true);
-    assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
-    assert_eq!((bench.group().primary, bench.group().state), (first, GroupState::Settled));
+    bench.report_log(third, 3, true);
+    let told = bench.report_log(first, 7, true);
+    assert_eq!(told.possible_losses, [(KEYSPACE, PARTITION)]);
+    assert_eq!((bench.group().primary, bench.group().state), (first, GroupState::Stable));
 }
 
 #[test]
-fn of_two_that_lost_power_together_the_first_to_return_counts_as_much() {
+fn order_of_return_after_common_power_loss_does_not_matter() {
     for dies_first in [true, false] {
         let mut bench = StateBench::new(3, INTERVAL);
         let before = bench.group();
@@ -377,10 +377,10 @@ fn of_two_that_lost_power_together_the_first_to_return_counts_as_much() {
         );
         bench.restart(second, true);
         assert_eq!((bench.group().state, bench.group().primary), (GroupState::Recovering, second));
-        bench.held(second, 5, true);
-        bench.held(third, 2, true);
+        bench.report_log(second, 5, true);
+        bench.report_log(third, 2, true);
         assert_eq!(bench.group().state, GroupState::Recovering, "a running instance has not reported");
-        bench.held(first, 100, true);
+        bench.report_log(first, 100, true);
         assert_eq!(bench.group().primary, first);
     }
 }
@@ -390,19 +390,19 @@ fn the_operator_may_give_up_what_will_not_return() {
     let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let recover = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
-    assert_eq!(bench.refused(recover.clone()), CommandRefusal::NotLost);
+    assert_eq!(bench.refused(recover.clone()), CommandRefusal::NothingToRecover);
     bench.set(before.primary, NodeState::Down);
     let alone = bench.group().primary;
     bench.set(alone, NodeState::Down);
     bench.done(recover);
     assert_eq!(bench.group().state, GroupState::Recovering);
-    let told = bench.held(before.followers[0], 3, true);
-    assert_eq!(told.may_have_lost.len(), 1);
-    assert_eq!((bench.group().primary, bench.group().state), (before.followers[0], GroupState::Settled));
+    let told = bench.report_log(before.followers[0], 3, true);
+    assert_eq!(told.possible_losses.len(), 1);
+    assert_eq!((bench.group().primary, bench.group().state), (before.followers[0], GroupState::Stable));
 }
 
 #[test]
-fn the_operator_may_go_on_with_what_is_left_of_a_damaged_copy_or_with_another() {
+fn operator_may_choose_damaged_or_other_copy() {
     for (keep, durability) in [KeptCopy::Damaged, KeptCopy::Follower]
         .into_iter()
         .flat_map(|keep| [INTERVAL, Durability::Sync].map(|of| (keep, of)))
@@ -411,30 +411,30 @@ fn the_operator_may_go_on_with_what_is_left_of_a_damaged_copy_or_with_another() 
         let before = bench.group();
         let recover =
             ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: Some(keep) };
-        assert_eq!(bench.refused(recover.clone()), CommandRefusal::NotLost, "another has all of it");
+        assert_eq!(bench.refused(recover.clone()), CommandRefusal::NothingToRecover, "another has all of it");
         bench.done(bench.primary(GroupStep::Exclude(before.in_sync[0])));
         assert!(bench.group().in_sync.is_empty());
         let unsaid = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
-        assert_eq!(bench.refused(unsaid), CommandRefusal::NotLost, "no member is missing");
+        assert_eq!(bench.refused(unsaid), CommandRefusal::NothingToRecover, "no member is missing");
         bench.done(recover);
         let asked = bench.group();
         assert_eq!((asked.state, asked.primary), (GroupState::Recovering, before.primary));
         let restored = ControlState::decode(&bench.state.encode()).expect("is a state");
         assert_eq!(restored.recoveries(), bench.state.recoveries());
         for follower in &asked.followers {
-            bench.held(*follower, 3, true);
+            bench.report_log(*follower, 3, true);
             assert_eq!(bench.group().state, GroupState::Recovering, "the damaged instance has not reported");
         }
-        let told = bench.held(before.primary, 0, false);
+        let told = bench.report_log(before.primary, 0, false);
         let after = bench.group();
-        assert_eq!((after.state, told.may_have_lost.len()), (GroupState::Settled, 1));
+        assert_eq!((after.state, told.possible_losses.len()), (GroupState::Stable, 1));
         assert_eq!(after.primary == before.primary, keep == KeptCopy::Damaged, "{after:?}");
         assert!(bench.state.recoveries().is_empty());
     }
 }
 
 #[test]
-fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word() {
+fn group_without_members_restarts_empty_on_operator_command() {
     let mut bench = StateBench::new(5, INTERVAL);
     let before = bench.group();
     let members: Vec<InstanceId> = before.as_group().members().collect();
@@ -444,10 +444,10 @@ fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word(
     let lost = bench.group();
     let told =
         bench.done(ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None });
-    assert_eq!(told.may_have_lost.len(), 1);
+    assert_eq!(told.possible_losses.len(), 1);
     let after = bench.group();
     assert!(!members.contains(&after.primary) && after.epoch > lost.epoch);
-    assert_eq!((after.state, after.as_group().members().count()), (GroupState::Settled, 1));
+    assert_eq!((after.state, after.as_group().members().count()), (GroupState::Stable, 1));
     // A replica that returns is in no group, and changes nothing.
     bench.restart(members[0], true);
     assert_eq!(bench.group(), after);
@@ -461,24 +461,24 @@ fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word(
 }
 
 #[test]
-fn a_retry_gets_the_first_outcome_and_a_forgotten_one_is_refused() {
+fn retry_gets_first_outcome_and_expired_one_is_refused() {
     let mut bench = StateBench::new(3, INTERVAL);
     let command = bench.primary(GroupStep::Exclude(bench.group().in_sync[0]));
     let id = RequestId { origin: 9, number: 1 };
-    let request = CommandRequest { id, after: bench.state.mark(), command };
+    let request = CommandRequest { id, after: bench.state.applied_count(), command };
     let first = bench.state.apply(&request);
     let again = bench.state.apply(&request);
     assert_eq!((again.outcome, again.repeated, again.delta), (first.outcome, true, None));
     for number in 0..crate::limits::REQUESTS_REMEMBERED_MAX as u64 {
         let id = RequestId { origin: 10, number };
         let command = ControlCommand::DropKeyspace(KeyspaceId(77));
-        bench.state.apply(&CommandRequest { id, after: bench.state.mark(), command });
+        bench.state.apply(&CommandRequest { id, after: bench.state.applied_count(), command });
     }
     assert_eq!(bench.state.apply(&request).outcome.result, Err(CommandRefusal::TooOld));
 }
 
 #[test]
-fn a_closed_keyspace_goes_once_every_primary_of_the_groups_as_they_are_has_nothing_under_way() {
+fn dropping_keyspace_is_removed_once_all_primaries_are_drained() {
     let mut bench = StateBench::new(3, INTERVAL);
     let config = KeyspaceConfig {
         partitions: PartitionCount::new(8).unwrap(),
@@ -525,7 +525,9 @@ fn a_closed_keyspace_goes_once_every_primary_of_the_groups_as_they_are_has_nothi
         );
         bench.done(drained(instance, now));
     }
-    assert!(bench.state.map().keyspace(keyspace).is_none() && bench.state.closings().next().is_none());
+    assert!(
+        bench.state.map().keyspace(keyspace).is_none() && bench.state.dropping_keyspaces().next().is_none()
+    );
 }
 
 #[test]
@@ -544,7 +546,7 @@ fn of_two_starts_of_a_node_the_one_that_does_not_know_of_the_other_is_refused() 
 }
 
 #[test]
-fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
+fn many_partitions_on_equal_nodes_use_an_even_ring() {
     let mut bench = StateBench::new(7, INTERVAL);
     let config = KeyspaceConfig {
         partitions: PartitionCount::new(1 << 16).unwrap(),
@@ -566,7 +568,7 @@ fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
 }
 
 #[test]
-fn a_node_of_the_control_group_does_not_leave_before_another_has_its_seat() {
+fn node_with_manager_leaves_only_after_its_replacement() {
     let mut bench = StateBench::new(3, Durability::Sync);
     let spare = bench.done(ControlCommand::Join(join(None, 0, 1, 3, true))).outcome.result.unwrap().number;
     let seat = |id, domain: u32| ManagerInfo {
@@ -581,7 +583,7 @@ fn a_node_of_the_control_group_does_not_leave_before_another_has_its_seat() {
 }
 
 #[test]
-fn who_removes_a_node_that_still_holds_replicas_is_told_what_ends_that() {
+fn removal_of_node_with_replicas_explains_how_to_drain() {
     let mut bench = StateBench::new(3, Durability::Sync);
     let primary = bench.group().primary;
     let (node, _) = bench.node_of(primary);

@@ -61,10 +61,10 @@ mod tests {
     }
 
     fn apply(state: &mut ControlState, command: ControlCommand) -> Result<(), CommandRefusal> {
-        let id = RequestId { origin: 1, number: state.mark() + 1 };
-        let applied = state.apply(&CommandRequest { id, after: state.mark(), command });
+        let id = RequestId { origin: 1, number: state.applied_count() + 1 };
+        let applied = state.apply(&CommandRequest { id, after: state.applied_count(), command });
         // A manager that starts from a snapshot has the complete state.
-        if state.mark() < 20 {
+        if state.applied_count() < 20 {
             assert_eq!(ControlState::decode(&state.encode()).unwrap(), *state);
         }
         applied.outcome.result.map(|_| ())
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_token_gives_up_its_name_and_its_place() {
+    fn expired_token_frees_its_name_and_slot() {
         let mut state = ControlState::new(Vec::new());
         for id in 1..=1024 {
             apply(&mut state, ControlCommand::PutToken(token(id, &format!("t{id}")).until(2000 - id)))

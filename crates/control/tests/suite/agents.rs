@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zerohop_control::command::ControlCommand;
 use zerohop_placement::{KeyspaceConfig, PartitionCount};
 
-use crate::support::node_play::play;
+use crate::support::node_play::run_seed;
 use crate::support::nodes::{NodeHappening, Nodes, Setting};
 
 const SECOND: u64 = 1_000_000;
@@ -90,7 +90,7 @@ fn whatever_happens_all_nodes_come_to_follow_one_map() {
     };
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        let nodes = play(seed);
+        let nodes = run_seed(seed);
         assert!(nodes.checker.violations.is_empty(), "seed {seed}: {:#?}", nodes.checker.violations);
         for (what, count) in &nodes.checker.coverage {
             *coverage.entry(what).or_default() += count;
@@ -104,6 +104,6 @@ fn whatever_happens_all_nodes_come_to_follow_one_map() {
 #[test]
 fn a_seed_of_agents_replays_to_the_byte() {
     for seed in 0..4 {
-        assert_eq!(play(seed).digest, play(seed).digest, "seed {seed}");
+        assert_eq!(run_seed(seed).digest, run_seed(seed).digest, "seed {seed}");
     }
 }

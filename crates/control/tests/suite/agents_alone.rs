@@ -53,7 +53,7 @@ fn address(text: &str) -> Address {
     Address::new(text).expect("is an address")
 }
 
-fn alone(contacts: &[&str]) -> Agent {
+fn lone_agent(contacts: &[&str]) -> Agent {
     let contacts = contacts.iter().map(|contact| address(contact)).collect();
     let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), address("me:1"));
     Agent::open(Time(0), AgentSettings { contacts, ..settings }).expect("opens").0
@@ -63,7 +63,7 @@ fn alone(contacts: &[&str]) -> Agent {
 fn until(agent: &mut Agent, time: u64) -> (Vec<(Address, Message)>, Vec<AgentEffect>) {
     let (mut sent, mut others) = (Vec::new(), Vec::new());
     loop {
-        let now = agent.wake_at().0.min(time);
+        let now = agent.tick_due().0.min(time);
         for effect in agent.handle(Time(now), AgentEvent::Tick) {
             match effect {
                 AgentEffect::Send { to, bytes, .. } => {
@@ -105,14 +105,14 @@ fn large_map(partitions: u32) -> Arc<ClusterMap> {
 }
 
 #[test]
-fn a_map_that_fits_no_frame_comes_in_pieces_though_some_are_lost() {
+fn large_map_arrives_in_pieces_despite_loss() {
     let map = large_map(1 << 16);
     let pieces = map.encode().len().div_ceil(PIECE_BYTES);
     assert!(pieces >= 3, "{pieces}");
     let settings = AgentSettings::new(1, CLUSTER, Incarnation(8), address("host-1:1"));
     let mut host =
         Agent::open(Time(0), AgentSettings { map: Arc::clone(&map), ..settings }).expect("opens").0;
-    let mut agent = alone(&["host-1:1"]);
+    let mut agent = lone_agent(&["host-1:1"]);
     let mut told = 0u32;
     for round in 1..2_000 {
         let now = Time(round * 10_000);
@@ -146,9 +146,9 @@ fn a_map_that_fits_no_frame_comes_in_pieces_though_some_are_lost() {
 }
 
 #[test]
-fn a_node_of_another_cluster_is_told_so_and_ends_if_it_knows_nobody_else() {
+fn node_of_other_cluster_is_refused_and_stops_without_contacts() {
     let mut nodes = formed(1, 0);
-    let mut agent = alone(&["node-0:7400"]);
+    let mut agent = lone_agent(&["node-0:7400"]);
     let other = AgentSettings { contacts: vec![address("node-0:7400")], ..agent.settings().clone() };
     let other = AgentSettings { cluster: ClusterId([1; 16]), ..other };
     agent = Agent::open(Time(0), other).expect("opens").0;
@@ -169,14 +169,14 @@ fn a_node_of_another_cluster_is_told_so_and_ends_if_it_knows_nobody_else() {
 }
 
 #[test]
-fn a_node_that_does_not_know_its_cluster_learns_it_from_whom_it_asks() {
+fn node_learns_cluster_name_from_its_contact() {
     let mut nodes = formed(1, 0);
-    let agent = alone(&[]);
+    let agent = lone_agent(&[]);
     let settings = AgentSettings { cluster: ClusterId::default(), ..agent.settings().clone() };
     let contacts = vec![address("node-0:7400")];
     let mut agent = Agent::open(Time(0), AgentSettings { contacts, ..settings }).expect("opens").0;
     let (sent, _) = until(&mut agent, 10_000);
-    assert!(matches!(sent[0].1.body, AgentBody::MapWanted { .. }));
+    assert!(matches!(sent[0].1.body, AgentBody::MapRequest { .. }));
     let now = nodes.now;
     let host = nodes.machines[0].agent.as_mut().expect("runs");
     let answers = host.handle(Time(now), AgentEvent::Received { bytes: &sent[0].1.encode() });
@@ -189,7 +189,7 @@ fn a_node_that_does_not_know_its_cluster_learns_it_from_whom_it_asks() {
 }
 
 #[test]
-fn nobody_speaks_for_another_node_or_for_control() {
+fn proposals_for_other_nodes_or_control_are_refused() {
     let mut nodes = formed(1, 1);
     keyspace(&mut nodes, 4);
     nodes.run(6 * SECOND);
@@ -202,16 +202,16 @@ fn nobody_speaks_for_another_node_or_for_control() {
             partition: PartitionId(0),
             epoch: PartitionEpoch(1),
             by,
-            step: GroupStep::Keep,
+            step: GroupStep::RaiseEpoch,
         })
     };
     let held = HeldLogs { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
     for command in [
         regroup(RegroupOrigin::Control),
         regroup(RegroupOrigin::Instance(instance.id, instance.incarnation)),
-        ControlCommand::Held(held),
+        ControlCommand::ReportLogs(held),
     ] {
-        let body = AgentBody::Ask(CommandRequest { id, after: 0, command });
+        let body = AgentBody::Propose(CommandRequest { id, after: 0, command });
         let message = Message { cluster: CLUSTER, from: Some(address("stranger:1")), body };
         let host = nodes.machines[0].agent.as_mut().expect("runs");
         let effects = host.handle(Time(now), AgentEvent::Received { bytes: &message.encode() });
@@ -222,7 +222,7 @@ fn nobody_speaks_for_another_node_or_for_control() {
             _ => None,
         });
         match answer.expect("is answered").body {
-            AgentBody::Answer { told: ProposalAnswer::Decided(outcome), .. } => {
+            AgentBody::Answer { answer: ProposalAnswer::Decided(outcome), .. } => {
                 assert_eq!(outcome.result, Err(CommandRefusal::NotControl));
             }
             other => panic!("{other:?}"),
@@ -231,7 +231,7 @@ fn nobody_speaks_for_another_node_or_for_control() {
 }
 
 #[test]
-fn a_copy_of_a_node_takes_its_place_once_it_is_gone_and_not_before() {
+fn cloned_node_replaces_original_only_after_it_is_gone() {
     let mut nodes = formed(3, 1);
     // The first process continues while another starts on a copy of its folder, at another address.
     let copy = nodes.copy(3);
@@ -272,7 +272,7 @@ fn a_manager_that_comes_back_elsewhere_stays_in_the_control_group() {
 }
 
 #[test]
-fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say() {
+fn managers_at_new_addresses_find_each_other() {
     // The first addresses are at the beginning of the logs.
     let mut nodes = formed_with(Setting { log_entries_max: 1_000, ..setting(3, 1) });
     let before: Vec<Address> = nodes.machines.iter().map(|one| one.address.clone()).collect();
@@ -306,16 +306,16 @@ fn managers_that_all_come_back_elsewhere_find_each_other_where_their_shells_say(
 }
 
 /// The answer of the leader, which is machine 0, to a request to join.
-fn told_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> Option<ProposalAnswer> {
+fn answer_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> Option<ProposalAnswer> {
     let from = join.manager.clone();
     let id = RequestId { origin: 77, number };
-    let body = AgentBody::Ask(CommandRequest { id, after: 0, command: ControlCommand::Join(join) });
+    let body = AgentBody::Propose(CommandRequest { id, after: 0, command: ControlCommand::Join(join) });
     let message = Message { cluster: CLUSTER, from: Some(from.clone()), body };
     let host = nodes.machines[0].agent.as_mut().expect("runs");
     let effects = host.handle(Time(now), AgentEvent::Received { bytes: &message.encode() });
     effects.iter().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } if *to == from => match Message::decode(bytes).ok()?.body {
-            AgentBody::Answer { told, .. } => Some(told),
+            AgentBody::Answer { answer: told, .. } => Some(told),
             _ => None,
         },
         _ => None,
@@ -323,7 +323,7 @@ fn told_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> Opt
 }
 
 #[test]
-fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while() {
+fn start_is_refused_while_another_process_of_the_node_answers() {
     // The leader itself, and another node.
     for node in [1, 2] {
         let mut nodes = formed(1, 1);
@@ -343,7 +343,7 @@ fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while
         let mut number = 0;
         let mut ask = |nodes: &mut Nodes, ms: u64, join| {
             number += 1;
-            told_to_join(nodes, nodes.now + ms * 1_000, number, join)
+            answer_to_join(nodes, nodes.now + ms * 1_000, number, join)
         };
         assert_eq!(ask(&mut nodes, 0, join("other:1", 70)), Some(ProposalAnswer::Busy));
         assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(ProposalAnswer::Busy));
@@ -358,7 +358,7 @@ fn a_start_in_place_of_a_process_that_answers_elsewhere_is_refused_after_a_while
 
 #[test]
 fn an_operator_without_a_leader_is_answered_in_time_and_once() {
-    let mut agent = alone(&["m:1", "m:2"]);
+    let mut agent = lone_agent(&["m:1", "m:2"]);
     for token in 0..300 {
         let command = ControlCommand::RemoveNode(NodeId(1));
         let effects = agent.handle(Time(1_000), AgentEvent::Operate { token, command });
@@ -378,24 +378,24 @@ fn an_operator_without_a_leader_is_answered_in_time_and_once() {
 }
 
 /// The number of proposals that an agent sends at one moment after this message.
-fn asks_after(agent: &mut Agent, now: Time, bytes: &[u8]) -> usize {
+fn proposals_after(agent: &mut Agent, now: Time, bytes: &[u8]) -> usize {
     let told = agent.handle(now, AgentEvent::Received { bytes });
     let sent =
         told.into_iter().chain(agent.handle(now, AgentEvent::Tick)).filter_map(|effect| match effect {
             AgentEffect::Send { bytes, .. } => Message::decode(&bytes).ok(),
             _ => None,
         });
-    sent.filter(|message| matches!(message.body, AgentBody::Ask(_))).count()
+    sent.filter(|message| matches!(message.body, AgentBody::Propose(_))).count()
 }
 
 #[test]
-fn an_answer_that_comes_again_has_nothing_asked_again() {
-    let mut agent = alone(&["m:1", "m:2"]);
+fn duplicate_answer_causes_no_new_proposal() {
+    let mut agent = lone_agent(&["m:1", "m:2"]);
     let command = ControlCommand::RemoveNode(NodeId(1));
     let effects = agent.handle(Time(1_000), AgentEvent::Operate { token: 1, command });
     let asked = effects.iter().rev().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } => match Message::decode(bytes).expect("is one").body {
-            AgentBody::Ask(request) => Some((to.clone(), request.id)),
+            AgentBody::Propose(request) => Some((to.clone(), request.id)),
             _ => None,
         },
         _ => None,
@@ -403,17 +403,17 @@ fn an_answer_that_comes_again_has_nothing_asked_again() {
     let (from, id) = asked.expect("asks a manager");
     let leader = address(if from == address("m:1") { "m:2" } else { "m:1" });
     let managers = [(1, from.clone()), (2, leader)].map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr });
-    let news = ControlGroupNews { mark: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
-    let body = AgentBody::Answer { id, told: ProposalAnswer::NotLeader, news };
+    let news = ControlGroupNews { applied_count: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
+    let body = AgentBody::Answer { id, answer: ProposalAnswer::NotLeader, news };
     let bytes = Message { cluster: CLUSTER, from: Some(from), body }.encode();
-    assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 1, "it asks the leader");
+    assert_eq!(proposals_after(&mut agent, Time(10_000), &bytes), 1, "it asks the leader");
     for _ in 0..10 {
-        assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 0, "and once");
+        assert_eq!(proposals_after(&mut agent, Time(10_000), &bytes), 0, "and once");
     }
 }
 
 #[test]
-fn what_an_instance_wants_again_is_asked_once_and_what_is_past_not_at_all() {
+fn repeated_instance_proposal_is_sent_once_and_stale_one_never() {
     let mut nodes = formed(1, 1);
     keyspace(&mut nodes, 4);
     nodes.run(6 * SECOND);
@@ -423,35 +423,35 @@ fn what_an_instance_wants_again_is_asked_once_and_what_is_past_not_at_all() {
     let instance: InstanceId = node.instances().next().expect("is there").id;
     let (keyspace, partition, group) = map.partitions_of(instance).next().expect("holds something");
     let mut ask = |epoch, wish| {
-        let event = AgentEvent::InstanceAsks { instance, keyspace, partition, epoch, wish };
+        let event = AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish };
         let effects = agent.handle(Time(nodes.now), event);
         let asks = |effect: &&AgentEffect| match effect {
             AgentEffect::Send { bytes, .. } => {
-                matches!(Message::decode(bytes), Ok(Message { body: AgentBody::Ask(_), .. }))
+                matches!(Message::decode(bytes), Ok(Message { body: AgentBody::Propose(_), .. }))
             }
             _ => false,
         };
         effects.iter().filter(asks).count()
     };
-    assert_eq!(ask(group.epoch, GroupRequest::Keep), 1);
-    assert_eq!(ask(group.epoch, GroupRequest::Keep), 0, "is under way");
+    assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 1);
+    assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 0, "is under way");
     assert_eq!(ask(group.epoch, GroupRequest::Remove(InstanceId(9))), 1, "wants something else now");
-    assert_eq!(ask(PartitionEpoch(group.epoch.get() - 1), GroupRequest::Keep), 0, "is past");
+    assert_eq!(ask(PartitionEpoch(group.epoch.get() - 1), GroupRequest::RaiseEpoch), 0, "is past");
 }
 
 #[test]
-fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
+fn bootstrap_member_waits_for_all_others() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, founders: &[ManagerInfo]| {
         let control =
-            ControlRole::Found { id: founders[at].id, founders: founders.to_vec(), places: Vec::new() };
+            ControlRole::Found { id: founders[at].id, members: founders.to_vec(), addresses: Vec::new() };
         let settings = AgentSettings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
         Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };
     let mut one = open(0, &founders);
     let (sent, effects) = until(&mut one, 3 * SECOND);
-    let waits = |effect: &AgentEffect| matches!(effect, AgentEffect::Noted(LogNotice::Waits(what)) if what.contains("m-2:1, m-3:1"));
+    let waits = |effect: &AgentEffect| matches!(effect, AgentEffect::Log(LogNotice::Waits(what)) if what.contains("m-2:1, m-3:1"));
     assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // An answer of the second manager is not enough; the third completes the group.
@@ -470,7 +470,7 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     }
     assert!(open(0, &founders[..1]).handle(Time(0), AgentEvent::Tick).len() > 1);
     // An agent whose folder has a node number was in the cluster before, and so has lost its log.
-    let control = ControlRole::Found { id: founders[0].id, founders: founders.clone(), places: Vec::new() };
+    let control = ControlRole::Found { id: founders[0].id, members: founders.clone(), addresses: Vec::new() };
     let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
     let refused = Agent::open(Time(0), AgentSettings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
@@ -503,12 +503,12 @@ fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[AgentE
 }
 
 #[test]
-fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
+fn bootstrap_member_with_lost_requests_is_not_refused() {
     let founders: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, incarnation: u64| {
         let control =
-            ControlRole::Found { id: founders[at].id, founders: founders.clone(), places: Vec::new() };
+            ControlRole::Found { id: founders[at].id, members: founders.clone(), addresses: Vec::new() };
         let settings = AgentSettings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
         Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };
@@ -538,7 +538,7 @@ fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
         let mut again = open(2, 14);
         let asks = tick(&mut again, Time(2 * SECOND));
         let effects = exchange(Time(2 * SECOND), (&mut again, by), &asks);
-        let lost = AgentEffect::Ended(EndReason::FoundedBefore { by: by.settings().manager.clone() });
+        let lost = AgentEffect::Ended(EndReason::BootstrappedBefore { by: by.settings().manager.clone() });
         assert!(effects.contains(&lost), "{effects:?}");
     }
 }
@@ -559,7 +559,7 @@ fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
         let map =
             |nodes: &Nodes, at: usize| Arc::clone(nodes.machines[at].agent.as_ref().expect("runs").map());
         let node = nodes.machines[at].agent.as_ref().and_then(Agent::node).expect("has joined");
-        nodes.give(at, AgentEvent::Leave);
+        nodes.handle_event(at, AgentEvent::Leave);
         let mut now = 6 * SECOND;
         while map(&nodes, at).node(node).expect("stays in the map").state() != NodeState::Down {
             now += 10_000;

@@ -3,7 +3,7 @@
 
 use zerohop_control::planted::{Bug, plant};
 
-use crate::support::node_play::play;
+use crate::support::node_play::run_seed;
 
 /// Seeds within which each mutant must be found. The rarest, a bootstrap member that asks no other,
 /// is first found in seed 99.
@@ -13,7 +13,7 @@ fn found(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let found = (0..SEEDS).find_map(|seed| {
         // A mutant may trip an assertion before a checker finds it.
-        let played = std::panic::catch_unwind(|| play(seed).checker.violations);
+        let played = std::panic::catch_unwind(|| run_seed(seed).checker.violations);
         let violations = played.unwrap_or_else(|_| vec!["an assertion broke".to_owned()]);
         violations.into_iter().next().map(|what| (seed, what))
     });

@@ -25,16 +25,16 @@ fn kill(nodes: &mut Nodes, at: usize) {
 
 /// The cluster as a node sees it now. All nodes have started within the first moments, so that
 /// their clocks are within a second of the world's.
-fn standing(nodes: &Nodes, at: usize) -> ClusterStanding {
-    agent(nodes, at).standing(Time(0))
+fn cluster_state(nodes: &Nodes, at: usize) -> ClusterStanding {
+    agent(nodes, at).cluster_state(Time(0))
 }
 
-fn lost(notices: &[LogNotice]) -> usize {
+fn count_loss_notices(notices: &[LogNotice]) -> usize {
     notices.iter().filter(|one| matches!(one, LogNotice::QuorumLost(_))).count()
 }
 
 #[test]
-fn nodes_get_the_numbers_of_their_places_in_the_list_in_whatever_order_they_come() {
+fn node_ids_follow_host_list_in_any_join_order() {
     let mut nodes = formed(3, 2);
     let number = |nodes: &Nodes, at: usize| agent(nodes, at).node().expect("has joined");
     for at in 0..5 {
@@ -53,15 +53,15 @@ fn nodes_get_the_numbers_of_their_places_in_the_list_in_whatever_order_they_come
 }
 
 #[test]
-fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not_answer() {
+fn lost_quorum_is_reported_with_silent_members() {
     let mut nodes = formed(3, 1);
     keyspace(&mut nodes, 16);
     nodes.run(6 * SECOND);
     for at in 0..4 {
-        let seen = standing(&nodes, at);
+        let seen = cluster_state(&nodes, at);
         assert!(seen.has_quorum && seen.leader.is_some() && seen.silent.is_empty(), "{at}: {seen:?}");
         assert_eq!((seen.sits, seen.node, seen.answering()), (at < 3, Some(NodeId(at as u32 + 1)), (3, 3)));
-        assert_eq!(lost(&nodes.machines[at].noted), 0);
+        assert_eq!(count_loss_notices(&nodes.machines[at].log_notices), 0);
     }
     // The leader stays, and must notice that it has no majority.
     let leader = nodes.leader().expect("leads");
@@ -70,24 +70,24 @@ fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not
     nodes.run(16 * SECOND);
     let dead = |node: &NodeId| others.iter().any(|at| NodeId(*at as u32 + 1) == *node);
     for at in [leader, 3] {
-        let seen = standing(&nodes, at);
+        let seen = cluster_state(&nodes, at);
         assert!(!seen.has_quorum && seen.leader.is_none() && seen.leaderless_ms >= 5_000, "{at}: {seen:?}");
         assert!(seen.silent.len() == 2 && seen.silent.iter().all(dead), "{seen:?}");
         assert_eq!(seen.answering(), (1, 3), "{seen:?}");
         assert!(seen.to_string().starts_with("no quorum: "), "{seen}");
-        assert_eq!(lost(&nodes.machines[at].noted), 1, "it is logged once");
+        assert_eq!(count_loss_notices(&nodes.machines[at].log_notices), 1, "it is logged once");
         let map = agent(&nodes, at).map();
         assert!(map.nodes().all(|node| node.state() == NodeState::Up), "the map cannot say it");
     }
-    assert!(standing(&nodes, leader).to_string().contains("1 of 3 managers"));
+    assert!(cluster_state(&nodes, leader).to_string().contains("1 of 3 managers"));
     // With one more manager there is a quorum, which decides that the other node is down.
     nodes.start(others[0]);
     nodes.run(26 * SECOND);
     for at in [leader, 3, others[0]] {
-        let seen = standing(&nodes, at);
+        let seen = cluster_state(&nodes, at);
         assert!(seen.has_quorum && seen.leader.is_some() && seen.silent.is_empty(), "{at}: {seen:?}");
     }
-    let notices = &nodes.machines[leader].noted;
+    let notices = &nodes.machines[leader].log_notices;
     assert!(notices.contains(&LogNotice::QuorumBack), "{notices:?}");
     let gone = NodeId(others[1] as u32 + 1);
     assert!(
@@ -97,7 +97,7 @@ fn members_without_a_majority_and_nodes_without_a_leader_say_so_and_who_does_not
 }
 
 #[test]
-fn logs_tell_of_a_death_whose_decision_it_is_and_how_many_partitions_are_taken_over() {
+fn log_reports_node_death_and_failovers() {
     let mut nodes = formed(3, 0);
     keyspace(&mut nodes, 64);
     nodes.run(6 * SECOND);
@@ -113,7 +113,7 @@ fn logs_tell_of_a_death_whose_decision_it_is_and_how_many_partitions_are_taken_o
             .count()
     };
     for machine in &mut nodes.machines {
-        machine.noted.clear();
+        machine.log_notices.clear();
     }
     let had = of_node(&before, node);
     assert!(had > 0);
@@ -121,7 +121,7 @@ fn logs_tell_of_a_death_whose_decision_it_is_and_how_many_partitions_are_taken_o
     nodes.run(9 * SECOND);
     let mut taken = 0;
     for at in [leader, (leader + 2) % 3] {
-        let notices = &nodes.machines[at].noted;
+        let notices = &nodes.machines[at].log_notices;
         let down = LogNotice::Down { node, by: Some(NodeId(leader as u32 + 1)), is_own: at == leader };
         assert_eq!(notices.iter().filter(|one| **one == down).count(), 1, "{notices:?}");
         let primaries: Vec<u32> = notices
@@ -139,23 +139,23 @@ fn logs_tell_of_a_death_whose_decision_it_is_and_how_many_partitions_are_taken_o
     }
     assert_eq!(taken as usize, had);
     let words =
-        LogNotice::Primaries { taken_over: 85, of: vec![node], handed_over: 0, given_up: 0 }.to_string();
+        LogNotice::Primaries { taken_over: 85, of: vec![node], handed_over: 0, moved_away: 0 }.to_string();
     assert!(words.contains("85 partitions"), "{words}");
 }
 
 #[test]
-fn a_change_of_leader_is_told_by_all() {
+fn all_members_log_a_leader_change() {
     let mut nodes = formed(3, 1);
     let leader = nodes.leader().expect("leads");
     let next = (leader + 1) % 3;
     let id = ManagerId(next as u64 + 1);
-    nodes.give(leader, zerohop_control::agent::AgentEvent::TransferLeadership(id));
+    nodes.handle_event(leader, zerohop_control::agent::AgentEvent::TransferLeadership(id));
     nodes.operate(next, ControlCommand::DropKeyspace(zerohop_wire::ids::KeyspaceId(77)));
     nodes.run(8 * SECOND);
     assert_eq!(nodes.leader(), Some(next));
     for at in 0..4 {
-        let leads = |one: &LogNotice| matches!(one, LogNotice::Leads { node, .. } if *node == Some(NodeId(next as u32 + 1)));
-        let notices = &nodes.machines[at].noted;
+        let leads = |one: &LogNotice| matches!(one, LogNotice::LeaderChanged { node, .. } if *node == Some(NodeId(next as u32 + 1)));
+        let notices = &nodes.machines[at].log_notices;
         assert_eq!(notices.iter().filter(|one| leads(one)).count(), 1, "{at}: {notices:?}");
     }
 }

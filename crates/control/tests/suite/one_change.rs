@@ -79,7 +79,7 @@ fn is_victim_in(nodes: &Nodes, state: NodeState) -> bool {
 }
 
 #[test]
-fn a_node_of_four_that_is_lost_is_a_handful_of_changes_of_the_map_for_320_groups() {
+fn node_loss_causes_few_map_changes_for_320_groups() {
     for seed in 1..4 {
         let mut nodes = four_nodes(seed);
         assert_ne!(nodes.leader(), Some(VICTIM));

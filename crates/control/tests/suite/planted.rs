@@ -13,7 +13,7 @@ fn found(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let found = (0..SEEDS).find_map(|seed| {
         // A mutant may trip an assertion before a checker finds it.
-        let played = std::panic::catch_unwind(|| ManagerWorld::new(seed).play().checker.violations);
+        let played = std::panic::catch_unwind(|| ManagerWorld::new(seed).run_to_end().checker.violations);
         let violations = played.unwrap_or_else(|_| vec!["an assertion broke".to_owned()]);
         violations.into_iter().next().map(|what| (seed, what))
     });
@@ -30,7 +30,7 @@ fn every_planted_bug_is_found() {
 #[test]
 fn nothing_is_found_without_a_bug() {
     for seed in 100..110 {
-        let world = ManagerWorld::new(seed).play();
+        let world = ManagerWorld::new(seed).run_to_end();
         assert!(world.checker.violations.is_empty(), "seed {seed}: {:?}", world.checker.violations);
     }
 }

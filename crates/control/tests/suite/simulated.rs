@@ -30,11 +30,11 @@ const MUST_SEE: [&str; 18] = [
 ];
 
 #[test]
-fn whatever_happens_one_leads_and_nothing_decided_is_lost() {
+fn one_leader_per_term_and_no_decided_command_is_lost() {
     let mut coverage: BTreeMap<&str, u64> = BTreeMap::new();
     let mut events = 0;
     for seed in SEEDS {
-        let world = ManagerWorld::new(seed).play();
+        let world = ManagerWorld::new(seed).run_to_end();
         assert!(world.checker.violations.is_empty(), "seed {seed}: {:#?}", world.checker.violations);
         events += world.events();
         for (what, count) in &world.checker.coverage {
@@ -50,7 +50,7 @@ fn whatever_happens_one_leads_and_nothing_decided_is_lost() {
 #[test]
 fn a_seed_replays_to_the_byte() {
     for seed in 0..8 {
-        let (one, other) = (ManagerWorld::new(seed).play(), ManagerWorld::new(seed).play());
+        let (one, other) = (ManagerWorld::new(seed).run_to_end(), ManagerWorld::new(seed).run_to_end());
         assert_eq!((one.digest, one.events()), (other.digest, other.events()), "seed {seed}");
     }
 }

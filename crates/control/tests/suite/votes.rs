@@ -17,7 +17,7 @@ struct VotingMember {
 }
 
 fn settings(seed: u64) -> ManagerSettings {
-    ManagerSettings { leads_alone: false, ..ManagerSettings::new(seed) }
+    ManagerSettings { acts_unasked: false, ..ManagerSettings::new(seed) }
 }
 
 impl VotingMember {
@@ -28,7 +28,7 @@ impl VotingMember {
     }
 
     /// Everything that it persists is durable at once.
-    fn give(&mut self, event: ManagerEvent<'_>) {
+    fn handle_event(&mut self, event: ManagerEvent<'_>) {
         let mut effects = self.manager.handle(Time(self.now), event);
         while !effects.is_empty() {
             let mut persisted = None;
@@ -61,13 +61,13 @@ impl VotingMember {
         let from = self.manager.id();
         let to = other.manager.id();
         for (_, bytes) in self.sent.extract_if(.., |(addressee, _)| *addressee == to) {
-            other.give(ManagerEvent::Received { from, bytes: &bytes });
+            other.handle_event(ManagerEvent::Received { from, bytes: &bytes });
         }
     }
 }
 
 /// Three bootstrap members of a control group.
-fn founders() -> [VotingMember; 3] {
+fn bootstrap_members() -> [VotingMember; 3] {
     let founders: Vec<ManagerInfo> = (1..=3)
         .map(|id| ManagerInfo {
             id: ManagerId(id),
@@ -78,11 +78,11 @@ fn founders() -> [VotingMember; 3] {
 }
 
 #[test]
-fn the_first_founder_leads_as_soon_as_another_is_there_and_no_other_is_in_such_a_hurry() {
-    let [mut one, mut other, _] = founders();
+fn first_bootstrap_member_is_elected_first() {
+    let [mut one, mut other, _] = bootstrap_members();
     let tick = |member: &mut VotingMember| {
         member.now += 50_000;
-        member.give(ManagerEvent::Tick);
+        member.handle_event(ManagerEvent::Tick);
     };
     // No other member runs yet.
     for _ in 0..5 {
@@ -103,13 +103,13 @@ fn the_first_founder_leads_as_soon_as_another_is_there_and_no_other_is_in_such_a
 
 /// The terms in which the two candidates lead, if they do.
 fn elect() -> [Option<u64>; 2] {
-    let [mut one, mut other, mut voter] = founders();
+    let [mut one, mut other, mut voter] = bootstrap_members();
     // Both send a pre-vote request before either requests a vote; neither receives the other's
     // message.
     for candidate in [&mut one, &mut other] {
         while candidate.sent.is_empty() && candidate.now < 2 * ELECTION_US {
             candidate.now += 50_000;
-            candidate.give(ManagerEvent::Tick);
+            candidate.handle_event(ManagerEvent::Tick);
         }
         candidate.deliver(&mut voter);
     }

@@ -237,15 +237,15 @@ impl DiskNames {
     ///
     /// # Panics
     /// If the changes that it depends on were not settled before it.
-    pub fn settle(&mut self, change: u64) -> Option<u64> {
+    pub fn make_durable(&mut self, change: u64) -> Option<u64> {
         let change = self.pending.remove(&change)?;
         self.durable.apply(&change)
     }
 
     /// Makes every pending change durable, and returns the files whose bytes are gone as a result.
-    pub fn settle_all(&mut self) -> Vec<u64> {
+    pub fn make_all_durable(&mut self) -> Vec<u64> {
         let changes: Vec<u64> = self.pending.keys().copied().collect();
-        changes.into_iter().filter_map(|change| self.settle(change)).collect()
+        changes.into_iter().filter_map(|change| self.make_durable(change)).collect()
     }
 
     /// Keeps a random prefix of the pending changes of every folder and discards the rest.
@@ -410,7 +410,7 @@ mod tests {
 
     fn sync(names: &mut DiskNames, folder: &str) {
         for change in names.needed_by(folder).unwrap() {
-            names.settle(change);
+            names.make_durable(change);
         }
     }
 
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_folder_never_takes_a_standing_name_along() {
+    fn removed_folder_keeps_other_names() {
         for seed in 0..200 {
             let mut names = DiskNames::default();
             names.create("a/x").unwrap();
@@ -488,13 +488,16 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_replaced_file_are_gone_only_when_the_rename_is_durable() {
+    fn replaced_file_keeps_bytes_until_durable_rename() {
         let mut names = DiskNames::default();
         let old = names.create("x").unwrap();
         names.create("new").unwrap();
         sync(&mut names, "");
         assert_eq!(names.rename("new", "x"), Ok(Some(old)));
         let changes = names.needed_by("").unwrap();
-        assert_eq!(changes.into_iter().filter_map(|change| names.settle(change)).collect::<Vec<_>>(), [old]);
+        assert_eq!(
+            changes.into_iter().filter_map(|change| names.make_durable(change)).collect::<Vec<_>>(),
+            [old]
+        );
     }
 }

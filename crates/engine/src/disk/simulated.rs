@@ -79,7 +79,7 @@ impl SimulatedDisk {
     /// A clean shutdown: everything issued survives. All file ids and tickets are invalid from here on.
     pub fn power_off_clean(&self) {
         let state = &mut *self.state();
-        state.names.settle_all();
+        state.names.make_all_durable();
         state.files.values_mut().for_each(FileBytes::power_off_clean);
         state.restart();
     }
@@ -87,7 +87,7 @@ impl SimulatedDisk {
     /// Allows `operations` more calls and fails every later one, until [`SimulatedDisk::crash`] or
     /// [`SimulatedDisk::power_off_clean`]: so a crash can come in the middle of one call of an engine.
     pub fn cut_power_after(&self, operations: u64) {
-        self.state().operations_until_cut = Some(operations);
+        self.state().operations_until_power_cut = Some(operations);
     }
 
     /// Whether the power has failed as scheduled by [`SimulatedDisk::cut_power_after`].
@@ -339,7 +339,7 @@ impl Disk for SimulatedDisk {
         let mut state = self.state();
         state.admit(DiskOperation::Rename, 0, from)?;
         let replaced = state.names.rename(from, to)?;
-        state.forget(replaced);
+        state.remove_unnamed(replaced);
         Ok(())
     }
 
@@ -347,7 +347,7 @@ impl Disk for SimulatedDisk {
         let mut state = self.state();
         state.admit(DiskOperation::Remove, 0, path)?;
         let removed = state.names.remove(path)?;
-        state.forget(removed);
+        state.remove_unnamed(removed);
         Ok(())
     }
 
@@ -376,7 +376,7 @@ impl Disk for SimulatedDisk {
             Err(_) => changes.truncate(state.random.fail.below(changes.len() as u64 + 1) as usize),
         }
         for change in changes {
-            if let Some(gone) = state.names.settle(change) {
+            if let Some(gone) = state.names.make_durable(change) {
                 state.files.remove(&gone);
             }
         }

@@ -86,9 +86,9 @@ fn types(document: &mut Document<'_>) {
             "reference",
             JournalRecord::Reference { partition, meta: META, key: &KEY, payload_bytes: 0x0304 },
         ),
-        (3, "cut", JournalRecord::Cut { partition, index }),
+        (3, "cut", JournalRecord::Truncated { partition, index }),
         (4, "batch", JournalRecord::Batch { synced_bytes: index }),
-        (5, "cut begins", JournalRecord::CutBegins { partition, index }),
+        (5, "cut begins", JournalRecord::TruncateStarted { partition, index }),
         (6, "seed", JournalRecord::Seed { partition, seed: index }),
     ];
     for (number, _, record) in &records {

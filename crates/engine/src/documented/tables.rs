@@ -10,7 +10,7 @@
 /// A field of a format, in the words of the document.
 pub(crate) struct Field {
     /// Words that the row has.
-    words: String,
+    fields: String,
     bytes: Vec<u8>,
     /// In a list: whether its length stands behind it.
     is_sized: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Field {
 
 /// A field of which the document states the length.
 pub(crate) fn field(words: &str, bytes: impl AsRef<[u8]>) -> Field {
-    Field { words: words.to_owned(), bytes: bytes.as_ref().to_vec(), is_sized: true, count: 1 }
+    Field { fields: words.to_owned(), bytes: bytes.as_ref().to_vec(), is_sized: true, count: 1 }
 }
 
 /// A field that is as long as other fields state, or as there are bytes; in a table also one that may look like another.
@@ -142,8 +142,8 @@ impl<'a> Document<'a> {
         for (row, field) in rows.iter().zip(fields) {
             let length = field.bytes.len();
             let place = format!("{title}, row {row:?}");
-            if !row.iter().any(|cell| cell.contains(&field.words)) {
-                self.differ(&place, &format!("\"{}\" is expected here", field.words));
+            if !row.iter().any(|cell| cell.contains(&field.fields)) {
+                self.differ(&place, &format!("\"{}\" is expected here", field.fields));
             }
             let stated = offset.map_or("", |column| row[column]);
             if !stated.is_empty() && value(stated, letters) != Some(at) {
@@ -169,7 +169,7 @@ impl<'a> Document<'a> {
                     && one.bytes.iter().any(|byte| *byte > 0)
             };
             if let Some(other) = fields[..n].iter().find(is_like) {
-                self.differ(title, &format!("the test cannot tell {} from {}", one.words, other.words));
+                self.differ(title, &format!("the test cannot tell {} from {}", one.fields, other.fields));
             }
         }
     }
@@ -210,16 +210,16 @@ impl<'a> Document<'a> {
         for field in fields {
             let (name, length, behind) = next_length(rest);
             let length_is = length.is_some_and(|length| length == field.bytes.len());
-            match name.find(&field.words) {
+            match name.find(&field.fields) {
                 Some(_) if field.is_sized && length_is => rest = behind,
-                Some(from) if !field.is_sized => rest = &rest[from + field.words.len()..],
+                Some(from) if !field.is_sized => rest = &rest[from + field.fields.len()..],
                 Some(_) => {
-                    return self.differ(place, &format!("{} has {} bytes", field.words, field.bytes.len()));
+                    return self.differ(place, &format!("{} has {} bytes", field.fields, field.bytes.len()));
                 }
-                None => return self.differ(place, &format!("\"{}\" is expected next", field.words)),
+                None => return self.differ(place, &format!("\"{}\" is expected next", field.fields)),
             }
             if bytes.get(at..at + field.bytes.len()) != Some(&field.bytes[..]) {
-                self.differ(place, &format!("the code writes other bytes as {}", field.words));
+                self.differ(place, &format!("the code writes other bytes as {}", field.fields));
             }
             at += field.bytes.len();
         }
@@ -277,7 +277,7 @@ fn next_length(text: &str) -> (&str, Option<usize>, &str) {
 }
 
 fn has_list(cell: &str, fields: &[Field]) -> bool {
-    fields.first().is_some_and(|first| cell.contains(&first.words))
+    fields.first().is_some_and(|first| cell.contains(&first.fields))
 }
 
 /// The document with each number of its tables changed, and with each row left out, once; with the line as it is then.

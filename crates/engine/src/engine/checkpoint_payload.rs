@@ -17,8 +17,8 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn hold_state_in_log(&mut self, handle: Handle) -> EngineResult<()> {
-        self.store(handle)?.1.holds_state = true;
+    pub fn declare_state_in_log(&mut self, handle: Handle) -> EngineResult<()> {
+        self.store(handle)?.1.has_state_in_log = true;
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// Errors of the disk; [`crate::EngineError::Corrupt`] if bytes on the way to the entry cannot be read.
-    pub fn holds_entry(&mut self, handle: Handle, index: u64) -> EngineResult<bool> {
+    pub fn has_entry(&mut self, handle: Handle, index: u64) -> EngineResult<bool> {
         let (io, store) = self.store(handle)?;
         Ok(store.log.locate(io, index)?.is_some())
     }

@@ -41,7 +41,7 @@ impl<D: Disk> Engine<D> {
                 continue;
             }
             self.finish_work(handle)?;
-            if self.options.checkpoints_begin_alone {
+            if self.options.starts_checkpoints {
                 self.checkpoint_begin(handle, &[])?;
                 self.finish_work(handle)?;
             }

@@ -8,14 +8,14 @@ impl<D: Disk> Engine<D> {
     /// Whether new entries that go to the disk are likely to be accepted. False after an entry was refused
     /// for lack of room, or after the reserve was found in use, until a later check finds more free space
     /// than the reserve. Costs nothing.
-    pub fn has_room(&self) -> bool {
+    pub fn has_disk_space(&self) -> bool {
         !self.io.space.is_full()
     }
 
     /// Reads the free space from the disk: one system call. Without it, only a failing write shows that a
     /// disk has become full, and nothing shows that it has room again.
-    pub fn look_at_room(&mut self) {
-        self.io.space.look(&mut self.io.disk);
+    pub fn check_disk_space(&mut self) {
+        self.io.space.check_disk_space(&mut self.io.disk);
     }
 
     /// Whether a partition would accept entries of so many bytes in total now, either as entries that are let
@@ -23,15 +23,15 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`crate::EngineError::DiskFull`], [`crate::EngineError::MemoryFull`]; there is no such partition.
-    pub fn ask_for_room(&mut self, handle: Handle, bytes: u64, is_let_in: bool) -> EngineResult<()> {
+    pub fn check_space_for(&mut self, handle: Handle, bytes: u64, is_let_in: bool) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
-        store.ask_for_room(io, bytes, is_let_in)
+        store.check_space_for(io, bytes, is_let_in)
     }
 
     /// Until it is reset, appended entries are accepted on a full disk as removals are, up to half of the
     /// reserve. For entries that must be in the log so that room becomes free, or so that no request waits
     /// any longer.
-    pub fn let_in(&mut self, lets_in: bool) {
-        self.io.space.let_in(lets_in);
+    pub fn set_admits_all(&mut self, lets_in: bool) {
+        self.io.space.set_admits_all(lets_in);
     }
 }

@@ -41,7 +41,7 @@ impl<D: Disk> Engine<D> {
     /// until then the partition cannot be opened again.
     pub fn drop_partition(&mut self, id: PartitionId) -> EngineResult<()> {
         if !self.dropping.contains_key(&id) {
-            let mut store = self.take_out(id)?;
+            let mut store = self.close_keeping_files(id)?;
             store.release(&mut self.io);
         }
         self.end_drop(id)
@@ -55,7 +55,7 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::UnknownPartition`].
     pub fn drop_partition_later(&mut self, id: PartitionId) -> EngineResult<()> {
         if !self.dropping.contains_key(&id) {
-            let mut store = self.take_out(id)?;
+            let mut store = self.close_keeping_files(id)?;
             store.close_files(&mut self.io);
             self.buried.push(*store);
         }
@@ -63,23 +63,23 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Closes a partition; its memory and its files remain.
-    fn take_out(&mut self, id: PartitionId) -> EngineResult<Box<PartitionStore>> {
+    fn close_keeping_files(&mut self, id: PartitionId) -> EngineResult<Box<PartitionStore>> {
         let Some(&handle) = self.by_id.get(&id) else { return Err(EngineError::UnknownPartition) };
-        let is_in_journal = self.journal.holds(handle.0);
+        let is_in_journal = self.journal.has_records_of(handle.0);
         if is_in_journal {
             // Otherwise a replay would restore the entries that the journal still holds.
-            self.journal.push_cut(handle.0, id, 0);
+            self.journal.push_truncated(handle.0, id, 0);
         }
-        let store = self.forget_partition(id, handle).ok_or(EngineError::UnknownPartition)?;
+        let store = self.remove_partition(id, handle).ok_or(EngineError::UnknownPartition)?;
         self.dropping.insert(id, if is_in_journal { Remains::JournalToFlush } else { Remains::Files });
         Ok(store)
     }
 
-    fn forget_partition(&mut self, id: PartitionId, handle: Handle) -> Option<Box<PartitionStore>> {
+    fn remove_partition(&mut self, id: PartitionId, handle: Handle) -> Option<Box<PartitionStore>> {
         self.by_id.remove(&id);
-        self.journal.forget_partition(handle.0);
+        self.journal.remove_partition(handle.0);
         let mut store = self.partitions[handle.0 as usize].take()?;
-        self.upkeep.forget(handle, &mut store);
+        self.maintenance.remove(handle, &mut store);
         Some(store)
     }
 
@@ -94,7 +94,7 @@ impl<D: Disk> Engine<D> {
 
     /// Releases some of the memory of dropped partitions, or all of it with `all`. Returns whether there was
     /// any.
-    pub(super) fn bury(&mut self, all: bool) -> bool {
+    pub(super) fn free_dropped(&mut self, all: bool) -> bool {
         let was_any = !self.buried.is_empty();
         let mut left = if all { usize::MAX } else { BURIED_PER_CALL };
         while let Some(store) = self.buried.last_mut() {
@@ -112,21 +112,21 @@ impl<D: Disk> Engine<D> {
     /// whether there is more to do soon.
     pub(super) fn end_drops(&mut self, now_ms: u64) -> EngineResult<bool> {
         if !self.buried.is_empty() {
-            self.bury(false);
+            self.free_dropped(false);
             return Ok(true);
         }
-        if self.dropping.is_empty() || now_ms < self.upkeep.drop_again_ms {
+        if self.dropping.is_empty() || now_ms < self.maintenance.drop_again_ms {
             return Ok(false);
         }
-        let is_due = |id: &PartitionId| self.upkeep.drop_tried.is_none_or(|tried| *id > tried);
+        let is_due = |id: &PartitionId| self.maintenance.drop_tried.is_none_or(|tried| *id > tried);
         let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
         let Some(id) = now.map(|(id, _)| *id).find(is_due) else {
             // All remaining removals have failed, or wait for a start.
-            self.upkeep.drop_tried = None;
-            self.upkeep.drop_again_ms = now_ms + DROP_AGAIN_MS;
+            self.maintenance.drop_tried = None;
+            self.maintenance.drop_again_ms = now_ms + DROP_AGAIN_MS;
             return Ok(false);
         };
-        self.upkeep.drop_tried = Some(id);
+        self.maintenance.drop_tried = Some(id);
         match self.end_drop(id) {
             Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(true),
             Err(error) => Err(error),
@@ -135,7 +135,7 @@ impl<D: Disk> Engine<D> {
 
     /// Removes the rest of all dropped partitions, as far as possible: at a clean shutdown.
     pub(super) fn end_all_drops(&mut self) -> EngineResult<()> {
-        self.bury(true);
+        self.free_dropped(true);
         let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
         for id in now.map(|(id, _)| *id).collect::<Vec<_>>() {
             match self.end_drop(id) {

@@ -27,21 +27,24 @@ const COPIED_PER_CALL: u64 = 256 << 10;
 impl<D: Disk> Engine<D> {
     /// Starts to make durable what is due.
     pub(super) fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
-        let Some(&(first, first_handle)) = self.upkeep.dirty.first() else { return self.begin_journal() };
+        let Some(&(first, first_handle)) = self.maintenance.dirty.first() else {
+            return self.begin_journal();
+        };
         if first > now_ms {
             return self.begin_journal();
         }
         let soon = now_ms.saturating_add(TOGETHER_MS);
         let many = self.options.journal_from_due.max(1);
-        let are_many = self.upkeep.dirty.iter().take_while(|(due, _)| *due <= soon).nth(many - 1).is_some();
+        let are_many =
+            self.maintenance.dirty.iter().take_while(|(due, _)| *due <= soon).nth(many - 1).is_some();
         if self.journal.is_full() && !self.journal.is_flushing() && self.journal_stopped.is_none() {
             // The disk may have room again.
-            self.upkeep.journaling.insert(first_handle);
+            self.maintenance.journaling.insert(first_handle);
             self.begin_journal()?;
         }
         let together = are_many && self.journal_stopped.is_none() && !self.journal.is_full();
         let (mut syncs, mut copied) = (0, 0);
-        while let Some(&(due, handle)) = self.upkeep.dirty.first()
+        while let Some(&(due, handle)) = self.maintenance.dirty.first()
             && (due <= now_ms || together && due <= soon)
         {
             let tail_bytes = self.tail_bytes(handle);
@@ -53,8 +56,8 @@ impl<D: Disk> Engine<D> {
                 // The remaining partitions follow in the next calls, and become durable with the same flush.
                 return Ok(());
             }
-            self.upkeep.dirty.pop_first();
-            self.upkeep.sync_due.remove(&handle);
+            self.maintenance.dirty.pop_first();
+            self.maintenance.sync_due.remove(&handle);
             if is_for_journal {
                 copied += tail_bytes;
                 self.journal_tail(handle)?;
@@ -94,7 +97,7 @@ impl<D: Disk> Engine<D> {
 
     /// Starts the flush of the entries that partitions have copied to the journal.
     fn begin_journal(&mut self) -> EngineResult<()> {
-        if self.upkeep.journaling.is_empty() || self.journal.is_flushing() {
+        if self.maintenance.journaling.is_empty() || self.journal.is_flushing() {
             return Ok(());
         }
         let mut result = Ok(());
@@ -110,7 +113,7 @@ impl<D: Disk> Engine<D> {
                     false
                 }
             };
-        for handle in std::mem::take(&mut self.upkeep.journaling) {
+        for handle in std::mem::take(&mut self.maintenance.journaling) {
             if !is_begun {
                 self.sync_instead(handle)?;
             }
@@ -141,7 +144,7 @@ impl<D: Disk> Engine<D> {
 
     /// Copies the entries of a partition that are not durable to the journal.
     pub(super) fn journal_tail(&mut self, handle: Handle) -> EngineResult<()> {
-        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
         if store.stopped.is_some()
             || store.is_incoming()
@@ -150,7 +153,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         store.is_dirty = false;
-        let whose = store.whose(handle);
+        let whose = store.journal_owner(handle);
         let after = store.log.synced_index().max(store.copied);
         let last = store.log.last.1;
         if after >= last {

@@ -24,7 +24,7 @@ impl<D: Disk> Engine<D> {
     /// Errors of the disk; the partition is then unchanged.
     pub fn set_durability(&mut self, handle: Handle, durability: Durability) -> EngineResult<Durability> {
         let wanted_log_options = self.log_options(durability);
-        let is_in_journal = self.journal.holds(handle.0);
+        let is_in_journal = self.journal.has_records_of(handle.0);
         let (_, store) = self.store(handle)?;
         let is_in_memory = store.log.is_in_memory_only();
         // A log that was truncated to nothing still has its file.
@@ -39,12 +39,12 @@ impl<D: Disk> Engine<D> {
             return Ok(durability);
         }
         if has_entries && is_in_memory {
-            self.bring_to_disk(handle)?;
+            self.write_to_disk(handle)?;
         } else if durability != Durability::Memory && is_in_memory && self.store(handle)?.1.is_incoming() {
             // The first run has not arrived yet, and goes to the disk.
             self.mark_incoming(handle)?;
         }
-        let Engine { io, partitions, upkeep, .. } = self;
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         // Entries in the journal need no sync: after a crash on a full disk there may be no room for one.
         if durability == Durability::Sync && store.journaled < store.log.last.1 {
@@ -56,7 +56,7 @@ impl<D: Disk> Engine<D> {
             Durability::Interval { ms } if store.is_dirty => upkeep.sync_later(handle, ms),
             // A sync that is due would write the entries that are appended from now on.
             Durability::Memory => {
-                upkeep.forget(handle, store);
+                upkeep.remove(handle, store);
                 store.is_dirty = false;
             }
             _ => {}
@@ -65,7 +65,7 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Writes and syncs a log that was in memory only.
-    fn bring_to_disk(&mut self, handle: Handle) -> EngineResult<()> {
+    fn write_to_disk(&mut self, handle: Handle) -> EngineResult<()> {
         // A running compaction relies on there being no files.
         self.finish_work(handle)?;
         if self.store(handle)?.1.is_incoming() {

@@ -41,7 +41,7 @@ pub(super) struct Upkeep {
 }
 
 /// Older versions released in one call: some hundred microseconds.
-const VERSIONS_FORGOTTEN_PER_CALL: usize = 1024;
+const VERSIONS_DROPPED_PER_CALL: usize = 1024;
 
 /// Simultaneous checkpoints: most of the time each waits for the disk.
 const CHECKPOINTS_AT_ONCE: usize = 4;
@@ -80,10 +80,10 @@ impl Upkeep {
                 self.sync_later(handle, ms);
             }
         }
-        if store.checkpoints.tail_bytes >= store.checkpoints.look_at_bytes
-            || store.dead_since_look >= store.look_at_dead_bytes
+        if store.checkpoints.tail_bytes >= store.checkpoints.check_at_bytes
+            || store.dead_since_check >= store.check_at_dead_bytes
         {
-            self.reclaim.look_later(handle, store);
+            self.reclaim.schedule_check(handle, store);
         }
     }
 
@@ -101,7 +101,7 @@ impl Upkeep {
 
     pub(super) fn recovered(&mut self, handle: Handle, store: &mut PartitionStore) {
         if !store.log.order.is_empty() {
-            self.reclaim.look_later(handle, store);
+            self.reclaim.schedule_check(handle, store);
         }
     }
 
@@ -111,8 +111,8 @@ impl Upkeep {
         }
     }
 
-    pub(super) fn forget(&mut self, handle: Handle, store: &mut PartitionStore) {
-        self.reclaim.forget(handle, store);
+    pub(super) fn remove(&mut self, handle: Handle, store: &mut PartitionStore) {
+        self.reclaim.remove(handle, store);
         if let Some(due) = self.sync_due.remove(&handle) {
             self.dirty.remove(&(due, handle));
         }
@@ -131,25 +131,25 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// Errors of the disk; the affected partition then accepts no more writes, the others continue.
     pub fn maintain(&mut self, now_ms: u64) -> EngineResult<bool> {
-        self.upkeep.now_ms = now_ms;
+        self.maintenance.now_ms = now_ms;
         self.sync_dirty(now_ms)?;
         self.poll_journal()?;
         self.poll_syncs()?;
         self.shorten_journal()?;
-        self.look_around(now_ms)?;
+        self.plan_work(now_ms)?;
         let dropping = self.end_drops(now_ms)?;
         let checkpoint = self.step_checkpoint(false)?;
         let compaction = self.step_compactions()?;
-        let forgetting = self.forget_versions();
+        let forgetting = self.drop_versions();
         Ok(checkpoint || compaction || forgetting || dropping)
     }
 
     /// Releases some older versions that no snapshot can read any more. Returns whether there are more.
-    fn forget_versions(&mut self) -> bool {
-        let Engine { partitions, upkeep, .. } = self;
+    fn drop_versions(&mut self) -> bool {
+        let Engine { partitions, maintenance: upkeep, .. } = self;
         let Some(&handle) = upkeep.forgetting.front() else { return false };
-        let has_more = store_of(partitions, handle)
-            .is_ok_and(|store| store.expire_versions(VERSIONS_FORGOTTEN_PER_CALL));
+        let has_more =
+            store_of(partitions, handle).is_ok_and(|store| store.expire_versions(VERSIONS_DROPPED_PER_CALL));
         if !has_more {
             upkeep.forgetting.pop_front();
         }
@@ -166,7 +166,7 @@ impl<D: Disk> Engine<D> {
                 what: "bytes an upper layer adds to a checkpoint (64 MiB)",
             });
         }
-        let Engine { io, partitions, upkeep, .. } = self;
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         if store.durability == Durability::Memory {
             return Ok(());
@@ -183,8 +183,8 @@ impl<D: Disk> Engine<D> {
     /// [`crate::EngineError::UnknownPartition`].
     pub fn checkpoint_is_due(&mut self, handle: Handle) -> EngineResult<bool> {
         let is_writing = self.store(handle)?.1.checkpoints.is_writing();
-        let has_room = self.upkeep.checkpointing.len() < CHECKPOINTS_AT_ONCE;
-        Ok(has_room && !is_writing && self.is_worth_checkpoint(handle))
+        let has_room = self.maintenance.checkpointing.len() < CHECKPOINTS_AT_ONCE;
+        Ok(has_room && !is_writing && self.is_checkpoint_worthwhile(handle))
     }
 
     /// Whether another checkpoint is worthwhile, even if it is not due now because too many others are being
@@ -192,9 +192,9 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn checkpoint_is_wanted(&mut self, handle: Handle) -> EngineResult<bool> {
+    pub fn needs_checkpoint(&mut self, handle: Handle) -> EngineResult<bool> {
         let is_writing = self.store(handle)?.1.checkpoints.is_writing();
-        Ok(!is_writing && self.is_worth_checkpoint(handle))
+        Ok(!is_writing && self.is_checkpoint_worthwhile(handle))
     }
 
     /// Log bytes behind a partition's checkpoint that recovery may have to read at most.
@@ -211,7 +211,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         while store.checkpoint_step(io, true)? != UpkeepStep::Done {}
         // A compaction that is on hold stays where it is.
-        while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_held {}
+        while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_paused {}
         Ok(())
     }
 
@@ -224,14 +224,14 @@ impl<D: Disk> Engine<D> {
         let policy =
             Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes, presses: false };
         let (_, store) = self.store(handle)?;
-        if store.durability == Durability::Memory || store.compaction.is_held {
+        if store.durability == Durability::Memory || store.compaction.is_paused {
             return Ok(());
         }
         self.finish_work(handle)?;
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
         while store.compaction_begin(io, &policy)? {
-            while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_held {}
+            while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_paused {}
             if store.compaction.ran_out_of_space() {
                 return Err(io.full_or(DiskError::Full.into()));
             }
@@ -240,7 +240,7 @@ impl<D: Disk> Engine<D> {
     }
 
     pub(super) fn begin_sync(&mut self, handle: Handle) -> EngineResult<()> {
-        let Engine { io, partitions, upkeep, .. } = self;
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
         if store.stopped.is_some() {
             return Ok(());
@@ -257,8 +257,8 @@ impl<D: Disk> Engine<D> {
 
     fn poll_syncs(&mut self) -> EngineResult<()> {
         // Syncs end in about the order in which they were started: polling the first is enough.
-        while let Some(&handle) = self.upkeep.syncing.front() {
-            let Engine { io, partitions, upkeep, .. } = self;
+        while let Some(&handle) = self.maintenance.syncing.front() {
+            let Engine { io, partitions, maintenance: upkeep, .. } = self;
             if let Ok(store) = store_of(partitions, handle) {
                 let done = store.log.sync_done(io, false);
                 match store.stop_on_failure(done) {
@@ -302,7 +302,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         for handle in behind {
-            if !self.upkeep.syncing.contains(&handle) {
+            if !self.maintenance.syncing.contains(&handle) {
                 self.begin_sync(handle)?;
             }
         }
@@ -311,7 +311,7 @@ impl<D: Disk> Engine<D> {
 
     /// Schedules a checkpoint of a partition for when few enough are being written.
     pub(super) fn checkpoint_later(&mut self, handle: Handle) {
-        let Engine { partitions, upkeep, .. } = self;
+        let Engine { partitions, maintenance: upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return };
         let is_known = store.account.awaits_checkpoint || upkeep.checkpointing.contains(&handle);
         if !is_known {
@@ -322,11 +322,11 @@ impl<D: Disk> Engine<D> {
 
     /// Starts as many checkpoints as may run at a time.
     pub(super) fn begin_checkpoints(&mut self) -> EngineResult<()> {
-        while self.upkeep.checkpointing.len() < CHECKPOINTS_AT_ONCE
-            && let Some(handle) = self.upkeep.to_checkpoint.pop_front()
+        while self.maintenance.checkpointing.len() < CHECKPOINTS_AT_ONCE
+            && let Some(handle) = self.maintenance.to_checkpoint.pop_front()
         {
-            let is_worth = self.is_worth_checkpoint(handle);
-            let Engine { io, partitions, upkeep, .. } = self;
+            let is_worth = self.is_checkpoint_worthwhile(handle);
+            let Engine { io, partitions, maintenance: upkeep, .. } = self;
             let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_checkpoint = false;
             if is_worth {
@@ -339,17 +339,17 @@ impl<D: Disk> Engine<D> {
 
     /// Does a step of the next checkpoint in turn. Returns whether there is more to do at once.
     pub(super) fn step_checkpoint(&mut self, wait: bool) -> EngineResult<bool> {
-        let Some(&handle) = self.upkeep.checkpointing.front() else { return Ok(false) };
+        let Some(&handle) = self.maintenance.checkpointing.front() else { return Ok(false) };
         let (io, store) = self.store(handle)?;
         match store.checkpoint_step(io, wait)? {
             UpkeepStep::Done => {
-                store.checkpoints.look_at_bytes = 0;
-                self.upkeep.checkpointing.pop_front();
-                self.upkeep.counts.checkpoints += 1;
-                self.look_again_if_pressed(handle);
+                store.checkpoints.check_at_bytes = 0;
+                self.maintenance.checkpointing.pop_front();
+                self.maintenance.counts.checkpoints += 1;
+                self.plan_again_if_pressed(handle);
             }
-            UpkeepStep::Went => {}
-            UpkeepStep::Waits => self.upkeep.checkpointing.rotate_left(1),
+            UpkeepStep::Progressed => {}
+            UpkeepStep::Waits => self.maintenance.checkpointing.rotate_left(1),
         }
         Ok(true)
     }

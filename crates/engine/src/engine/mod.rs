@@ -67,7 +67,7 @@ pub struct Engine<D> {
     buried: Vec<PartitionStore>,
     /// The child partitions that are being made, by their parents.
     splits: BTreeMap<PartitionId, Vec<split::ChildLog>>,
-    upkeep: maintain::Upkeep,
+    maintenance: maintain::Upkeep,
     scratch: Vec<u8>,
 }
 
@@ -139,14 +139,14 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<()> {
-        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         store.admit(io, meta, key, bytes_of(payload))?;
         let placed = store.append(io, meta, key, payload)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(store.whose(handle), (meta, key), payload);
+            journal.push_pieces(store.journal_owner(handle), (meta, key), payload);
         }
-        store.pending.push_back(PendingEntry { meta: *meta, placed });
+        store.pending.push_back(PendingEntry { meta: *meta, location: placed });
         upkeep.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(())
@@ -170,8 +170,8 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::Committed`] if committed entries would be removed, [`EngineError::DiskFull`] before anything was
     /// removed, [`EngineError::Incoming`]; errors of the disk.
-    pub fn cut_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
-        let is_journaled = self.journal.holds(handle.0);
+    pub fn truncate_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
+        let is_journaled = self.journal.has_records_of(handle.0);
         let (_, store) = self.store(handle)?;
         store.check_is_own()?;
         let (partition, commit) = (store.log.partition, store.commit);
@@ -180,15 +180,15 @@ impl<D: Disk> Engine<D> {
         }
         if is_journaled && index >= commit {
             // If the power fails before the journal has the truncation, the removed entries must not look lost.
-            self.journal.push_cut_begins(partition, index);
+            self.journal.push_truncate_started(partition, index);
             self.flush()?;
         }
         let (io, store) = self.store(handle)?;
-        store.cut_after(io, index)?;
+        store.truncate_after(io, index)?;
         if !is_journaled {
             return Ok(());
         }
-        self.journal.push_cut(handle.0, partition, index);
+        self.journal.push_truncated(handle.0, partition, index);
         match self.flush() {
             // The next flush writes it. Until then a crash may restore the entries, uncommitted as they were.
             Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(()),
@@ -208,7 +208,7 @@ impl<D: Disk> Engine<D> {
         if !self.journal.has_batch() {
             return Ok(());
         }
-        let large = self.journal.take_large();
+        let large = self.journal.take_needing_sync();
         for &handle in &large {
             let Ok((io, store)) = self.store(Handle(handle)) else { continue };
             // The complete log: recovery would truncate it at the first position that was not synced.
@@ -259,7 +259,7 @@ impl<D: Disk> Engine<D> {
     /// only full, no `sync` partition accepts more entries.
     pub(super) fn flush_failed(&mut self, error: EngineError) -> EngineError {
         let error = self.io.full_or(error);
-        if !error.is_for_want_of_room() {
+        if !error.is_out_of_space() {
             self.journal_stopped = Some(error.to_string());
             for store in self.partitions.iter_mut().flatten().filter(|s| s.durability == Durability::Sync) {
                 store.stopped.get_or_insert_with(|| error.to_string().into_boxed_str());
@@ -320,7 +320,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// As [`Engine::lookup`].
-    pub fn lookup_whole(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<Vec<u8>>> {
+    pub fn lookup_assembled(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<Vec<u8>>> {
         let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
         if record.is_chunk {
             let Some(state) = self.chunk_state(handle, key)? else { return Ok(None) };
@@ -331,7 +331,7 @@ impl<D: Disk> Engine<D> {
         let is_list = record.is_list;
         let start = if is_list { 4 } else { 0 };
         match record.body {
-            crate::RecordBody::Whole(payload) => Ok(Some(payload.get(start..).unwrap_or(&[]).to_vec())),
+            crate::RecordBody::SingleEntry(payload) => Ok(Some(payload.get(start..).unwrap_or(&[]).to_vec())),
             crate::RecordBody::Parts(parts) => {
                 let mut whole = Vec::new();
                 for part in &parts.parts {
@@ -356,7 +356,7 @@ impl<D: Disk> Engine<D> {
     pub fn trim_point(&mut self, handle: Handle, key: &[u8], units: u64) -> EngineResult<Option<TrimTo>> {
         let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
         Ok(match record.body {
-            crate::RecordBody::Whole(payload) => {
+            crate::RecordBody::SingleEntry(payload) => {
                 let held = if record.flags & FLAG_LIST == 0 {
                     payload.len() as u64
                 } else {
@@ -386,8 +386,8 @@ impl<D: Disk> Engine<D> {
         let (_, store) = self.store(handle)?;
         let is_raised = store.horizon.is_some_and(|before| horizon.is_none_or(|horizon| horizon > before));
         store.horizon = horizon;
-        if is_raised && store.versions.len() > 0 && !self.upkeep.forgetting.contains(&handle) {
-            self.upkeep.forgetting.push_back(handle);
+        if is_raised && store.versions.len() > 0 && !self.maintenance.forgetting.contains(&handle) {
+            self.maintenance.forgetting.push_back(handle);
         }
         Ok(())
     }
@@ -396,7 +396,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
-    pub fn versions_kept(&mut self, handle: Handle) -> EngineResult<usize> {
+    pub fn retained_versions(&mut self, handle: Handle) -> EngineResult<usize> {
         Ok(self.store(handle)?.1.versions.len())
     }
 
@@ -517,7 +517,7 @@ impl<D: Disk> Engine<D> {
             partitions: self.by_id.len() as u64,
             resident_bytes: self.io.memory.resident_bytes,
             journal_bytes: self.journal.bytes_on_disk(),
-            upkeep: self.upkeep.counts,
+            maintenance: self.maintenance.counts,
         }
     }
 
@@ -561,7 +561,7 @@ impl<D: Disk> Engine<D> {
     #[cold]
     fn evict_slowly(&mut self) {
         // Memory of dropped partitions, which no request reads, is released first.
-        while self.io.memory.is_over() && self.bury(false) {}
+        while self.io.memory.is_over() && self.free_dropped(false) {}
         let mut stuck = VecDeque::new();
         while self.io.memory.is_over() {
             let Some(name @ (handle, slot, number)) = self.io.memory.evictable.pop_front() else { break };

@@ -45,7 +45,7 @@ impl<D: Disk> Engine<D> {
             dropping: Default::default(),
             buried: Vec::new(),
             splits: Default::default(),
-            upkeep: Upkeep::new(),
+            maintenance: Upkeep::new(),
             scratch: Vec::new(),
         };
         engine.check_format()?;
@@ -61,7 +61,7 @@ impl<D: Disk> Engine<D> {
         for id in gone.into_iter().filter(|_| is_journal_empty) {
             engine.remove_files(id)?;
         }
-        engine.cut_unfinished_units(&mut report)?;
+        engine.truncate_incomplete_batches(&mut report)?;
         engine.evict();
         Ok((engine, report))
     }
@@ -120,16 +120,16 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Segments and journal are read: an atomic batch that is incomplete now has no end.
-    fn cut_unfinished_units(&mut self, report: &mut RecoveryReport) -> EngineResult<()> {
+    fn truncate_incomplete_batches(&mut self, report: &mut RecoveryReport) -> EngineResult<()> {
         for (id, handle) in self.partitions().collect::<Vec<_>>() {
-            let is_journaled = self.journal.holds(handle.0);
+            let is_journaled = self.journal.has_records_of(handle.0);
             let (io, store) = self.store(handle)?;
-            let cut = store.cut_unfinished_unit(io)?;
+            let cut = store.truncate_incomplete_batch(io)?;
             let last = store.log.last.1;
             // The journal is kept if the disk is full. If it loses this record, the entries are truncated
             // once more.
             if cut > 0 && is_journaled {
-                self.journal.push_cut(handle.0, id, last);
+                self.journal.push_truncated(handle.0, id, last);
             }
             if let Some((_, found)) = report.partitions.iter_mut().find(|(other, _)| *other == id) {
                 found.unfinished = cut;
@@ -146,7 +146,7 @@ impl<D: Disk> Engine<D> {
             Durability::DEFAULT,
         ));
         let report = store.recover(&mut self.io)?;
-        self.upkeep.recovered(handle, &mut store);
+        self.maintenance.recovered(handle, &mut store);
         self.partitions.push(Some(store));
         self.by_id.insert(id, handle);
         self.evict();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_format_file_is_told_from_one_of_another_format() {
+    fn corrupt_format_file_differs_from_other_format() {
         for (bytes, number) in
             [(&b"zerohop engine data, format 2\n"[..], 2), (b"zerohop engine data, format 17\n", 17)]
         {

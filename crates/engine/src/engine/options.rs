@@ -69,7 +69,7 @@ pub struct EngineOptions {
     pub disk_reserve_bytes: u64,
     /// Whether the engine starts checkpoints itself. An upper layer with state of its own starts them with
     /// that state.
-    pub checkpoints_begin_alone: bool,
+    pub starts_checkpoints: bool,
 }
 
 impl Default for EngineOptions {
@@ -85,7 +85,7 @@ impl Default for EngineOptions {
             journal_from_due: 4,
             collect_every_ms: 60_000,
             disk_reserve_bytes: limits::DISK_RESERVE_BYTES,
-            checkpoints_begin_alone: true,
+            starts_checkpoints: true,
         }
     }
 }

@@ -40,24 +40,24 @@ const STEPS_PER_CALL_MAX: u64 = 64;
 /// The same above the bound: some eight milliseconds, after a batch of four megabytes.
 const STEPS_PER_CALL_ABOVE_BOUND_MAX: u64 = 1024;
 /// Steps that are deferred to later calls at most: some hundred microseconds.
-const STEPS_OWED_MAX: u64 = 16;
+const STEPS_DEFERRED_MAX: u64 = 16;
 /// Compactions that are polled in one call for the end of their disk operation: each costs a hundred
 /// nanoseconds.
-const ASKED_PER_CALL: usize = 2;
+const POLLED_PER_CALL: usize = 2;
 /// Above the bound, maintenance waits for the disk for one in so many parts of the time,
 const WAITS_ONE_OF: u64 = 4;
 /// unless dead space is more than this part of the free space of the disk.
 const DEAD_OF_FREE: u64 = 16;
 /// Partitions checked in one call.
-const LOOKS_PER_CALL: usize = 4;
+const CHECKS_PER_CALL: usize = 4;
 /// Interval at which the free space is read from the disk.
-const ROOM_EVERY_MS: u64 = 200;
+const DISK_SPACE_CHECK_MS: u64 = 200;
 /// Interval at which partitions are checked if space is short.
 const COLLECT_SHORT_EVERY_MS: u64 = 500;
 /// A partition is checked again after so many bytes were written to it.
-const LOOK_BYTES: u64 = 256 << 10;
+const CHECK_AFTER_BYTES: u64 = 256 << 10;
 /// Or after a sixteenth of its log has died, but not for less than this.
-const LOOK_DEAD_BYTES_MIN: u64 = 16 << 10;
+const CHECK_DEAD_BYTES_MIN: u64 = 16 << 10;
 
 /// The dead space, and the work to reclaim it.
 pub(super) struct Reclaim {
@@ -73,15 +73,15 @@ pub(super) struct Reclaim {
     /// The part of these that is on the disk, and survives the process.
     wasted_on_disk_bytes: u64,
     /// Steps that earlier calls could not do because all running compactions waited for the disk.
-    steps_owed: u64,
+    steps_deferred: u64,
     /// Bytes of log since the last call, over all partitions.
     pub(super) written_bytes: u64,
-    rests: ReclaimPause,
+    pauses: ReclaimPause,
     /// When each partition is checked next, whatever was written.
     collect_at: u64,
     collect_next: usize,
     /// When the free space of the disk is read next.
-    room_at: u64,
+    disk_space_check_at: u64,
     /// Partitions whose dead space waits for a checkpoint that nothing else causes.
     pressed: BTreeSet<Handle>,
 }
@@ -115,21 +115,21 @@ impl Reclaim {
             log_bytes: 0,
             wasted_bytes: 0,
             wasted_on_disk_bytes: 0,
-            steps_owed: 0,
+            steps_deferred: 0,
             written_bytes: 0,
-            rests: ReclaimPause::default(),
+            pauses: ReclaimPause::default(),
             collect_at: 0,
             collect_next: usize::MAX,
-            room_at: 0,
+            disk_space_check_at: 0,
             pressed: BTreeSet::new(),
         }
     }
 
     /// Schedules a check of a partition.
-    pub(super) fn look_later(&mut self, handle: Handle, store: &mut PartitionStore) {
-        store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + LOOK_BYTES;
-        store.dead_since_look = 0;
-        if !std::mem::replace(&mut store.account.awaits_look, true) {
+    pub(super) fn schedule_check(&mut self, handle: Handle, store: &mut PartitionStore) {
+        store.checkpoints.check_at_bytes = store.checkpoints.tail_bytes + CHECK_AFTER_BYTES;
+        store.dead_since_check = 0;
+        if !std::mem::replace(&mut store.account.awaits_check, true) {
             self.due.push_back(handle);
         }
     }
@@ -146,7 +146,7 @@ impl Reclaim {
             store.account.wasted_on_disk_bytes = store.account.wasted_bytes;
             self.wasted_on_disk_bytes += store.account.wasted_on_disk_bytes;
         }
-        store.look_at_dead_bytes = (sizes.bytes / 16).clamp(LOOK_DEAD_BYTES_MIN, LOOK_BYTES);
+        store.check_at_dead_bytes = (sizes.bytes / 16).clamp(CHECK_DEAD_BYTES_MIN, CHECK_AFTER_BYTES);
     }
 
     /// Records whether a partition's dead space waits for a checkpoint.
@@ -164,7 +164,7 @@ impl Reclaim {
     }
 
     /// Forgets a partition that is closed.
-    pub(super) fn forget(&mut self, handle: Handle, store: &mut PartitionStore) {
+    pub(super) fn remove(&mut self, handle: Handle, store: &mut PartitionStore) {
         self.uncount(store);
         store.account = Account::default();
         self.due.retain(|&h| h != handle);
@@ -176,15 +176,15 @@ impl Reclaim {
 
 impl<D: Disk> Engine<D> {
     /// Decides which work is worthwhile: a checkpoint after much new log, a compaction if much is dead.
-    pub(super) fn look_around(&mut self, now_ms: u64) -> EngineResult<()> {
-        if now_ms >= self.upkeep.reclaim.room_at {
-            self.upkeep.reclaim.room_at = now_ms.saturating_add(ROOM_EVERY_MS);
-            self.look_at_room();
+    pub(super) fn plan_work(&mut self, now_ms: u64) -> EngineResult<()> {
+        if now_ms >= self.maintenance.reclaim.disk_space_check_at {
+            self.maintenance.reclaim.disk_space_check_at = now_ms.saturating_add(DISK_SPACE_CHECK_MS);
+            self.check_disk_space();
         }
         let is_short = self.is_short_of_space();
         let every_ms = self.options.collect_every_ms;
         let every_ms = if is_short { every_ms.min(COLLECT_SHORT_EVERY_MS) } else { every_ms };
-        let reclaim = &mut self.upkeep.reclaim;
+        let reclaim = &mut self.maintenance.reclaim;
         reclaim.collect_at = reclaim.collect_at.min(now_ms.saturating_add(every_ms));
         if now_ms >= reclaim.collect_at && (!is_short || reclaim.collect_next >= self.partitions.len()) {
             reclaim.collect_at = now_ms.saturating_add(every_ms);
@@ -193,18 +193,18 @@ impl<D: Disk> Engine<D> {
         // On the timer, and if space is short, smaller dead shares count too.
         let collected_percent = self.options.dead_percent_max / 4 + 1;
         let due_percent = if is_short { collected_percent } else { self.options.dead_percent_max };
-        for _ in 0..LOOKS_PER_CALL {
-            let Some(handle) = self.upkeep.reclaim.due.pop_front() else { break };
-            self.look_at(handle, due_percent, is_short);
+        for _ in 0..CHECKS_PER_CALL {
+            let Some(handle) = self.maintenance.reclaim.due.pop_front() else { break };
+            self.plan_partition_work(handle, due_percent, is_short);
         }
-        for _ in 0..LOOKS_PER_CALL {
-            let reclaim = &mut self.upkeep.reclaim;
+        for _ in 0..CHECKS_PER_CALL {
+            let reclaim = &mut self.maintenance.reclaim;
             if reclaim.collect_next >= self.partitions.len() || !reclaim.to_compact.is_empty() {
                 break;
             }
             let handle = Handle(reclaim.collect_next as u32);
             reclaim.collect_next += 1;
-            self.look_at(handle, collected_percent, true);
+            self.plan_partition_work(handle, collected_percent, true);
         }
         self.begin_checkpoints()?;
         self.begin_compactions()
@@ -212,27 +212,27 @@ impl<D: Disk> Engine<D> {
 
     /// Decides the worthwhile work for one partition. With `presses`, its dead space does not wait until
     /// writes cause a checkpoint.
-    fn look_at(&mut self, handle: Handle, dead_percent_max: u64, presses: bool) {
-        let begins_alone = self.options.checkpoints_begin_alone;
+    fn plan_partition_work(&mut self, handle: Handle, dead_percent_max: u64, presses: bool) {
+        let begins_alone = self.options.starts_checkpoints;
         let policy = self.policy(dead_percent_max);
         let Ok(store) = store_of(&mut self.partitions, handle) else { return };
         let presses = presses && !store.log.is_in_memory_only();
         let policy = Policy { presses, ..policy };
-        store.account.awaits_look = false;
-        self.upkeep.reclaim.count(store);
+        store.account.awaits_check = false;
+        self.maintenance.reclaim.count(store);
         if store.stopped.is_some() {
             return;
         }
-        let wants_compaction = store.wants_compaction(&policy);
-        store.account.is_held_back = wants_compaction && store.is_held_back(&policy);
-        if presses || self.upkeep.reclaim.pressed.contains(&handle) {
-            self.upkeep.reclaim.press(handle, store.waits_for_checkpoint(&policy));
+        let wants_compaction = store.needs_compaction(&policy);
+        store.account.is_compaction_blocked = wants_compaction && store.is_compaction_blocked(&policy);
+        if presses || self.maintenance.reclaim.pressed.contains(&handle) {
+            self.maintenance.reclaim.press(handle, store.waits_for_checkpoint(&policy));
         }
         if wants_compaction && !store.account.awaits_compaction && !store.compaction.is_busy() {
             store.account.awaits_compaction = true;
-            self.upkeep.reclaim.to_compact.push_back((handle, policy));
+            self.maintenance.reclaim.to_compact.push_back((handle, policy));
         }
-        if begins_alone && self.is_worth_checkpoint(handle) {
+        if begins_alone && self.is_checkpoint_worthwhile(handle) {
             self.checkpoint_later(handle);
         }
     }
@@ -240,12 +240,12 @@ impl<D: Disk> Engine<D> {
     /// Whether the dead space of any partition waits for a checkpoint that nothing else causes: the owner
     /// ticks such partitions soon.
     pub fn presses(&self) -> bool {
-        !self.upkeep.reclaim.pressed.is_empty()
+        !self.maintenance.reclaim.pressed.is_empty()
     }
 
     /// Whether the dead space of this partition waits for a checkpoint that nothing else causes.
     pub fn is_pressed(&self, handle: Handle) -> bool {
-        self.upkeep.reclaim.pressed.contains(&handle)
+        self.maintenance.reclaim.pressed.contains(&handle)
     }
 
     /// Whether a pressed partition must append an entry before its next checkpoint, because that checkpoint
@@ -254,7 +254,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn wants_entry(&mut self, handle: Handle) -> EngineResult<bool> {
+    pub fn needs_entry(&mut self, handle: Handle) -> EngineResult<bool> {
         let is_pressed = self.is_pressed(handle);
         let (_, store) = self.store(handle)?;
         let is_idle = store.pending.is_empty() && !store.checkpoints.is_writing();
@@ -262,23 +262,23 @@ impl<D: Disk> Engine<D> {
     }
 
     /// A checkpoint of a partition is done: the work for which it was pressed may be possible now.
-    pub(super) fn look_again_if_pressed(&mut self, handle: Handle) {
+    pub(super) fn plan_again_if_pressed(&mut self, handle: Handle) {
         if self.is_pressed(handle)
             && let Ok(store) = store_of(&mut self.partitions, handle)
         {
-            self.upkeep.reclaim.look_later(handle, store);
+            self.maintenance.reclaim.schedule_check(handle, store);
         }
     }
 
     /// Starts as many compactions as may run at a time.
     fn begin_compactions(&mut self) -> EngineResult<()> {
-        while self.upkeep.reclaim.compacting.len() < COMPACTIONS_AT_ONCE
-            && let Some((handle, policy)) = self.upkeep.reclaim.to_compact.pop_front()
+        while self.maintenance.reclaim.compacting.len() < COMPACTIONS_AT_ONCE
+            && let Some((handle, policy)) = self.maintenance.reclaim.to_compact.pop_front()
         {
-            let Engine { io, partitions, upkeep, .. } = self;
+            let Engine { io, partitions, maintenance: upkeep, .. } = self;
             let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_compaction = false;
-            if !store.wants_compaction(&policy) {
+            if !store.needs_compaction(&policy) {
                 continue;
             }
             if store.compaction_begin(io, &policy)? {
@@ -293,52 +293,52 @@ impl<D: Disk> Engine<D> {
 
     /// Does some steps of compaction. Returns whether there is more to do at once.
     pub(super) fn step_compactions(&mut self) -> EngineResult<bool> {
-        let written_bytes = std::mem::take(&mut self.upkeep.reclaim.written_bytes);
+        let written_bytes = std::mem::take(&mut self.maintenance.reclaim.written_bytes);
         let is_above_bound = self.is_above_bound();
         let mut steps = self.compaction_steps_for(written_bytes, is_above_bound);
-        let now_ms = self.upkeep.now_ms;
+        let now_ms = self.maintenance.now_ms;
         let mut may_wait =
-            is_above_bound && (!self.upkeep.reclaim.rests.is_on(now_ms) || self.is_much_dead());
+            is_above_bound && (!self.maintenance.reclaim.pauses.is_on(now_ms) || self.is_much_dead());
         let (mut wait, mut waiting) = (false, 0);
         while steps > 0
-            && let Some(&handle) = self.upkeep.reclaim.compacting.front()
+            && let Some(&handle) = self.maintenance.reclaim.compacting.front()
         {
             match self.step_compaction(handle, std::mem::take(&mut wait))? {
                 UpkeepStep::Done => {
                     (steps, waiting) = (steps - 1, 0);
-                    self.upkeep.reclaim.compacting.pop_front();
+                    self.maintenance.reclaim.compacting.pop_front();
                     self.begin_compactions()?;
                 }
-                UpkeepStep::Went => (steps, waiting) = (steps - 1, 0),
+                UpkeepStep::Progressed => (steps, waiting) = (steps - 1, 0),
                 UpkeepStep::Waits => {
-                    self.upkeep.reclaim.compacting.rotate_left(1);
+                    self.maintenance.reclaim.compacting.rotate_left(1);
                     waiting += 1;
-                    let asked = if may_wait { COMPACTIONS_AT_ONCE } else { ASKED_PER_CALL };
-                    if waiting >= asked.min(self.upkeep.reclaim.compacting.len()) {
+                    let asked = if may_wait { COMPACTIONS_AT_ONCE } else { POLLED_PER_CALL };
+                    if waiting >= asked.min(self.maintenance.reclaim.compacting.len()) {
                         if !may_wait {
                             break;
                         }
                         // The compaction at the front has waited the longest.
                         (may_wait, wait, waiting) = (false, true, 0);
-                        self.upkeep.reclaim.rests.waited_at = Some(now_ms);
+                        self.maintenance.reclaim.pauses.waited_at = Some(now_ms);
                     }
                 }
             }
         }
-        if may_wait && self.upkeep.reclaim.compacting.is_empty() {
+        if may_wait && self.maintenance.reclaim.compacting.is_empty() {
             // A checkpoint may be needed to release the dead space.
             self.step_checkpoint(true)?;
-            self.upkeep.reclaim.rests.waited_at = Some(now_ms);
+            self.maintenance.reclaim.pauses.waited_at = Some(now_ms);
         }
         self.evict();
-        let reclaim = &mut self.upkeep.reclaim;
+        let reclaim = &mut self.maintenance.reclaim;
         let is_busy = !reclaim.compacting.is_empty();
-        reclaim.steps_owed = if is_busy { steps.min(STEPS_OWED_MAX) } else { 0 };
+        reclaim.steps_deferred = if is_busy { steps.min(STEPS_DEFERRED_MAX) } else { 0 };
         Ok(is_busy)
     }
 
     fn step_compaction(&mut self, handle: Handle, wait: bool) -> EngineResult<UpkeepStep> {
-        let Engine { io, partitions, upkeep, .. } = self;
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(UpkeepStep::Done) };
         let is_in_the_way = wait && store.checkpoints.is_writing() && store.compaction.waits_for_checkpoint();
         if is_in_the_way {
@@ -350,7 +350,7 @@ impl<D: Disk> Engine<D> {
             upkeep.reclaim.count(store);
             // The same partition may have more dead space.
             if !store.compaction.ran_out_of_space() {
-                upkeep.reclaim.look_later(handle, store);
+                upkeep.reclaim.schedule_check(handle, store);
             }
         }
         Ok(step)
@@ -358,25 +358,25 @@ impl<D: Disk> Engine<D> {
 
     /// Whether the dead share of all logs is above the bound up to which the owner may continue freely.
     fn is_above_bound(&self) -> bool {
-        let Reclaim { log_bytes, wasted_bytes, .. } = self.upkeep.reclaim;
+        let Reclaim { log_bytes, wasted_bytes, .. } = self.maintenance.reclaim;
         let is_much = wasted_bytes > self.options.dead_bytes_allowed
             && wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound);
-        let Reclaim { to_compact, compacting, pressed, .. } = &self.upkeep.reclaim;
+        let Reclaim { to_compact, compacting, pressed, .. } = &self.maintenance.reclaim;
         let is_any_worth = !to_compact.is_empty() || !compacting.is_empty() || !pressed.is_empty();
         is_much || is_any_worth && self.is_short_of_space()
     }
 
     /// Whether the logs on the disk have more dead bytes than the disk has free bytes beside the reserve.
     fn is_short_of_space(&self) -> bool {
-        let Reclaim { wasted_on_disk_bytes, .. } = self.upkeep.reclaim;
+        let Reclaim { wasted_on_disk_bytes, .. } = self.maintenance.reclaim;
         let space = &self.io.space;
-        wasted_on_disk_bytes > 0 && (wasted_on_disk_bytes > space.spare_bytes() || space.is_full())
+        wasted_on_disk_bytes > 0 && (wasted_on_disk_bytes > space.free_bytes() || space.is_full())
     }
 
     /// Whether the dead space of all logs is large relative to the free space of the disk, if that is known.
     fn is_much_dead(&mut self) -> bool {
         let free = self.io.disk.free_bytes();
-        free.is_ok_and(|free| self.upkeep.reclaim.wasted_bytes > free / DEAD_OF_FREE)
+        free.is_ok_and(|free| self.maintenance.reclaim.wasted_bytes > free / DEAD_OF_FREE)
     }
 
     /// The number of steps that keeps pace with the writes: at the dead share where compaction starts,
@@ -384,26 +384,26 @@ impl<D: Disk> Engine<D> {
     /// size of the owner's batches.
     fn compaction_steps_for(&self, written_bytes: u64, is_above_bound: bool) -> u64 {
         let to_read = written_bytes.saturating_mul(100) / self.options.dead_percent_max;
-        let steps_owed = self.upkeep.reclaim.steps_owed;
+        let steps_owed = self.maintenance.reclaim.steps_deferred;
         if is_above_bound {
-            (steps_owed + STEPS_OWED_MAX + 2 * to_read / STEP_BYTES).min(STEPS_PER_CALL_ABOVE_BOUND_MAX)
+            (steps_owed + STEPS_DEFERRED_MAX + 2 * to_read / STEP_BYTES).min(STEPS_PER_CALL_ABOVE_BOUND_MAX)
         } else {
             (steps_owed + 1 + to_read / STEP_BYTES).min(STEPS_PER_CALL_MAX)
         }
     }
 
     /// Whether enough log was written behind a partition's checkpoint for another.
-    pub(super) fn is_worth_checkpoint(&mut self, handle: Handle) -> bool {
+    pub(super) fn is_checkpoint_worthwhile(&mut self, handle: Handle) -> bool {
         let tail_max = self.checkpoint_tail_max();
         let Ok(store) = store_of(&mut self.partitions, handle) else { return false };
-        if self.upkeep.reclaim.pressed.contains(&handle) {
+        if self.maintenance.reclaim.pressed.contains(&handle) {
             return store.stopped.is_none() && store.checkpoints.lacks_newest(store.commit);
         }
         // Sooner if nothing can be reclaimed without a checkpoint.
-        let tail_max = if store.account.is_held_back { LOOK_BYTES } else { tail_max };
+        let tail_max = if store.account.is_compaction_blocked { CHECK_AFTER_BYTES } else { tail_max };
         store.durability != Durability::Memory
             && store.stopped.is_none()
-            && store.checkpoints.tail_bytes >= tail_max.max(store.checkpoints.worth_bytes())
+            && store.checkpoints.tail_bytes >= tail_max.max(store.checkpoints.worthwhile_bytes())
     }
 
     fn policy(&self, dead_percent_max: u64) -> Policy {
@@ -416,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_followed_by_a_rest_three_times_as_long() {
+    fn wait_is_followed_by_a_triple_pause() {
         let mut rests = ReclaimPause::default();
         assert!(!rests.is_on(0));
         rests.waited_at = Some(100);

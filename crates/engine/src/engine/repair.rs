@@ -40,11 +40,11 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<bool> {
-        let Engine { io, partitions, upkeep, .. } = self;
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         let is_repaired = store.repair(io, (epoch, index, timestamp), key, payload)?;
         if is_repaired {
-            upkeep.reclaim.look_later(handle, store);
+            upkeep.reclaim.schedule_check(handle, store);
         }
         Ok(is_repaired)
     }
@@ -54,8 +54,8 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn hold_compaction(&mut self, handle: Handle, holds: bool) -> EngineResult<()> {
-        self.store(handle)?.1.compaction.is_held = holds;
+    pub fn pause_compaction(&mut self, handle: Handle, holds: bool) -> EngineResult<()> {
+        self.store(handle)?.1.compaction.is_paused = holds;
         Ok(())
     }
 

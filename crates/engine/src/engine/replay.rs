@@ -24,7 +24,7 @@ struct Replay {
     /// Records so far, over all files.
     count: u64,
     /// For each partition: the records after which it was truncated, and the last index that stayed.
-    cuts: BTreeMap<PartitionId, Vec<(u64, u64)>>,
+    truncations: BTreeMap<PartitionId, Vec<(u64, u64)>>,
     /// The same for truncations that were started, whether or not they were completed.
     begun: BTreeMap<PartitionId, Vec<(u64, u64)>>,
     /// Partitions whose segments have left the branch that the journal holds.
@@ -32,25 +32,25 @@ struct Replay {
     /// The hash seeds of partitions, as far as the journal has them.
     seeds: BTreeMap<PartitionId, u64>,
     /// Highest log index of each partition that both the journal and the log hold.
-    holds: BTreeMap<PartitionId, u64>,
+    in_journal_and_log: BTreeMap<PartitionId, u64>,
 }
 
 impl Replay {
     /// Whether the entry of this record was not truncated by a later one.
     fn survives(&self, partition: PartitionId, index: u64) -> bool {
-        let cuts = self.cuts.get(&partition).into_iter().flatten();
+        let cuts = self.truncations.get(&partition).into_iter().flatten();
         !self.left.contains(&partition)
             && cuts.filter(|(at, _)| *at > self.count).all(|(_, last)| index <= *last)
     }
 
     /// Whether entries behind this index may be gone because a truncation was started after this record.
-    fn may_be_cut(&self, partition: PartitionId, last: u64) -> bool {
+    fn may_be_truncated(&self, partition: PartitionId, last: u64) -> bool {
         let begun = self.begun.get(&partition).into_iter().flatten();
         begun.filter(|(at, _)| *at > self.count).any(|(_, stays)| *stays <= last)
     }
 
-    fn held(&mut self, partition: PartitionId, index: u64) {
-        let held = self.holds.entry(partition).or_default();
+    fn record_in_both(&mut self, partition: PartitionId, index: u64) {
+        let held = self.in_journal_and_log.entry(partition).or_default();
         *held = index.max(*held);
     }
 }
@@ -70,8 +70,10 @@ impl<D: Disk> Engine<D> {
                 for record in records(&header, &bytes).1 {
                     replay.count += 1;
                     let (cuts, partition, index) = match record {
-                        JournalRecord::Cut { partition, index } => (&mut replay.cuts, partition, index),
-                        JournalRecord::CutBegins { partition, index } => {
+                        JournalRecord::Truncated { partition, index } => {
+                            (&mut replay.truncations, partition, index)
+                        }
+                        JournalRecord::TruncateStarted { partition, index } => {
                             (&mut replay.begun, partition, index)
                         }
                         JournalRecord::Entry { .. }
@@ -98,7 +100,7 @@ impl<D: Disk> Engine<D> {
         }
         self.journal = Journal::new(self.options.journal_file_bytes, next_number);
         if !self.sync_replayed(&replay)? {
-            return self.keep_journal(&names, &replay).map(|()| false);
+            return self.retain_journal(&names, &replay).map(|()| false);
         }
         for name in &names {
             self.io.disk.remove(&format!("{FOLDER}/{}", name.name))?;
@@ -114,11 +116,12 @@ impl<D: Disk> Engine<D> {
             let Some(store) = store else { continue };
             match store.log.sync(&mut self.io) {
                 Ok(()) => store.journaled = store.log.last.1,
-                Err(error) if error.is_for_want_of_room() => {
+                Err(error) if error.is_out_of_space() => {
                     has_room = false;
-                    store.journaled = replay.holds.get(&store.log.partition).copied().unwrap_or(0);
+                    store.journaled =
+                        replay.in_journal_and_log.get(&store.log.partition).copied().unwrap_or(0);
                     store.is_dirty = true;
-                    self.upkeep.sync_later(Handle(number as u32), store.durability.sync_after_ms());
+                    self.maintenance.sync_later(Handle(number as u32), store.durability.sync_after_ms());
                 }
                 Err(error) => return Err(error),
             }
@@ -127,18 +130,18 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The disk is full: the entries stay in the journal until the segments hold them durably.
-    fn keep_journal(&mut self, names: &[DirEntry], replay: &Replay) -> EngineResult<()> {
+    fn retain_journal(&mut self, names: &[DirEntry], replay: &Replay) -> EngineResult<()> {
         let holds = |(partition, &index)| self.by_id.get(partition).map(|handle| (handle.0, index));
-        let holds: BTreeMap<u32, u64> = replay.holds.iter().filter_map(holds).collect();
+        let holds: BTreeMap<u32, u64> = replay.in_journal_and_log.iter().filter_map(holds).collect();
         for name in names {
-            self.journal.keep(&mut self.io.disk, name, holds.clone())?;
+            self.journal.add_old_file(&mut self.io.disk, name, holds.clone())?;
         }
         // A replay of the same files must not follow the abandoned branches.
         for partition in &replay.left {
             if let Some(handle) = self.by_id.get(partition)
                 && let Ok(store) = store_of(&mut self.partitions, *handle)
             {
-                self.journal.push_cut(handle.0, *partition, store.log.last.1);
+                self.journal.push_truncated(handle.0, *partition, store.log.last.1);
             }
         }
         Ok(())
@@ -211,10 +214,10 @@ impl<D: Disk> Engine<D> {
         };
         let (_, store) = self.store(handle)?;
         if meta.index <= store.log.last.1 {
-            if self.held_otherwise(partition, meta)? {
+            if self.has_other_entry(partition, meta)? {
                 replay.left.insert(partition);
             } else {
-                replay.held(partition, meta.index);
+                replay.record_in_both(partition, meta.index);
             }
             return Ok(());
         }
@@ -225,7 +228,7 @@ impl<D: Disk> Engine<D> {
         let last = store.log.last.1;
         if meta.index > last + 1 {
             let ends_cleanly = ends_cleanly(partition, report) && report.journal.is_empty();
-            if ends_cleanly || replay.may_be_cut(partition, last) {
+            if ends_cleanly || replay.may_be_truncated(partition, last) {
                 replay.left.insert(partition);
                 return Ok(());
             }
@@ -240,8 +243,8 @@ impl<D: Disk> Engine<D> {
             store.log.index_seed = seed;
         }
         let placed = store.append(io, meta, key, [payload])?;
-        store.pending.push_back(PendingEntry { meta: *meta, placed });
-        replay.held(partition, meta.index);
+        store.pending.push_back(PendingEntry { meta: *meta, location: placed });
+        replay.record_in_both(partition, meta.index);
         if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {
             found.from_journal += 1;
         }
@@ -261,21 +264,21 @@ impl<D: Disk> Engine<D> {
             None => 0,
         };
         if meta.index <= last {
-            if self.held_otherwise(partition, meta)? {
+            if self.has_other_entry(partition, meta)? {
                 replay.left.insert(partition);
             }
             return Ok(());
         }
         // The entries there cannot be read any more, unless they were truncated.
         replay.left.insert(partition);
-        if !ends_cleanly(partition, report) && !replay.may_be_cut(partition, last) {
+        if !ends_cleanly(partition, report) && !replay.may_be_truncated(partition, last) {
             self.report_missing(partition, last + 1, meta.index, report)?;
         }
         Ok(())
     }
 
     /// Whether the log has another entry at this position.
-    fn held_otherwise(&mut self, partition: PartitionId, meta: &Meta) -> EngineResult<bool> {
+    fn has_other_entry(&mut self, partition: PartitionId, meta: &Meta) -> EngineResult<bool> {
         let Some(&handle) = self.by_id.get(&partition) else { return Ok(false) };
         let (io, store) = self.store(handle)?;
         if meta.index <= store.commit {

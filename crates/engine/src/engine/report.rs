@@ -148,7 +148,7 @@ pub struct EngineStats {
     /// Bytes of journal files.
     pub journal_bytes: u64,
     /// The work of maintenance since the engine was opened.
-    pub upkeep: UpkeepCounts,
+    pub maintenance: UpkeepCounts,
 }
 
 /// Counters of maintenance.

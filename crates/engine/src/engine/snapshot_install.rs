@@ -54,7 +54,7 @@ pub enum LogRun {
 impl<D: Disk> Engine<D> {
     /// Fills `out` with about so many bytes of a partition's log as they are in its segments, up to the entry
     /// of a committed log index. Checksums are checked; corrupt bytes are never returned. The caller holds
-    /// compaction meanwhile ([`Engine::hold_compaction`]).
+    /// compaction meanwhile ([`Engine::pause_compaction`]).
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] if a head cannot be read; errors of the disk.
@@ -80,12 +80,12 @@ impl<D: Disk> Engine<D> {
         Ok(segments.filter(|segment| segment.first_index() <= through).map(|segment| segment.bytes).sum())
     }
 
-    /// Starts the install of another engine's log into an empty partition ([`Engine::take_run`]), until
-    /// [`Engine::end_taking`]; a crash before that leaves the partition empty.
+    /// Starts the install of another engine's log into an empty partition ([`Engine::install_run`]), until
+    /// [`Engine::end_install`]; a crash before that leaves the partition empty.
     ///
     /// # Errors
     /// [`EngineError::NotNext`] if it is not empty; [`EngineError::DiskFull`]; errors of the disk.
-    pub fn begin_taking(&mut self, handle: Handle) -> EngineResult<()> {
+    pub fn begin_install(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
         store.check_going()?;
         if !store.log.order.is_empty() || store.log.last != (0, 0) {
@@ -103,10 +103,10 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::DiskFull`], [`EngineError::MemoryFull`]: nothing was installed. [`EngineError::Format`]
     /// if it is not the next run of a log of this partition, and errors of the disk: the part installed so
     /// far is of no use.
-    pub fn take_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
-        let Engine { io, partitions, upkeep, .. } = self;
+    pub fn install_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
-        let taken = store.take_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
+        let taken = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
         upkeep.wrote(handle, store, taken.bytes);
         if !store.log.is_in_memory_only() {
             // The runs become durable as they arrive, without a request: at the end little is left to wait
@@ -118,21 +118,21 @@ impl<D: Disk> Engine<D> {
         Ok(newest)
     }
 
-    /// The log is installed up to this last entry: entries may be appended after [`Engine::end_taking`].
+    /// The log is installed up to this last entry: entries may be appended after [`Engine::end_install`].
     ///
     /// # Errors
     /// [`EngineError::NotNext`] if the log ends elsewhere; errors of the disk.
-    pub fn taken(&mut self, handle: Handle, last: (u32, u64)) -> EngineResult<()> {
+    pub fn finish_install(&mut self, handle: Handle, last: (u32, u64)) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
-        store.taken(io, last)
+        store.finish_install(io, last)
     }
 
     /// The installed log counts from here on, also after a crash. A log that reaches the disk must have a
     /// checkpoint by now, as the log lacks the state of entries that were dropped.
     ///
     /// # Errors
-    /// [`EngineError::Incoming`] before [`Engine::taken`]; errors of the disk. The log then does not count.
-    pub fn end_taking(&mut self, handle: Handle) -> EngineResult<()> {
+    /// [`EngineError::Incoming`] before [`Engine::finish_install`]; errors of the disk. The log then does not count.
+    pub fn end_install(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
         if !store.is_incoming() {
             return Ok(());
@@ -146,7 +146,7 @@ impl<D: Disk> Engine<D> {
             self.io.disk.remove(&format!("{folder}/{INCOMING}"))?;
             self.io.disk.sync_dir(&folder)?;
         }
-        let Engine { partitions, upkeep, .. } = self;
+        let Engine { partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         store.incoming = Incoming::No;
         if !store.log.is_in_memory_only() {

@@ -28,7 +28,7 @@ use crate::planted::{Bug, is_planted};
 use crate::store::PartitionStore;
 
 /// Marker file in the folder of a partition that was split: the rest of the folder is to be removed.
-const GONE: &str = "gone";
+const SPLIT_MARKER: &str = "gone";
 /// Marker file in the folder of a partition that is being made: the number of its parent in hex follows.
 const UNBORN: &str = "unborn-";
 
@@ -70,7 +70,7 @@ impl<D: Disk> Engine<D> {
             }
             Ok(true)
         });
-        result.map_err(|error| self.give_up_split(parent, error))
+        result.map_err(|error| self.abandon_split(parent, error))
     }
 
     /// Makes children of a partition. Each child holds everything of the parent: its log, its records, its
@@ -96,12 +96,12 @@ impl<D: Disk> Engine<D> {
         let handle = self.may_split(parent, children)?;
         self.finish_work(handle)?;
         let made = self.make_children(handle, (parent, children), state);
-        let made = made.map_err(|error| self.give_up_split(parent, error))?;
+        let made = made.map_err(|error| self.abandon_split(parent, error))?;
         let folder = folder_of(parent);
         let is_on_disk = self.splits.contains_key(&parent);
         if is_on_disk {
-            let gone = self.io.disk.open(&format!("{folder}/{GONE}"), OpenMode::Create);
-            let gone = gone.map_err(|error| self.give_up_split(parent, error.into()))?;
+            let gone = self.io.disk.open(&format!("{folder}/{SPLIT_MARKER}"), OpenMode::Create);
+            let gone = gone.map_err(|error| self.abandon_split(parent, error.into()))?;
             self.io.disk.close(gone);
             if let Err(error) = self.io.disk.sync_dir(&folder) {
                 // Whether the split has happened is unknown until the folder is opened again: neither the
@@ -116,11 +116,11 @@ impl<D: Disk> Engine<D> {
         for store in made {
             let (id, handle) = (store.log.partition, Handle(store.log.handle));
             let mut store = Box::new(store);
-            self.upkeep.recovered(handle, &mut store);
+            self.maintenance.recovered(handle, &mut store);
             if is_on_disk {
                 // A mark must confirm what was synced.
                 store.is_dirty = true;
-                self.upkeep.sync_later(handle, store.durability.sync_after_ms());
+                self.maintenance.sync_later(handle, store.durability.sync_after_ms());
             }
             self.partitions.push(Some(store));
             self.by_id.insert(id, handle);
@@ -174,7 +174,7 @@ impl<D: Disk> Engine<D> {
             for &slot in &store.log.order {
                 let original = store.log.segment(slot);
                 match child.segments.get_mut(&slot) {
-                    Some(copy) => copy.take_notes_of(original),
+                    Some(copy) => copy.copy_metadata_of(original),
                     None => child.copy(io, slot, original, in_memory_only)?,
                 }
             }
@@ -190,9 +190,9 @@ impl<D: Disk> Engine<D> {
             let segments = std::mem::take(&mut child.segments);
             let name = (child.id, next_handle + number as u32);
             let mut copy = store.copy_for(name, child.folder.clone(), segments, state);
-            copy.checkpoints.kept = kept;
+            copy.checkpoints.retained = kept;
             if is_planted(Bug::TailOfOneChild) && number == 1 {
-                copy.cut_after(io, copy.commit)?;
+                copy.truncate_after(io, copy.commit)?;
             }
             made.push(copy);
             Ok(())
@@ -234,7 +234,7 @@ impl<D: Disk> Engine<D> {
 
     /// Abandons a started split; what cannot be removed now is removed with the next attempt, or when the
     /// folder is opened.
-    fn give_up_split(&mut self, parent: PartitionId, error: EngineError) -> EngineError {
+    fn abandon_split(&mut self, parent: PartitionId, error: EngineError) -> EngineError {
         // The first error is returned.
         let _ = self.leave_split(parent);
         self.io.full_or(error)
@@ -265,7 +265,7 @@ impl<D: Disk> Engine<D> {
             let Some(id) = super::open::id_of_folder(&name.name) else { continue };
             there.insert(id);
             for file in self.io.disk.list(&name.name)? {
-                if file.name == GONE {
+                if file.name == SPLIT_MARKER {
                     gone.insert(id);
                 } else if file.name == INCOMING {
                     incoming.insert(id);
@@ -357,7 +357,7 @@ impl ChildLog {
 
 /// Whether a file is a marker about the other files of its folder.
 fn is_marker(name: &str) -> bool {
-    name == GONE || name == INCOMING || name.starts_with(UNBORN)
+    name == SPLIT_MARKER || name == INCOMING || name.starts_with(UNBORN)
 }
 
 /// Whether an earlier copy is a complete copy of this segment.

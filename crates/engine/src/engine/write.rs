@@ -81,24 +81,24 @@ impl<D: Disk> Engine<D> {
         pieces: [&[u8]; N],
     ) -> EngineResult<u64> {
         let &NewEntry { kind, flags, timestamp, key, payload, hint } = entry;
-        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         let meta = next_meta(store, kind, flags, timestamp);
         store.admit(io, &meta, key, bytes_of(pieces))?;
         let placed = store.append(io, &meta, key, pieces)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(store.whose(handle), (&meta, key), pieces);
+            journal.push_pieces(store.journal_owner(handle), (&meta, key), pieces);
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
             if let Err(error) = store.stop_on_failure(applied) {
-                store.pending.push_back(PendingEntry { meta, placed });
+                store.pending.push_back(PendingEntry { meta, location: placed });
                 return Err(error);
             }
             store.commit = meta.index;
         } else {
-            store.pending.push_back(PendingEntry { meta, placed });
+            store.pending.push_back(PendingEntry { meta, location: placed });
             let committed = store.commit(io, meta.index);
             store.stop_on_failure(committed)?;
         }
@@ -113,7 +113,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// As [`Engine::append`]; none of the entries is then in the log, unless the disk has failed.
-    pub fn write_unit<'e>(
+    pub fn write_batch<'e>(
         &mut self,
         handle: Handle,
         entries: impl ExactSizeIterator<Item = NewEntry<'e>> + Clone,
@@ -122,7 +122,7 @@ impl<D: Disk> Engine<D> {
         let (before, is_idle) = (store.log.last.1, store.pending.is_empty());
         if let Err(error) = self.append_joined(handle, entries.clone()) {
             // If the disk fails here too, this log accepts no more entries, and its next start truncates it.
-            let cut = self.cut_after(handle, before);
+            let cut = self.truncate_after(handle, before);
             return Err(if matches!(error, EngineError::Disk(_)) {
                 error
             } else {
@@ -138,7 +138,7 @@ impl<D: Disk> Engine<D> {
         }
         for NewEntry { kind, flags, key, payload, hint, .. } in entries {
             // The pending entries are those that were appended just now.
-            let Some(&PendingEntry { meta, placed }) = store.pending.front() else { break };
+            let Some(&PendingEntry { meta, location: placed }) = store.pending.front() else { break };
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
             store.stop_on_failure(applied)?;
@@ -153,7 +153,7 @@ impl<D: Disk> Engine<D> {
         handle: Handle,
         entries: impl ExactSizeIterator<Item = NewEntry<'e>>,
     ) -> EngineResult<()> {
-        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         let mut left = entries.len();
         for NewEntry { kind, flags, timestamp, key, payload, .. } in entries {
@@ -163,9 +163,9 @@ impl<D: Disk> Engine<D> {
             store.admit(io, &meta, key, payload.len())?;
             let placed = store.append(io, &meta, key, [payload])?;
             if store.durability == Durability::Sync {
-                journal.push(store.whose(handle), (&meta, key, payload));
+                journal.push(store.journal_owner(handle), (&meta, key, payload));
             }
-            store.pending.push_back(PendingEntry { meta, placed });
+            store.pending.push_back(PendingEntry { meta, location: placed });
             upkeep.wrote(handle, store, placed.entry_bytes);
         }
         self.evict();

@@ -52,7 +52,7 @@ impl Location {
     }
 
     /// The decoded content.
-    pub fn place(self) -> EntryPlace {
+    pub fn decode(self) -> EntryPlace {
         if self.0 & CHAIN != 0 {
             return EntryPlace::Chain(self.0 as u32);
         }
@@ -79,14 +79,14 @@ impl Location {
     }
 
     /// Whether two locations name the same place.
-    pub fn same_place(self, other: Location) -> bool {
+    pub fn is_same_entry(self, other: Location) -> bool {
         (self.0 ^ other.0) & !OLDER == 0
     }
 }
 
 impl std::fmt::Debug for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}{}", self.place(), if self.has_older() { " (older versions)" } else { "" })
+        write!(f, "{:?}{}", self.decode(), if self.has_older() { " (older versions)" } else { "" })
     }
 }
 
@@ -122,10 +122,10 @@ mod tests {
     fn a_location_gives_back_what_it_was_made_of() {
         let at = Location::entry((1 << 20) - 1, (1 << 27) - 1, 175);
         let expected = Position { slot: (1 << 20) - 1, offset: (1 << 27) - 1, bytes_max: 176 };
-        assert_eq!(at.place(), EntryPlace::Entry(expected));
+        assert_eq!(at.decode(), EntryPlace::Entry(expected));
         assert!(!at.has_older() && at.with_older(true).has_older());
-        assert_eq!(at.with_older(true).place(), EntryPlace::Entry(expected));
-        assert!(at.same_place(at.with_older(true)));
-        assert_eq!(Location::chain(u32::MAX).place(), EntryPlace::Chain(u32::MAX));
+        assert_eq!(at.with_older(true).decode(), EntryPlace::Entry(expected));
+        assert!(at.is_same_entry(at.with_older(true)));
+        assert_eq!(Location::chain(u32::MAX).decode(), EntryPlace::Chain(u32::MAX));
     }
 }

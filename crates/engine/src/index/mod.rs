@@ -120,8 +120,8 @@ impl HashIndex {
     }
 
     /// Finds the entry with this fragment at exactly this location.
-    pub fn find_place(&self, fragment: u32, location: Location) -> Option<(IndexSlot, Location)> {
-        self.find(fragment, |l| Ok::<_, Infallible>(l.same_place(location)))
+    pub fn find_slot(&self, fragment: u32, location: Location) -> Option<(IndexSlot, Location)> {
+        self.find(fragment, |l| Ok::<_, Infallible>(l.is_same_entry(location)))
             .unwrap_or_else(|never| match never {})
     }
 
@@ -147,7 +147,7 @@ impl HashIndex {
         }
         let mut page = self.directory[self.slot_of(fragment)];
         while self.pages[page as usize].used() * 100 >= self.pages[page as usize].slots() * LOAD_MAX {
-            self.make_room(fragment, page);
+            self.grow_page(fragment, page);
             page = self.directory[self.slot_of(fragment)];
         }
         self.pages[page as usize].insert(fragment, location);
@@ -194,15 +194,15 @@ impl HashIndex {
 
     /// Grows the page that holds `fragment`, or splits it once it is of full size. Entries that all share their leading bits
     /// cannot be split apart: their page continues to grow.
-    fn make_room(&mut self, fragment: u32, id: u32) {
+    fn grow_page(&mut self, fragment: u32, id: u32) {
         let page = &self.pages[id as usize];
         if page.lines() < PAGE_LINES_MAX {
             let lines = lines_for(page.used()).max(page.lines() + 1).min(PAGE_LINES_MAX);
-            self.lay_again(id, lines);
+            self.rebuild_page(id, lines);
         } else if page.depth < self.depth || self.may_double() {
             self.split(fragment, id);
         } else {
-            self.lay_again(id, page.lines() + page.lines() / 4);
+            self.rebuild_page(id, page.lines() + page.lines() / 4);
         }
     }
 
@@ -211,7 +211,7 @@ impl HashIndex {
         self.depth < DEPTH_MAX && self.directory.len() <= DIRECTORY_PER_PAGE_MAX * self.pages.len()
     }
 
-    fn lay_again(&mut self, id: u32, lines: usize) {
+    fn rebuild_page(&mut self, id: u32, lines: usize) {
         let page = &self.pages[id as usize];
         let again = laid(page.depth, lines, page.entries());
         self.page_bytes = self.page_bytes + again.bytes() - page.bytes();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn get(index: &HashIndex, fragment: u32, n: u64) -> bool {
-        index.find_place(fragment, at(n)).is_some()
+        index.find_slot(fragment, at(n)).is_some()
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
                             .next()
                             .unwrap_or_else(|| model.iter().next().expect("not empty"));
                         let (found, _) =
-                            index.find_place(fragment, at(n)).expect("what was inserted is found");
+                            index.find_slot(fragment, at(n)).expect("what was inserted is found");
                         index.remove(found);
                         model.remove(&n);
                     }

@@ -15,21 +15,21 @@ pub(super) const SLOTS: usize = 5;
 struct Line {
     fragments: [u32; SLOTS],
     /// Bits 0 to 4: slot used. The rest: how many entries of this or an earlier home line are stored in a later line.
-    taken_and_passed: u32,
+    used_and_passed: u32,
     locations: [u64; SLOTS],
 }
 
-const EMPTY: Line = Line { fragments: [0; SLOTS], taken_and_passed: 0, locations: [0; SLOTS] };
-const TAKEN_MASK: u32 = (1 << SLOTS) - 1;
+const EMPTY: Line = Line { fragments: [0; SLOTS], used_and_passed: 0, locations: [0; SLOTS] };
+const USED_MASK: u32 = (1 << SLOTS) - 1;
 const PASSED_ONE: u32 = 1 << SLOTS;
 
 impl Line {
-    fn taken(&self) -> u32 {
-        self.taken_and_passed & TAKEN_MASK
+    fn used_mask(&self) -> u32 {
+        self.used_and_passed & USED_MASK
     }
 
     fn is_passed(&self) -> bool {
-        self.taken_and_passed >= PASSED_ONE
+        self.used_and_passed >= PASSED_ONE
     }
 
     /// A bit for each used slot with this fragment.
@@ -38,7 +38,7 @@ impl Line {
         for (i, &f) in self.fragments.iter().enumerate() {
             bits |= u32::from(f == fragment) << i;
         }
-        bits & self.taken()
+        bits & self.used_mask()
     }
 }
 
@@ -87,7 +87,7 @@ impl Page {
 
     /// Reads the home line of a fragment.
     pub(super) fn touch(&self, fragment: u32) -> u32 {
-        self.lines[self.home(fragment)].taken_and_passed
+        self.lines[self.home(fragment)].used_and_passed
     }
 
     /// Finds the slot with this fragment that `accept` accepts.
@@ -122,16 +122,16 @@ impl Page {
         let mut at = self.home(fragment);
         loop {
             let line = &mut self.lines[at];
-            let free = !line.taken_and_passed & TAKEN_MASK;
+            let free = !line.used_and_passed & USED_MASK;
             if free != 0 {
                 let slot = free.trailing_zeros() as usize;
                 line.fragments[slot] = fragment;
                 line.locations[slot] = location.0;
-                line.taken_and_passed |= 1 << slot;
+                line.used_and_passed |= 1 << slot;
                 self.used += 1;
                 return;
             }
-            line.taken_and_passed += PASSED_ONE;
+            line.used_and_passed += PASSED_ONE;
             at = self.after(at);
         }
     }
@@ -144,10 +144,10 @@ impl Page {
         let fragment = self.lines[at.line as usize].fragments[at.slot as usize];
         let mut passed = self.home(fragment);
         while passed != at.line as usize {
-            self.lines[passed].taken_and_passed -= PASSED_ONE;
+            self.lines[passed].used_and_passed -= PASSED_ONE;
             passed = self.after(passed);
         }
-        self.lines[at.line as usize].taken_and_passed &= !(1 << at.slot);
+        self.lines[at.line as usize].used_and_passed &= !(1 << at.slot);
         self.used -= 1;
     }
 
@@ -155,7 +155,7 @@ impl Page {
     pub(super) fn entries(&self) -> impl Iterator<Item = (u32, Location)> {
         self.lines.iter().flat_map(|line| {
             (0..SLOTS)
-                .filter(move |slot| line.taken() >> slot & 1 == 1)
+                .filter(move |slot| line.used_mask() >> slot & 1 == 1)
                 .map(move |slot| (line.fragments[slot], Location(line.locations[slot])))
         })
     }

@@ -45,7 +45,7 @@ pub const RECORD_BYTES: usize = 48;
 const MAGIC: &[u8; 8] = b"zerohjnl";
 /// The version that is written.
 const VERSION: u32 = 4;
-/// The oldest version that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`JournalRecord::CutBegins`], and
+/// The oldest version that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`JournalRecord::TruncateStarted`], and
 /// up to 2 there was no [`FLAG_CHUNK`](crate::FLAG_CHUNK), up to 3 no [`JournalRecord::Seed`].
 const VERSION_MIN: u32 = 1;
 
@@ -126,14 +126,14 @@ pub enum JournalRecord<'a> {
         payload_bytes: u32,
     },
     /// The log was truncated.
-    Cut {
+    Truncated {
         /// The partition.
         partition: PartitionId,
         /// The last index that stayed.
         index: u64,
     },
     /// The log is about to be truncated: entries behind the index may be missing in the segments.
-    CutBegins {
+    TruncateStarted {
         /// The partition.
         partition: PartitionId,
         /// The last index that is to stay.
@@ -163,8 +163,10 @@ pub fn encode(salt: u32, record: &JournalRecord<'_>, out: &mut Vec<u8>) {
         JournalRecord::Reference { partition, meta, key, payload_bytes } => {
             (2, partition, meta, key, &[], payload_bytes)
         }
-        JournalRecord::Cut { partition, index } => (3, partition, Meta { index, ..none }, &[], &[], 0),
-        JournalRecord::CutBegins { partition, index } => (5, partition, Meta { index, ..none }, &[], &[], 0),
+        JournalRecord::Truncated { partition, index } => (3, partition, Meta { index, ..none }, &[], &[], 0),
+        JournalRecord::TruncateStarted { partition, index } => {
+            (5, partition, Meta { index, ..none }, &[], &[], 0)
+        }
         JournalRecord::Seed { partition, seed } => (6, partition, Meta { index: seed, ..none }, &[], &[], 0),
         JournalRecord::Batch { synced_bytes } => {
             (4, PartitionId(0), Meta { index: synced_bytes, ..none }, &[], &[], 0)
@@ -222,8 +224,8 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(JournalRecord<'_>, usize)> {
     let record = match head[41] {
         1 => JournalRecord::Entry { partition, meta, key, payload },
         2 => JournalRecord::Reference { partition, meta, key, payload_bytes },
-        3 => JournalRecord::Cut { partition, index: meta.index },
-        5 => JournalRecord::CutBegins { partition, index: meta.index },
+        3 => JournalRecord::Truncated { partition, index: meta.index },
+        5 => JournalRecord::TruncateStarted { partition, index: meta.index },
         6 => JournalRecord::Seed { partition, seed: meta.index },
         _ => JournalRecord::Batch { synced_bytes: meta.index },
     };

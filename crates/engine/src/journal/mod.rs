@@ -57,7 +57,7 @@ struct JournalSync {
     /// Bytes of the file that it makes durable.
     bytes: u64,
     /// Their entries of each partition, beyond those known to be durable: handle and highest log index.
-    held: BTreeMap<u32, u64>,
+    partition_ends: BTreeMap<u32, u64>,
 }
 
 struct File {
@@ -67,7 +67,7 @@ struct File {
     written_bytes: u64,
     synced_bytes: u64,
     /// Highest log index of each partition in this file.
-    holds: BTreeMap<u32, u64>,
+    partition_ends: BTreeMap<u32, u64>,
 }
 
 impl Journal {
@@ -143,15 +143,15 @@ impl Journal {
     }
 
     /// Records that a partition's log is about to be truncated after `index`.
-    pub(crate) fn push_cut_begins(&mut self, partition: PartitionId, index: u64) {
-        self.push_record(&JournalRecord::CutBegins { partition, index });
+    pub(crate) fn push_truncate_started(&mut self, partition: PartitionId, index: u64) {
+        self.push_record(&JournalRecord::TruncateStarted { partition, index });
     }
 
     /// Records that a partition's log was truncated after `index`.
-    pub(crate) fn push_cut(&mut self, handle: u32, partition: PartitionId, index: u64) {
-        self.push_record(&JournalRecord::Cut { partition, index });
+    pub(crate) fn push_truncated(&mut self, handle: u32, partition: PartitionId, index: u64) {
+        self.push_record(&JournalRecord::Truncated { partition, index });
         // This makes no entry durable; and the record need not outlast the entries before it, which are removed first.
-        let begun = self.begun.as_mut().and_then(|begun| begun.held.get_mut(&handle));
+        let begun = self.begun.as_mut().and_then(|begun| begun.partition_ends.get_mut(&handle));
         for held in self.batch.get_mut(&handle).into_iter().chain(begun) {
             *held = index.min(*held);
         }
@@ -208,13 +208,20 @@ impl Journal {
         let salt = header.salt;
         let bytes = HEADER_BYTES as u64;
         let holds = BTreeMap::new();
-        self.files.push_back(File { path, file, salt, written_bytes: bytes, synced_bytes: bytes, holds });
+        self.files.push_back(File {
+            path,
+            file,
+            salt,
+            written_bytes: bytes,
+            synced_bytes: bytes,
+            partition_ends: holds,
+        });
         Ok(())
     }
 
     /// Adds a file from before the store was opened, to which nothing more is written. It holds entries of these partitions,
     /// up to these log indexes.
-    pub(crate) fn keep<D: Disk>(
+    pub(crate) fn add_old_file<D: Disk>(
         &mut self,
         disk: &mut D,
         name: &DirEntry,
@@ -223,12 +230,19 @@ impl Journal {
         let path = format!("{FOLDER}/{}", name.name);
         let file = disk.open(&path, OpenMode::Existing)?;
         let bytes = name.bytes.max(self.file_bytes_max);
-        self.files.push_back(File { path, file, salt: 0, written_bytes: bytes, synced_bytes: bytes, holds });
+        self.files.push_back(File {
+            path,
+            file,
+            salt: 0,
+            written_bytes: bytes,
+            synced_bytes: bytes,
+            partition_ends: holds,
+        });
         Ok(())
     }
 
     /// Partitions whose segments must be synced before [`Journal::flush`].
-    pub(crate) fn take_large(&mut self) -> Vec<u32> {
+    pub(crate) fn take_needing_sync(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.large)
     }
 
@@ -273,7 +287,7 @@ impl Journal {
             }
             file.synced_bytes = file.written_bytes;
         }
-        for (handle, index) in self.begun.take().into_iter().flat_map(|begun| begun.held) {
+        for (handle, index) in self.begun.take().into_iter().flat_map(|begun| begun.partition_ends) {
             let known = held.entry(handle).or_default();
             *known = index.max(*known);
         }
@@ -291,7 +305,8 @@ impl Journal {
         let Some(file) = self.files.back() else { unreachable!("a file was begun") };
         let begun = if is_awaited { disk.sync_begin_awaited(file.file) } else { disk.sync_begin(file.file) };
         let ticket = begun.map_err(DiskError::beyond_repair)?;
-        self.begun = Some(JournalSync { ticket, file: file.file, bytes: file.written_bytes, held });
+        self.begun =
+            Some(JournalSync { ticket, file: file.file, bytes: file.written_bytes, partition_ends: held });
         Ok(())
     }
 
@@ -306,7 +321,7 @@ impl Journal {
         if done == Ok(false) {
             return Ok(BTreeMap::new());
         }
-        let Some(JournalSync { file, bytes, held, .. }) = self.begun.take() else {
+        let Some(JournalSync { file, bytes, partition_ends: held, .. }) = self.begun.take() else {
             return Ok(BTreeMap::new());
         };
         if let Err(error) = done {
@@ -328,11 +343,11 @@ impl Journal {
         self.is_full = false;
         file.written_bytes += self.buffer.len() as u64;
         for (&handle, &index) in &self.batch {
-            let held = file.holds.entry(handle).or_default();
+            let held = file.partition_ends.entry(handle).or_default();
             *held = (*held).max(index);
         }
         self.buffer.clear();
-        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+        self.buffer.shrink_to(BUFFER_RETAINED_BYTES);
         Ok(std::mem::take(&mut self.batch))
     }
 
@@ -341,7 +356,7 @@ impl Journal {
         let is_followed = self.files.len() > 1;
         let is_at_rest = |file: &&File| self.begun.as_ref().is_none_or(|begun| begun.file != file.file);
         let oldest = self.files.front().filter(is_at_rest);
-        oldest.filter(|f| is_followed || f.written_bytes >= self.file_bytes_max).map(|f| &f.holds)
+        oldest.filter(|f| is_followed || f.written_bytes >= self.file_bytes_max).map(|f| &f.partition_ends)
     }
 
     /// Removes the oldest file: the segments durably hold its entries. In order, so that after a crash the remaining files
@@ -367,25 +382,25 @@ impl Journal {
     }
 
     /// Whether a replay could find a record of this partition.
-    pub(crate) fn holds(&self, handle: u32) -> bool {
-        self.batch.contains_key(&handle) || self.files.iter().any(|f| f.holds.contains_key(&handle))
+    pub(crate) fn has_records_of(&self, handle: u32) -> bool {
+        self.batch.contains_key(&handle) || self.files.iter().any(|f| f.partition_ends.contains_key(&handle))
     }
 
     pub(crate) fn bytes_on_disk(&self) -> u64 {
         self.files.iter().map(|f| f.written_bytes).sum()
     }
 
-    pub(crate) fn forget_partition(&mut self, handle: u32) {
+    pub(crate) fn remove_partition(&mut self, handle: u32) {
         for file in &mut self.files {
-            file.holds.remove(&handle);
+            file.partition_ends.remove(&handle);
         }
         self.batch.remove(&handle);
         self.seeded.remove(&handle);
         if let Some(begun) = &mut self.begun {
-            begun.held.remove(&handle);
+            begun.partition_ends.remove(&handle);
         }
         self.large.retain(|&h| h != handle);
     }
 }
 
-const BUFFER_BYTES_KEPT: usize = 4 << 20;
+const BUFFER_RETAINED_BYTES: usize = 4 << 20;

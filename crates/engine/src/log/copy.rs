@@ -20,7 +20,7 @@ impl PartitionLog {
         copy.free_slots = (0..copy.slots.len() as u32).filter(is_free).collect();
         copy.order.clone_from(&self.order);
         copy.last = self.last;
-        copy.marked_synced = self.marked_synced;
+        copy.marker_synced_index = self.marker_synced_index;
         copy.mark_due_at = self.mark_due_at;
         copy
     }

@@ -28,7 +28,7 @@ pub const HEAD_BYTES: usize = 28;
 pub const ENTRY_BYTES_MAX: usize = HEAD_BYTES + KEY_BYTES_MAX + PAYLOAD_BYTES_MAX;
 
 /// Timestamps within one segment differ from its first by less than this (6 bytes).
-pub const TIMESTAMP_SPAN: u64 = 1 << 48;
+pub const TIMESTAMP_RANGE: u64 = 1 << 48;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Base {
     pub fn reaches(&self, meta: &Meta) -> bool {
         meta.index.checked_sub(self.index).is_some_and(|d| d <= u64::from(u32::MAX))
             && meta.epoch.checked_sub(self.epoch).is_some_and(|d| d <= u32::from(u8::MAX))
-            && meta.timestamp.checked_sub(self.timestamp).is_some_and(|d| d < TIMESTAMP_SPAN)
+            && meta.timestamp.checked_sub(self.timestamp).is_some_and(|d| d < TIMESTAMP_RANGE)
     }
 }
 

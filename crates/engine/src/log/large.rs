@@ -58,7 +58,7 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 impl<'l> ChunkInMemory<'l> {
     /// Passes these bytes of the chunk in place, in order, with zeros where the entry has none.
-    pub(crate) fn look(&self, range: Range<u64>, mut see: impl FnMut(&'l [u8])) {
+    pub(crate) fn visit_bytes(&self, range: Range<u64>, mut see: impl FnMut(&'l [u8])) {
         let covers = self.chunk.range();
         let begin = covers.start.clamp(range.start, range.end.max(range.start));
         let end = covers.end.clamp(begin, range.end.max(begin));
@@ -111,11 +111,11 @@ impl ChunkInMemory<'_> {
     /// Appends these bytes of the chunk to `out`, zeros where the entry has none.
     pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) {
         out.reserve(range.end.saturating_sub(range.start) as usize);
-        self.look(range, |piece| out.extend_from_slice(piece));
+        self.visit_bytes(range, |piece| out.extend_from_slice(piece));
     }
 
     /// Copies the entry's part of some bytes of the chunk over them: `out` holds these bytes from `from` on.
-    pub(crate) fn lay(&self, out: &mut [u8], from: u64) {
+    pub(crate) fn overlay(&self, out: &mut [u8], from: u64) {
         let covers = self.chunk.range();
         let (begin, end) = (covers.start.max(from), covers.end.min(from + out.len() as u64));
         if begin >= end {

@@ -113,7 +113,7 @@ impl PartitionLog {
     }
 
     /// Truncates every entry after `index`. The truncation survives a crash before this returns.
-    pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+    pub(crate) fn truncate_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         if index >= self.last.1 {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl PartitionLog {
             offset += head.entry_bytes() as u64;
             cut = offset;
         }
-        let freed = self.segment_mut(slot).cut(&mut io.disk, cut, last)?;
+        let freed = self.segment_mut(slot).truncate(&mut io.disk, cut, last)?;
         io.memory.freed(freed);
         self.set_end(last);
         Ok(())

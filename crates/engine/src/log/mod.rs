@@ -65,7 +65,7 @@ pub(crate) struct PartitionLog {
     pub(crate) slots: Vec<Option<Box<Segment>>>,
     pub(crate) index_seed: u64,
     /// The synced index in the last [`EntryKind::Synced`] mark.
-    marked_synced: u64,
+    marker_synced_index: u64,
     mark_due_at: u64,
     /// The first segment in `order` that may not be completely durable.
     first_unsynced: usize,
@@ -99,7 +99,7 @@ impl PartitionLog {
             free_slots: Vec::new(),
             order: Vec::new(),
             last: (0, 0),
-            marked_synced: 0,
+            marker_synced_index: 0,
             mark_due_at: MARK_EVERY_BYTES,
             first_unsynced: 0,
         }
@@ -144,10 +144,10 @@ impl PartitionLog {
         let head =
             entry::encode_head(segment.base(), meta, key, payload_bytes, entry::crc_of_pieces(payload));
         let taken = segment.push_parts(&head, key, payload);
-        segment.note(meta, offset, entry_bytes);
-        io.memory.took(taken);
+        segment.record_entry(meta, offset, entry_bytes);
+        io.memory.add_used(taken);
         self.last = (meta.epoch, meta.index);
-        if !self.options.in_memory_only && self.segment(slot).has_whole_block_to_write() {
+        if !self.options.in_memory_only && self.segment(slot).has_full_block_to_write() {
             self.write_out(io, slot, false)?;
         }
         Ok(AppendedPlace { slot, offset: offset as u32, entry_bytes })
@@ -200,7 +200,7 @@ impl PartitionLog {
         self.begin_segment(
             io,
             (meta.epoch, meta.index),
-            meta.timestamp.saturating_sub(entry::TIMESTAMP_SPAN / 2),
+            meta.timestamp.saturating_sub(entry::TIMESTAMP_RANGE / 2),
         )
     }
 
@@ -222,7 +222,7 @@ impl PartitionLog {
             index_seed: self.index_seed,
         };
         let segment = Segment::new(header, &self.folder);
-        io.memory.took(segment.resident_bytes());
+        io.memory.add_used(segment.resident_bytes());
         // The first bytes of a segment record what was synced before it.
         self.mark_due_at = 0;
         let slot = self.add_slot(segment)?;
@@ -234,7 +234,7 @@ impl PartitionLog {
     pub(crate) fn seal<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> EngineResult<()> {
         let segment = self.segment_mut(slot);
         let taken = push_footer(segment, 0);
-        io.memory.took(taken);
+        io.memory.add_used(taken);
         if self.options.in_memory_only { Ok(()) } else { self.write_out(io, slot, true) }
     }
 
@@ -244,7 +244,7 @@ impl PartitionLog {
             return;
         }
         let synced = self.synced_index();
-        if synced > self.marked_synced || self.segment(slot).bytes >= self.mark_due_at {
+        if synced > self.marker_synced_index || self.segment(slot).bytes >= self.mark_due_at {
             self.push_mark(io, slot, synced, commit);
         }
     }
@@ -256,7 +256,9 @@ impl PartitionLog {
     /// The maximum number of segments is reached.
     pub(crate) fn mark_now<D>(&mut self, io: &mut Io<D>, commit: u64) -> EngineResult<bool> {
         let synced = self.synced_index();
-        let Some(&last) = self.order.last().filter(|_| synced > self.marked_synced) else { return Ok(false) };
+        let Some(&last) = self.order.last().filter(|_| synced > self.marker_synced_index) else {
+            return Ok(false);
+        };
         let segment = self.segment(last);
         let slot = if segment.sealed {
             let timestamp = segment.base().timestamp;
@@ -278,8 +280,8 @@ impl PartitionLog {
         entry::encode(&base, &meta, &[], &scan::Mark { synced, commit }.encode(&segment.header), &mut bytes);
         let taken = segment.push(&bytes);
         let due = segment.bytes + MARK_EVERY_BYTES;
-        io.memory.took(taken);
-        self.marked_synced = synced;
+        io.memory.add_used(taken);
+        self.marker_synced_index = synced;
         self.mark_due_at = due;
     }
 
@@ -475,7 +477,7 @@ impl PartitionLog {
     /// Sets the end of the log after recovery or a truncation, and forgets the last mark.
     pub(crate) fn set_end(&mut self, last: (u32, u64)) {
         self.last = last;
-        self.marked_synced = 0;
+        self.marker_synced_index = 0;
         self.mark_due_at = 0;
         self.first_unsynced = 0;
     }

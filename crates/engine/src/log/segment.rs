@@ -43,7 +43,7 @@ pub(crate) struct Segment {
     /// Whether the file's name survives a crash.
     pub(crate) name_is_durable: bool,
     /// Offset of the last entry whose place is remembered.
-    noted_at: u32,
+    last_position_at: u32,
     pub(crate) header: SegmentHeader,
     /// The length that survives a crash.
     pub(crate) synced: u64,
@@ -65,12 +65,12 @@ pub(crate) struct Segment {
     /// Bytes of removals, which compaction may drop once no older entry can come back.
     pub(crate) removal_bytes: u64,
     samples: Vec<(u32, u32)>,
-    places: Places,
+    positions: Places,
     recent: Recent,
     /// Number of readers of the file (a copy to another node, a compaction): it is not removed.
     pub(crate) pins: u32,
     /// Its entries cannot be counted from the base of a preceding segment: it is not merged with one.
-    pub(crate) is_alone: bool,
+    pub(crate) is_unmergeable: bool,
     /// A corrupt entry was found here: compaction skips the file until the entry is repaired.
     pub(crate) is_damaged: bool,
     /// Blocks that are right in memory and corrupt in the file: they stay until the segment is rewritten.
@@ -98,12 +98,12 @@ impl Segment {
             removal_bytes: 0,
             entries: 0,
             samples: Vec::new(),
-            places: Places::default(),
-            noted_at: 0,
+            positions: Places::default(),
+            last_position_at: 0,
             recent: Recent::default(),
             sealed: false,
             pins: 0,
-            is_alone: false,
+            is_unmergeable: false,
             trusted_from: 0,
             is_damaged: false,
             repaired: Vec::new(),
@@ -142,15 +142,15 @@ impl Segment {
     }
 
     /// Records the fields of an entry at `offset`.
-    pub(crate) fn note(&mut self, meta: &Meta, offset: u64, entry_bytes: usize) {
+    pub(crate) fn record_entry(&mut self, meta: &Meta, offset: u64, entry_bytes: usize) {
         let place = ((meta.index - self.first_index()) as u32, offset as u32);
         if self.entries.is_multiple_of(crate::limits::SAMPLE_EVERY) {
             self.samples.push(place);
-            self.noted_at = place.1;
+            self.last_position_at = place.1;
         } else {
-            self.places.note(place, &mut self.noted_at);
+            self.positions.record(place, &mut self.last_position_at);
         }
-        self.recent.note(place.0, place.1);
+        self.recent.record(place.0, place.1);
         self.entries += 1;
         self.last_index = meta.index;
         self.last_epoch = meta.epoch;
@@ -167,22 +167,22 @@ impl Segment {
         }
         let after = self.samples.partition_point(|&(i, _)| u64::from(i) <= wanted);
         let sample = after.checked_sub(1).map(|at| self.samples[at].1);
-        sample.max(self.places.before(wanted)).map_or(HEADER_BYTES as u64, u64::from)
+        sample.max(self.positions.before(wanted)).map_or(HEADER_BYTES as u64, u64::from)
     }
 
     /// Forgets what is known of its entries: it is about to be read from the first entry on.
-    pub(crate) fn forget_notes(&mut self) {
+    pub(crate) fn clear_metadata(&mut self) {
         self.samples.clear();
-        self.places.cut(0);
-        self.recent.forget();
-        (self.entries, self.dead_bytes, self.removal_bytes, self.noted_at) = (0, 0, 0, 0);
+        self.positions.truncate(0);
+        self.recent.clear();
+        (self.entries, self.dead_bytes, self.removal_bytes, self.last_position_at) = (0, 0, 0, 0);
         self.dead = DeadEntries::unknown();
     }
 
     /// A put or a removal of its key has replaced the entry at this offset.
-    pub(crate) fn bury(&mut self, offset: u32, entry_bytes: u64) {
+    pub(crate) fn count_dead_at(&mut self, offset: u32, entry_bytes: u64) {
         self.dead_bytes += entry_bytes;
-        self.dead.mark(offset);
+        self.dead.mark_dead(offset);
     }
 
     /// Whether every entry is known to have been replaced. (There are never more than `entries`.)
@@ -191,9 +191,9 @@ impl Segment {
     }
 
     /// One of the entries is no longer referenced, for whatever reason.
-    pub(crate) fn bury_somewhere(&mut self, entry_bytes: u64) {
+    pub(crate) fn count_dead(&mut self, entry_bytes: u64) {
         self.dead_bytes += entry_bytes;
-        self.dead.mark_somewhere();
+        self.dead.mark_dead_at_unknown();
     }
 
     /// The samples of entries before an offset.
@@ -247,7 +247,7 @@ impl Segment {
         size_of::<Segment>()
             + self.blocks.capacity() * size_of::<Option<Vec<u8>>>()
             + self.samples.capacity() * 8
-            + self.places.bytes()
+            + self.positions.bytes()
             + self.dead.bytes()
             + self.path.capacity()
     }
@@ -366,7 +366,7 @@ impl Segment {
     }
 
     /// Whether a block is full and not in the file.
-    pub(crate) fn has_whole_block_to_write(&self) -> bool {
+    pub(crate) fn has_full_block_to_write(&self) -> bool {
         self.bytes / BLOCK_BYTES as u64 > self.written / BLOCK_BYTES as u64
     }
 
@@ -519,7 +519,12 @@ impl Segment {
 
     /// Truncates the segment to `bytes`, in memory and in the file, and makes the truncation survive a crash before anything
     /// is written behind it: otherwise old entries could appear behind new ones. Returns bytes of memory freed.
-    pub(crate) fn cut(&mut self, disk: &mut impl Disk, bytes: u64, last: (u32, u64)) -> DiskResult<usize> {
+    pub(crate) fn truncate(
+        &mut self,
+        disk: &mut impl Disk,
+        bytes: u64,
+        last: (u32, u64),
+    ) -> DiskResult<usize> {
         assert!(bytes >= HEADER_BYTES as u64 && bytes <= self.bytes);
         let before = self.resident_bytes();
         // The block that is filled next must be in memory.
@@ -557,10 +562,10 @@ impl Segment {
             block.truncate(within);
         }
         self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
-        self.places.cut(bytes);
-        self.noted_at = 0;
-        self.recent.forget();
-        self.dead.forget_from(bytes);
+        self.positions.truncate(bytes);
+        self.last_position_at = 0;
+        self.recent.clear();
+        self.dead.truncate_from(bytes);
         self.repaired.retain(|&number| (number as usize) < self.blocks.len());
         self.uncached = self.uncached.min(bytes);
         // An upper bound: the next sample comes soon enough.

@@ -8,25 +8,25 @@ use crate::limits::RECENT_ENTRIES;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent {
     /// Offset 0 means an unused slot.
-    places: [(u32, u32); RECENT_ENTRIES],
+    positions: [(u32, u32); RECENT_ENTRIES],
     next: u32,
 }
 
 impl Recent {
     /// Records the position of the segment's newest entry.
-    pub(crate) fn note(&mut self, index: u32, offset: u32) {
-        self.places[self.next as usize % RECENT_ENTRIES] = (index, offset);
+    pub(crate) fn record(&mut self, index: u32, offset: u32) {
+        self.positions[self.next as usize % RECENT_ENTRIES] = (index, offset);
         self.next = self.next.wrapping_add(1);
     }
 
     /// Forgets all positions: entries were truncated, or are to be read again.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Recent::default();
     }
 
     /// The offset of the last of them up to this log index.
     pub(crate) fn before(&self, index: u32) -> Option<u64> {
-        let found = self.places.iter().filter(|&&(at, offset)| offset > 0 && at <= index);
+        let found = self.positions.iter().filter(|&&(at, offset)| offset > 0 && at <= index);
         found.max().map(|&(_, offset)| u64::from(offset))
     }
 }
@@ -36,26 +36,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_entries_are_found_and_older_ones_are_not_taken_for_others() {
+    fn tail_cache_finds_only_recent_entries() {
         let mut recent = Recent::default();
         assert_eq!(recent.before(u32::MAX), None);
         for index in 0..10 {
-            recent.note(index, 100 + 10 * index);
+            recent.record(index, 100 + 10 * index);
         }
         let oldest = 10 - RECENT_ENTRIES as u32;
         assert_eq!(recent.before(9), Some(190));
         assert_eq!(recent.before(u32::MAX), Some(190));
         assert_eq!(recent.before(oldest), Some(u64::from(100 + 10 * oldest)));
         assert_eq!(recent.before(oldest - 1), None);
-        recent.forget();
+        recent.clear();
         assert_eq!(recent.before(9), None);
     }
 
     #[test]
     fn a_log_index_without_an_entry_leads_to_the_one_before() {
         let mut recent = Recent::default();
-        recent.note(3, 30);
-        recent.note(7, 70);
+        recent.record(3, 30);
+        recent.record(7, 70);
         assert_eq!([recent.before(2), recent.before(6), recent.before(7)], [None, Some(30), Some(70)]);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Records the fields of the entry that has just changed it.
-    pub(crate) fn note(&mut self, meta: &Meta) {
+    pub(crate) fn record_entry(&mut self, meta: &Meta) {
         self.changed_by = Some(*meta);
     }
 
@@ -102,7 +102,7 @@ impl Chain {
         let mut gone = Vec::new();
         if let Some(extents) = &mut self.extents {
             let offset = head.map_or(0, |head| head.offset);
-            gone = extents.lay(&mut self.parts, part, offset);
+            gone = extents.add_part(&mut self.parts, part, offset);
             extents.stamp = head.map(|head| head.stamp);
             self.units -= gone.iter().map(|part| u64::from(part.units)).sum::<u64>();
         }
@@ -139,12 +139,12 @@ impl Chain {
 
     /// Removes parts that turned out to be missing. The skipped units of the first part no longer count if that part is
     /// among them.
-    pub(crate) fn forget(&mut self, missing: &[u64]) {
+    pub(crate) fn remove_missing(&mut self, missing: &[u64]) {
         if self.parts.front().is_some_and(|first| missing.contains(&first.index)) {
             self.skipped = 0;
         }
         if let Some(extents) = &mut self.extents {
-            extents.keep(&self.parts, missing);
+            extents.drop_missing(&self.parts, missing);
         }
         self.parts.retain(|p| !missing.contains(&p.index));
         let whole: u64 = self.parts.iter().map(|p| u64::from(p.units)).sum();

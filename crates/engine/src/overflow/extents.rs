@@ -65,7 +65,7 @@ impl ChunkHead {
 
 /// Copies the part of a chunk's bytes that an entry's payload (without trailer) has over them: `out` holds these bytes from
 /// `from` on. Bytes that the entry does not cover stay unchanged.
-pub fn lay_over(out: &mut [u8], from: u64, payload: &[u8]) {
+pub fn copy_part_over(out: &mut [u8], from: u64, payload: &[u8]) {
     let Some(head) = ChunkHead::decode(payload) else { return };
     let (covers, data) = (head.range(), &payload[CHUNK_HEAD_BYTES..]);
     let (begin, end) = (covers.start.max(from), covers.end.min(from + out.len() as u64));
@@ -91,7 +91,7 @@ pub(crate) struct Extents {
     /// The visible bytes of all parts: ascending, and without overlap.
     runs: Vec<VisibleRun>,
     /// Log indexes of the parts that are not in runs: they cover nothing, or an unknown range. They are checked one by one.
-    loose: Vec<u64>,
+    unmerged: Vec<u64>,
 }
 
 /// Bytes of a chunk that no later part hides.
@@ -106,7 +106,7 @@ pub(crate) struct VisibleRun {
 impl Extents {
     /// Adds a part over the existing ones, which are before it in the log. Removes parts without visible bytes, and returns
     /// them. The first part always stays: it may have replaced an older record, whose entries must not come back.
-    pub(crate) fn lay(
+    pub(crate) fn add_part(
         &mut self,
         parts: &mut VecDeque<ChainPart>,
         part: ChainPart,
@@ -122,7 +122,7 @@ impl Extents {
             self.offsets.remove(at);
             self.shows.remove(at);
         }
-        self.note(part, offset);
+        self.record_extent(part, offset);
         gone
     }
 
@@ -130,13 +130,13 @@ impl Extents {
     /// as live.
     pub(crate) fn load(&mut self, parts: &VecDeque<ChainPart>, part: ChainPart, offset: u32) {
         self.cover(parts, part, offset);
-        self.note(part, offset);
+        self.record_extent(part, offset);
     }
 
     /// Forgets data of parts that are no longer there.
-    pub(crate) fn keep(&mut self, before: &VecDeque<ChainPart>, missing: &[u64]) {
+    pub(crate) fn drop_missing(&mut self, before: &VecDeque<ChainPart>, missing: &[u64]) {
         let offsets = std::mem::take(&mut self.offsets);
-        (self.shows, self.runs, self.loose) = Default::default();
+        (self.shows, self.runs, self.unmerged) = Default::default();
         let mut parts = VecDeque::new();
         for (&part, offset) in before.iter().zip(offsets).filter(|(part, _)| !missing.contains(&part.index)) {
             self.load(&parts, part, offset);
@@ -144,7 +144,7 @@ impl Extents {
         }
     }
 
-    fn note(&mut self, part: ChainPart, offset: u32) {
+    fn record_extent(&mut self, part: ChainPart, offset: u32) {
         self.offsets.push_back(offset);
         self.shows.push_back(u32::from(is_laid(&part)));
     }
@@ -153,9 +153,9 @@ impl Extents {
     fn cover(&mut self, parts: &VecDeque<ChainPart>, part: ChainPart, offset: u32) -> Vec<u64> {
         let mut hidden = Vec::new();
         let new = range_of(offset, part.units);
-        if part.units != COVERS_UNKNOWN && !self.loose.is_empty() {
+        if part.units != COVERS_UNKNOWN && !self.unmerged.is_empty() {
             let offsets = &self.offsets;
-            self.loose.retain(|&index| {
+            self.unmerged.retain(|&index| {
                 let Ok(at) = parts.binary_search_by_key(&index, |part| part.index) else { return false };
                 let is_within = (new.start..=new.end).contains(&u64::from(offsets[at]));
                 if parts[at].units == COVERS_UNKNOWN || !is_within || at == 0 {
@@ -166,7 +166,7 @@ impl Extents {
             });
         }
         if !is_laid(&part) {
-            self.loose.push(part.index);
+            self.unmerged.push(part.index);
             return hidden;
         }
         let first = self.runs.partition_point(|run| run.end <= new.start);
@@ -196,7 +196,11 @@ impl Extents {
     }
 
     /// The visible runs of these bytes, part by part; `None` if the range of any part is unknown.
-    pub(crate) fn shown(&self, parts: &VecDeque<ChainPart>, wanted: &Range<u64>) -> Option<Vec<VisibleRun>> {
+    pub(crate) fn visible_runs(
+        &self,
+        parts: &VecDeque<ChainPart>,
+        wanted: &Range<u64>,
+    ) -> Option<Vec<VisibleRun>> {
         if self.has_unknown(parts) {
             return None;
         }
@@ -222,22 +226,22 @@ impl Extents {
 
     /// Whether the range of any part is unknown.
     pub(crate) fn has_unknown(&self, parts: &VecDeque<ChainPart>) -> bool {
-        self.loose(parts).any(|(part, _)| part.units == COVERS_UNKNOWN)
+        self.unmerged(parts).any(|(part, _)| part.units == COVERS_UNKNOWN)
     }
 
     /// The end of the last part, among those whose range is known.
     pub(crate) fn end(&self, parts: &VecDeque<ChainPart>) -> u64 {
-        let loose = self.loose(parts).filter(|(part, _)| part.units != COVERS_UNKNOWN);
+        let loose = self.unmerged(parts).filter(|(part, _)| part.units != COVERS_UNKNOWN);
         let loose = loose.map(|(_, offset)| u64::from(offset)).max().unwrap_or(0);
         self.runs.last().map_or(0, |run| run.end).max(loose)
     }
 
     /// The parts that are not in runs, and their offsets.
-    pub(crate) fn loose<'a>(
+    pub(crate) fn unmerged<'a>(
         &'a self,
         parts: &'a VecDeque<ChainPart>,
     ) -> impl Iterator<Item = (ChainPart, u32)> + 'a {
-        self.loose.iter().filter_map(|&index| {
+        self.unmerged.iter().filter_map(|&index| {
             let at = parts.binary_search_by_key(&index, |part| part.index).ok()?;
             Some((parts[at], self.offsets[at]))
         })
@@ -245,7 +249,7 @@ impl Extents {
 
     /// Memory that it uses.
     pub(crate) fn bytes(&self) -> usize {
-        let lists = 4 * (self.offsets.capacity() + self.shows.capacity()) + 8 * self.loose.capacity();
+        let lists = 4 * (self.offsets.capacity() + self.shows.capacity()) + 8 * self.unmerged.capacity();
         size_of::<Extents>() + lists + size_of::<VisibleRun>() * self.runs.capacity()
     }
 
@@ -278,14 +282,14 @@ mod tests {
     #[test]
     fn writes_lie_over_one_another_and_zeros_need_no_bytes() {
         let mut out = vec![0; 6];
-        lay_over(&mut out, 2, &written(0, &[1, 2, 3, 4]));
-        lay_over(&mut out, 2, &written(7, &[9, 9, 9]));
+        copy_part_over(&mut out, 2, &written(0, &[1, 2, 3, 4]));
+        copy_part_over(&mut out, 2, &written(7, &[9, 9, 9]));
         assert_eq!(out, [3, 4, 0, 0, 0, 9]);
         let zeros = ChunkHead { offset: 3, length: 100, stamp: [0; 16] };
-        lay_over(&mut out, 2, &zeros.encode());
+        copy_part_over(&mut out, 2, &zeros.encode());
         assert_eq!(out, [3, 0, 0, 0, 0, 0]);
-        lay_over(&mut out, 2, &written(u32::MAX, &[1]));
-        lay_over(&mut out, 2, b"too short");
+        copy_part_over(&mut out, 2, &written(u32::MAX, &[1]));
+        copy_part_over(&mut out, 2, b"too short");
         assert_eq!(out, [3, 0, 0, 0, 0, 0]);
         assert_eq!(ChunkHead::decode(&zeros.encode()), Some(zeros));
     }
@@ -298,16 +302,16 @@ mod tests {
     }
 
     impl ExtentOverlay {
-        fn lay(&mut self, offset: u32, units: u32) -> Vec<u64> {
+        fn add_part(&mut self, offset: u32, units: u32) -> Vec<u64> {
             let index = self.parts.back().map_or(1, |last| last.index + 1);
             let part = ChainPart { index, entry_bytes: 40, units };
-            let gone = self.extents.lay(&mut self.parts, part, offset);
+            let gone = self.extents.add_part(&mut self.parts, part, offset);
             self.parts.push_back(part);
             gone.iter().map(|part| part.index).collect()
         }
 
-        fn shown(&self, wanted: Range<u64>) -> Option<Vec<(u64, u64, u64)>> {
-            let shown = self.extents.shown(&self.parts, &wanted)?;
+        fn visible_runs(&self, wanted: Range<u64>) -> Option<Vec<(u64, u64, u64)>> {
+            let shown = self.extents.visible_runs(&self.parts, &wanted)?;
             Some(shown.iter().map(|run| (run.part, run.begin, run.end)).collect())
         }
     }
@@ -316,29 +320,39 @@ mod tests {
     fn a_part_that_others_hide_goes_but_never_the_first() {
         let mut laid = ExtentOverlay::default();
         for (offset, units) in [(0, 4), (4, 4), (2, 0), (6, 2), (3, 9)] {
-            assert_eq!(laid.lay(offset, units), if (offset, units) == (3, 9) { vec![2, 4] } else { vec![] });
+            assert_eq!(
+                laid.add_part(offset, units),
+                if (offset, units) == (3, 9) { vec![2, 4] } else { vec![] }
+            );
         }
-        assert_eq!(laid.shown(1..6), Some(vec![(1, 1, 3), (5, 3, 6)]));
-        assert_eq!(laid.lay(0, 2), [3], "what covers nothing goes where something is written over its place");
-        assert_eq!(laid.lay(2, 3), []);
-        assert_eq!(laid.lay(5, 2), []);
+        assert_eq!(laid.visible_runs(1..6), Some(vec![(1, 1, 3), (5, 3, 6)]));
+        assert_eq!(
+            laid.add_part(0, 2),
+            [3],
+            "what covers nothing goes where something is written over its place"
+        );
+        assert_eq!(laid.add_part(2, 3), []);
+        assert_eq!(laid.add_part(5, 2), []);
         // Two parts together hide another, which neither does alone.
-        assert_eq!(laid.lay(7, 5), [5]);
-        assert_eq!(laid.lay(1, 7), [7, 8]);
-        assert_eq!(laid.shown(0..99), Some(vec![(6, 0, 1), (9, 8, 12), (10, 1, 8)]));
+        assert_eq!(laid.add_part(7, 5), [5]);
+        assert_eq!(laid.add_part(1, 7), [7, 8]);
+        assert_eq!(laid.visible_runs(0..99), Some(vec![(6, 0, 1), (9, 8, 12), (10, 1, 8)]));
         assert_eq!(laid.extents.end(&laid.parts), 12);
-        assert_eq!(laid.lay(20, 0), []);
-        assert_eq!(laid.extents.loose(&laid.parts).map(|(part, at)| (part.index, at)).last(), Some((11, 20)));
+        assert_eq!(laid.add_part(20, 0), []);
+        assert_eq!(
+            laid.extents.unmerged(&laid.parts).map(|(part, at)| (part.index, at)).last(),
+            Some((11, 20))
+        );
         // The range of a corrupt part is unknown: it hides nothing, and all parts are read.
-        assert_eq!((laid.lay(0, COVERS_UNKNOWN), laid.lay(0, 99)), (vec![], vec![6, 9, 10, 11]));
-        assert_eq!(laid.shown(0..4), None);
+        assert_eq!((laid.add_part(0, COVERS_UNKNOWN), laid.add_part(0, 99)), (vec![], vec![6, 9, 10, 11]));
+        assert_eq!(laid.visible_runs(0..4), None);
         assert!(Extents::touches(&laid.parts[1], 0, &(90..91)));
         let part = ChainPart { index: 5, entry_bytes: 40, units: 9 };
         assert!(Extents::touches(&part, 3, &(11..12)) && !Extents::touches(&part, 3, &(12..13)));
     }
 
     #[test]
-    fn what_shows_is_what_was_written_last_whatever_goes_and_comes_back() {
+    fn visible_bytes_are_the_last_written() {
         const SPACE: u64 = 300;
         let mut drawn = 1_u64;
         let mut draw = |below: u64| {
@@ -351,12 +365,12 @@ mod tests {
             let longest = 1 + draw(60);
             for index in 1..=400_u64 {
                 let (offset, units) = (draw(SPACE - longest), draw(longest + 1));
-                laid.lay(offset as u32, units as u32);
+                laid.add_part(offset as u32, units as u32);
                 bytes[offset as usize..(offset + units) as usize].fill(index);
                 let from = draw(SPACE);
                 let wanted = from..(from + draw(80)).min(SPACE);
                 let mut seen = vec![0; (wanted.end - wanted.start) as usize];
-                for (part, begin, end) in laid.shown(wanted.clone()).expect("all are known") {
+                for (part, begin, end) in laid.visible_runs(wanted.clone()).expect("all are known") {
                     let place = &mut seen[(begin - from) as usize..(end - from) as usize];
                     assert!(place.iter().all(|&byte| byte == 0) && begin < end);
                     place.fill(part);
@@ -380,7 +394,7 @@ mod tests {
                 parts.push_back(part);
             }
             assert_eq!(again, laid.extents);
-            again.keep(&laid.parts, &[]);
+            again.drop_missing(&laid.parts, &[]);
             assert_eq!(again, laid.extents);
         }
     }

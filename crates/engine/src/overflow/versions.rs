@@ -47,7 +47,7 @@ pub(crate) struct OlderVersion {
     pub(crate) by: u64,
     pub(crate) was: FormerState,
     /// Parts that no newer state holds: dead once this version is dropped.
-    pub(crate) gone: Vec<ChainPart>,
+    pub(crate) dead_parts: Vec<ChainPart>,
 }
 
 /// All older versions of a partition, oldest end first.
@@ -136,8 +136,8 @@ impl Versions {
     }
 
     /// Parts that will be dead once the kept versions are dropped.
-    pub(crate) fn gone_later(&self) -> impl Iterator<Item = &ChainPart> {
-        self.ring.iter().flat_map(|older| &older.gone)
+    pub(crate) fn parts_dead_later(&self) -> impl Iterator<Item = &ChainPart> {
+        self.ring.iter().flat_map(|older| &older.dead_parts)
     }
 
     fn of(&self, fragment: u32) -> impl Iterator<Item = &OlderVersion> {

@@ -34,7 +34,7 @@ impl PartitionStore {
         if !meta.kind.has_key() {
             return Ok(());
         }
-        let EntryPlace::Entry(position) = PartitionStore::location_of(placed).place() else {
+        let EntryPlace::Entry(position) = PartitionStore::location_of(placed).decode() else {
             unreachable!("an entry's location is an entry")
         };
         let mut scratch = std::mem::take(&mut self.entry_scratch);
@@ -86,18 +86,18 @@ impl PartitionStore {
         if !meta.kind.has_key() {
             return Ok(());
         }
-        let (fragment, held) = match hint.filter(|hint| self.still_holds(hint)) {
+        let (fragment, held) = match hint.filter(|hint| self.is_current(hint)) {
             Some(&Hint { fragment, found, location, seen, .. }) => {
                 debug_assert_eq!(fragment, self.fragment(key), "a hint is of the key that is written");
                 (fragment, Some(IndexedKey { found, location, seen }))
             }
             None => {
                 let fragment = self.fragment(key);
-                (fragment, self.held(io, fragment, key)?)
+                (fragment, self.is_part_of_state(io, fragment, key)?)
             }
         };
         if let Some(held) = held.as_ref().filter(|h| h.seen.newest_index >= meta.index) {
-            self.bury_unless_held(meta, placed, held);
+            self.count_dead_unless_used(meta, placed, held);
             return Ok(());
         }
         match meta.kind {
@@ -116,28 +116,28 @@ impl PartitionStore {
             EntryKind::Trim => self.apply_trim(meta, fragment, key, payload, held),
             EntryKind::Mark | EntryKind::Synced | EntryKind::Footer => {}
         }
-        io.memory.freed(std::mem::take(&mut self.let_go_bytes));
+        io.memory.freed(std::mem::take(&mut self.released_bytes));
         Ok(())
     }
 
     /// An entry older than the key's state in the index is dead space, unless it is part of that state.
-    fn bury_unless_held(&mut self, meta: &Meta, placed: AppendedPlace, held: &IndexedKey) {
-        let is_held = match held.location.place() {
-            EntryPlace::Entry(_) => held.location.same_place(PartitionStore::location_of(placed)),
+    fn count_dead_unless_used(&mut self, meta: &Meta, placed: AppendedPlace, held: &IndexedKey) {
+        let is_held = match held.location.decode() {
+            EntryPlace::Entry(_) => held.location.is_same_entry(PartitionStore::location_of(placed)),
             EntryPlace::Chain(id) => self.chains.get(id).has_part(meta.index),
         };
         if !is_held && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
-            self.log.segment_mut(placed.slot).bury_somewhere(placed.entry_bytes as u64);
+            self.log.segment_mut(placed.slot).count_dead(placed.entry_bytes as u64);
         }
     }
 
-    fn held<D: Disk>(
+    fn is_part_of_state<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         fragment: u32,
         key: &[u8],
     ) -> EngineResult<Option<IndexedKey>> {
-        let found = self.find(io, fragment, key, UnreadableKey::IsTaken)?;
+        let found = self.find(io, fragment, key, UnreadableKey::TreatAsKey)?;
         Ok(found.map(|(found, location, seen)| IndexedKey { found, location, seen }))
     }
 
@@ -156,7 +156,7 @@ impl PartitionStore {
                 self.index.replace(held.found, location);
             }
             None => {
-                self.keep_absence(meta, fragment, key);
+                self.retain_absence(meta, fragment, key);
                 self.index.insert(fragment, location);
             }
         }
@@ -178,7 +178,7 @@ impl PartitionStore {
         held: Option<IndexedKey>,
     ) -> EngineResult<()> {
         let Some(held) = held else {
-            self.keep_absence(meta, fragment, key);
+            self.retain_absence(meta, fragment, key);
             self.index.insert(fragment, PartitionStore::location_of(placed));
             return Ok(());
         };
@@ -190,12 +190,12 @@ impl PartitionStore {
             self.retire(meta, fragment, key, &held);
             let mut chain = Chain::new(key, form);
             chain.add(part, head);
-            chain.note(meta);
+            chain.record_entry(meta);
             let id = self.chains.add(chain);
             self.index.replace(held.found, Location::chain(id));
             return Ok(());
         }
-        match held.location.place() {
+        match held.location.decode() {
             EntryPlace::Entry(position) => {
                 // An unreadable entry stays a part, and reading the record returns an error until it is
                 // replaced or removed.
@@ -203,7 +203,7 @@ impl PartitionStore {
                     true => self.chunk_part(io, position, held.seen.as_part())?,
                     false => (held.seen.as_part(), None),
                 };
-                self.keep_version(
+                self.retain_version(
                     meta,
                     fragment,
                     key,
@@ -213,27 +213,27 @@ impl PartitionStore {
                 let mut chain = Chain::new(key, form);
                 chain.add(first, first_head);
                 chain.add(part, head);
-                chain.note(meta);
+                chain.record_entry(meta);
                 let id = self.chains.add(chain);
                 self.index.replace(held.found, Location::chain(id));
             }
             EntryPlace::Chain(id) => {
                 let through = Newest::of(self.chains.get(id));
-                let keeps_versions = self.keeps_versions();
+                let keeps_versions = self.retains_versions();
                 let chain = self.chains.get_mut(id);
                 let skipped = chain.skipped;
                 let gone = chain.add(part, head);
-                chain.note(meta);
+                chain.record_entry(meta);
                 if keeps_versions && !gone.is_empty() {
                     // Parts of a chunk that the new one hides: the older version holds them.
                     let older = chain.parts.iter().filter(|held| held.index != part.index);
                     let mut parts: Vec<ChainPart> = older.chain(&gone).copied().collect();
                     parts.sort_unstable_by_key(|part| part.index);
                     let was = FormerState::Chain { form, parts, skipped, newest: through };
-                    self.keep_version(meta, fragment, key, was, gone);
+                    self.retain_version(meta, fragment, key, was, gone);
                 } else {
-                    gone.iter().for_each(|part| self.bury(part.index, part.entry_bytes));
-                    self.keep_version(meta, fragment, key, FormerState::Shorter { through }, Vec::new());
+                    gone.iter().for_each(|part| self.count_dead(part.index, part.entry_bytes));
+                    self.retain_version(meta, fragment, key, FormerState::Shorter { through }, Vec::new());
                 }
             }
         }
@@ -253,7 +253,7 @@ impl PartitionStore {
         if held.seen.form.is_chunk {
             return;
         }
-        let id = match held.location.place() {
+        let id = match held.location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(_) => {
                 if to.part != held.seen.newest_index {
@@ -266,59 +266,59 @@ impl PartitionStore {
                 id
             }
         };
-        let was = self.keeps_versions().then(|| was_chain(self.chains.get(id)));
+        let was = self.retains_versions().then(|| was_chain(self.chains.get(id)));
         let chain = self.chains.get_mut(id);
         let gone = chain.trim(to, meta.index);
-        chain.note(meta);
+        chain.record_entry(meta);
         match was {
-            Some(was) => self.keep_version(meta, fragment, key, was, gone),
-            None => gone.iter().for_each(|p| self.bury(p.index, p.entry_bytes)),
+            Some(was) => self.retain_version(meta, fragment, key, was, gone),
+            None => gone.iter().for_each(|p| self.count_dead(p.index, p.entry_bytes)),
         }
     }
 
     /// A record's state ends: it becomes an older version, or dead space at once.
     fn retire(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: &IndexedKey) {
-        match held.location.place() {
-            EntryPlace::Entry(position) if !self.keeps_versions() => {
+        match held.location.decode() {
+            EntryPlace::Entry(position) if !self.retains_versions() => {
                 let entry_bytes = u64::from(held.seen.entry_bytes);
                 let segment = self.log.segment_mut(position.slot);
                 if matches!(meta.kind, EntryKind::Put | EntryKind::Remove) {
-                    segment.bury(position.offset, entry_bytes);
+                    segment.count_dead_at(position.offset, entry_bytes);
                 } else {
                     // An append replaces only records of the other kind: compaction must check for entries
                     // between them.
-                    segment.bury_somewhere(entry_bytes);
+                    segment.count_dead(entry_bytes);
                 }
-                self.let_go_bytes += segment.let_go(position.offset, entry_bytes);
-                self.dead_since_look += u64::from(held.seen.entry_bytes);
+                self.released_bytes += segment.evict_dead_entry(position.offset, entry_bytes);
+                self.dead_since_check += u64::from(held.seen.entry_bytes);
             }
             EntryPlace::Entry(_) => {
                 let gone = vec![held.seen.as_part()];
-                self.keep_version(meta, fragment, key, FormerState::Entry(held.seen.newest_index), gone);
+                self.retain_version(meta, fragment, key, FormerState::Entry(held.seen.newest_index), gone);
             }
             EntryPlace::Chain(id) => {
                 let chain = self.chains.take(id);
                 let gone: Vec<ChainPart> = chain.parts.iter().copied().collect();
-                if self.keeps_versions() {
-                    self.keep_version(meta, fragment, key, was_chain(&chain), gone);
+                if self.retains_versions() {
+                    self.retain_version(meta, fragment, key, was_chain(&chain), gone);
                 } else {
-                    gone.iter().for_each(|p| self.bury(p.index, p.entry_bytes));
+                    gone.iter().for_each(|p| self.count_dead(p.index, p.entry_bytes));
                 }
             }
         }
     }
 
-    fn keeps_versions(&self) -> bool {
+    fn retains_versions(&self) -> bool {
         self.horizon.is_some()
     }
 
-    fn keep_absence(&mut self, meta: &Meta, fragment: u32, key: &[u8]) {
-        if self.keeps_versions() {
-            self.keep_version(meta, fragment, key, FormerState::Absent, Vec::new());
+    fn retain_absence(&mut self, meta: &Meta, fragment: u32, key: &[u8]) {
+        if self.retains_versions() {
+            self.retain_version(meta, fragment, key, FormerState::Absent, Vec::new());
         }
     }
 
-    fn keep_version(
+    fn retain_version(
         &mut self,
         meta: &Meta,
         fragment: u32,
@@ -326,14 +326,14 @@ impl PartitionStore {
         was: FormerState,
         gone: Vec<ChainPart>,
     ) {
-        if self.keeps_versions() {
+        if self.retains_versions() {
             self.versions.push(OlderVersion {
                 fragment,
                 key: key.into(),
                 until: meta.timestamp,
                 by: meta.index,
                 was,
-                gone,
+                dead_parts: gone,
             });
             // Two at a time: the table shrinks as fast as it grew.
             self.expire_versions(2);

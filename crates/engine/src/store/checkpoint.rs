@@ -18,7 +18,7 @@ use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::EntryPlace;
 use crate::io::Io;
-use crate::limits::CHECKPOINTS_KEPT;
+use crate::limits::CHECKPOINTS_RETAINED;
 use crate::log::FIRST_ENTRY_AT;
 
 /// The checkpoints of one partition: those on disk, and the one being written.
@@ -29,9 +29,9 @@ pub(crate) struct Checkpoints {
     /// Bytes appended to the log since the last checkpoint started.
     pub(crate) tail_bytes: u64,
     /// The value of `tail_bytes` at which the owner checks whether a checkpoint is due.
-    pub(crate) look_at_bytes: u64,
+    pub(crate) check_at_bytes: u64,
     /// Commit index and file bytes of each valid checkpoint, oldest first.
-    pub(crate) kept: VecDeque<(u64, u64)>,
+    pub(crate) retained: VecDeque<(u64, u64)>,
     /// Paths of corrupt checkpoints, which are removed when there is a new one.
     pub(crate) bad: Vec<String>,
     writing: Option<Box<CheckpointWrite>>,
@@ -76,29 +76,32 @@ impl Checkpoints {
     }
 
     /// Forgets the checkpoint that is being written. Returns its file.
-    pub(crate) fn give_up(&mut self) -> Option<FileId> {
+    pub(crate) fn abandon(&mut self) -> Option<FileId> {
         self.writing.take().map(|writing| writing.file)
     }
 
     /// Bytes of the newest checkpoint.
     pub(crate) fn newest_bytes(&self) -> u64 {
-        self.kept.back().map_or(0, |&(_, bytes)| bytes)
+        self.retained.back().map_or(0, |&(_, bytes)| bytes)
     }
 
     /// New log that makes another checkpoint worth its size: the bytes written for checkpoints stay below a
     /// third of the bytes written for entries.
-    pub(crate) fn worth_bytes(&self) -> u64 {
+    pub(crate) fn worthwhile_bytes(&self) -> u64 {
         TAIL_PER_CHECKPOINT * self.newest_bytes()
     }
 
     /// Whether no kept checkpoint has this commit index.
     pub(crate) fn lacks_newest(&self, commit: u64) -> bool {
-        self.kept.back().is_none_or(|&(kept, _)| kept < commit)
+        self.retained.back().is_none_or(|&(kept, _)| kept < commit)
     }
 
     /// Commit index that every kept checkpoint covers.
     pub(crate) fn covered(&self) -> u64 {
-        self.kept.front().filter(|_| self.kept.len() >= CHECKPOINTS_KEPT).map_or(0, |&(commit, _)| commit)
+        self.retained
+            .front()
+            .filter(|_| self.retained.len() >= CHECKPOINTS_RETAINED)
+            .map_or(0, |&(commit, _)| commit)
     }
 }
 
@@ -169,7 +172,7 @@ impl PartitionStore {
                 let removed = io.disk.remove(&writing.path).map_err(EngineError::from);
                 let outcome = match error {
                     EngineError::Stopped { .. } => removed,
-                    error if error.is_for_want_of_room() => removed,
+                    error if error.is_out_of_space() => removed,
                     error => Err(error),
                 };
                 self.stop_on_failure(outcome.map(|()| UpkeepStep::Done))
@@ -198,7 +201,7 @@ impl PartitionStore {
                         CheckpointStage::Log(self.commit)
                     }
                 };
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             CheckpointStage::Log(through) => {
                 let is_done = self.log.sync_done(io, wait)?;
@@ -212,7 +215,7 @@ impl PartitionStore {
                 self.write_end(writing);
                 writing.issue(&mut io.disk)?;
                 writing.stage = CheckpointStage::File(io.disk.sync_begin(writing.file)?);
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             CheckpointStage::File(ticket) => {
                 if !io.is_synced(ticket, wait)? {
@@ -224,7 +227,7 @@ impl PartitionStore {
                 writing.path = name;
                 writing.stage =
                     CheckpointStage::Name(io.disk.sync_begin_with_name(writing.file, &self.log.folder)?);
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             CheckpointStage::Name(ticket) => {
                 if !io.is_synced(ticket, wait)? {
@@ -241,7 +244,7 @@ impl PartitionStore {
         let (entries, next) = self.index.page_entries(from);
         let mut plain = Vec::new();
         for (fragment, location) in entries {
-            match location.place() {
+            match location.decode() {
                 EntryPlace::Entry(_) => plain.push((fragment, location.with_older(false).0)),
                 EntryPlace::Chain(id) => {
                     let chain = self.chains.get(id);
@@ -276,7 +279,7 @@ impl PartitionStore {
         // Older versions do not outlive the process: entries that only they hold are dead to a reader of this
         // checkpoint.
         let mut dead_later: BTreeMap<u32, u64> = BTreeMap::new();
-        for part in self.versions.gone_later() {
+        for part in self.versions.parts_dead_later() {
             if let Some(at) = self.log.order_of(part.index) {
                 *dead_later.entry(self.log.order[at]).or_default() += u64::from(part.entry_bytes);
             }
@@ -317,13 +320,13 @@ impl PartitionStore {
 
     fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut CheckpointWrite) -> EngineResult<()> {
         io.disk.close(writing.file);
-        self.checkpoints.kept.push_back((writing.header.commit, writing.file_bytes));
+        self.checkpoints.retained.push_back((writing.header.commit, writing.file_bytes));
         for path in std::mem::take(&mut self.checkpoints.bad).iter().filter(|path| **path != writing.path) {
             io.disk.remove(path)?;
         }
         self.checkpoints.tail_bytes -= writing.tail_bytes.min(self.checkpoints.tail_bytes);
-        while self.checkpoints.kept.len() > CHECKPOINTS_KEPT {
-            if let Some((commit, _)) = self.checkpoints.kept.pop_front() {
+        while self.checkpoints.retained.len() > CHECKPOINTS_RETAINED {
+            if let Some((commit, _)) = self.checkpoints.retained.pop_front() {
                 io.disk.remove(&format!(
                     "{}/{}",
                     self.log.folder,

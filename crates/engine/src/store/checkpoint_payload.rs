@@ -18,9 +18,9 @@ use crate::planted::{Bug, is_planted};
 impl PartitionStore {
     /// The log index up to which entries need not stay for an upper layer that reads its state again after a
     /// crash: it starts at one of the kept checkpoints.
-    pub(crate) fn state_is_held_through(&self) -> u64 {
+    pub(crate) fn state_retained_through(&self) -> u64 {
         // A log in memory only is never read by a recovery.
-        if self.holds_state && !self.log.is_in_memory_only() && !is_planted(Bug::StateForgotten) {
+        if self.has_state_in_log && !self.log.is_in_memory_only() && !is_planted(Bug::StateForgotten) {
             self.checkpoints.covered()
         } else {
             u64::MAX
@@ -42,7 +42,7 @@ impl PartitionStore {
         if let Some(inspected) = seen.inspected(hint) {
             return Ok(Some(inspected));
         }
-        let (meta, units) = match location.place() {
+        let (meta, units) = match location.decode() {
             EntryPlace::Entry(position) => {
                 let PartitionStore { log, scratch, .. } = self;
                 let entry = log.read(&mut io.disk, position, scratch)?;
@@ -84,7 +84,7 @@ impl PartitionStore {
             return Ok(PartsOf::default());
         };
         let mut found = PartsOf::default();
-        match location.place() {
+        match location.decode() {
             EntryPlace::Entry(_) => {
                 found.parts.push(seen.as_part());
                 found.skip = units.start;
@@ -120,7 +120,7 @@ impl PartitionStore {
             FormerState::Chain { parts, skipped, .. } => Ok(PartsOf::within(parts, *skipped, units, last)),
             FormerState::Shorter { .. } => {
                 let found = self.find(io, fragment, key, UnreadableKey::IsError)?;
-                match found.map(|(_, location, _)| location.place()) {
+                match found.map(|(_, location, _)| location.decode()) {
                     Some(EntryPlace::Chain(id)) => {
                         let chain = self.readable_chain(id)?;
                         Ok(PartsOf::within(&chain.parts, chain.skipped, units, last))

@@ -12,7 +12,7 @@ use crate::limits::SUMMED_BYTES_MIN;
 use crate::log::entry::{Meta, split_trailer};
 use crate::log::large::{ChecksumParts, ChunkInMemory};
 use crate::overflow::chains::{Chain, ChainPart};
-use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, VisibleRun, lay_over};
+use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, VisibleRun, copy_part_over};
 
 /// The state of a chunk, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl PartitionStore {
         let fragment = self.fragment(key);
         let found = self.find(io, fragment, key, UnreadableKey::IsError)?;
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else { return Ok(None) };
-        let (known, position) = match location.place() {
+        let (known, position) = match location.decode() {
             EntryPlace::Entry(position) => (None, position),
             EntryPlace::Chain(id) => {
                 let chain = self.readable_chain(id)?;
@@ -70,7 +70,7 @@ impl PartitionStore {
         let end = range.end.min(state.end).max(range.start);
         let range = range.start..end;
         let summed = if end - range.start < SUMMED_BYTES_MIN { None } else { large.summed(&range) };
-        large.look(range, see);
+        large.visit_bytes(range, see);
         Ok(Some((state, summed)))
     }
 
@@ -85,7 +85,7 @@ impl PartitionStore {
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else {
             return Ok(None);
         };
-        let id = match location.place() {
+        let id = match location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(position) => {
                 let PartitionStore { log, scratch, .. } = self;
@@ -107,7 +107,7 @@ impl PartitionStore {
         let (parts, index, extents) = (chain.parts.len() as u32, chain.applied, chain.extents.as_deref());
         let mut unknown = Vec::new();
         let (mut covered, mut end) = (chain.units, extents.map_or(0, |extents| extents.end(&chain.parts)));
-        let loose = extents.into_iter().flat_map(|extents| extents.loose(&chain.parts));
+        let loose = extents.into_iter().flat_map(|extents| extents.unmerged(&chain.parts));
         unknown.extend(loose.filter(|(part, _)| part.units == COVERS_UNKNOWN).map(|(part, _)| part.index));
         let newest = newest_of(chain);
         // The entry may have been repaired since.
@@ -144,26 +144,26 @@ impl PartitionStore {
             out.resize(begin + wanted_bytes, 0);
             return Ok(());
         };
-        if let EntryPlace::Entry(position) = location.place()
+        if let EntryPlace::Entry(position) = location.decode()
             && let Some(large) = self.log.chunk_in_memory(position)
         {
             large.append(range, out);
             return Ok(());
         }
         out.resize(begin + wanted_bytes, 0);
-        let id = match location.place() {
+        let id = match location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(position) => {
                 let PartitionStore { log, scratch, .. } = self;
                 let entry = log.read(&mut io.disk, position, scratch)?;
                 let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
-                lay_over(&mut out[begin..], range.start, payload);
+                copy_part_over(&mut out[begin..], range.start, payload);
                 return Ok(());
             }
         };
         let chain = self.readable_chain(id)?;
         let Some(extents) = &chain.extents else { return Ok(()) };
-        let wanted = extents.shown(&chain.parts, &range).unwrap_or_else(|| {
+        let wanted = extents.visible_runs(&chain.parts, &range).unwrap_or_else(|| {
             // In the order of the log: each part hides the bytes that it covers of earlier ones.
             let with_offsets = chain.parts.iter().zip(&extents.offsets);
             let touching = with_offsets.filter(|&(part, &offset)| Extents::touches(part, offset, &range));
@@ -178,13 +178,13 @@ impl PartitionStore {
             let index = runs[0].part;
             let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
             if let Some(large) = self.log.chunk_in_memory(position) {
-                runs.iter().for_each(|run| large.lay(&mut out[place(run)], run.begin));
+                runs.iter().for_each(|run| large.overlay(&mut out[place(run)], run.begin));
                 continue;
             }
             let PartitionStore { log, scratch, .. } = self;
             let entry = log.read(&mut io.disk, position, scratch)?;
             let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
-            runs.iter().for_each(|run| lay_over(&mut out[place(run)], run.begin, payload));
+            runs.iter().for_each(|run| copy_part_over(&mut out[place(run)], run.begin, payload));
         }
         Ok(())
     }

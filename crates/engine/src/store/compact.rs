@@ -39,7 +39,7 @@ pub(crate) struct Compactor {
     retired: Vec<u32>,
     ran_out_of_space: bool,
     /// The log is being copied: no segment is replaced.
-    pub(crate) is_held: bool,
+    pub(crate) is_paused: bool,
 }
 
 struct CompactionJob {
@@ -50,7 +50,7 @@ struct CompactionJob {
     /// Removals up to this log index may be dropped.
     removals_through: u64,
     /// Entries after this log index are copied, dead or not: an upper layer may read its state from them again.
-    keeps_after: u64,
+    retain_after: u64,
     stage: CompactionStage,
 }
 
@@ -103,7 +103,7 @@ impl Compactor {
     }
 
     /// Forgets the copy that is being written. Returns its file.
-    pub(crate) fn give_up<D>(&mut self, io: &mut Io<D>) -> Option<FileId> {
+    pub(crate) fn abandon<D>(&mut self, io: &mut Io<D>) -> Option<FileId> {
         let output = self.job.take()?.output?;
         io.memory.freed(output.resident_bytes());
         output.file
@@ -126,11 +126,11 @@ impl PartitionStore {
             return Ok(self.compaction.is_busy());
         }
         // An incomplete snapshot install is not a log yet: sealing its open segment would leave no place for the next run.
-        if self.compaction.is_held || self.is_incoming() {
+        if self.compaction.is_paused || self.is_incoming() {
             return Ok(false);
         }
         self.compaction.ran_out_of_space = false;
-        self.seal_if_worth(io, policy)?;
+        self.seal_if_mostly_dead(io, policy)?;
         let job = match self.choose_run(policy, false) {
             Some(run) => self.job_for(run),
             None if self.choose_run(policy, true).is_some() => CompactionJob {
@@ -138,7 +138,7 @@ impl PartitionStore {
                 output: None,
                 moves: Vec::new(),
                 removals_through: 0,
-                keeps_after: 0,
+                retain_after: 0,
                 stage: CompactionStage::Seal(*policy),
             },
             None => return Ok(false),
@@ -152,7 +152,7 @@ impl PartitionStore {
         let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
         base.salt = salt_of(self.log.partition, base.index, base.epoch, generation);
-        let keeps_after = self.state_is_held_through();
+        let keeps_after = self.state_retained_through();
         let header = SegmentHeader {
             partition: self.log.partition,
             base,
@@ -173,7 +173,7 @@ impl PartitionStore {
             output: Some(output),
             moves: Vec::new(),
             removals_through,
-            keeps_after,
+            retain_after: keeps_after,
             stage: CompactionStage::Copy(0, FIRST_ENTRY_AT),
         }
     }
@@ -225,7 +225,7 @@ impl PartitionStore {
                     // A sync that was already running when the segment was sealed was too early.
                     None => self.log.sync_begin_or_full(io)?,
                 }
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Copy(source, offset) => {
                 job.stage = match self.copy_step(io, job, source, offset)? {
@@ -235,20 +235,20 @@ impl PartitionStore {
                     _ if source + 1 < job.sources.len() => CompactionStage::Copy(source + 1, FIRST_ENTRY_AT),
                     _ => self.end_copy(io, job)?,
                 };
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Sync(ticket, through) => {
                 if !io.is_synced(ticket, wait)? {
                     return Ok(UpkeepStep::Waits);
                 }
                 job.stage = CompactionStage::Log(through);
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Log(through) => {
                 let is_done = self.log.sync_done(io, wait)?;
                 if self.log.synced_index() >= through || is_planted(Bug::NameTooEarly) {
                     job.stage = self.name_output(io, job)?;
-                    return Ok(UpkeepStep::Went);
+                    return Ok(UpkeepStep::Progressed);
                 }
                 if is_done {
                     self.log.sync_begin_or_full(io)?;
@@ -261,15 +261,15 @@ impl PartitionStore {
                     return Ok(UpkeepStep::Waits);
                 }
                 job.stage = CompactionStage::Swap;
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             // A checkpoint names segments by their slots: the swap waits for its end.
             CompactionStage::Swap => {
-                if self.checkpoints.is_writing() || self.compaction.is_held {
+                if self.checkpoints.is_writing() || self.compaction.is_paused {
                     return Ok(UpkeepStep::Waits);
                 }
                 job.stage = CompactionStage::Patch(0, self.swap(io, job)?);
-                Ok(UpkeepStep::Went)
+                Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
@@ -279,13 +279,13 @@ impl PartitionStore {
                 }
                 job.stage = CompactionStage::Patch(until, slot);
                 if until < job.moves.len() {
-                    return Ok(UpkeepStep::Went);
+                    return Ok(UpkeepStep::Progressed);
                 }
                 for &source in &job.sources {
                     self.log.segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
-                self.look_for_repaired();
+                self.schedule_repaired_rewrites();
                 Ok(UpkeepStep::Done)
             }
         }
@@ -301,7 +301,7 @@ impl PartitionStore {
     ) -> EngineResult<Option<u64>> {
         let slot = job.sources[source];
         let segment = self.log.segment(slot);
-        if offset == FIRST_ENTRY_AT && segment.is_all_dead() && segment.last_index <= job.keeps_after {
+        if offset == FIRST_ENTRY_AT && segment.is_all_dead() && segment.last_index <= job.retain_after {
             // No entry of it is copied: it need not be read.
             return Ok(None);
         }
@@ -379,7 +379,7 @@ impl PartitionStore {
         read: EntryRef<'_>,
     ) -> EngineResult<()> {
         let mut meta = read.head.meta;
-        let is_kept = meta.index > job.keeps_after && !meta.kind.is_local();
+        let is_kept = meta.index > job.retain_after && !meta.kind.is_local();
         if !is_kept {
             // The entry is committed, and so is the rest of its atomic batch, of which some entries may be dropped.
             meta.flags &= !FLAG_JOINED;
@@ -407,19 +407,19 @@ impl PartitionStore {
         let entry_bytes = entry::HEAD_BYTES + read.key.len() + payload.len();
         if !output.base().reaches(&meta) {
             // Its timestamp is too far from those of the segments before it.
-            self.log.segment_mut(slot).is_alone = true;
+            self.log.segment_mut(slot).is_unmergeable = true;
             return Err(EngineError::Limit { what: "the span of one segment" });
         }
         assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
         let head = entry::encode_head(output.base(), &meta, read.key, payload.len(), payload_crc);
         let taken = output.push_parts(&head, read.key, [payload]);
-        output.note(&meta, new_offset, entry_bytes);
+        output.record_entry(&meta, new_offset, entry_bytes);
         if meta.kind == EntryKind::Trim && meta.index <= job.removals_through && !is_kept {
             // The entry is kept because an existing record depends on it: rewriting it again would free nothing.
             output.removal_bytes -= entry_bytes as u64;
         }
-        io.memory.took(taken);
-        if !self.log.is_in_memory_only() && output.has_whole_block_to_write() {
+        io.memory.add_used(taken);
+        if !self.log.is_in_memory_only() && output.has_full_block_to_write() {
             output.write_out(&mut io.disk, false)?;
         }
         if matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
@@ -447,7 +447,7 @@ impl PartitionStore {
         match meta.kind {
             EntryKind::Put | EntryKind::Append => {
                 let location = Location::entry(slot, offset as u32, head.entry_bytes());
-                self.index.find_place(fragment, location).is_some()
+                self.index.find_slot(fragment, location).is_some()
                     || self.chain_of(fragment, key).is_some_and(|id| self.chains.get(id).has_part(meta.index))
                     || self.versions.needs(fragment, meta.index)
             }
@@ -480,11 +480,11 @@ impl PartitionStore {
     }
 
     fn chain_of(&self, fragment: u32, key: &[u8]) -> Option<u32> {
-        let found = self.index.find(fragment, |location| match location.place() {
+        let found = self.index.find(fragment, |location| match location.decode() {
             EntryPlace::Chain(id) => Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *key),
             EntryPlace::Entry(_) => Ok(false),
         });
-        match found.unwrap_or_else(|never| match never {})?.1.place() {
+        match found.unwrap_or_else(|never| match never {})?.1.decode() {
             EntryPlace::Chain(id) => Some(id),
             EntryPlace::Entry(_) => None,
         }
@@ -509,7 +509,7 @@ impl PartitionStore {
         // It covers the range to its end, whatever the last live entry is.
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
         let taken = push_footer(output, self.commit);
-        io.memory.took(taken);
+        io.memory.add_used(taken);
         if self.log.is_in_memory_only() {
             return Ok(CompactionStage::Swap);
         }
@@ -567,16 +567,16 @@ impl PartitionStore {
     fn patch<D: Disk>(&mut self, io: &mut Io<D>, moved: &CopiedEntry, slot: u32) -> EngineResult<()> {
         let bytes = moved.entry_bytes as usize;
         if self.log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
-            self.log.segment_mut(slot).bury(moved.new_offset, bytes as u64);
+            self.log.segment_mut(slot).count_dead_at(moved.new_offset, bytes as u64);
             return Ok(());
         }
         let old = Location::entry(moved.source, moved.old_offset, bytes);
         let new = Location::entry(slot, moved.new_offset, bytes);
-        if let Some((found, _)) = self.index.find_place(moved.fragment, old) {
+        if let Some((found, _)) = self.index.find_slot(moved.fragment, old) {
             self.index.replace(found, new);
             return Ok(());
         }
-        let EntryPlace::Entry(position) = new.place() else {
+        let EntryPlace::Entry(position) = new.decode() else {
             unreachable!("an entry's location is an entry")
         };
         let mut scratch = Vec::new();
@@ -590,7 +590,7 @@ impl PartitionStore {
         let is_part =
             self.chain_of(moved.fragment, read.key).is_some_and(|id| self.chains.get(id).has_part(index));
         if !is_part && !self.versions.needs(moved.fragment, index) {
-            self.log.segment_mut(slot).bury_somewhere(bytes as u64);
+            self.log.segment_mut(slot).count_dead(bytes as u64);
         }
         Ok(())
     }

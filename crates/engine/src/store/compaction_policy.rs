@@ -28,7 +28,7 @@ pub(crate) struct Policy {
 
 impl PartitionStore {
     /// Whether the dead share is above the policy's.
-    pub(crate) fn wants_compaction(&self, policy: &Policy) -> bool {
+    pub(crate) fn needs_compaction(&self, policy: &Policy) -> bool {
         let sizes = self.log.sizes();
         let waste = sizes.dead_bytes + sizes.removal_bytes;
         let is_much = waste * 100 > sizes.bytes * policy.dead_percent_max
@@ -37,7 +37,11 @@ impl PartitionStore {
     }
 
     /// Seals the open segment if it is itself mostly dead.
-    pub(super) fn seal_if_worth<D: Disk>(&mut self, io: &mut Io<D>, policy: &Policy) -> EngineResult<()> {
+    pub(super) fn seal_if_mostly_dead<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        policy: &Policy,
+    ) -> EngineResult<()> {
         let Some(&slot) = self.log.order.last() else { return Ok(()) };
         let segment = self.log.segment(slot);
         let waste = segment.dead_bytes + segment.removal_bytes;
@@ -54,8 +58,8 @@ impl PartitionStore {
 
     /// Whether segments that are worth it must stay because they hold state that the kept checkpoints do not
     /// cover.
-    pub(crate) fn is_held_back(&self, policy: &Policy) -> bool {
-        let covered = self.state_is_held_through();
+    pub(crate) fn is_compaction_blocked(&self, policy: &Policy) -> bool {
+        let covered = self.state_retained_through();
         let is_much = |&slot: &u32| {
             let segment = self.log.segment(slot);
             segment.last_index > covered && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
@@ -66,7 +70,7 @@ impl PartitionStore {
     /// Whether a sealed segment that is worth it must stay until checkpoints cover it. (To an open segment,
     /// the entry that makes the next checkpoint possible would be added.)
     pub(crate) fn waits_for_checkpoint(&self, policy: &Policy) -> bool {
-        let covered = self.state_is_held_through();
+        let covered = self.state_retained_through();
         let is_worth = |&slot: &u32| {
             let segment = self.log.segment(slot);
             segment.sealed
@@ -76,13 +80,13 @@ impl PartitionStore {
         self.durability != Durability::Memory
             && self.stopped.is_none()
             && !self.is_incoming()
-            && self.wants_compaction(policy)
+            && self.needs_compaction(policy)
             && self.log.order.iter().any(is_worth)
     }
 
     /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.
     fn may_be_rewritten(&self, slot: u32, once_durable: bool) -> bool {
-        let is_held = self.log.segment(slot).last_index <= self.state_is_held_through();
+        let is_held = self.log.segment(slot).last_index <= self.state_retained_through();
         is_held && self.may_be_copied(slot, once_durable)
     }
 
@@ -109,7 +113,7 @@ impl PartitionStore {
                 || live(segment) < policy.segment_bytes / 4;
             let has_room = bytes + live(segment) <= policy.segment_bytes
                 && bytes_max + segment.bytes - segment.dead_bytes.min(segment.bytes) <= SEGMENT_BYTES_MAX;
-            self.may_be_rewritten(slot, once_durable) && !segment.is_alone && has_room && is_worth
+            self.may_be_rewritten(slot, once_durable) && !segment.is_unmergeable && has_room && is_worth
         };
         let counts = |from: usize, until: usize| {
             let (first, last) = (self.log.segment(order[from]), self.log.segment(order[until]));
@@ -124,7 +128,7 @@ impl PartitionStore {
         };
         // A segment whose dead entries stay keeps its size, and has no room for neighbours.
         let is_alone =
-            self.log.segment(order[best]).is_alone || !self.may_be_rewritten(order[best], once_durable);
+            self.log.segment(order[best]).is_unmergeable || !self.may_be_rewritten(order[best], once_durable);
         while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
         {
             bytes += live(self.log.segment(order[until]));

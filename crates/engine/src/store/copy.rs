@@ -28,11 +28,11 @@ impl PartitionStore {
             horizon: self.horizon,
             pending: self.pending.clone(),
             commit: self.commit,
-            holds_state: self.holds_state,
+            has_state_in_log: self.has_state_in_log,
             incoming: self.incoming,
             damage: damage.collect(),
             recovered_extra: given.or_else(|| self.recovered_extra.clone()),
-            dead_since_look: self.dead_since_look,
+            dead_since_check: self.dead_since_check,
             ..PartitionStore::new(log, self.durability)
         };
         copy.checkpoints.tail_bytes = self.checkpoints.tail_bytes;

@@ -14,7 +14,7 @@ use crate::index::HashIndex;
 use crate::index::location::Location;
 use crate::io::Io;
 use crate::journal::JournalOwner;
-use crate::limits::{KEY_BYTES_MAX, LET_IN_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, split_trailer, u32_at};
 use crate::log::{AppendedPlace, PartitionLog};
 use crate::overflow::chains::Chains;
@@ -53,11 +53,11 @@ pub(crate) struct PartitionStore {
     /// Appended and not yet committed.
     pub(crate) pending: VecDeque<PendingEntry>,
     /// Bytes that have died since the owner last checked whether compaction is due.
-    pub(crate) dead_since_look: u64,
+    pub(crate) dead_since_check: u64,
     /// The number of such bytes at which it checks.
-    pub(crate) look_at_dead_bytes: u64,
+    pub(crate) check_at_dead_bytes: u64,
     /// Memory of entries that died while the present one is applied, not yet subtracted from the account.
-    let_go_bytes: usize,
+    released_bytes: usize,
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
     pub(crate) versions: Versions,
@@ -70,7 +70,7 @@ pub(crate) struct PartitionStore {
     pub(crate) damage: Vec<Damage>,
     /// Whether entries carry state beside their records: then they stay until every kept checkpoint covers
     /// them.
-    pub(crate) holds_state: bool,
+    pub(crate) has_state_in_log: bool,
     /// The upper layer's payload of the loaded checkpoint, and the commit index of that checkpoint.
     pub(crate) recovered_extra: Option<Box<(u64, Vec<u8>)>>,
     pub(crate) compaction: compact::Compactor,
@@ -87,13 +87,13 @@ pub(crate) struct PartitionStore {
 #[derive(Default)]
 pub(crate) struct Account {
     /// It waits for a check of its dead space and its checkpoint.
-    pub(crate) awaits_look: bool,
+    pub(crate) awaits_check: bool,
     /// It waits for a checkpoint to start.
     pub(crate) awaits_checkpoint: bool,
     /// It waits for a compaction to start.
     pub(crate) awaits_compaction: bool,
     /// Its dead space cannot be reclaimed before a checkpoint.
-    pub(crate) is_held_back: bool,
+    pub(crate) is_compaction_blocked: bool,
     /// Bytes of its log, and the wasted bytes among them, at the last check.
     pub(crate) log_bytes: u64,
     pub(crate) wasted_bytes: u64,
@@ -107,7 +107,7 @@ pub(crate) enum UpkeepStep {
     /// There is nothing more to do.
     Done,
     /// There is more to do at once.
-    Went,
+    Progressed,
     /// Another operation must end first.
     Waits,
 }
@@ -116,7 +116,7 @@ pub(crate) enum UpkeepStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingEntry {
     pub(crate) meta: Meta,
-    pub(crate) placed: AppendedPlace,
+    pub(crate) location: AppendedPlace,
 }
 
 impl PartitionStore {
@@ -132,14 +132,14 @@ impl PartitionStore {
             commit: 0,
             journaled: 0,
             copied: 0,
-            dead_since_look: 0,
-            look_at_dead_bytes: 0,
-            let_go_bytes: 0,
+            dead_since_check: 0,
+            check_at_dead_bytes: 0,
+            released_bytes: 0,
             account: Account::default(),
             is_dirty: false,
             stopped: None,
             damage: Vec::new(),
-            holds_state: false,
+            has_state_in_log: false,
             recovered_extra: None,
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
@@ -163,7 +163,7 @@ impl PartitionStore {
 
     /// The owner data for the journal.
     #[inline]
-    pub(crate) fn whose(&self, handle: Handle) -> JournalOwner {
+    pub(crate) fn journal_owner(&self, handle: Handle) -> JournalOwner {
         let first = self.log.order.first().map(|&slot| self.log.segment(slot));
         let is_named = first.is_some_and(|segment| segment.name_is_durable && segment.synced > 0);
         let seed = if is_named { None } else { Some(self.log.index_seed) };
@@ -192,8 +192,8 @@ impl PartitionStore {
         let bytes = (HEAD_BYTES + key.len() + payload_bytes) as u64;
         // Entries that free space, and the small marks without which no request that frees space could be
         // answered.
-        let is_small_mark = meta.kind == EntryKind::Mark && payload_bytes <= LET_IN_BYTES_MAX;
-        let is_let_in = meta.kind == EntryKind::Remove || is_small_mark || io.space.lets_in();
+        let is_small_mark = meta.kind == EntryKind::Mark && payload_bytes <= ADMITTED_MARK_BYTES_MAX;
+        let is_let_in = meta.kind == EntryKind::Remove || is_small_mark || io.space.admits_all();
         match self.durability {
             Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
@@ -205,7 +205,7 @@ impl PartitionStore {
     }
 
     /// Whether entries of so many bytes would be admitted.
-    pub(crate) fn ask_for_room<D: Disk>(
+    pub(crate) fn check_space_for<D: Disk>(
         &self,
         io: &mut Io<D>,
         bytes: u64,
@@ -216,8 +216,8 @@ impl PartitionStore {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
-            Durability::Interval { .. } => io.space.ask(&mut io.disk, bytes, is_let_in),
-            Durability::Sync => io.space.ask(&mut io.disk, 2 * bytes, is_let_in),
+            Durability::Interval { .. } => io.space.check_space_for(&mut io.disk, bytes, is_let_in),
+            Durability::Sync => io.space.check_space_for(&mut io.disk, 2 * bytes, is_let_in),
         }
     }
 
@@ -238,13 +238,13 @@ impl PartitionStore {
 
     /// Commits everything up to `index`, except an atomic batch that ends behind it, or has no end.
     pub(crate) fn commit<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
-        self.commit_known(io, index.min(self.whole_units_through(index)))
+        self.commit_known(io, index.min(self.complete_batches_through(index)))
     }
 
     /// Commits everything up to `index`, which is known to have been committed completely: missing entries of
     /// an atomic batch were dropped since.
     pub(crate) fn commit_known<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
-        while let Some(&PendingEntry { meta, placed }) =
+        while let Some(&PendingEntry { meta, location: placed }) =
             self.pending.front().filter(|p| p.meta.index <= index)
         {
             self.apply_from_log(io, &meta, placed)?;
@@ -255,7 +255,7 @@ impl PartitionStore {
     }
 
     /// The last index of the pending atomic batches that end, as far as the log goes, at or before `index`.
-    fn whole_units_through(&self, index: u64) -> u64 {
+    fn complete_batches_through(&self, index: u64) -> u64 {
         let upto = self.pending.partition_point(|pending| pending.meta.index <= index);
         match self.pending.range(..upto).rev().find(|pending| !pending.meta.is_joined()) {
             Some(last) => last.meta.index,
@@ -265,7 +265,7 @@ impl PartitionStore {
 
     /// Truncates an atomic batch whose last entry is lost: a crash came before it was durable, so it was not
     /// acknowledged. Returns how many entries were removed.
-    pub(crate) fn cut_unfinished_unit<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<u64> {
+    pub(crate) fn truncate_incomplete_batch<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<u64> {
         // No entry behind a pending one was compacted: if the log ends with it, so does the rest of its
         // atomic batch.
         let is_unfinished =
@@ -273,13 +273,13 @@ impl PartitionStore {
         if !is_unfinished || is_planted(Bug::UnitNotCut) {
             return Ok(0);
         }
-        let (keep, last) = (self.whole_units_through(u64::MAX), self.log.last.1);
-        self.cut_after(io, keep)?;
+        let (keep, last) = (self.complete_batches_through(u64::MAX), self.log.last.1);
+        self.truncate_after(io, keep)?;
         Ok(last - keep)
     }
 
     /// Truncates uncommitted entries after `index`.
-    pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+    pub(crate) fn truncate_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         self.check_going()?;
         self.check_is_own()?;
         if index < self.commit {
@@ -288,7 +288,7 @@ impl PartitionStore {
         while self.pending.back().is_some_and(|p| p.meta.index > index) {
             self.pending.pop_back();
         }
-        let cut = self.log.cut_after(io, index);
+        let cut = self.log.truncate_after(io, index);
         self.journaled = self.journaled.min(index);
         self.copied = self.copied.min(index);
         self.stop_on_failure(cut)
@@ -306,19 +306,19 @@ impl PartitionStore {
         let horizon = self.horizon.unwrap_or(u64::MAX);
         for _ in 0..most {
             let Some(older) = self.versions.expire(horizon) else { return false };
-            for part in older.gone {
-                self.bury(part.index, part.entry_bytes);
+            for part in older.dead_parts {
+                self.count_dead(part.index, part.entry_bytes);
             }
         }
         true
     }
 
     /// Counts an entry as dead space, by log index.
-    pub(crate) fn bury(&mut self, index: u64, entry_bytes: u32) {
+    pub(crate) fn count_dead(&mut self, index: u64, entry_bytes: u32) {
         if let Some(at) = self.log.order_of(index) {
             let slot = self.log.order[at];
-            self.log.segment_mut(slot).bury_somewhere(u64::from(entry_bytes));
-            self.dead_since_look += u64::from(entry_bytes);
+            self.log.segment_mut(slot).count_dead(u64::from(entry_bytes));
+            self.dead_since_check += u64::from(entry_bytes);
         }
     }
 
@@ -354,7 +354,7 @@ impl PartitionStore {
 
     /// Closes all of its files: nothing is read or written here any more.
     pub(crate) fn close_files<D: Disk>(&mut self, io: &mut Io<D>) {
-        let under_way = self.checkpoints.give_up().into_iter().chain(self.compaction.give_up(io));
+        let under_way = self.checkpoints.abandon().into_iter().chain(self.compaction.abandon(io));
         under_way.for_each(|file| io.disk.close(file));
         let segments = self.log.slots.iter_mut().flatten();
         segments.filter_map(|segment| segment.file.take()).for_each(|file| io.disk.close(file));

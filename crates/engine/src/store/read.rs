@@ -75,7 +75,7 @@ impl NewestEntry {
     }
 
     /// Whether it represents an unreadable entry that is treated as the key's, see
-    /// [`UnreadableKey::IsTaken`].
+    /// [`UnreadableKey::TreatAsKey`].
     pub(crate) fn is_unreadable(&self) -> bool {
         self.newest_index == 0
     }
@@ -117,7 +117,7 @@ pub struct StoredRecord<'a> {
 #[derive(Debug)]
 pub enum RecordBody<'a> {
     /// In one entry, whose payload this is.
-    Whole(&'a [u8]),
+    SingleEntry(&'a [u8]),
     /// In several entries: their payloads are read part by part.
     Parts(Parts),
 }
@@ -195,7 +195,7 @@ pub(crate) enum UnreadableKey {
     IsError,
     /// Treat it as the key's: the entry that is written now replaces it. If it belonged to another key, that
     /// key's record is lost anyway.
-    IsTaken,
+    TreatAsKey,
 }
 
 impl Parts {
@@ -218,7 +218,7 @@ impl PartitionStore {
         let PartitionStore { index, log, chains, scratch, .. } = self;
         let mut seen = None;
         let found = index.find(fragment, |location| -> EngineResult<bool> {
-            match location.place() {
+            match location.decode() {
                 EntryPlace::Chain(id) => {
                     let chain = chains.get(id);
                     if *chain.key == *key {
@@ -247,7 +247,7 @@ impl PartitionStore {
                     }
                     let (entry, is_checked) = match log.read_key(&mut io.disk, position, scratch) {
                         Ok(read) => read,
-                        Err(EngineError::Corrupt { .. }) if unreadable == UnreadableKey::IsTaken => {
+                        Err(EngineError::Corrupt { .. }) if unreadable == UnreadableKey::TreatAsKey => {
                             seen = Some(NewestEntry::UNREADABLE);
                             return Ok(true);
                         }
@@ -284,7 +284,7 @@ impl PartitionStore {
     }
 
     /// Whether nothing has changed since.
-    pub(crate) fn still_holds(&self, hint: &Hint) -> bool {
+    pub(crate) fn is_current(&self, hint: &Hint) -> bool {
         hint.changes == self.changes()
     }
 
@@ -304,7 +304,7 @@ impl PartitionStore {
         };
         let hint = Some(self.hint(fragment, found));
         let (_, location, seen) = found;
-        match location.place() {
+        match location.decode() {
             EntryPlace::Entry(position) => {
                 let PartitionStore { log, scratch, .. } = self;
                 if seen.form.is_chunk && position.bytes_max as usize >= LARGE_ENTRY_BYTES {
@@ -323,7 +323,7 @@ impl PartitionStore {
                         index: seen.newest_index,
                         epoch: seen.epoch,
                         timestamp: seen.timestamp,
-                        body: RecordBody::Whole(split_trailer(seen.flags, payload).0),
+                        body: RecordBody::SingleEntry(split_trailer(seen.flags, payload).0),
                         hint,
                     }));
                 }
@@ -382,7 +382,7 @@ impl PartitionStore {
             FormerState::Chain { form, parts, skipped, newest } => (*form, parts.clone(), *skipped, *newest),
             &FormerState::Shorter { through: newest } => match self
                 .find(io, fragment, key, UnreadableKey::IsError)?
-                .map(|(_, location, _)| location.place())
+                .map(|(_, location, _)| location.decode())
             {
                 Some(EntryPlace::Chain(id)) => {
                     let chain = self.chains.get(id);
@@ -415,7 +415,7 @@ impl PartitionStore {
     }
 
     fn position_at(placed: AppendedPlace) -> Position {
-        match PartitionStore::location_of(placed).place() {
+        match PartitionStore::location_of(placed).decode() {
             EntryPlace::Entry(position) => position,
             EntryPlace::Chain(_) => unreachable!("an entry's location is an entry"),
         }
@@ -443,7 +443,7 @@ impl PartitionStore {
             if bytes >= SCAN_KEY_BYTES_MAX && last != Some(fragment) {
                 return Ok((keys, Some(fragment)));
             }
-            let key = self.key_at(io, location.place(), &mut scratch)?;
+            let key = self.key_at(io, location.decode(), &mut scratch)?;
             (bytes, last) = (bytes + key.len(), Some(fragment));
             keys.push(key);
         }
@@ -490,7 +490,7 @@ impl PartitionStore {
     /// The last fragment of a slice that starts at this fragment: within the page of the index that holds it.
     pub(crate) fn slice_end(&self, from: u32, most: usize, bytes: u64) -> u32 {
         let (entries, next) = self.index.page_entries(from);
-        let bytes_of = |location: Location| match location.place() {
+        let bytes_of = |location: Location| match location.decode() {
             EntryPlace::Entry(position) => u64::from(position.bytes_max),
             EntryPlace::Chain(id) => self.chains.get(id).units,
         };
@@ -522,7 +522,7 @@ impl PartitionStore {
             let Some(at) = cursor.filter(|at| *at <= through) else { break };
             let (entries, next) = self.index.page_entries(at);
             let is_within = |fragment: u32| fragment >= from && fragment <= through;
-            locations.extend(entries.filter(|(fragment, _)| is_within(*fragment)).map(|(_, l)| l.place()));
+            locations.extend(entries.filter(|(fragment, _)| is_within(*fragment)).map(|(_, l)| l.decode()));
             cursor = next;
         }
         if locations.len() > most || cursor.is_some_and(|at| at <= through) {
@@ -594,7 +594,7 @@ fn record_of(entry: EntryRef<'_>) -> StoredRecord<'_> {
         index: meta.index,
         epoch: meta.epoch,
         timestamp: meta.timestamp,
-        body: RecordBody::Whole(split_trailer(meta.flags, entry.payload).0),
+        body: RecordBody::SingleEntry(split_trailer(meta.flags, entry.payload).0),
         hint: None,
     }
 }

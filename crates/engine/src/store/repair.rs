@@ -99,7 +99,7 @@ impl PartitionStore {
             };
             if is_good_in_memory {
                 let payload = own.split_off(head.payload_at());
-                self.hold_repaired(io, slot, offset + head.payload_at() as u64, &payload)?;
+                self.store_repaired(io, slot, offset + head.payload_at() as u64, &payload)?;
                 continue;
             }
             self.suspect_corruption(slot, offset, corrupt.index, &own);
@@ -131,7 +131,7 @@ impl PartitionStore {
         let Some((_, location, seen)) = self.find(io, fragment, key, UnreadableKey::IsError)? else {
             return Ok(Vec::new());
         };
-        let indexes = match location.place() {
+        let indexes = match location.decode() {
             EntryPlace::Entry(_) => vec![seen.newest_index],
             EntryPlace::Chain(id) => self.readable_chain(id)?.parts.iter().map(|part| part.index).collect(),
         };
@@ -180,7 +180,7 @@ impl PartitionStore {
             return Ok(false);
         }
         if bytes[head.payload_at()..] != *payload
-            && !self.hold_repaired(io, placed.slot, offset + head.payload_at() as u64, payload)?
+            && !self.store_repaired(io, placed.slot, offset + head.payload_at() as u64, payload)?
         {
             return Ok(false);
         }
@@ -192,7 +192,7 @@ impl PartitionStore {
     }
 
     /// `false`: too much repaired data is in memory already.
-    fn hold_repaired<D: Disk>(
+    fn store_repaired<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         slot: u32,
@@ -204,13 +204,13 @@ impl PartitionStore {
             return Ok(false);
         }
         let taken = self.log.segment_mut(slot).patch(&mut io.disk, offset, bytes)?;
-        io.memory.took(taken);
+        io.memory.add_used(taken);
         self.has_repaired = true;
         Ok(true)
     }
 
     /// Checks whether segments wait to be rewritten because of a repaired entry.
-    pub(crate) fn look_for_repaired(&mut self) {
+    pub(crate) fn schedule_repaired_rewrites(&mut self) {
         if self.has_repaired {
             let mut segments = self.log.order.iter().map(|&slot| self.log.segment(slot));
             self.has_repaired = segments.any(|segment| segment.repaired_blocks() > 0);

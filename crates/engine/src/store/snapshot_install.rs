@@ -21,7 +21,7 @@ pub(crate) enum Incoming {
     /// only: no other operation may extend, seal or truncate it.
     Runs,
     /// All of it has arrived, and does not count before it is durable.
-    Whole,
+    Complete,
 }
 
 /// The result of installing a run.
@@ -32,8 +32,8 @@ pub(crate) struct InstalledRun {
 }
 
 impl PartitionStore {
-    /// See [`crate::Engine::take_run`].
-    pub(crate) fn take_run<D: Disk>(
+    /// See [`crate::Engine::install_run`].
+    pub(crate) fn install_run<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         begins: bool,
@@ -53,7 +53,11 @@ impl PartitionStore {
             let reason = "a run that nobody waits for".into();
             return Err(EngineError::Format { path: self.log.folder.clone(), reason });
         }
-        let placed = if begins { self.begin_taken(io, bytes) } else { self.go_on_taken(io, bytes) };
+        let placed = if begins {
+            self.begin_installed_segment(io, bytes)
+        } else {
+            self.extend_installed_segment(io, bytes)
+        };
         let (slot, from) = self.stop_on_failure(placed)?;
         let body = if begins { bytes.get(HEADER_BYTES..).unwrap_or(&[]) } else { bytes };
         let segment = self.log.segment(slot);
@@ -64,11 +68,11 @@ impl PartitionStore {
                 ScanItem::Entry { offset, entry, payload_is_good: true } => {
                     let (meta, entry_bytes) = (&entry.head.meta, entry.head.entry_bytes());
                     let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes };
-                    self.log.segment_mut(slot).note(meta, offset, entry_bytes);
+                    self.log.segment_mut(slot).record_entry(meta, offset, entry_bytes);
                     let units = units_of(meta.kind, meta.flags, entry.payload);
                     let applied = self.apply(io, (meta, placed, None), entry.key, entry.payload, units);
                     self.stop_on_failure(applied)?;
-                    self.reach_taken((meta.epoch, meta.index));
+                    self.set_installed_end((meta.epoch, meta.index));
                     newest = newest.max(meta.timestamp);
                 }
                 ScanItem::Mark { .. } => {}
@@ -77,7 +81,7 @@ impl PartitionStore {
                     let segment = self.log.segment_mut(slot);
                     segment.sealed = true;
                     (segment.last_epoch, segment.last_index) = (epoch, index);
-                    self.reach_taken((epoch, index));
+                    self.set_installed_end((epoch, index));
                 }
                 ScanItem::Entry { offset, .. } | ScanItem::Bad { offset, .. } => {
                     return Err(self.not_a_run(slot, &format!("damaged at {offset}")));
@@ -87,7 +91,7 @@ impl PartitionStore {
         Ok(InstalledRun { bytes: bytes.len(), newest })
     }
 
-    fn reach_taken(&mut self, last: (u32, u64)) {
+    fn set_installed_end(&mut self, last: (u32, u64)) {
         if last.1 > self.log.last.1 {
             self.log.last = last;
         }
@@ -99,7 +103,7 @@ impl PartitionStore {
     }
 
     /// Makes a segment with the header at the start of the bytes. Returns the position of its entries.
-    fn begin_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
+    fn begin_installed_segment<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
         let wrong =
             |reason: &str| EngineError::Format { path: self.log.folder.clone(), reason: reason.into() };
         let header = SegmentHeader::decode(bytes).map_err(|reason| wrong(&reason))?;
@@ -112,8 +116,8 @@ impl PartitionStore {
         }
         let mut segment = if self.log.is_in_memory_only() {
             let mut segment = Segment::new(header, &self.log.folder);
-            io.memory.took(segment.resident_bytes());
-            io.memory.took(segment.push(&bytes[HEADER_BYTES..]));
+            io.memory.add_used(segment.resident_bytes());
+            io.memory.add_used(segment.push(&bytes[HEADER_BYTES..]));
             segment
         } else {
             let path = format!("{}/{}", self.log.folder, header.file_name());
@@ -124,9 +128,9 @@ impl PartitionStore {
                 io.disk.remove(&path)?;
                 return Err(error.into());
             }
-            Segment::taken(header, path, file, bytes.len() as u64)
+            Segment::installed(header, path, file, bytes.len() as u64)
         };
-        segment.forget_notes();
+        segment.clear_metadata();
         if self.log.order.is_empty() {
             self.log.index_seed = header.index_seed;
         }
@@ -136,7 +140,11 @@ impl PartitionStore {
     }
 
     /// Extends the last segment. Returns the position of the new bytes.
-    fn go_on_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
+    fn extend_installed_segment<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        bytes: &[u8],
+    ) -> EngineResult<(u32, u64)> {
         let open = self.log.order.last().copied().filter(|&slot| !self.log.segment(slot).sealed);
         let Some(slot) = open else {
             let reason = "more of a segment that was not begun".into();
@@ -156,14 +164,14 @@ impl PartitionStore {
             }
             None => {
                 segment.load_open_block(io)?;
-                io.memory.took(segment.push(bytes));
+                io.memory.add_used(segment.push(bytes));
             }
         }
         Ok((slot, from))
     }
 
-    /// See [`crate::Engine::taken`].
-    pub(crate) fn taken<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
+    /// See [`crate::Engine::finish_install`].
+    pub(crate) fn finish_install<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
         if self.log.last != last || self.incoming == Incoming::No {
             return Err(EngineError::NotNext { last: self.log.last });
         }
@@ -176,7 +184,7 @@ impl PartitionStore {
                 segment.trust_from(u64::MAX);
             }
         }
-        self.incoming = Incoming::Whole;
+        self.incoming = Incoming::Complete;
         Ok(())
     }
 }

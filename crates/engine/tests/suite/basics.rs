@@ -27,7 +27,7 @@ fn put(engine: &mut Store, p: Handle, at: u64, key: &[u8], value: &[u8]) -> u64 
 }
 
 fn get(engine: &mut Store, p: Handle, key: &[u8]) -> Option<Vec<u8>> {
-    engine.lookup_whole(p, key).expect("can be read")
+    engine.lookup_assembled(p, key).expect("can be read")
 }
 
 fn list_payload(values: &[&str]) -> Vec<u8> {
@@ -51,7 +51,7 @@ fn what_was_put_is_found_until_it_is_removed() {
 }
 
 #[test]
-fn a_page_of_a_walk_reads_few_bytes_and_a_walk_meets_every_key_once() {
+fn walk_pages_are_small_and_cover_each_key_once() {
     let mut engine = open(&SimulatedDisk::new(1));
     let p = partition(&mut engine, Durability::Memory);
     let key = |n: usize, length: usize| [format!("{n:04}").as_bytes(), &vec![b'k'; length]].concat();
@@ -124,7 +124,7 @@ fn older_versions_are_found_until_the_horizon_passes_them() {
     let read_at = |engine: &mut Store, at| {
         let record = engine.lookup_at(p, b"k", at).expect("reads")?;
         Some(match record.body {
-            zerohop_engine::RecordBody::Whole(bytes) => bytes.to_vec(),
+            zerohop_engine::RecordBody::SingleEntry(bytes) => bytes.to_vec(),
             zerohop_engine::RecordBody::Parts(parts) => format!("{} parts", parts.parts.len()).into_bytes(),
         })
     };

@@ -58,7 +58,7 @@ fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
     write(&mut engine, p, EntryKind::Put, 0, &[4; 10]);
     let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
     assert_eq!((state.parts, state.end), (1, 10));
-    assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(vec![4; 10])));
+    assert_eq!(engine.lookup_assembled(p, b"chunk"), Ok(Some(vec![4; 10])));
 }
 
 /// Later writes reuse its memory, and its remaining bytes are read from the file.
@@ -100,13 +100,13 @@ fn a_record_of_another_kind_is_no_chunk() {
     assert_eq!(engine.chunk_state(p, b"chunk"), Ok(None));
     assert_eq!(read(&mut engine, p, 0..3), Ok(vec![0; 3]));
     write(&mut engine, p, EntryKind::Append, 1, b"x");
-    assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(b"\0x".to_vec())), "replaced");
+    assert_eq!(engine.lookup_assembled(p, b"chunk"), Ok(Some(b"\0x".to_vec())), "replaced");
 }
 
 /// The range of a write is in its payload. For a corrupt write the range is unknown, so that no
 /// byte of the chunk may be returned.
 #[test]
-fn a_corrupt_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
+fn corrupt_overwrite_fails_reads_and_hides_old_bytes() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     write(&mut engine, p, EntryKind::Append, 0, &[1; 1000]);
@@ -195,7 +195,7 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
                 None => assert!(!in_memory && part == b"before"),
             }
         }
-        assert!(engine.lookup_whole(p, b"chunk").expect("reads").expect("is there") == wanted);
+        assert!(engine.lookup_assembled(p, b"chunk").expect("reads").expect("is there") == wanted);
     };
     write(&mut engine, p, EntryKind::Put, 5_000, &contents);
     check(&mut engine, p, &wanted, true);
@@ -233,7 +233,7 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
 
 /// In the log, in memory, in the journal, and after a crash.
 #[test]
-fn a_chunk_whose_bytes_lie_elsewhere_is_written_as_one_that_comes_whole() {
+fn multi_buffer_chunk_write_equals_contiguous_one() {
     // The short chunks are in the journal itself. The long ones are only referred to there, and the
     // log is flushed with it.
     let (short, long) = ([1, 5_000, 20_000, 65_506], [65_507, 70_000, 200_000, 3 * MIB]);

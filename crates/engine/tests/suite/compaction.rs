@@ -23,7 +23,7 @@ fn write(engine: &mut Store, p: Handle, kind: EntryKind, flags: u8, key: &[u8], 
 }
 
 /// A segment's worth of entries, of which all but the last are dead.
-fn fill(engine: &mut Store, p: Handle) {
+fn fill_segment(engine: &mut Store, p: Handle) {
     for _ in 0..5 {
         write(engine, p, EntryKind::Put, 0, b"other", &[7; 1000]);
     }
@@ -39,17 +39,17 @@ fn appends_of_changing_kinds_come_back_as_the_last_record() {
         write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x01\0\0\0first");
         // The segment with the first entry has the least dead space: it is rewritten last.
         write(&mut engine, p, EntryKind::Put, 0, b"alive", &[7; 3900]);
-        fill(&mut engine, p);
+        fill_segment(&mut engine, p);
         write(&mut engine, p, EntryKind::Append, 0, b"k", b"bytes");
-        assert_eq!(engine.lookup_whole(p, b"k").expect("reads").as_deref(), Some(&b"bytes"[..]));
-        fill(&mut engine, p);
+        assert_eq!(engine.lookup_assembled(p, b"k").expect("reads").as_deref(), Some(&b"bytes"[..]));
+        fill_segment(&mut engine, p);
         write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x03\0\0\0second");
-        fill(&mut engine, p);
+        fill_segment(&mut engine, p);
         if operations % 2 == 0 {
             let to = engine.trim_point(p, b"k", 2).expect("reads").expect("some are left");
             write(&mut engine, p, EntryKind::Trim, FLAG_LIST, b"k", &to.encode());
         }
-        fill(&mut engine, p);
+        fill_segment(&mut engine, p);
         engine.sync().expect("syncs");
         disk.cut_power_after(operations);
         drop(engine.compact(p));
@@ -58,7 +58,7 @@ fn appends_of_changing_kinds_come_back_as_the_last_record() {
         let (mut engine, p) = open(&disk);
         let record = engine.inspect(p, b"k").expect("reads").expect("is there");
         assert_eq!((record.is_list, record.units), (true, 1 + 2 * (operations % 2)), "{operations}");
-        assert_eq!(engine.lookup_whole(p, b"k").expect("reads").as_deref(), Some(&b"second"[..]));
+        assert_eq!(engine.lookup_assembled(p, b"k").expect("reads").as_deref(), Some(&b"second"[..]));
     }
 }
 
@@ -80,7 +80,7 @@ fn the_epoch_of_a_committed_entry_is_known_though_compaction_dropped_it() {
     assert_eq!(engine.epoch_at(p, 4), Ok(Some(1)));
     engine.checkpoint_begin(p, b"").expect("begins");
     (0..40).for_each(|now| assert!(engine.maintain(now).is_ok()));
-    engine.cut_after(p, 4).expect("cuts");
+    engine.truncate_after(p, 4).expect("cuts");
     drop(engine);
     disk.crash();
     let (mut engine, p) = open(&disk);
@@ -97,7 +97,7 @@ fn a_partition_that_is_removed_in_the_middle_of_its_upkeep_leaves_nothing_behind
         let disk = SimulatedDisk::new(steps);
         let (mut engine, p) = open(&disk);
         for _ in 0..6 {
-            fill(&mut engine, p);
+            fill_segment(&mut engine, p);
         }
         engine.sync().expect("syncs");
         let before = open_files(&disk);
@@ -111,10 +111,10 @@ fn a_partition_that_is_removed_in_the_middle_of_its_upkeep_leaves_nothing_behind
 }
 
 #[test]
-fn a_partition_that_goes_later_gives_its_memory_back_bit_by_bit_and_then_its_files() {
+fn deferred_drop_frees_memory_then_files() {
     let disk = SimulatedDisk::new(3);
     let (mut engine, p) = open(&disk);
-    (0..6).for_each(|_| fill(&mut engine, p));
+    (0..6).for_each(|_| fill_segment(&mut engine, p));
     engine.sync().expect("syncs");
     let folder = || disk.clone().list("p-0000000000000001").expect("lists").len();
     let (resident, files) = (engine.stats().resident_bytes, folder());
@@ -139,16 +139,16 @@ fn a_partition_that_goes_later_gives_its_memory_back_bit_by_bit_and_then_its_fil
 }
 
 #[test]
-fn who_opens_a_partition_that_is_to_go_later_gets_an_empty_one() {
+fn open_of_deferred_drop_gives_an_empty_partition() {
     let disk = SimulatedDisk::new(3);
     let (mut engine, p) = open(&disk);
-    fill(&mut engine, p);
+    fill_segment(&mut engine, p);
     engine.sync().expect("syncs");
     engine.drop_partition_later(PartitionId(1)).expect("is removed");
     let p = engine.partition(PartitionId(1), PartitionOptions::default()).expect("opens");
     assert_eq!(engine.partition_stats(p).expect("is open").records, 0);
     // The new partition stays: no later removal deletes its files.
-    fill(&mut engine, p);
+    fill_segment(&mut engine, p);
     let records = engine.partition_stats(p).expect("is open").records;
     (0..3_000).for_each(|now| assert!(engine.maintain(now).is_ok()));
     engine.close().expect("closes");
@@ -158,10 +158,10 @@ fn who_opens_a_partition_that_is_to_go_later_gets_an_empty_one() {
 }
 
 #[test]
-fn what_is_to_go_later_has_gone_after_an_orderly_end() {
+fn deferred_drops_finish_at_clean_close() {
     let disk = SimulatedDisk::new(3);
     let (mut engine, p) = open(&disk);
-    fill(&mut engine, p);
+    fill_segment(&mut engine, p);
     engine.sync().expect("syncs");
     engine.drop_partition_later(PartitionId(1)).expect("is removed");
     engine.close().expect("closes");
@@ -172,7 +172,7 @@ fn what_is_to_go_later_has_gone_after_an_orderly_end() {
 fn what_was_replaced_while_it_was_pinned_goes_when_it_is_unpinned() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    (0..6).for_each(|_| fill(&mut engine, p));
+    (0..6).for_each(|_| fill_segment(&mut engine, p));
     engine.sync().expect("syncs");
     let pinned = engine.pin_segments(p).expect("is open");
     engine.compact(p).expect("compacts");

@@ -52,7 +52,7 @@ fn a_sync_that_failed_is_not_healed_by_one_that_succeeds() {
 }
 
 #[test]
-fn one_partition_that_failed_leaves_the_upkeep_of_others_alone() {
+fn failed_partition_does_not_stop_maintenance_of_others() {
     let disk = SimulatedDisk::new(2);
     let mut engine = open(&disk);
     let handles: Vec<Handle> = (1..4).map(|n| partition(&mut engine, n, Durability::Sync)).collect();
@@ -73,7 +73,7 @@ fn one_partition_that_failed_leaves_the_upkeep_of_others_alone() {
 }
 
 #[test]
-fn a_partition_held_in_memory_never_reaches_the_disk() {
+fn memory_partition_never_reaches_the_disk() {
     let disk = SimulatedDisk::new(3);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1, Durability::Memory);
@@ -90,7 +90,7 @@ fn a_partition_held_in_memory_never_reaches_the_disk() {
 }
 
 #[test]
-fn after_a_cut_the_rest_counts_as_durable_and_a_checkpoint_ends() {
+fn truncated_log_counts_as_durable_and_checkpoint_ends() {
     let disk = SimulatedDisk::new(4);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1, Durability::DEFAULT);
@@ -101,7 +101,7 @@ fn after_a_cut_the_rest_counts_as_durable_and_a_checkpoint_ends() {
         append(&mut engine, p, 1, index, b"k", &[index as u8; 30_000]);
     }
     engine.commit(p, 2).expect("commits");
-    engine.cut_after(p, 2).expect("cuts");
+    engine.truncate_after(p, 2).expect("cuts");
     engine.sync().expect("syncs");
     assert_eq!(engine.durable_index(p).expect("is open"), 2);
     engine.close().expect("closes");
@@ -120,7 +120,7 @@ fn entries_are_found_by_index_however_often_the_tail_was_cut() {
         for index in next..next + 16 {
             append(&mut engine, p, round + 2, index, b"k", b"");
         }
-        engine.cut_after(p, next).expect("cuts");
+        engine.truncate_after(p, next).expect("cuts");
         next += 1;
     }
     for index in 1..next {
@@ -143,7 +143,7 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
         let compacted = engine.compact(p);
         assert!(matches!(compacted, Ok(()) | Err(EngineError::Disk(_))), "{compacted:?}");
         for key in 0..7 {
-            assert_eq!(engine.lookup_whole(p, &[key]).expect("reads"), Some(vec![7; 500]));
+            assert_eq!(engine.lookup_assembled(p, &[key]).expect("reads"), Some(vec![7; 500]));
         }
         drop(engine);
         disk.crash();
@@ -151,7 +151,7 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
         engine.commit_all().expect("commits");
         let p = partition(&mut engine, 1, Durability::DEFAULT);
         for key in 0..7 {
-            assert_eq!(engine.lookup_whole(p, &[key]).expect("reads"), Some(vec![7; 500]));
+            assert_eq!(engine.lookup_assembled(p, &[key]).expect("reads"), Some(vec![7; 500]));
         }
     }
 }
@@ -167,7 +167,7 @@ fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
     engine.commit(p, 3).expect("commits");
     engine.checkpoint_begin(p, b"").expect("begins");
     engine.maintain(0).expect("goes well");
-    engine.cut_after(p, 3).expect("cuts");
+    engine.truncate_after(p, 3).expect("cuts");
     engine.close().expect("ends");
 }
 
@@ -184,9 +184,9 @@ fn what_was_committed_is_read_after_a_cut_that_failed() {
         (3..=5).for_each(|index| append(&mut engine, p, 1, index, b"k", &[3; 30_000]));
         engine.commit(p, 2).expect("commits");
         disk.fail_nth(operation, if operation == DiskOperation::ReadAt { 2 } else { 1 });
-        assert!(matches!(engine.cut_after(p, 2), Err(EngineError::Disk(_))), "{operation:?}");
-        assert_eq!(engine.lookup_whole(p, b"k").expect("reads"), Some(vec![1; 30_000]));
-        assert_eq!(engine.lookup_whole(p, b"other").expect("reads"), Some(vec![2; 30_000]));
+        assert!(matches!(engine.truncate_after(p, 2), Err(EngineError::Disk(_))), "{operation:?}");
+        assert_eq!(engine.lookup_assembled(p, b"k").expect("reads"), Some(vec![1; 30_000]));
+        assert_eq!(engine.lookup_assembled(p, b"other").expect("reads"), Some(vec![2; 30_000]));
     }
 }
 
@@ -215,6 +215,6 @@ fn a_partition_whose_removal_failed_is_not_made_again_over_what_is_left() {
         engine.commit_all().expect("commits");
         let p = partition(&mut engine, 1, Durability::Sync);
         assert_eq!(engine.partition_stats(p).expect("is open").last, (1, 1), "{nth}");
-        assert_eq!(engine.lookup_whole(p, b"new").expect("reads").as_deref(), Some(&b"value"[..]));
+        assert_eq!(engine.lookup_assembled(p, b"new").expect("reads").as_deref(), Some(&b"value"[..]));
     }
 }

@@ -25,7 +25,7 @@ fn options() -> EngineOptions {
     EngineOptions {
         segment_bytes: 4 << 10,
         disk_reserve_bytes: 0,
-        checkpoints_begin_alone: false,
+        starts_checkpoints: false,
         ..EngineOptions::default()
     }
 }
@@ -95,7 +95,7 @@ fn write_everything() -> Files {
     append(&mut engine, 1, 3, b"cut off", b"never committed");
     engine.flush().expect("flushes");
     engine.commit(q, 2).expect("commits");
-    engine.cut_after(q, 2).expect("cuts");
+    engine.truncate_after(q, 2).expect("cuts");
     append(&mut engine, 2, 3, b"small", b"two");
     append(&mut engine, 2, 4, b"joined, whole", b"first");
     append(&mut engine, 2, 5, b"other", b"second");
@@ -169,13 +169,13 @@ fn files_of_version_1_are_read() {
 }
 
 #[test]
-fn files_of_version_2_are_read_and_a_unit_without_its_end_is_cut_off() {
+fn version_2_files_are_read_and_incomplete_batch_truncated() {
     let (mut engine, report) = read_everything("v2", 0);
     assert_eq!(report.partitions.iter().map(|(_, found)| found.unfinished).sum::<u64>(), 1);
     let q = partition(&mut engine, 0x0000_0002_0000_0003, Durability::Sync);
-    let whole = engine.lookup_whole(q, b"joined, whole").expect("can be read");
+    let whole = engine.lookup_assembled(q, b"joined, whole").expect("can be read");
     assert_eq!(whole.as_deref(), Some(&b"first"[..]));
-    assert_eq!(engine.lookup_whole(q, b"joined, without its end").expect("can be read"), None);
+    assert_eq!(engine.lookup_assembled(q, b"joined, without its end").expect("can be read"), None);
 }
 
 #[test]
@@ -185,13 +185,13 @@ fn files_of_version_3_are_read_with_their_chunks() {
     let mut wanted = [vec![0xC0; 400], vec![0; 200]].concat();
     wanted[100..150].fill(0xC1);
     wanted[120..140].fill(0xC3);
-    assert_eq!(engine.lookup_whole(p, b"chunk").expect("can be read"), Some(wanted));
+    assert_eq!(engine.lookup_assembled(p, b"chunk").expect("can be read"), Some(wanted));
     let state = engine.chunk_state(p, b"chunk").expect("can be read").expect("is there");
     assert_eq!((state.parts, state.stamp), (4, [3; 16]));
 }
 
 #[test]
-fn files_of_version_4_tell_the_seed_of_what_only_the_journal_has() {
+fn version_4_files_name_the_journal_seed() {
     drop(read_everything("v4", 0));
     let mut files = pinned(&corpus("v4"), "");
     files.retain(|path, _| !path.starts_with("p-0000000000000003/"));
@@ -200,7 +200,10 @@ fn files_of_version_4_tell_the_seed_of_what_only_the_journal_has() {
     engine.commit_all().expect("commits");
     let r = partition(&mut engine, 3, Durability::Sync);
     assert_eq!(engine.index_seed(r), Ok(7));
-    assert_eq!(engine.lookup_whole(r, b"journaled").expect("can be read").as_deref(), Some(&b"alone"[..]));
+    assert_eq!(
+        engine.lookup_assembled(r, b"journaled").expect("can be read").as_deref(),
+        Some(&b"alone"[..])
+    );
 }
 
 /// A disk with these files, and this many zeros behind those of the journal.
@@ -243,8 +246,9 @@ fn read_everything(version: &str, room: usize) -> (Engine<SimulatedDisk>, Recove
     engine.commit_all().expect("commits");
 
     let p = partition(&mut engine, 1, Durability::DEFAULT);
-    let get =
-        |engine: &mut Engine<SimulatedDisk>, p, key: &[u8]| engine.lookup_whole(p, key).expect("can be read");
+    let get = |engine: &mut Engine<SimulatedDisk>, p, key: &[u8]| {
+        engine.lookup_assembled(p, key).expect("can be read")
+    };
     for n in 0..40u8 {
         let expected = (n >= 10).then(|| vec![2; 60]);
         assert_eq!(get(&mut engine, p, &[b'k', n]), expected, "key {n}");

@@ -39,19 +39,25 @@ fn value(n: u64) -> Vec<u8> {
 
 /// Writes until the disk refuses, also after maintenance has shortened the journal. Returns the
 /// acknowledged writes.
-fn fill(engine: &mut Store, p: Handle, durability: Durability) -> BTreeSet<u64> {
+fn fill_disk(engine: &mut Store, p: Handle, durability: Durability) -> BTreeSet<u64> {
     let mut kept = BTreeSet::new();
     loop {
         let (before, from) = (kept.len(), kept.last().map_or(0, |last| last + 1));
-        fill_once(engine, p, durability, from, &mut kept);
+        fill_disk_once(engine, p, durability, from, &mut kept);
         if kept.len() == before {
             return kept;
         }
-        upkeep(engine, 100 * from);
+        maintain(engine, 100 * from);
     }
 }
 
-fn fill_once(engine: &mut Store, p: Handle, durability: Durability, from: u64, kept: &mut BTreeSet<u64>) {
+fn fill_disk_once(
+    engine: &mut Store,
+    p: Handle,
+    durability: Durability,
+    from: u64,
+    kept: &mut BTreeSet<u64>,
+) {
     for n in from..from + 2000 {
         let written = engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).map(drop);
         let flushed = written.and_then(|()| engine.flush());
@@ -69,16 +75,16 @@ fn fill_once(engine: &mut Store, p: Handle, durability: Durability, from: u64, k
 
 fn check(engine: &mut Store, p: Handle, kept: &BTreeSet<u64>) {
     for &n in kept {
-        assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), Some(value(n)), "{n}");
+        assert_eq!(engine.lookup_assembled(p, &key(n)).expect("reads"), Some(value(n)), "{n}");
     }
 }
 
-fn upkeep(engine: &mut Store, from: u64) {
+fn maintain(engine: &mut Store, from: u64) {
     (from..from + 2000).step_by(5).for_each(|now| assert!(engine.maintain(now).is_ok()));
 }
 
 #[test]
-fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
+fn full_disk_refuses_writes_until_space_is_freed() {
     for (seed, durability, reserve) in [
         (1, INTERVAL, 0),
         (2, Durability::Sync, 0),
@@ -89,10 +95,10 @@ fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
         disk.set_capacity(CAPACITY);
         let (mut engine, _) = Engine::open(disk.clone(), options(reserve)).expect("opens");
         let p = partition(&mut engine, durability);
-        let mut kept = fill(&mut engine, p, durability);
+        let mut kept = fill_disk(&mut engine, p, durability);
         assert!(kept.len() > 100, "{durability:?}: {}", kept.len());
         check(&mut engine, p, &kept);
-        upkeep(&mut engine, 300_000);
+        maintain(&mut engine, 300_000);
         for n in 5000..5010 {
             let refused =
                 engine.write(p, EntryKind::Put, 0, 6000, &key(n), &value(n)).and_then(|_| engine.flush());
@@ -101,7 +107,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
         check(&mut engine, p, &kept);
 
         disk.set_capacity(2 * CAPACITY);
-        upkeep(&mut engine, 600_000);
+        maintain(&mut engine, 600_000);
         for n in 5000..5100 {
             engine.write(p, EntryKind::Put, 0, 6000, &key(n), &value(n)).expect("there is room");
             kept.insert(n);
@@ -118,22 +124,22 @@ fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
 }
 
 #[test]
-fn removals_and_compaction_make_room_on_a_full_disk() {
+fn removals_and_compaction_free_a_full_disk() {
     for (seed, durability) in [(1, INTERVAL), (2, Durability::Sync)] {
         let disk = SimulatedDisk::new(seed);
         disk.set_capacity(CAPACITY);
         let (mut engine, _) = Engine::open(disk.clone(), options(200 << 10)).expect("opens");
         let p = partition(&mut engine, durability);
-        let mut kept = fill(&mut engine, p, durability);
+        let mut kept = fill_disk(&mut engine, p, durability);
         let gone: Vec<u64> = kept.iter().copied().filter(|n| n % 3 > 0).collect();
         for &n in &gone {
             engine.write(p, EntryKind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
             engine.flush().expect("a removal is made durable");
             kept.remove(&n);
         }
-        upkeep(&mut engine, 400_000);
+        maintain(&mut engine, 400_000);
         engine.compact(p).expect("the reserve is there for this");
-        upkeep(&mut engine, 800_000);
+        maintain(&mut engine, 800_000);
         for n in 5000..5050 {
             engine.write(p, EntryKind::Put, 0, 6000, &key(n), &value(n)).expect("there is room again");
             engine.flush().expect("there is room again");
@@ -149,15 +155,15 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
         let p = partition(&mut engine, durability);
         check(&mut engine, p, &kept);
         for &n in &gone {
-            assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), None, "{n}");
+            assert_eq!(engine.lookup_assembled(p, &key(n)).expect("reads"), None, "{n}");
         }
     }
 }
 
 /// One millisecond of maintenance with an upper layer that has state of its own.
-fn upkeep_with_state(engine: &mut Store, p: Handle, now: u64) {
+fn maintain_with_state(engine: &mut Store, p: Handle, now: u64) {
     engine.maintain(now).expect("goes well");
-    if engine.wants_entry(p).expect("is open") {
+    if engine.needs_entry(p).expect("is open") {
         engine.write(p, EntryKind::Mark, 0, now, b"", b"nothing").expect("a mark is accepted");
         engine.flush().expect("a mark is made durable");
     }
@@ -166,29 +172,29 @@ fn upkeep_with_state(engine: &mut Store, p: Handle, now: u64) {
     }
 }
 
-fn upkeep_for(engine: &mut Store, p: Handle, milliseconds: Range<u64>) {
-    milliseconds.for_each(|now| upkeep_with_state(engine, p, now));
+fn maintain_for(engine: &mut Store, p: Handle, milliseconds: Range<u64>) {
+    milliseconds.for_each(|now| maintain_with_state(engine, p, now));
 }
 
 /// Segments stay until two checkpoints cover them, and no write comes that would cause checkpoints.
 #[test]
-fn what_was_removed_on_a_full_disk_makes_room_though_nothing_else_is_written() {
+fn removals_free_a_full_disk_without_other_writes() {
     for (seed, durability) in [(1, INTERVAL), (2, Durability::Sync)] {
         let disk = SimulatedDisk::new(seed);
         disk.set_capacity(CAPACITY);
-        let options = EngineOptions { checkpoints_begin_alone: false, ..options(200 << 10) };
+        let options = EngineOptions { starts_checkpoints: false, ..options(200 << 10) };
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let p = partition(&mut engine, durability);
-        engine.hold_state_in_log(p).expect("is open");
-        let kept = fill(&mut engine, p, durability);
-        upkeep_for(&mut engine, p, 300_000..302_000);
+        engine.declare_state_in_log(p).expect("is open");
+        let kept = fill_disk(&mut engine, p, durability);
+        maintain_for(&mut engine, p, 300_000..302_000);
         for &n in &kept {
             engine.write(p, EntryKind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
             engine.flush().expect("a removal is made durable");
         }
-        assert!(!engine.has_room(), "{durability:?}: nothing was refused");
-        upkeep_for(&mut engine, p, 400_000..408_000);
-        assert!(engine.has_room(), "{durability:?}: the disk is full of what is dead");
+        assert!(!engine.has_disk_space(), "{durability:?}: nothing was refused");
+        maintain_for(&mut engine, p, 400_000..408_000);
+        assert!(engine.has_disk_space(), "{durability:?}: the disk is full of what is dead");
         let stats = engine.partition_stats(p).expect("is open");
         assert!(stats.log.bytes < 40 << 10, "{durability:?}: {} bytes of log", stats.log.bytes);
         engine.write(p, EntryKind::Put, 0, 9_000, &key(1), &value(1)).expect("there is room again");
@@ -199,18 +205,18 @@ fn what_was_removed_on_a_full_disk_makes_room_though_nothing_else_is_written() {
 fn writes_wait_for_dead_space_to_come_back_and_are_not_refused() {
     let disk = SimulatedDisk::new(1);
     disk.set_capacity(CAPACITY);
-    let options = EngineOptions { checkpoints_begin_alone: false, ..options(200 << 10) };
+    let options = EngineOptions { starts_checkpoints: false, ..options(200 << 10) };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
     let p = partition(&mut engine, INTERVAL);
-    engine.hold_state_in_log(p).expect("is open");
+    engine.declare_state_in_log(p).expect("is open");
     for n in 0..10_000 {
         engine
             .write(p, EntryKind::Put, 0, n, &key(n % 50), &value(n))
             .unwrap_or_else(|error| panic!("write {n}: {error}"));
-        upkeep_with_state(&mut engine, p, n);
+        maintain_with_state(&mut engine, p, n);
     }
     for n in 9_950..10_000 {
-        assert_eq!(engine.lookup_whole(p, &key(n % 50)).expect("reads"), Some(value(n)));
+        assert_eq!(engine.lookup_assembled(p, &key(n % 50)).expect("reads"), Some(value(n)));
     }
 }
 
@@ -219,17 +225,17 @@ fn writes_wait_for_dead_space_to_come_back_and_are_not_refused() {
 #[test]
 fn an_idle_partition_gives_back_what_is_dead() {
     let disk = SimulatedDisk::new(1);
-    let options = EngineOptions { checkpoints_begin_alone: false, ..options(0) };
+    let options = EngineOptions { starts_checkpoints: false, ..options(0) };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
     let p = partition(&mut engine, INTERVAL);
-    engine.hold_state_in_log(p).expect("is open");
+    engine.declare_state_in_log(p).expect("is open");
     for n in 0..300 {
         engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
     }
     for n in 0..300 {
         engine.write(p, EntryKind::Remove, 0, 300 + n, &key(n), b"").expect("is accepted");
     }
-    upkeep_for(&mut engine, p, 0..150_000);
+    maintain_for(&mut engine, p, 0..150_000);
     let stats = engine.partition_stats(p).expect("is open");
     assert!(stats.log.bytes < 20 << 10, "{} bytes of log", stats.log.bytes);
     let marks = stats.last.1 - 600;
@@ -237,7 +243,7 @@ fn an_idle_partition_gives_back_what_is_dead() {
 }
 
 #[test]
-fn compacting_without_room_for_a_copy_ends_and_says_so() {
+fn compaction_without_space_ends_with_an_error() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
     let p = partition(&mut engine, INTERVAL);
@@ -250,7 +256,7 @@ fn compacting_without_room_for_a_copy_ends_and_says_so() {
     disk.set_capacity(None);
     engine.compact(p).expect("compacts");
     for n in 120..200 {
-        assert_eq!(engine.lookup_whole(p, &key(n % 120)).expect("reads"), Some(value(n)));
+        assert_eq!(engine.lookup_assembled(p, &key(n % 120)).expect("reads"), Some(value(n)));
     }
 }
 
@@ -278,7 +284,7 @@ fn compacting_does_not_wait_for_a_log_that_cannot_be_written() {
 /// Opening writes to the disk: torn tails are cut, footers are written again, and journal entries
 /// go to their segments.
 #[test]
-fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
+fn store_opens_on_a_full_disk() {
     for seed in 0..60 {
         let durability = if seed % 2 == 0 { Durability::Sync } else { INTERVAL };
         let disk = SimulatedDisk::new(seed);
@@ -301,15 +307,19 @@ fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
             let p = partition(&mut engine, durability);
             assert!(engine.partition_stats(p).expect("is open").last.1 >= kept, "seed {seed}, round {round}");
             for n in 0..kept {
-                assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), Some(value(n)), "seed {seed}");
+                assert_eq!(
+                    engine.lookup_assembled(p, &key(n)).expect("reads"),
+                    Some(value(n)),
+                    "seed {seed}"
+                );
             }
             let refused = engine.write(p, EntryKind::Put, 0, 99, &key(99), &value(99));
             if round == 0 {
                 assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{refused:?}");
-                upkeep(&mut engine, 1000);
+                maintain(&mut engine, 1000);
             } else if round == 1 {
                 disk.set_capacity(None);
-                upkeep(&mut engine, 2000);
+                maintain(&mut engine, 2000);
                 engine.write(p, EntryKind::Put, 0, 99, &key(99), &value(99)).expect("there is room");
                 engine.sync().expect("syncs");
                 kept = engine.durable_index(p).expect("is open").min(kept);
@@ -323,7 +333,7 @@ fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
 /// A partition that is dropped on a full disk is closed. The journal must record the drop before
 /// new entries under its name, so that they cannot be mixed up.
 #[test]
-fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_room() {
+fn drop_on_full_disk_removes_files_later() {
     let disk = SimulatedDisk::new(3);
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
     let old = partition(&mut engine, Durability::Sync);
@@ -355,14 +365,14 @@ fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_ro
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
     engine.commit_all().expect("commits");
     let new = partition(&mut engine, Durability::Sync);
-    assert_eq!(engine.lookup_whole(new, b"k").expect("reads"), Some(b"new".to_vec()));
+    assert_eq!(engine.lookup_assembled(new, b"k").expect("reads"), Some(b"new".to_vec()));
 }
 
 /// The journal's entries survive although no other file can be written; an entry that is nowhere
 /// yet is not reported as durable. (On real disks the journal has preallocated space, which the
 /// last entries use too: `command_line`, `full_disk`.)
 #[test]
-fn an_engine_that_closes_on_a_full_disk_keeps_everything_or_says_that_it_does_not() {
+fn close_on_full_disk_keeps_all_or_errors() {
     for (seed, durability, is_journaled) in
         [(1, INTERVAL, true), (2, Durability::Sync, true), (3, INTERVAL, false)]
     {
@@ -390,7 +400,8 @@ fn an_engine_that_closes_on_a_full_disk_keeps_everything_or_says_that_it_does_no
         assert_eq!(report.damage().next(), None);
         engine.commit_all().expect("commits");
         let p = partition(&mut engine, durability);
-        let there = (0..last).filter(|n| engine.lookup_whole(p, &key(*n)).expect("reads").is_some()).count();
+        let there =
+            (0..last).filter(|n| engine.lookup_assembled(p, &key(*n)).expect("reads").is_some()).count();
         assert_eq!(there as u64 == last, is_journaled, "{durability:?}: {there}");
     }
 }

@@ -153,7 +153,7 @@ fn a_disk_that_was_full_for_a_while_loses_nothing() {
 }
 
 #[test]
-fn a_flush_that_somebody_waits_for_covers_what_was_begun_before_it() {
+fn awaited_flush_covers_earlier_flushes() {
     let disk = SimulatedDisk::new(3);
     let (mut engine, handles) = open(&disk);
     let options = PartitionOptions { durability: Durability::Sync, index_seed: 7 };

@@ -67,7 +67,7 @@ fn keys_are_hashed_by_the_same_seed_though_only_the_journal_is_left() {
             assert_eq!(engine.index_seed(p), Ok(900 + number), "of partition {number}, seed {seed}");
             let (_, last) = engine.partition_stats(p).expect("is open").last;
             assert!(last == 3 || durability != Durability::Sync, "{last}");
-            assert_eq!(engine.lookup_whole(p, b"k").expect("reads").is_some(), last > 0);
+            assert_eq!(engine.lookup_assembled(p, b"k").expect("reads").is_some(), last > 0);
         }
     }
 }
@@ -80,7 +80,7 @@ fn a_large_entry_that_follows_a_cut_survives() {
         let p = partition(&mut engine, 1);
         (1..=10).for_each(|index| append(&mut engine, p, 1, index, 10));
         engine.flush().expect("flushes");
-        engine.cut_after(p, 5).expect("cuts");
+        engine.truncate_after(p, 5).expect("cuts");
         append(&mut engine, p, 2, 6, LARGE);
         append(&mut engine, p, 2, 7, 10);
         engine.flush().expect("flushes");
@@ -99,7 +99,7 @@ fn entries_of_a_lower_epoch_that_follow_a_cut_survive() {
         append(&mut engine, p, 1, 1, 10);
         (2..=10).for_each(|index| append(&mut engine, p, 9, index, 10));
         engine.flush().expect("flushes");
-        engine.cut_after(p, 1).expect("cuts");
+        engine.truncate_after(p, 1).expect("cuts");
         // These entries come from a primary that had them before its election.
         append(&mut engine, p, 4, 2, 10);
         append(&mut engine, p, 4, 3, LARGE);
@@ -119,7 +119,7 @@ fn what_was_cut_off_stays_cut_off() {
         let p = partition(&mut engine, 1);
         (1..=10).for_each(|index| append(&mut engine, p, 1, index, 10));
         engine.flush().expect("flushes");
-        engine.cut_after(p, 5).expect("cuts");
+        engine.truncate_after(p, 5).expect("cuts");
         let mut engine = crash(&disk, engine);
         let p = partition(&mut engine, 1);
         assert_eq!(epochs(&mut engine, p), [1; 5], "seed {seed}");
@@ -138,7 +138,7 @@ fn a_cut_that_was_not_finished_loses_nothing_of_others() {
         append(&mut engine, other, 1, 1, 10);
         engine.flush().expect("flushes");
         disk.cut_power_after(operations);
-        drop(engine.cut_after(p, 1));
+        drop(engine.truncate_after(p, 1));
         let mut engine = crash(&disk, engine);
         let (p, other) = (partition(&mut engine, 1), partition(&mut engine, 2));
         assert!([vec![1], vec![1, 1]].contains(&epochs(&mut engine, p)), "{operations}");
@@ -168,7 +168,7 @@ fn a_large_entry_that_was_cut_off_again_is_not_flushed() {
     let p = partition(&mut engine, 1);
     append(&mut engine, p, 1, 1, 4000);
     append(&mut engine, p, 1, 2, LARGE);
-    engine.cut_after(p, 1).expect("cuts");
+    engine.truncate_after(p, 1).expect("cuts");
     engine.flush().expect("flushes");
     let mut engine = crash(&disk, engine);
     let p = partition(&mut engine, 1);
@@ -203,7 +203,7 @@ fn a_dropped_partition_stays_dropped_and_its_successor_is_kept() {
 }
 
 #[test]
-fn a_corrupt_header_of_a_journal_file_loses_nothing_and_is_told() {
+fn corrupt_journal_header_is_reported_without_loss() {
     let disk = SimulatedDisk::new(1);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1);
@@ -219,7 +219,7 @@ fn a_corrupt_header_of_a_journal_file_loses_nothing_and_is_told() {
 }
 
 #[test]
-fn a_cut_that_the_journal_was_not_told_of_is_not_taken_for_a_loss() {
+fn truncation_missing_in_journal_is_no_loss() {
     let mut failed = 0;
     for (seed, nth) in (0..40).flat_map(|seed| (1..=4).map(move |nth| (seed, nth))) {
         let disk = SimulatedDisk::new(seed);
@@ -233,7 +233,7 @@ fn a_cut_that_the_journal_was_not_told_of_is_not_taken_for_a_loss() {
         engine.flush().expect("flushes");
         engine.set_durability(p, Durability::Interval { ms: 10 }).expect("changes");
         disk.fail_nth(DiskOperation::Sync, nth);
-        failed += u32::from(engine.cut_after(p, 2).is_err());
+        failed += u32::from(engine.truncate_after(p, 2).is_err());
         // The new entries behind the truncation get a torn end in the crash.
         let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 2, index: 3, timestamp: 3 };
         if engine.append(p, &meta, b"k", &[2; 3000]).is_ok() {
@@ -249,7 +249,7 @@ fn a_cut_that_the_journal_was_not_told_of_is_not_taken_for_a_loss() {
 }
 
 #[test]
-fn a_cut_told_by_the_journal_makes_no_entry_durable() {
+fn journaled_truncation_makes_no_entry_durable() {
     let disk = SimulatedDisk::new(1);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1);
@@ -257,12 +257,12 @@ fn a_cut_told_by_the_journal_makes_no_entry_durable() {
     engine.flush().expect("flushes");
     engine.set_durability(p, Durability::DEFAULT).expect("changes");
     (2..=10).for_each(|index| append(&mut engine, p, 1, index, 10));
-    engine.cut_after(p, 5).expect("cuts");
+    engine.truncate_after(p, 5).expect("cuts");
     assert_eq!(engine.durable_index(p).expect("is open"), 1);
 }
 
 /// A `sync` partition, and an `interval` partition whose entries maintenance copies to the journal.
-fn beside_an_interval(disk: &SimulatedDisk) -> (Store, Handle, Handle) {
+fn sync_beside_interval(disk: &SimulatedDisk) -> (Store, Handle, Handle) {
     let options = EngineOptions { journal_from_due: 1, disk_reserve_bytes: 0, ..EngineOptions::default() };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
     let p = partition(&mut engine, 1);
@@ -275,7 +275,7 @@ fn beside_an_interval(disk: &SimulatedDisk) -> (Store, Handle, Handle) {
 fn a_flush_waits_for_the_one_that_upkeep_has_begun() {
     for seed in 0..40 {
         let disk = SimulatedDisk::new(seed);
-        let (mut engine, p, other) = beside_an_interval(&disk);
+        let (mut engine, p, other) = sync_beside_interval(&disk);
         append(&mut engine, p, 1, 1, 100);
         append(&mut engine, other, 1, 1, 100);
         engine.maintain(100).expect("begins a flush of the journal");
@@ -290,7 +290,7 @@ fn a_flush_waits_for_the_one_that_upkeep_has_begun() {
 fn upkeep_calls_nothing_durable_that_the_journal_only_refers_to() {
     for seed in 0..40 {
         let disk = SimulatedDisk::new(seed);
-        let (mut engine, p, other) = beside_an_interval(&disk);
+        let (mut engine, p, other) = sync_beside_interval(&disk);
         append(&mut engine, p, 1, 1, LARGE);
         append(&mut engine, other, 1, 1, 100);
         (100..120).for_each(|now| assert!(engine.maintain(now).is_ok()));
@@ -303,7 +303,7 @@ fn upkeep_calls_nothing_durable_that_the_journal_only_refers_to() {
 }
 
 #[test]
-fn a_flush_that_was_begun_holds_what_came_before_it_once_it_is_done() {
+fn finished_flush_covers_earlier_entries() {
     for seed in 0..20 {
         let disk = SimulatedDisk::new(seed);
         let mut engine = open(&disk);
@@ -327,7 +327,7 @@ fn a_flush_that_was_begun_holds_what_came_before_it_once_it_is_done() {
 }
 
 #[test]
-fn a_begun_flush_that_fails_is_told_and_nothing_is_taken_after_it() {
+fn failed_flush_is_reported_and_stops_writes() {
     for operation in [DiskOperation::SyncBegin, DiskOperation::SyncDone] {
         let disk = SimulatedDisk::new(1);
         let mut engine = open(&disk);

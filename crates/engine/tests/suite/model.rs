@@ -13,7 +13,7 @@ const SEEDS: u64 = 3000;
 fn what_was_synced_comes_back_and_nothing_else_does() {
     let mut wrong = Vec::new();
     for seed in support::seeds(SEEDS) {
-        if let Err(told) = support::play(seed) {
+        if let Err(told) = support::run_seed(seed) {
             wrong.push(format!(
                 "{told}\n  again: ZEROHOP_SEEDS={seed}..{} cargo test -p zerohop-engine --test suite model",
                 seed + 1

@@ -19,7 +19,7 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
 /// A partition with the state of an upper layer in its log; only [`checkpoint`] takes a checkpoint.
 fn open_with_state(disk: &SimulatedDisk) -> (Store, Handle) {
     let (mut engine, p) = opened(disk, false);
-    engine.hold_state_in_log(p).expect("is open");
+    engine.declare_state_in_log(p).expect("is open");
     (engine, p)
 }
 
@@ -27,7 +27,7 @@ fn opened(disk: &SimulatedDisk, checkpoints_begin_alone: bool) -> (Store, Handle
     let options = EngineOptions {
         segment_bytes: 64 << 10,
         disk_reserve_bytes: 0,
-        checkpoints_begin_alone,
+        starts_checkpoints: checkpoints_begin_alone,
         ..EngineOptions::default()
     };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
@@ -37,7 +37,7 @@ fn opened(disk: &SimulatedDisk, checkpoints_begin_alone: bool) -> (Store, Handle
     (engine, p)
 }
 
-fn filled(disk: &SimulatedDisk) {
+fn filled_disk(disk: &SimulatedDisk) {
     let (mut engine, p) = open(disk);
     for n in 0..600u32 {
         engine.write(p, EntryKind::Put, 0, u64::from(n) + 1, &n.to_le_bytes(), &VALUE).expect("is accepted");
@@ -103,13 +103,13 @@ fn scrub_all(engine: &mut Store, p: Handle) -> (Vec<CorruptEntry>, bool) {
 }
 
 #[test]
-fn a_corrupt_entry_is_told_repaired_and_rewritten() {
+fn corrupt_entry_is_reported_repaired_and_rewritten() {
     let disk = SimulatedDisk::new(1);
-    filled(&disk);
+    filled_disk(&disk);
     let index = corruption(&disk, 77);
     let (mut engine, p) = open(&disk);
     let key = 77u32.to_le_bytes();
-    assert!(matches!(engine.lookup_whole(p, &key), Err(EngineError::Corrupt { .. })));
+    assert!(matches!(engine.lookup_assembled(p, &key), Err(EngineError::Corrupt { .. })));
     assert_eq!(engine.corrupt_of(p, &key), Ok(vec![CorruptEntry { epoch: 1, index }]));
     assert_eq!(scrub_all(&mut engine, p), (vec![CorruptEntry { epoch: 1, index }], false));
     assert_eq!(engine.damage(p).expect("is open").len(), 1);
@@ -119,9 +119,9 @@ fn a_corrupt_entry_is_told_repaired_and_rewritten() {
     assert_eq!(engine.repair(p, (1, index, index), &key, &other), Ok(false));
     assert_eq!(engine.repair(p, (2, index, index), &key, &VALUE), Ok(false));
     assert_eq!(engine.repair(p, (1, index, index), b"another", &VALUE), Ok(false));
-    assert!(matches!(engine.lookup_whole(p, &key), Err(EngineError::Corrupt { .. })));
+    assert!(matches!(engine.lookup_assembled(p, &key), Err(EngineError::Corrupt { .. })));
     assert_eq!(engine.repair(p, (1, index, index), &key, &VALUE), Ok(true));
-    assert_eq!(engine.lookup_whole(p, &key), Ok(Some(VALUE.to_vec())));
+    assert_eq!(engine.lookup_assembled(p, &key), Ok(Some(VALUE.to_vec())));
     assert_eq!(engine.read_entry(p, index).expect("can be read").payload, VALUE);
     assert!(engine.damage(p).expect("is open").is_empty());
     // The segment is rewritten by itself, though hardly anything in it is dead.
@@ -134,7 +134,7 @@ fn a_corrupt_entry_is_told_repaired_and_rewritten() {
     let (mut engine, p) = open(&disk);
     assert!(engine.damage(p).expect("is open").is_empty(), "{:?}", engine.damage(p));
     for n in 0..600u32 {
-        assert_eq!(engine.lookup_whole(p, &n.to_le_bytes()), Ok(Some(VALUE.to_vec())), "{n}");
+        assert_eq!(engine.lookup_assembled(p, &n.to_le_bytes()), Ok(Some(VALUE.to_vec())), "{n}");
     }
 }
 
@@ -160,7 +160,7 @@ fn a_file_that_becomes_corrupt_under_what_memory_has_is_rewritten_from_that() {
 /// Normally two checkpoints must cover a rewritten segment; but no entries may come that would
 /// cause another checkpoint.
 #[test]
-fn what_was_repaired_is_rewritten_before_any_checkpoint_with_all_that_holds_state() {
+fn repaired_segment_is_rewritten_before_checkpoint() {
     let disk = SimulatedDisk::new(4);
     let (mut engine, p) = open_with_state(&disk);
     let put = |engine: &mut Store, n: u32, value: &[u8]| {
@@ -204,14 +204,14 @@ fn what_was_repaired_is_rewritten_before_any_checkpoint_with_all_that_holds_stat
                 n if n < 600 && n % 3 == 0 => Some(b"another".to_vec()),
                 _ => Some(VALUE.to_vec()),
             };
-            assert_eq!(engine.lookup_whole(p, &n.to_le_bytes()), Ok(expected), "{n}");
+            assert_eq!(engine.lookup_assembled(p, &n.to_le_bytes()), Ok(expected), "{n}");
         }
         checkpoint(&mut engine, p);
     }
 }
 
 #[test]
-fn what_is_rewritten_though_dead_does_not_come_back_when_its_removal_may_go() {
+fn rewritten_dead_entry_does_not_reappear() {
     let disk = SimulatedDisk::new(5);
     let (mut engine, p) = open_with_state(&disk);
     let put = |engine: &mut Store, n: u32, value: &[u8]| {
@@ -249,15 +249,15 @@ fn what_is_rewritten_though_dead_does_not_come_back_when_its_removal_may_go() {
         }
     }
     let (mut engine, p) = open_with_state(&disk);
-    assert_eq!(engine.lookup_whole(p, b"gone"), Ok(None));
+    assert_eq!(engine.lookup_assembled(p, b"gone"), Ok(None));
 }
 
 #[test]
-fn while_a_log_is_held_nothing_of_it_goes() {
+fn paused_compaction_removes_nothing() {
     let disk = SimulatedDisk::new(3);
-    filled(&disk);
+    filled_disk(&disk);
     let (mut engine, p) = open(&disk);
-    engine.hold_compaction(p, true).expect("is open");
+    engine.pause_compaction(p, true).expect("is open");
     for n in 0..600u32 {
         engine.write(p, EntryKind::Put, 0, 1_000, &n.to_le_bytes(), b"short").expect("is accepted");
     }
@@ -267,11 +267,11 @@ fn while_a_log_is_held_nothing_of_it_goes() {
         }
     };
     run(&mut engine);
-    assert!((1..=1_200).all(|index| engine.holds_entry(p, index) == Ok(true)));
-    engine.hold_compaction(p, false).expect("is open");
+    assert!((1..=1_200).all(|index| engine.has_entry(p, index) == Ok(true)));
+    engine.pause_compaction(p, false).expect("is open");
     for n in 0..600u32 {
         engine.write(p, EntryKind::Put, 0, 2_000, &n.to_le_bytes(), b"short").expect("is accepted");
     }
     run(&mut engine);
-    assert!(!(1..=1_200).all(|index| engine.holds_entry(p, index) == Ok(true)));
+    assert!(!(1..=1_200).all(|index| engine.has_entry(p, index) == Ok(true)));
 }

@@ -25,7 +25,7 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
 
 /// Records of every type over several segments, some overwritten, removed or compacted away, and an
 /// open segment.
-fn filled(seed: u64, durability: Durability) -> (Store, Handle) {
+fn filled_store(seed: u64, durability: Durability) -> (Store, Handle) {
     let (mut engine, p) = open_as(&SimulatedDisk::new(seed), durability, 7);
     let mut write = |kind, flags, key: &[u8], payload: &[u8]| {
         engine.write(p, kind, flags, 1, key, payload).expect("is accepted");
@@ -47,14 +47,14 @@ fn filled(seed: u64, durability: Durability) -> (Store, Handle) {
 }
 
 /// Installs at most this many runs. Returns whether the log is complete.
-fn take(from: (&mut Store, Handle), to: (&mut Store, Handle), (bytes, most): (usize, usize)) -> bool {
+fn install_runs(from: (&mut Store, Handle), to: (&mut Store, Handle), (bytes, most): (usize, usize)) -> bool {
     let last = from.0.partition_stats(from.1).expect("is open").last;
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     for _ in 0..most {
         match from.0.read_run(from.1, &mut place, (last.1, bytes), &mut run).expect("is read") {
-            LogRun::Bytes { begins } => drop(to.0.take_run(to.1, begins, &run).expect("is installed")),
+            LogRun::Bytes { begins } => drop(to.0.install_run(to.1, begins, &run).expect("is installed")),
             LogRun::End => {
-                to.0.taken(to.1, last).expect("is all");
+                to.0.finish_install(to.1, last).expect("is all");
                 return true;
             }
             other => panic!("{other:?}"),
@@ -68,7 +68,7 @@ fn records(engine: &mut Store, p: Handle) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     while let Some(from) = cursor {
         let (keys, next) = engine.scan(p, from).expect("scans");
         for key in keys {
-            let value = engine.lookup_whole(p, &key).expect("reads");
+            let value = engine.lookup_assembled(p, &key).expect("reads");
             found.push((key, value));
         }
         cursor = next;
@@ -87,13 +87,13 @@ fn checkpoint(engine: &mut Store, p: Handle) {
 }
 
 #[test]
-fn a_log_that_was_taken_holds_what_the_other_holds_also_after_a_crash() {
+fn installed_log_equals_source_after_crash() {
     for bytes in [1, 100, 1000, 1 << 20] {
-        let (mut from, p) = filled(1, Durability::DEFAULT);
+        let (mut from, p) = filled_store(1, Durability::DEFAULT);
         let disk = SimulatedDisk::new(2);
         let (mut to, q) = open_as(&disk, Durability::DEFAULT, 99);
-        to.begin_taking(q).expect("begins");
-        assert!(take((&mut from, p), (&mut to, q), (bytes, usize::MAX)));
+        to.begin_install(q).expect("begins");
+        assert!(install_runs((&mut from, p), (&mut to, q), (bytes, usize::MAX)));
         let expected = records(&mut from, p);
         assert_eq!(records(&mut to, q), expected, "pieces of {bytes}");
         let (of_from, of_to) =
@@ -104,7 +104,7 @@ fn a_log_that_was_taken_holds_what_the_other_holds_also_after_a_crash() {
         );
         assert_eq!(of_to.log.segments, of_from.log.segments);
         checkpoint(&mut to, q);
-        to.end_taking(q).expect("ends");
+        to.end_install(q).expect("ends");
         // The installed log continues as any log does.
         to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
         to.sync().expect("syncs");
@@ -123,25 +123,25 @@ fn a_log_that_was_taken_holds_what_the_other_holds_also_after_a_crash() {
 /// Installs a log with a power cut after this many disk operations. Returns an error in the
 /// remaining state, if there is one.
 fn crashed_after(operations: u64) -> Option<&'static str> {
-    let (mut from, p) = filled(1, Durability::DEFAULT);
+    let (mut from, p) = filled_store(1, Durability::DEFAULT);
     let disk = SimulatedDisk::new(operations);
     let (mut to, q) = open(&disk);
     disk.cut_power_after(operations);
     let mut ends = || -> Result<(), EngineError> {
-        to.begin_taking(q)?;
+        to.begin_install(q)?;
         let last = from.partition_stats(p)?.last;
         let (mut place, mut run) = (RunPlace::default(), Vec::new());
         while let LogRun::Bytes { begins } = from.read_run(p, &mut place, (last.1, 3000), &mut run)? {
-            to.take_run(q, begins, &run)?;
+            to.install_run(q, begins, &run)?;
             to.maintain(operations)?;
             to.sync()?;
         }
-        to.taken(q, last)?;
+        to.finish_install(q, last)?;
         to.checkpoint_begin(q, b"state")?;
         for ms in 0..1_000 {
             to.maintain(operations + ms)?;
         }
-        to.end_taking(q)
+        to.end_install(q)
     };
     let has_ended = ends().is_ok();
     drop(to);
@@ -150,15 +150,15 @@ fn crashed_after(operations: u64) -> Option<&'static str> {
     let found = records(&mut to, q);
     if found.is_empty() && !has_ended && to.partition_stats(q).expect("is open").last == (0, 0) {
         // The install can be repeated.
-        to.begin_taking(q).expect("begins");
-        assert!(take((&mut from, p), (&mut to, q), (500, usize::MAX)));
+        to.begin_install(q).expect("begins");
+        assert!(install_runs((&mut from, p), (&mut to, q), (500, usize::MAX)));
         return None;
     }
     (found != records(&mut from, p)).then_some("a part of it is there")
 }
 
 #[test]
-fn what_was_taken_in_part_is_gone_after_a_crash_at_any_moment() {
+fn incomplete_install_is_removed_after_crash() {
     for operations in 0..120 {
         assert_eq!(crashed_after(operations), None, "{operations}");
     }
@@ -168,7 +168,7 @@ fn what_was_taken_in_part_is_gone_after_a_crash_at_any_moment() {
 #[test]
 fn a_part_that_is_kept_is_found() {
     use zerohop_engine::planted::{Bug, plant};
-    for bug in Bug::OF_TAKING {
+    for bug in Bug::OF_SNAPSHOT_INSTALL {
         plant(Some(bug));
         // The next opening may report the rest as damage instead.
         let found = (0..120).find(|&operations| {
@@ -180,22 +180,22 @@ fn a_part_that_is_kept_is_found() {
 }
 
 #[test]
-fn logs_in_memory_are_taken_too() {
-    let (mut from, p) = filled(1, Durability::Memory);
+fn memory_logs_are_installed_too() {
+    let (mut from, p) = filled_store(1, Durability::Memory);
     let (mut to, q) = open_as(&SimulatedDisk::new(2), Durability::Memory, 99);
-    to.begin_taking(q).expect("begins");
-    assert!(take((&mut from, p), (&mut to, q), (700, usize::MAX)));
-    to.end_taking(q).expect("ends");
+    to.begin_install(q).expect("begins");
+    assert!(install_runs((&mut from, p), (&mut to, q), (700, usize::MAX)));
+    to.end_install(q).expect("ends");
     assert_eq!(records(&mut to, q), records(&mut from, p));
     to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
 }
 
 #[test]
-fn nothing_is_taken_where_there_is_no_room_and_it_can_be_taken_later() {
-    let (mut from, p) = filled(1, Durability::DEFAULT);
+fn install_on_full_disk_fails_and_can_be_retried() {
+    let (mut from, p) = filled_store(1, Durability::DEFAULT);
     let disk = SimulatedDisk::new(2);
     let (mut to, q) = open(&disk);
-    to.begin_taking(q).expect("begins");
+    to.begin_install(q).expect("begins");
     disk.set_capacity(3000);
     let last = from.partition_stats(p).expect("is open").last;
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
@@ -203,15 +203,15 @@ fn nothing_is_taken_where_there_is_no_room_and_it_can_be_taken_later() {
     while let LogRun::Bytes { begins } =
         from.read_run(p, &mut place, (last.1, 1000), &mut run).expect("is read")
     {
-        if let Err(error) = to.take_run(q, begins, &run) {
+        if let Err(error) = to.install_run(q, begins, &run) {
             assert!(matches!(error, EngineError::DiskFull { .. }), "{error}");
             refused += 1;
             disk.set_capacity(None);
-            to.take_run(q, begins, &run).expect("is installed");
+            to.install_run(q, begins, &run).expect("is installed");
         }
     }
     assert_eq!(refused, 1);
-    to.taken(q, last).expect("is all");
+    to.finish_install(q, last).expect("is all");
     assert_eq!(records(&mut to, q), records(&mut from, p));
 }
 
@@ -239,24 +239,24 @@ fn a_corrupt_entry_is_named_and_nothing_of_it_is_read() {
 
 #[test]
 fn runs_that_do_not_follow_are_refused() {
-    let (mut from, p) = filled(1, Durability::DEFAULT);
+    let (mut from, p) = filled_store(1, Durability::DEFAULT);
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let begins = from.read_run(p, &mut place, (u64::MAX, 1000), &mut run).expect("is read");
     assert_eq!(begins, LogRun::Bytes { begins: true });
     let (mut to, q) = open(&SimulatedDisk::new(2));
-    to.begin_taking(q).expect("begins");
+    to.begin_install(q).expect("begins");
     let is_refused = |to: &mut Store, begins, bytes: &[u8]| {
-        matches!(to.take_run(q, begins, bytes), Err(EngineError::Format { .. }))
+        matches!(to.install_run(q, begins, bytes), Err(EngineError::Format { .. }))
     };
     assert!(is_refused(&mut to, false, &run[80..]), "nothing was begun");
     assert!(is_refused(&mut to, true, &run[..50]), "half a header");
-    to.take_run(q, true, &run).expect("is installed");
+    to.install_run(q, true, &run).expect("is installed");
     assert!(is_refused(&mut to, true, &run), "the same again");
     let mut corrupt = Vec::new();
     from.read_run(p, &mut place, (u64::MAX, 1000), &mut corrupt).expect("is read");
     corrupt[40] ^= 1;
     assert!(is_refused(&mut to, false, &corrupt), "a bit is wrong");
-    assert!(matches!(to.begin_taking(q), Err(EngineError::NotNext { .. })));
+    assert!(matches!(to.begin_install(q), Err(EngineError::NotNext { .. })));
 }
 
 /// Pseudo-random bytes for payloads.
@@ -284,21 +284,21 @@ fn written_over(seed: u64, entries: u64, segment_bytes: u64) -> (Store, Handle) 
 }
 
 #[test]
-fn upkeep_leaves_a_log_alone_that_is_being_taken_however_much_of_it_is_dead() {
+fn maintenance_skips_a_log_during_install() {
     let (mut from, p) = written_over(1, 400, 8 << 20);
     let disk = SimulatedDisk::new(2);
     let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
     let (mut to, _) = Engine::open(disk, options).expect("opens");
     let own = PartitionOptions { durability: Durability::DEFAULT, index_seed: 9 };
     let q = to.partition(P, own).expect("opens");
-    to.begin_taking(q).expect("begins");
+    to.begin_install(q).expect("begins");
     let last = from.partition_stats(p).expect("is open").last;
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let mut ms = 0;
     while let LogRun::Bytes { begins } =
         from.read_run(p, &mut place, (last.1, 50_000), &mut run).expect("is read")
     {
-        to.take_run(q, begins, &run).expect("is installed");
+        to.install_run(q, begins, &run).expect("is installed");
         for _ in 0..40 {
             ms += 1_000;
             to.maintain(ms).expect("goes on");
@@ -307,9 +307,9 @@ fn upkeep_leaves_a_log_alone_that_is_being_taken_however_much_of_it_is_dead() {
         assert_eq!(to.partition_stats(q).expect("is open").checkpoint_bytes, 0);
         assert_eq!(to.compact(q), Ok(()));
     }
-    to.taken(q, last).expect("is all");
+    to.finish_install(q, last).expect("is all");
     checkpoint(&mut to, q);
-    to.end_taking(q).expect("ends");
+    to.end_install(q).expect("ends");
     assert_eq!(records(&mut to, q), records(&mut from, p));
     to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
     to.compact(q).expect("compacts");
@@ -317,10 +317,10 @@ fn upkeep_leaves_a_log_alone_that_is_being_taken_however_much_of_it_is_dead() {
 }
 
 #[test]
-fn nothing_else_is_added_to_a_log_that_is_being_taken_or_cut_off_it() {
-    let (mut from, p) = filled(1, Durability::DEFAULT);
+fn no_append_or_truncation_during_install() {
+    let (mut from, p) = filled_store(1, Durability::DEFAULT);
     let (mut to, q) = open(&SimulatedDisk::new(2));
-    to.begin_taking(q).expect("begins");
+    to.begin_install(q).expect("begins");
     let is_left_alone = |to: &mut Store| {
         let last = to.partition_stats(q).expect("is open").last;
         let written = to.write(q, EntryKind::Put, 0, 2, b"behind", b"it");
@@ -333,20 +333,20 @@ fn nothing_else_is_added_to_a_log_that_is_being_taken_or_cut_off_it() {
             timestamp: 1,
         };
         assert_eq!(to.append(q, &meta, b"", b"mark"), Err(EngineError::Incoming));
-        assert_eq!(to.cut_after(q, 0), Err(EngineError::Incoming));
+        assert_eq!(to.truncate_after(q, 0), Err(EngineError::Incoming));
         assert_eq!(to.partition_stats(q).expect("is open").last, last);
     };
     is_left_alone(&mut to);
-    assert!(!take((&mut from, p), (&mut to, q), (1000, 5)));
+    assert!(!install_runs((&mut from, p), (&mut to, q), (1000, 5)));
     is_left_alone(&mut to);
-    assert_eq!(to.end_taking(q), Err(EngineError::Incoming), "not all is there");
+    assert_eq!(to.end_install(q), Err(EngineError::Incoming), "not all is there");
     to.drop_partition(P).expect("goes");
     let q = to.partition(P, PartitionOptions::default()).expect("opens");
-    to.begin_taking(q).expect("begins");
-    assert!(take((&mut from, p), (&mut to, q), (1000, usize::MAX)));
+    to.begin_install(q).expect("begins");
+    assert!(install_runs((&mut from, p), (&mut to, q), (1000, usize::MAX)));
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     from.read_run(p, &mut place, (u64::MAX, 1000), &mut run).expect("is read");
-    assert!(matches!(to.take_run(q, true, &run), Err(EngineError::Format { .. })), "all was there");
-    to.end_taking(q).expect("ends");
+    assert!(matches!(to.install_run(q, true, &run), Err(EngineError::Format { .. })), "all was there");
+    to.end_install(q).expect("ends");
     to.write(q, EntryKind::Put, 0, 2, b"behind", b"it").expect("is accepted");
 }

@@ -54,7 +54,7 @@ fn write(random: &mut LinearRandom, (engine, p): (&mut Store, Handle)) {
 }
 
 fn records(engine: &mut Store, p: Handle) -> Vec<Option<Vec<u8>>> {
-    (0..12).map(|key| engine.lookup_whole(p, &[key]).expect("reads")).collect()
+    (0..12).map(|key| engine.lookup_assembled(p, &[key]).expect("reads")).collect()
 }
 
 /// A receiving partition, and its history.
@@ -84,7 +84,7 @@ impl InstallingPartition {
                 self.disk.set_capacity(self.random.below(400_000));
                 let outcome = engine.set_durability(*q, INTERVAL);
                 self.disk.set_capacity(None);
-                engine.look_at_room();
+                engine.check_disk_space();
                 let is_full = matches!(
                     &outcome,
                     Err(EngineError::DiskFull { .. }
@@ -102,7 +102,7 @@ impl InstallingPartition {
             6 => drop(records(engine, *q)),
             _ => {
                 assert_eq!(engine.write(*q, EntryKind::Put, 0, 1, b"key", b"it"), Err(EngineError::Incoming));
-                assert_eq!(engine.cut_after(*q, 0), Err(EngineError::Incoming));
+                assert_eq!(engine.truncate_after(*q, 0), Err(EngineError::Incoming));
             }
         }
     }
@@ -121,7 +121,7 @@ fn runs(seed: u64) {
     let is_roomy = durability == Durability::Memory;
     let mut to = InstallingPartition { random, disk, engine, q, ms: 0, is_roomy };
     let last = from.partition_stats(p).expect("is open").last;
-    to.engine.begin_taking(to.q).expect("begins");
+    to.engine.begin_install(to.q).expect("begins");
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     loop {
         let bytes = to.random.below(100_000) as usize;
@@ -135,22 +135,24 @@ fn runs(seed: u64) {
             (to.engine, to.q) = open(&to.disk, segment_bytes, durability);
             to.is_roomy = durability == Durability::Memory;
             assert_eq!(to.engine.partition_stats(to.q).expect("is open").last, (0, 0), "seed {seed}");
-            to.engine.begin_taking(to.q).expect("begins");
+            to.engine.begin_install(to.q).expect("begins");
             place = RunPlace::default();
         }
         match from.read_run(p, &mut place, (last.1, bytes), &mut run).expect("is read") {
-            LogRun::Bytes { begins } => drop(to.engine.take_run(to.q, begins, &run).expect("is installed")),
+            LogRun::Bytes { begins } => {
+                to.engine.install_run(to.q, begins, &run).expect("is installed");
+            }
             LogRun::End => break,
             other => panic!("{other:?}"),
         }
     }
-    to.engine.taken(to.q, last).expect("is all");
+    to.engine.finish_install(to.q, last).expect("is all");
     if to.random.below(2) == 0 {
         to.disturb();
     }
     to.engine.checkpoint_begin(to.q, b"state").expect("begins");
     to.engine.finish_work(to.q).expect("ends");
-    to.engine.end_taking(to.q).expect("ends");
+    to.engine.end_install(to.q).expect("ends");
     assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}");
     // Both logs continue alike, as any log does.
     let (mut one, mut other) = (LinearRandom(seed), LinearRandom(seed));
@@ -170,7 +172,7 @@ fn runs(seed: u64) {
 }
 
 #[test]
-fn a_log_that_was_taken_is_the_senders_whatever_happened_meanwhile() {
+fn installed_log_equals_sender_despite_concurrent_changes() {
     for seed in 0..150 {
         runs(seed);
     }

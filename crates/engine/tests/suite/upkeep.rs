@@ -108,7 +108,7 @@ fn writers_wait_for_a_part_of_the_time_where_the_disk_is_large_beside_what_is_de
 }
 
 #[test]
-fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_times() {
+fn memory_partition_stays_bounded_under_overwrites() {
     const KEYS: u64 = 4_000;
     let options = EngineOptions { segment_bytes: 1 << 20, ..EngineOptions::default() };
     let disk = SimulatedDisk::new(9);
@@ -130,7 +130,7 @@ fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_tim
     let bound = 2 * live + 3 * options.segment_bytes;
     assert!(greatest < bound, "{greatest} bytes in memory for {live} that live, above {bound}");
     for n in 0..KEYS {
-        let whole = engine.lookup_whole(p, &key_of(n)).expect("is read");
+        let whole = engine.lookup_assembled(p, &key_of(n)).expect("is read");
         assert_eq!(whole, Some(vec![99; 132]), "{n}");
     }
     assert_eq!(engine.durable_index(p).expect("is open"), 0, "nothing of it survives");
@@ -163,7 +163,7 @@ fn logs_on_disk_give_their_memory_to_a_partition_that_has_nothing_else() {
 }
 
 #[test]
-fn a_full_memory_takes_removals_and_marks() {
+fn full_memory_accepts_removals_and_marks() {
     let options = EngineOptions { memory_bytes: 64 << 10, ..EngineOptions::default() };
     let (mut engine, _) = Engine::open(SimulatedDisk::new(4), options).expect("opens");
     let durability = Durability::Memory;

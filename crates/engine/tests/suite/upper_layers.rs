@@ -12,7 +12,7 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     let options = EngineOptions {
         segment_bytes: 8 << 10,
         disk_reserve_bytes: 0,
-        checkpoints_begin_alone: false,
+        starts_checkpoints: false,
         ..EngineOptions::default()
     };
     let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
@@ -70,8 +70,8 @@ fn trailers_count_for_nothing_in_records_and_stay_with_their_entries() {
     let trim = put(&mut engine, EntryKind::Trim, 0, 6, b"list", &to.encode(), b"zzz");
     for round in 0..2 {
         let units = |engine: &mut Store, key| engine.inspect(p, key).expect("reads").map(|i| i.units);
-        assert_eq!(engine.lookup_whole(p, b"bytes").expect("reads").as_deref(), Some(&b"value+more"[..]));
-        assert_eq!(engine.lookup_whole(p, b"whole").expect("reads").as_deref(), Some(&b"one"[..]));
+        assert_eq!(engine.lookup_assembled(p, b"bytes").expect("reads").as_deref(), Some(&b"value+more"[..]));
+        assert_eq!(engine.lookup_assembled(p, b"whole").expect("reads").as_deref(), Some(&b"one"[..]));
         assert_eq!(units(&mut engine, b"bytes"), Some(10), "round {round}");
         assert_eq!(units(&mut engine, b"whole"), Some(3));
         assert_eq!(units(&mut engine, b"list"), Some(2));
@@ -97,7 +97,7 @@ fn bytes_that_can_be_no_trailer_are_part_of_the_record() {
 }
 
 #[test]
-fn only_the_parts_that_hold_the_units_asked_for_are_named() {
+fn only_parts_with_requested_elements_are_returned() {
     let (mut engine, p) = open(&SimulatedDisk::new(1));
     for at in 1..=5 {
         engine.write(p, EntryKind::Append, FLAG_LIST, at, b"k", &list(&[b"x", b"y"])).expect("is accepted");
@@ -121,7 +121,7 @@ fn only_the_parts_that_hold_the_units_asked_for_are_named() {
 fn the_state_in_a_checkpoint_and_the_entries_behind_it_are_found_again() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    engine.hold_state_in_log(p).expect("is open");
+    engine.declare_state_in_log(p).expect("is open");
     for at in 1..=100u64 {
         engine.write(p, EntryKind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
     }
@@ -144,10 +144,10 @@ fn the_state_in_a_checkpoint_and_the_entries_behind_it_are_found_again() {
 }
 
 #[test]
-fn the_older_checkpoint_brings_its_own_state_when_the_newest_is_corrupt() {
+fn older_checkpoint_is_used_if_newest_is_corrupt() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    engine.hold_state_in_log(p).expect("is open");
+    engine.declare_state_in_log(p).expect("is open");
     for round in 1..=2u64 {
         for at in 0..50 {
             engine.write(p, EntryKind::Put, 0, 50 * round + at, b"k", &[0; 300]).expect("is accepted");
@@ -158,17 +158,17 @@ fn the_older_checkpoint_brings_its_own_state_when_the_newest_is_corrupt() {
     engine.compact(p).expect("compacts");
     drop(engine);
     disk.corrupt_at(&format!("p-{:016x}/{:016x}.ckp", 1, 100), 90, 0xFF).expect("is there");
-    let options = EngineOptions { checkpoints_begin_alone: false, ..EngineOptions::default() };
+    let options = EngineOptions { starts_checkpoints: false, ..EngineOptions::default() };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
     assert_eq!(engine.recovered_extra(p), Ok(Some((50, b"round 1".to_vec()))));
     assert_eq!(indexes_after(&mut engine, p, 50), (51..=100).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_dead_entry_that_holds_state_stays_until_every_kept_checkpoint_covers_it() {
+fn dead_entry_with_state_stays_until_checkpoints_cover_it() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
-    engine.hold_state_in_log(p).expect("is open");
+    engine.declare_state_in_log(p).expect("is open");
     let overwrite = |engine: &mut Store, from: u64| {
         for at in from..from + 200 {
             engine.write(p, EntryKind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
@@ -230,7 +230,7 @@ fn entries_before_a_torn_tail_are_found_though_the_checkpoint_knew_of_later_ones
         drop(engine);
         disk.crash();
         let (mut engine, p) = open(&disk);
-        let whole = engine.lookup_whole(p, b"k");
+        let whole = engine.lookup_assembled(p, b"k");
         assert_eq!(whole, Ok(Some(b"onetwo".to_vec())), "appended after {steps} steps");
     }
 }

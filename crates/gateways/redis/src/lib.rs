@@ -31,7 +31,7 @@ pub struct Spans {
 struct CrossPartitionUnit {
     keyspace: String,
     unit: Vec<u8>,
-    tell: ReplySink,
+    send_reply: ReplySink,
 }
 
 /// Too many units are under way: nothing of this one is executed.
@@ -63,9 +63,9 @@ impl Spans {
     /// crate's thread and must not block.
     ///
     /// # Errors [`NoRoom`]; then `tell` is not called.
-    pub fn take(&self, keyspace: &str, unit: Vec<u8>, tell: ReplySink) -> Result<(), NoRoom> {
+    pub fn start_unit(&self, keyspace: &str, unit: Vec<u8>, tell: ReplySink) -> Result<(), NoRoom> {
         self.units
-            .try_send(CrossPartitionUnit { keyspace: keyspace.to_owned(), unit, tell })
+            .try_send(CrossPartitionUnit { keyspace: keyspace.to_owned(), unit, send_reply: tell })
             .map_err(|_| NoRoom)
     }
 }
@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     /// Another keyspace may have this name by now.
-    fn forget(&self, name: &str) {
+    fn remove_keyspace(&self, name: &str) {
         self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
@@ -118,7 +118,7 @@ async fn serve(
     let (client, keyspaces) = (tokio::sync::Mutex::new(None), Mutex::new(BTreeMap::new()));
     let cluster = Arc::new(Cluster { endpoints, options, client, keyspaces });
     let room = Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX));
-    while let Some(CrossPartitionUnit { keyspace, unit, tell }) = asked.recv().await {
+    while let Some(CrossPartitionUnit { keyspace, unit, send_reply: tell }) = asked.recv().await {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let cluster = Arc::clone(&cluster);

@@ -90,7 +90,7 @@ pub(crate) fn write(
                 let expiry = match deadline {
                     Deadline::Never => Expiry::Never,
                     Deadline::AtMs(at) => Expiry::AtMs(*at),
-                    Deadline::Keep => Expiry::Keep,
+                    Deadline::Unchanged => Expiry::Unchanged,
                 };
                 transaction.write(keyspace.insert_until(key, bytes, expiry)).map(drop)?;
             }

@@ -23,15 +23,15 @@ pub(crate) async fn execute(cluster: &Cluster, name: &str, unit: &[u8], reply: &
         Ok(bytes) => reply.extend_from_slice(&bytes),
         Err(error) => {
             if matches!(error.failure(), Some(Failure::UnknownKeyspace { .. })) {
-                cluster.forget(name);
+                cluster.remove_keyspace(name);
             }
-            tell(&error, reply);
+            append_error(&error, reply);
         }
     }
 }
 
 /// Appends the error for a Redis client: whether the outcome is unknown, and else whether to retry.
-fn tell(error: &Error, reply: &mut Vec<u8>) {
+fn append_error(error: &Error, reply: &mut Vec<u8>) {
     let aborted = match error {
         Error::Operation { reason, .. } => match **reason {
             Reason::Aborted { reason, .. } => Some(reason),
@@ -58,17 +58,19 @@ async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8
     let Ok(decoded) = Unit::decode(unit) else { return Err(Error::Unexpected) };
     let mut reply = Vec::new();
     match decoded.shares() {
-        Shares::Whole => return client.transaction(|transaction| attempt(transaction, keyspace, unit)).await,
+        Shares::SingleStep => {
+            return client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
+        }
         Shares::Refused(text) => error_reply(&text, &mut reply),
         Shares::Parts(units, mut joined) => {
             for unit in &units {
                 let part = client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
                 let part = part.unwrap_or_else(|error| {
                     let mut told = Vec::new();
-                    tell(&error, &mut told);
+                    append_error(&error, &mut told);
                     told
                 });
-                if let Err(told) = joined.take(&part) {
+                if let Err(told) = joined.add_reply(&part) {
                     return Ok(told);
                 }
             }
@@ -91,10 +93,10 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
         let Ok(unit) = Unit::decode(unit) else { return Err(Error::Unexpected) };
         let step = gathered.execute(&unit, now_ms, &mut scratch, &mut reply);
         match step {
-            GatherStep::Wants(wants) => {
+            GatherStep::NeedsRecords(wants) => {
                 has_read = true;
                 for (key, found) in fetch(&transaction, keyspace, wants).await? {
-                    if let Err(too_much) = gathered.note(key, found) {
+                    if let Err(too_much) = gathered.add_record(key, found) {
                         error_reply(&format!("ERR {too_much}"), &mut reply);
                         transaction.abort();
                         return Ok(reply);

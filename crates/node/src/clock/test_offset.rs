@@ -13,7 +13,7 @@ use tracing::warn;
 const VARIABLE: &str = "ZEROHOP_TEST_CLOCK";
 
 /// Interval at which the file is read.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 static OFFSET_MS: AtomicI64 = AtomicI64::new(0);
 static IS_SET: OnceLock<bool> = OnceLock::new();
@@ -29,17 +29,17 @@ fn begin() -> bool {
         return false;
     };
     warn!(file = %file.display(), "{VARIABLE}: THIS IS A CLOCK FOR TESTS");
-    look(&file);
+    read_offset(&file);
     let looks = Builder::new().name("zerohop-test-clock".to_owned()).spawn(move || {
         loop {
-            std::thread::sleep(LOOK);
-            look(&file);
+            std::thread::sleep(CHECK_INTERVAL);
+            read_offset(&file);
         }
     });
     looks.is_ok()
 }
 
-fn look(file: &std::path::Path) {
+fn read_offset(file: &std::path::Path) {
     let offset_ms = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
     OFFSET_MS.store(offset_ms.unwrap_or(0), Ordering::Relaxed);
 }

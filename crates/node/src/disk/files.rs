@@ -22,7 +22,7 @@ use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
-use self::pieces::{make_room, read_all, write_all, write_pieces};
+use self::pieces::{preallocate, read_all, write_all, write_pieces};
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, not_done};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
@@ -98,7 +98,7 @@ impl FilesDisk {
         for folder in ends.map(|end| &path[..end]) {
             match mkdirat(self.files.root(), folder, Mode::from_raw_mode(0o700)) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(Errno::NOTDIR) => return Err(self.what_stands_in_the_way(path)),
+                Err(Errno::NOTDIR) => return Err(self.blocking_file_error(path)),
                 Err(errno) => return Err(refused(folder, "make folder", errno)),
             }
         }
@@ -114,13 +114,13 @@ impl FilesDisk {
         }
         opened.map_err(|errno| match errno {
             Errno::EXIST | Errno::ISDIR => DiskError::AlreadyExists { path: path.to_owned() },
-            Errno::NOTDIR => self.what_stands_in_the_way(path),
+            Errno::NOTDIR => self.blocking_file_error(path),
             errno => refused(path, "open", errno),
         })
     }
 
     /// The error for a file at the path of a folder.
-    fn what_stands_in_the_way(&self, path: &str) -> DiskError {
+    fn blocking_file_error(&self, path: &str) -> DiskError {
         let folders = path.match_indices('/').map(|(end, _)| &path[..end]);
         let is_file = |path: &&str| self.is_folder(path) == Ok(false);
         DiskError::AlreadyExists { path: folders.into_iter().find(is_file).unwrap_or(path).to_owned() }
@@ -156,8 +156,8 @@ impl FilesDisk {
         Ok(folders)
     }
 
-    /// See [`super::NodeDisk::wake`].
-    pub(super) fn wake(&mut self, waker: Waker) {
+    /// See [`super::NodeDisk::set_sync_waker`].
+    pub(super) fn set_sync_waker(&mut self, waker: Waker) {
         self.waker = Some(waker);
     }
 
@@ -203,12 +203,12 @@ impl FilesDisk {
         loop {
             let Some(thread) = &self.sync_threads else { return Ok(()) };
             let Some(done) = thread.next_done()? else { return Ok(()) };
-            self.take_done(done);
+            self.record_completed(done);
         }
     }
 
     /// Records a sync that a thread has completed.
-    fn take_done(&mut self, (ticket, result): (u64, rustix::io::Result<()>)) {
+    fn record_completed(&mut self, (ticket, result): (u64, rustix::io::Result<()>)) {
         if let Some((key, until)) = self.zeroing.remove(&ticket) {
             if let Some(file) = self.files.by_key(key) {
                 file.zeroing_from = None;
@@ -218,7 +218,7 @@ impl FilesDisk {
                     Err(_) => file.reserve_bytes = 0,
                 }
             }
-            return self.files.forget_if_idle(key);
+            return self.files.remove_if_idle(key);
         }
         let Some(begun) = self.begun.get_mut(&ticket) else { return };
         begun.result = Some(result);
@@ -233,7 +233,7 @@ impl FilesDisk {
                 Err(errno) => drop(file.sync_failed(errno)),
             }
         }
-        self.files.forget_if_idle(key);
+        self.files.remove_if_idle(key);
     }
 }
 
@@ -281,10 +281,10 @@ impl Disk for FilesDisk {
             self.wait_for_zeros(file, end, "append")?;
         }
         let (_, file) = self.files.get(file, "append")?;
-        file.cut_tail()?;
+        file.truncate_tail()?;
         file.changes += 1;
         let descriptor = file.descriptor();
-        let written = make_room(descriptor, file.bytes, bytes).and_then(|()| match pieces {
+        let written = preallocate(descriptor, file.bytes, bytes).and_then(|()| match pieces {
             [data] => write_all(data, file.bytes, |piece, at| pwrite(descriptor, piece, at)),
             pieces => write_pieces(pieces, file.bytes, |pieces, at| pwritev(descriptor, pieces, at)),
         });
@@ -298,8 +298,8 @@ impl Disk for FilesDisk {
             }
             Err(errno) => {
                 // If this truncation fails too, the next append or sync of the file repeats it before anything else.
-                file.tail_to_cut = true;
-                drop(file.cut_tail());
+                file.needs_tail_truncation = true;
+                drop(file.truncate_tail());
                 Err(refused(&file.path, "append", errno))
             }
         }
@@ -363,13 +363,13 @@ impl Disk for FilesDisk {
 
     fn sync_wait(&mut self, ticket: SyncTicket) -> DiskResult<()> {
         if let Some(thread) = &self.sync_threads {
-            thread.hurry(ticket.0);
+            thread.prioritize(ticket.0);
         }
         while !self.sync_done(ticket)? {
             // A thread executes it; the next call reports an error of the threads themselves.
             let done = self.sync_threads.as_ref().map(SyncThreads::wait_done);
             if let Some(Ok(done)) = done {
-                self.take_done(done);
+                self.record_completed(done);
             }
         }
         Ok(())
@@ -400,7 +400,7 @@ impl Disk for FilesDisk {
             .map_err(|errno| failed(&file.path, "truncate", errno))?;
         file.bytes = bytes;
         (file.reserve_bytes, file.zeroed_bytes) = (0, 0);
-        file.tail_to_cut = false;
+        file.needs_tail_truncation = false;
         Ok(())
     }
 

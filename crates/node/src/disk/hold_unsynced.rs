@@ -22,7 +22,7 @@ use super::files::{FilesDisk, LOCK_FILE};
 use super::{OpenDiskError, SYNCS_BEGUN_MAX};
 
 /// Maximum number of bytes in memory; beyond it the disk is full. Tests that write more should sync from time to time.
-pub const HELD_BYTES_MAX: u64 = 1 << 30;
+pub const UNSYNCED_BYTES_MAX: u64 = 1 << 30;
 
 /// Real files that receive only synced data; see the module.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct HoldUnsyncedDisk {
     open: BTreeMap<FileId, u64>,
     begun: BTreeSet<SyncTicket>,
     next_id: u64,
-    held_bytes: u64,
+    unsynced_bytes: u64,
 }
 
 /// One file: the first `base` bytes of the synced part, then the tail.
@@ -51,7 +51,7 @@ enum SyncedPart {
     /// In a real file.
     Real { id: FileId, bytes: u64 },
     /// In memory, because the file's name is not durable.
-    Nameless(Vec<u8>),
+    NameNotDurable(Vec<u8>),
 }
 
 impl HoldUnsyncedDisk {
@@ -67,10 +67,10 @@ impl HoldUnsyncedDisk {
             open: BTreeMap::new(),
             begun: BTreeSet::new(),
             next_id: 0,
-            held_bytes: 0,
+            unsynced_bytes: 0,
         };
         disk.load("")?;
-        disk.names.settle_all();
+        disk.names.make_all_durable();
         Ok(disk)
     }
 
@@ -91,7 +91,7 @@ impl HoldUnsyncedDisk {
         Ok(())
     }
 
-    fn held(&mut self, id: FileId, operation: &'static str) -> DiskResult<&mut UnsyncedFile> {
+    fn unsynced_file(&mut self, id: FileId, operation: &'static str) -> DiskResult<&mut UnsyncedFile> {
         let file = self.open.get(&id).and_then(|number| self.files.get_mut(number));
         file.ok_or_else(|| DiskError::not_open(id, operation))
     }
@@ -104,12 +104,12 @@ impl HoldUnsyncedDisk {
     }
 
     /// Invalidates the ids of a file that has lost its name.
-    fn forget(&mut self, file: Option<u64>) {
+    fn invalidate_ids(&mut self, file: Option<u64>) {
         self.open.retain(|_, open| Some(*open) != file);
     }
 
     /// Applies a change of names to the real files, and returns the folders whose names it changed.
-    fn carry_out(&mut self, change: &NameChange) -> DiskResult<Vec<u64>> {
+    fn apply_name_change(&mut self, change: &NameChange) -> DiskResult<Vec<u64>> {
         match change {
             NameChange::MakeFolder { within, name, folder } => {
                 self.real.make_folder(&self.names.durable_path(*within, name))?;
@@ -136,7 +136,7 @@ impl HoldUnsyncedDisk {
     fn create_real(&mut self, path: &str, file: u64) -> DiskResult<()> {
         let id = self.real.open(path, OpenMode::Create)?;
         let Some(held) = self.files.get_mut(&file) else { return Ok(()) };
-        let SyncedPart::Nameless(image) = &held.synced else { return Ok(()) };
+        let SyncedPart::NameNotDurable(image) = &held.synced else { return Ok(()) };
         let bytes = image.len() as u64;
         if let Err(error) = self.real.append(id, image).and_then(|()| self.real.sync(id)) {
             // So that the call can be repeated.
@@ -144,7 +144,7 @@ impl HoldUnsyncedDisk {
             return Err(error);
         }
         held.synced = SyncedPart::Real { id, bytes };
-        self.held_bytes -= bytes;
+        self.unsynced_bytes -= bytes;
         Ok(())
     }
 }
@@ -156,7 +156,7 @@ impl Disk for HoldUnsyncedDisk {
             OpenMode::Create => {
                 check_not_lock(path, "open")?;
                 let file = self.names.create(path)?;
-                let synced = SyncedPart::Nameless(Vec::new());
+                let synced = SyncedPart::NameNotDurable(Vec::new());
                 self.files.insert(file, UnsyncedFile { synced, base: 0, tail: Vec::new() });
                 file
             }
@@ -172,22 +172,22 @@ impl Disk for HoldUnsyncedDisk {
     }
 
     fn bytes(&mut self, file: FileId) -> DiskResult<u64> {
-        Ok(self.held(file, "bytes")?.bytes())
+        Ok(self.unsynced_file(file, "bytes")?.bytes())
     }
 
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
         let has_room = self.free_bytes()? >= data.len() as u64;
-        let held = self.held(file, "append")?;
+        let held = self.unsynced_file(file, "append")?;
         if !has_room {
             return Err(DiskError::Full);
         }
         held.tail.extend_from_slice(data);
-        self.held_bytes += data.len() as u64;
+        self.unsynced_bytes += data.len() as u64;
         Ok(())
     }
 
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
-        let held = self.held(file, "read_at")?;
+        let held = self.unsynced_file(file, "read_at")?;
         if offset.checked_add(into.len() as u64).is_none_or(|end| end > held.bytes()) {
             return Err(self.beyond_end(file, offset, into.len()));
         }
@@ -199,7 +199,9 @@ impl Disk for HoldUnsyncedDisk {
         }
         match &held.synced {
             _ if base.is_empty() => {}
-            SyncedPart::Nameless(image) => base.copy_from_slice(&image[offset as usize..][..base.len()]),
+            SyncedPart::NameNotDurable(image) => {
+                base.copy_from_slice(&image[offset as usize..][..base.len()])
+            }
             SyncedPart::Real { id, .. } => {
                 let id = *id;
                 self.real.read_at(id, offset, base)?;
@@ -214,7 +216,7 @@ impl Disk for HoldUnsyncedDisk {
         let held = held.ok_or_else(|| DiskError::not_open(file, "sync"))?;
         let before = held.bytes_in_memory();
         let result = held.sync(&mut self.real);
-        self.held_bytes = self.held_bytes - before + held.bytes_in_memory();
+        self.unsynced_bytes = self.unsynced_bytes - before + held.bytes_in_memory();
         result
     }
 
@@ -236,7 +238,7 @@ impl Disk for HoldUnsyncedDisk {
     }
 
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
-        let held = self.held(file, "truncate")?;
+        let held = self.unsynced_file(file, "truncate")?;
         if bytes > held.bytes() {
             return Err(self.beyond_end(file, bytes, 0));
         }
@@ -244,20 +246,20 @@ impl Disk for HoldUnsyncedDisk {
         held.tail.truncate(bytes.saturating_sub(held.base) as usize);
         held.base = held.base.min(bytes);
         let after = held.bytes_in_memory();
-        self.held_bytes = self.held_bytes - before + after;
+        self.unsynced_bytes = self.unsynced_bytes - before + after;
         Ok(())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
         check_not_lock(to, "rename")?;
         let replaced = self.names.rename(from, to)?;
-        self.forget(replaced);
+        self.invalidate_ids(replaced);
         Ok(())
     }
 
     fn remove(&mut self, path: &str) -> DiskResult<()> {
         let removed = self.names.remove(path)?;
-        self.forget(removed);
+        self.invalidate_ids(removed);
         Ok(())
     }
 
@@ -276,11 +278,11 @@ impl Disk for HoldUnsyncedDisk {
         let mut touched = BTreeSet::new();
         for number in self.names.needed_by(dir)? {
             let Some(change) = self.names.pending(number).cloned() else { continue };
-            touched.extend(self.carry_out(&change)?);
-            if let Some(gone) = self.names.settle(number)
+            touched.extend(self.apply_name_change(&change)?);
+            if let Some(gone) = self.names.make_durable(number)
                 && let Some(held) = self.files.remove(&gone)
             {
-                self.held_bytes -= held.bytes_in_memory();
+                self.unsynced_bytes -= held.bytes_in_memory();
             }
         }
         for folder in touched {
@@ -292,8 +294,8 @@ impl Disk for HoldUnsyncedDisk {
     }
 
     fn free_bytes(&mut self) -> DiskResult<u64> {
-        let free = self.real.free_bytes()?.saturating_sub(self.held_bytes);
-        Ok(free.min(HELD_BYTES_MAX.saturating_sub(self.held_bytes)))
+        let free = self.real.free_bytes()?.saturating_sub(self.unsynced_bytes);
+        Ok(free.min(UNSYNCED_BYTES_MAX.saturating_sub(self.unsynced_bytes)))
     }
 }
 
@@ -305,7 +307,7 @@ impl UnsyncedFile {
     fn bytes_in_memory(&self) -> u64 {
         let image = match &self.synced {
             SyncedPart::Real { .. } => 0,
-            SyncedPart::Nameless(image) => image.len(),
+            SyncedPart::NameNotDurable(image) => image.len(),
         };
         (image + self.tail.len()) as u64
     }
@@ -314,7 +316,7 @@ impl UnsyncedFile {
     /// call may be repeated.
     fn sync(&mut self, real: &mut FilesDisk) -> DiskResult<()> {
         match &mut self.synced {
-            SyncedPart::Nameless(image) => {
+            SyncedPart::NameNotDurable(image) => {
                 image.truncate(self.base as usize);
                 image.append(&mut self.tail);
                 self.base = image.len() as u64;
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_model_and_holds_nothing_once_all_is_synced() {
+    fn matches_model_and_keeps_no_bytes_after_sync() {
         for seed in 0..10 {
             let root = tempfile::tempdir().unwrap();
             let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
@@ -382,7 +384,7 @@ mod tests {
             for folder in ["", "p", "p/q", "r"] {
                 assert!(disk.names.find(folder).is_none() || disk.sync_dir(folder).is_ok());
             }
-            assert_eq!(disk.held_bytes, 0);
+            assert_eq!(disk.unsynced_bytes, 0);
             drop(disk);
             let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
             assert_eq!(disk.names.files().len(), expected.len());
@@ -421,15 +423,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_counts_as_used() {
+    fn unsynced_bytes_count_as_used() {
         let root = tempfile::tempdir().unwrap();
         let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
         let file = disk.open("f", OpenMode::Create).unwrap();
         let mut data = vec![0; 1 << 20];
         Random::new(1).fill(&mut data);
         disk.append(file, &data).unwrap();
-        assert!(disk.free_bytes().unwrap() <= HELD_BYTES_MAX - (1 << 20));
-        disk.held_bytes = HELD_BYTES_MAX;
+        assert!(disk.free_bytes().unwrap() <= UNSYNCED_BYTES_MAX - (1 << 20));
+        disk.unsynced_bytes = UNSYNCED_BYTES_MAX;
         assert_eq!(disk.append(file, b"x"), Err(DiskError::Full));
         assert_eq!(disk.bytes(file), Ok(1 << 20));
     }

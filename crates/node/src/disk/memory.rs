@@ -19,7 +19,7 @@ pub struct MemoryDisk {
     open: BTreeMap<FileId, u64>,
     begun: BTreeSet<SyncTicket>,
     next_id: u64,
-    held_bytes: u64,
+    used_bytes: u64,
 }
 
 impl MemoryDisk {
@@ -40,11 +40,11 @@ impl MemoryDisk {
     }
 
     /// Removes a file that has lost its name, and invalidates its ids.
-    fn forget(&mut self, file: Option<u64>) {
+    fn remove_unnamed(&mut self, file: Option<u64>) {
         let Some(file) = file else { return };
         self.open.retain(|_, open| *open != file);
         let bytes = self.files.remove(&file).unwrap_or_default();
-        self.held_bytes -= bytes.len() as u64;
+        self.used_bytes -= bytes.len() as u64;
     }
 
     fn next_id(&mut self) -> u64 {
@@ -59,7 +59,7 @@ impl Disk for MemoryDisk {
             OpenMode::Existing => self.names.file(path, "open")?,
             OpenMode::Create => {
                 let file = self.names.create(path)?;
-                self.names.settle_all();
+                self.names.make_all_durable();
                 self.files.insert(file, Vec::new());
                 file
             }
@@ -82,13 +82,13 @@ impl Disk for MemoryDisk {
     }
 
     fn append_pieces(&mut self, file: FileId, pieces: &[&[u8]]) -> DiskResult<()> {
-        let held_bytes = self.held_bytes + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        let held_bytes = self.used_bytes + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let bytes = self.file(file, "append")?;
         if held_bytes > MEMORY_DISK_BYTES_MAX {
             return Err(DiskError::Full);
         }
         pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        self.held_bytes = held_bytes;
+        self.used_bytes = held_bytes;
         Ok(())
     }
 
@@ -126,21 +126,21 @@ impl Disk for MemoryDisk {
             return Err(self.beyond_end(file, bytes, 0));
         };
         held.truncate(bytes as usize);
-        self.held_bytes -= cut;
+        self.used_bytes -= cut;
         Ok(())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
         let replaced = self.names.rename(from, to)?;
-        self.names.settle_all();
-        self.forget(replaced);
+        self.names.make_all_durable();
+        self.remove_unnamed(replaced);
         Ok(())
     }
 
     fn remove(&mut self, path: &str) -> DiskResult<()> {
         let removed = self.names.remove(path)?;
-        self.names.settle_all();
-        self.forget(removed);
+        self.names.make_all_durable();
+        self.remove_unnamed(removed);
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl Disk for MemoryDisk {
 
     fn free_bytes(&mut self) -> DiskResult<u64> {
         // A large number, so that the reserve of real disks refuses nothing here; `append` checks the limit.
-        Ok(u64::MAX - self.held_bytes)
+        Ok(u64::MAX - self.used_bytes)
     }
 }
 
@@ -182,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn takes_so_much_and_gives_it_back() {
+    fn space_is_limited_and_freed() {
         let mut disk = MemoryDisk::default();
         let file = disk.open("f", OpenMode::Create).unwrap();
         disk.append(file, &vec![0; MEMORY_DISK_BYTES_MAX as usize]).unwrap();
         assert_eq!(disk.append(file, b"x"), Err(DiskError::Full));
         disk.truncate(file, 7).unwrap();
-        assert_eq!(disk.held_bytes, 7);
+        assert_eq!(disk.used_bytes, 7);
         disk.remove("f").unwrap();
-        assert_eq!((disk.held_bytes, disk.files.len(), disk.open.len()), (0, 0, 0));
+        assert_eq!((disk.used_bytes, disk.files.len(), disk.open.len()), (0, 0, 0));
     }
 }

@@ -22,7 +22,7 @@ use std::task::Waker;
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
 pub use self::files::{FilesDisk, LOCK_FILE};
-pub use self::hold_unsynced::{HELD_BYTES_MAX, HoldUnsyncedDisk};
+pub use self::hold_unsynced::{HoldUnsyncedDisk, UNSYNCED_BYTES_MAX};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
 pub(crate) use self::replace::{remove_file, replace_file};
 pub use self::sync_threads::SYNCS_BEGUN_MAX;
@@ -88,9 +88,9 @@ impl NodeDisk {
     }
 
     /// Sets the waker to call whenever a prioritized sync is done.
-    pub(crate) fn wake(&mut self, waker: Waker) {
+    pub(crate) fn set_sync_waker(&mut self, waker: Waker) {
         if let NodeDisk::Files(disk) = self {
-            disk.wake(waker);
+            disk.set_sync_waker(waker);
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_keep_the_contract_and_can_go_to_a_thread() {
+    fn both_disks_meet_the_contract_and_are_send() {
         fn is_send<T: Send>(_: &T) {}
         for kind in ["", HOLD_UNSYNCED] {
             let root = tempfile::tempdir().unwrap();

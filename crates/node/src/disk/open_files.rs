@@ -18,10 +18,10 @@ use super::slots::Slots;
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) path: String,
-    /// The length for readers; the file on the device may be longer while `tail_to_cut`.
+    /// The length for readers; the file on the device may be longer while `needs_tail_truncation`.
     pub(super) bytes: u64,
     /// A failed append may have left bytes after the end, and their truncation failed too.
-    pub(super) tail_to_cut: bool,
+    pub(super) needs_tail_truncation: bool,
     /// Number of appends and truncations so far, including failed ones.
     pub(super) changes: u64,
     /// Number of these that a successful sync covers.
@@ -88,7 +88,7 @@ impl OpenFiles {
         let key = self.files.insert(OpenFile {
             path: path.to_owned(),
             bytes: stat.st_size as u64,
-            tail_to_cut: false,
+            needs_tail_truncation: false,
             changes: 0,
             changes_synced: 0,
             syncs_begun: 0,
@@ -110,7 +110,7 @@ impl OpenFiles {
         if let Some(file) = self.files.get_mut(key) {
             file.ids.retain(|other| *other != id);
         }
-        self.forget_if_idle(key);
+        self.remove_if_idle(key);
     }
 
     /// The file of an id, with an open descriptor, and its key.
@@ -164,7 +164,7 @@ impl OpenFiles {
     }
 
     /// Drops a file that is not open and has no state to remember.
-    pub(super) fn forget_if_idle(&mut self, key: u64) {
+    pub(super) fn remove_if_idle(&mut self, key: u64) {
         let idle = self.files.get(key).is_some_and(|file| {
             let open = !file.ids.is_empty() || file.syncs_begun > 0 || file.zeroing_from.is_some();
             // Unsynced bytes keep their descriptor, which receives the report of a failed write-back.
@@ -197,7 +197,7 @@ impl OpenFiles {
 
     fn open_descriptor(&mut self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         if self.on_descriptors.len() >= self.descriptors_max {
-            self.give_up_one();
+            self.close_one();
         }
         self.open_at(path, flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW)
     }
@@ -207,7 +207,7 @@ impl OpenFiles {
         loop {
             let opened = retry_on_intr(|| openat(&self.root, path, flags, Mode::from_raw_mode(0o600)));
             // The process may reach its limit of descriptors before this disk does.
-            if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) && self.give_up_one() {
+            if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) && self.close_one() {
                 continue;
             }
             return opened;
@@ -215,7 +215,7 @@ impl OpenFiles {
     }
 
     /// Closes the descriptor whose loss costs least. `false` if there is none.
-    fn give_up_one(&mut self) -> bool {
+    fn close_one(&mut self) -> bool {
         let cost = |key: u64| self.files.get(key).map(|file| (file.has_unsynced(), file.last_used));
         let chosen = self.on_descriptors.iter().enumerate().min_by_key(|(_, key)| cost(**key));
         let Some((position, &key)) = chosen else { return false };
@@ -227,7 +227,7 @@ impl OpenFiles {
             }
             file.descriptor = None;
         }
-        self.forget_if_idle(key);
+        self.remove_if_idle(key);
         true
     }
 }
@@ -255,15 +255,15 @@ impl OpenFile {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        self.cut_tail()
+        self.truncate_tail()
     }
 
     /// Truncates what a failed append left after the end.
-    pub(super) fn cut_tail(&mut self) -> DiskResult<()> {
-        if self.tail_to_cut {
+    pub(super) fn truncate_tail(&mut self) -> DiskResult<()> {
+        if self.needs_tail_truncation {
             retry_on_intr(|| ftruncate(self.descriptor(), self.bytes))
                 .map_err(|errno| failed(&self.path, "cutting what a failed append left", errno))?;
-            self.tail_to_cut = false;
+            self.needs_tail_truncation = false;
         }
         Ok(())
     }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_file_is_forgotten_unless_bytes_wait_or_a_sync_failed() {
+    fn closed_file_is_removed_unless_unsynced_or_failed() {
         let (_folder, mut files) = open_files();
         let clean = create(&mut files, 0);
         files.close(clean);
@@ -378,15 +378,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_append_left_is_cut_before_a_sync_promises_anything() {
+    fn failed_append_is_truncated_before_next_sync() {
         let (_folder, mut files) = open_files();
         let id = create(&mut files, 0);
         write(&mut files, id);
         let (_, file) = files.get(id, "test").unwrap();
         rustix::io::pwrite(file.descriptor(), b"left over", 1).unwrap();
-        file.tail_to_cut = true;
+        file.needs_tail_truncation = true;
         file.sync().unwrap();
-        assert!(!file.tail_to_cut);
+        assert!(!file.needs_tail_truncation);
         assert_eq!(fstat(file.descriptor()).unwrap().st_size, 1);
     }
 }

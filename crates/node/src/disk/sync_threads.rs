@@ -75,7 +75,7 @@ struct SyncQueue {
 
 impl SyncQueue {
     /// The first job that may be executed now.
-    fn take(&mut self) -> Option<SyncJob> {
+    fn next_job(&mut self) -> Option<SyncJob> {
         let is_free = |job: &SyncJob| job.descriptor().is_none_or(|one| !self.under_way.contains(&one));
         let at = self.jobs.iter().position(is_free)?;
         let job = self.jobs.remove(at)?;
@@ -84,7 +84,7 @@ impl SyncQueue {
     }
 
     /// Moves a waiting job before the others.
-    fn hurry(&mut self, ticket: u64) {
+    fn prioritize(&mut self, ticket: u64) {
         let is_it = |job: &SyncJob| match job {
             SyncJob::Sync { ticket: own, .. } | SyncJob::Zero { ticket: own, .. } => *own == ticket,
             SyncJob::Close(_) => false,
@@ -112,7 +112,7 @@ impl SyncShared {
     fn next(&self) -> Option<SyncJob> {
         let mut queue = self.lock();
         loop {
-            if let Some(job) = queue.take() {
+            if let Some(job) = queue.next_job() {
                 return Some(job);
             }
             // Jobs that wait for another job on their descriptor are left to the thread of that job.
@@ -166,7 +166,7 @@ impl SyncShared {
 }
 
 /// Interval of the checks whether a thread has died that should send an answer: threads only make system calls, so none should die.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The running threads; dropping this waits for their jobs.
 #[derive(Debug)]
@@ -228,8 +228,8 @@ impl SyncThreads {
 
     /// Moves a sync that a caller waits for before the others. Syncs may be executed in any order: each covers the writes that were issued before
     /// it began.
-    pub(super) fn hurry(&self, ticket: u64) {
-        self.shared.lock().hurry(ticket);
+    pub(super) fn prioritize(&self, ticket: u64) {
+        self.shared.lock().prioritize(ticket);
     }
 
     /// Has a descriptor closed by a thread, or closes it at once if the threads have too many jobs.
@@ -243,7 +243,7 @@ impl SyncThreads {
     /// Waits for the next sync to end; an error if none will end.
     pub(super) fn wait_done(&self) -> Result<(u64, Result<()>)> {
         loop {
-            match self.done.recv_timeout(LOOK_AGAIN) {
+            match self.done.recv_timeout(CHECK_INTERVAL) {
                 Ok(done) => return Ok(done),
                 Err(RecvTimeoutError::Timeout) if !self.has_died() => {}
                 Err(_) => return Err(Errno::PIPE),
@@ -311,12 +311,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_somebody_waits_for_is_carried_out_before_those_that_nobody_does() {
+    fn awaited_sync_runs_before_unawaited_ones() {
         let jobs = (0..500).map(|ticket| sync(ticket, &opened())).collect();
         let mut queue = SyncQueue { jobs, ..SyncQueue::default() };
-        queue.hurry(400);
-        queue.hurry(999);
-        let mut next = || ticket(queue.take());
+        queue.prioritize(400);
+        queue.prioritize(999);
+        let mut next = || ticket(queue.next_job());
         assert_eq!([next(), next(), next()], [Some(400), Some(0), Some(1)]);
     }
 
@@ -327,7 +327,7 @@ mod tests {
         let mut queue = SyncQueue { jobs: jobs.into(), ..SyncQueue::default() };
         let mut next = |ended: &Arc<OwnedFd>| {
             queue.under_way.retain(|under_way| ended.as_raw_fd() != *under_way);
-            ticket(queue.take())
+            ticket(queue.next_job())
         };
         let never = opened();
         assert_eq!([next(&never), next(&never), next(&never)], [Some(1), Some(3), None]);

@@ -27,7 +27,7 @@ pub(super) struct Instance<D> {
     journal_damage: Vec<Damage>,
     tails: Tails,
     /// The latest background error.
-    trouble: Option<String>,
+    background_error: Option<String>,
 }
 
 impl<D: Disk> Instance<D> {
@@ -49,7 +49,7 @@ impl<D: Disk> Instance<D> {
         let handles = partitions.clone().map(open).collect::<Result<Vec<_>, _>>()?;
         let journal_damage = report.journal.clone();
         let tails = Tails::default();
-        Ok((Instance { engine, partitions, handles, journal_damage, tails, trouble: None }, report))
+        Ok((Instance { engine, partitions, handles, journal_damage, tails, background_error: None }, report))
     }
 
     /// Executes one operation. A write may be answered once [`Instance::flush`] has succeeded.
@@ -88,7 +88,7 @@ impl<D: Disk> Instance<D> {
             Ok(more) => more,
             Err(error) => {
                 // The error is kept for `sync`, `stats` and `close`; the engine has stopped the partition's writes if necessary.
-                self.trouble = Some(error.to_string());
+                self.background_error = Some(error.to_string());
                 false
             }
         }
@@ -101,14 +101,14 @@ impl<D: Disk> Instance<D> {
 
     fn insert(&mut self, record: &KeyValue, at: Timestamp) -> StoreAnswer {
         let handle = self.handle(&record.key)?;
-        self.tails.forget(&record.key.key);
+        self.tails.remove(&record.key.key);
         self.engine.write(handle, EntryKind::Put, 0, at.get(), &record.key.key, &record.value)?;
         Ok(StoreOutcome::Done)
     }
 
     fn remove(&mut self, key: &StoreKey, at: Timestamp) -> StoreAnswer {
         let handle = self.handle(key)?;
-        self.tails.forget(&key.key);
+        self.tails.remove(&key.key);
         let is_there = match self.engine.lookup(handle, &key.key) {
             Ok(record) => record.is_some(),
             // A corrupt record can be removed.
@@ -139,7 +139,7 @@ impl<D: Disk> Instance<D> {
         if bytes > RECORD_BYTES_MAX {
             return Err(StoreError::RecordTooLong { bytes });
         }
-        self.tails.forget(&key.key);
+        self.tails.remove(&key.key);
         self.engine.write(handle, EntryKind::Append, flags, at.get(), &key.key, payload)?;
         self.tails.remember(&key.key, Tail { is_list, bytes });
         Ok(StoreOutcome::Done)
@@ -151,10 +151,10 @@ impl<D: Disk> Instance<D> {
         if record.is_list != wants_list {
             return Err(StoreError::WrongType { is_list: record.is_list });
         }
-        if let (RecordBody::Whole(payload), false) = (&record.body, wants_list) {
+        if let (RecordBody::SingleEntry(payload), false) = (&record.body, wants_list) {
             return Ok(Some(payload.to_vec()));
         }
-        Ok(self.engine.lookup_whole(handle, &key.key)?)
+        Ok(self.engine.lookup_assembled(handle, &key.key)?)
     }
 
     fn values(&mut self, key: &StoreKey) -> StoreAnswer {
@@ -194,7 +194,7 @@ impl<D: Disk> Instance<D> {
             instances: 1,
             journal_bytes: engine.journal_bytes,
             resident_bytes: engine.resident_bytes,
-            trouble: self.trouble.iter().cloned().collect(),
+            background_errors: self.background_error.iter().cloned().collect(),
             ..StoreStats::default()
         };
         for &handle in &self.handles {
@@ -228,7 +228,7 @@ impl<D: Disk> Instance<D> {
 
 fn tail_of(key: &[u8], record: &StoredRecord<'_>) -> Tail {
     let bytes = match &record.body {
-        RecordBody::Whole(payload) => entry_bytes(key, payload.len()),
+        RecordBody::SingleEntry(payload) => entry_bytes(key, payload.len()),
         RecordBody::Parts(parts) => parts.parts.iter().map(|part| u64::from(part.entry_bytes)).sum(),
     };
     Tail { is_list: record.is_list, bytes }
@@ -264,7 +264,7 @@ mod tests {
     const AT: Timestamp = Timestamp::from_millis(1);
 
     #[test]
-    fn what_was_flushed_survives_a_crash_and_what_was_not_may_be_gone() {
+    fn flushed_records_survive_a_crash() {
         let disk = SimulatedDisk::new(1);
         let mut instance = open(&disk, Durability::Sync);
         instance.execute(&StoreOperation::Insert(record("a", b"flushed")), AT).unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_a_record_is_what_reading_it_tells() {
+    fn cached_record_state_equals_stored_state() {
         let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
         for n in 0..5 {
             instance.execute(&StoreOperation::Extend(record("k", &[n; 100])), AT).unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_in_the_background_is_told() {
+    fn failed_background_sync_is_reported() {
         let disk = SimulatedDisk::new(1);
         let mut instance = open(&disk, Durability::DEFAULT);
         instance.execute(&StoreOperation::Insert(record("a", b"1")), AT).unwrap();
@@ -318,7 +318,7 @@ mod tests {
             instance.maintain(now_ms);
         }
         let Ok(StoreOutcome::Stats(stats)) = instance.stats() else { panic!("stats are given") };
-        assert_eq!(stats.trouble.len(), 1, "{stats:?}");
+        assert_eq!(stats.background_errors.len(), 1, "{stats:?}");
     }
 
     #[test]

@@ -10,28 +10,28 @@ use super::{EmbeddedStore, limits};
 pub struct StoreKeys {
     store: EmbeddedStore,
     instance: u16,
-    place: WalkPosition,
+    position: WalkPosition,
     page: std::vec::IntoIter<Vec<u8>>,
 }
 
 impl StoreKeys {
     pub(super) fn new(store: EmbeddedStore) -> Self {
-        StoreKeys { store, instance: 0, place: START, page: Vec::new().into_iter() }
+        StoreKeys { store, instance: 0, position: START, page: Vec::new().into_iter() }
     }
 
     fn next_page(&mut self) -> Result<(), StoreError> {
         let shared = &self.store.shared;
-        let operation = StoreOperation::Keys(self.place);
-        let StoreOutcome::Keys { keys, next } = shared.ask(self.instance, operation, limits::ANSWER_WAIT)?
+        let operation = StoreOperation::Keys(self.position);
+        let StoreOutcome::Keys { keys, next } = shared.call(self.instance, operation, limits::ANSWER_WAIT)?
         else {
             unreachable!("a walk is answered with keys")
         };
         self.page = keys.into_iter();
         match next {
-            Some(place) => self.place = place,
+            Some(place) => self.position = place,
             None => {
                 self.instance += 1;
-                self.place = START;
+                self.position = START;
             }
         }
         Ok(())

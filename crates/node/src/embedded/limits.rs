@@ -34,7 +34,7 @@ pub const GROUP_BYTES_MAX: usize = 1 << 20;
 pub const KEYS_PER_STEP: usize = 4096;
 
 /// How long a caller waits for room in a worker's queue. Queues move every few milliseconds: after this time the disk has a problem.
-pub const ROOM_WAIT: Duration = Duration::from_secs(60);
+pub const QUEUE_SPACE_WAIT: Duration = Duration::from_secs(60);
 
 /// How long a caller waits for its answer: longer than a disk needs to recover from an error by itself.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(120);
@@ -46,12 +46,12 @@ pub const BULK_WAIT: Duration = Duration::from_secs(3600);
 pub const END_WAIT: Duration = Duration::from_secs(5);
 
 /// Interval of background maintenance of a worker without requests.
-pub const UPKEEP_EVERY: Duration = Duration::from_millis(5);
+pub const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The same interval after [`IDLE_ROUNDS`] idle rounds: its writes are synced by then, and a sleeping process should not wake up often.
-pub const UPKEEP_IDLE_EVERY: Duration = Duration::from_millis(200);
+pub const MAINTENANCE_INTERVAL_IDLE: Duration = Duration::from_millis(200);
 
-/// Number of rounds of [`UPKEEP_EVERY`] without a request after which a worker is idle: two seconds.
+/// Number of rounds of [`MAINTENANCE_INTERVAL`] without a request after which a worker is idle: two seconds.
 pub const IDLE_ROUNDS: u32 = 400;
 
 /// Number of records with recent appends whose type and size a worker remembers.

@@ -13,7 +13,7 @@ pub(super) struct WorkerMailbox<T> {
     /// Notified when an item was added, or the queue has ended.
     arrived: Condvar,
     /// Notified when items were removed, or the queue has ended.
-    room: Condvar,
+    space_available: Condvar,
 }
 
 #[derive(Debug)]
@@ -44,14 +44,15 @@ pub(super) enum PutError {
 impl<T> WorkerMailbox<T> {
     pub(super) fn new() -> Self {
         let state = MailboxState { waiting: Vec::new(), bytes: 0, end: None };
-        WorkerMailbox { state: Mutex::new(state), arrived: Condvar::new(), room: Condvar::new() }
+        WorkerMailbox { state: Mutex::new(state), arrived: Condvar::new(), space_available: Condvar::new() }
     }
 
     /// Adds an item with this number of bytes; waits for room if necessary.
     pub(super) fn put(&self, item: T, bytes: usize, wait: Duration) -> Result<(), PutError> {
         let state = self.lock();
-        let waited =
-            self.room.wait_timeout_while(state, wait, |state| state.end.is_none() && !state.has_room(bytes));
+        let waited = self
+            .space_available
+            .wait_timeout_while(state, wait, |state| state.end.is_none() && !state.has_room(bytes));
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Some(end) = &state.end {
             return Err(PutError::Ended(end.clone()));
@@ -67,7 +68,7 @@ impl<T> WorkerMailbox<T> {
     }
 
     /// Removes all items; waits for an item if there is none.
-    pub(super) fn take(&self, into: &mut impl Extend<T>, wait: Duration) {
+    pub(super) fn take_all(&self, into: &mut impl Extend<T>, wait: Duration) {
         let mut state = self.lock();
         if !wait.is_zero() {
             let waited = self.arrived.wait_timeout_while(state, wait, |state| state.waiting.is_empty());
@@ -79,7 +80,7 @@ impl<T> WorkerMailbox<T> {
         into.extend(state.waiting.drain(..));
         state.bytes = 0;
         drop(state);
-        self.room.notify_all();
+        self.space_available.notify_all();
     }
 
     /// Ends the queue: senders that wait for room get the reason, and waiting items are dropped. The first reason stays.
@@ -88,13 +89,13 @@ impl<T> WorkerMailbox<T> {
         state.end.get_or_insert(end);
         let dropped = std::mem::take(&mut state.waiting);
         drop(state);
-        self.room.notify_all();
+        self.space_available.notify_all();
         drop(dropped);
     }
 
     /// The reason why it has ended; waits for the end for a limited time.
     pub(super) fn wait_for_end(&self, wait: Duration) -> Option<MailboxEnd> {
-        let waited = self.room.wait_timeout_while(self.lock(), wait, |state| state.end.is_none());
+        let waited = self.space_available.wait_timeout_while(self.lock(), wait, |state| state.end.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.end.clone()
     }
 
@@ -119,12 +120,12 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     #[test]
-    fn all_that_waits_is_taken_at_once_and_in_order() {
+    fn all_queued_items_are_taken_in_order() {
         let mailbox = WorkerMailbox::new();
         (0..3).for_each(|n| mailbox.put(n, 1, SHORT).unwrap());
         let mut taken = Vec::new();
-        mailbox.take(&mut taken, LONG);
-        mailbox.take(&mut taken, Duration::ZERO);
+        mailbox.take_all(&mut taken, LONG);
+        mailbox.take_all(&mut taken, Duration::ZERO);
         assert_eq!(taken, [0, 1, 2]);
     }
 
@@ -136,26 +137,26 @@ mod tests {
         let mailbox = WorkerMailbox::new();
         mailbox.put(0, 2 * WAITING_BYTES_MAX, SHORT).unwrap();
         assert_eq!(mailbox.put(0, 1, SHORT), Err(PutError::Full), "one that is too large waits alone");
-        mailbox.take(&mut Vec::new(), SHORT);
+        mailbox.take_all(&mut Vec::new(), SHORT);
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
     }
 
     #[test]
-    fn who_waits_for_room_gets_it_when_the_worker_takes() {
+    fn waiting_sender_continues_when_worker_takes_items() {
         let mailbox = WorkerMailbox::new();
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| mailbox.put(1, 1, LONG));
             let mut taken = Vec::new();
             while taken.len() < 2 {
-                mailbox.take(&mut taken, SHORT);
+                mailbox.take_all(&mut taken, SHORT);
             }
             assert_eq!(waiting.join().unwrap(), Ok(()));
         });
     }
 
     #[test]
-    fn its_end_reaches_those_who_wait_for_room_and_those_who_come_later() {
+    fn closed_mailbox_refuses_waiting_and_later_senders() {
         let mailbox = WorkerMailbox::new();
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
         let fault = MailboxEnd::Fault("a fault".to_owned());

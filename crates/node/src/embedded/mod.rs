@@ -99,7 +99,7 @@ impl EmbeddedStore {
             count += 1;
         }
         groups.iter_mut().try_for_each(|group| group.send(&self.shared))?;
-        groups.iter_mut().try_for_each(|group| group.settle(&self.shared))?;
+        groups.iter_mut().try_for_each(|group| group.finish_pending(&self.shared))?;
         Ok(count)
     }
 
@@ -168,7 +168,7 @@ impl EmbeddedStore {
     /// # Errors
     /// [`StoreError::NotDurable`] if the disk fails.
     pub fn sync(&self) -> Result<(), StoreError> {
-        self.shared.ask_all(|| StoreOperation::Sync, BULK_WAIT).map(drop)
+        self.shared.call_all(|| StoreOperation::Sync, BULK_WAIT).map(drop)
     }
 
     /// Statistics of the store.
@@ -177,7 +177,7 @@ impl EmbeddedStore {
     /// Those of a worker that has ended or does not answer.
     pub fn stats(&self) -> Result<StoreStats, StoreError> {
         let mut sum = StoreStats::default();
-        for outcome in self.shared.ask_all(|| StoreOperation::Stats, ANSWER_WAIT)? {
+        for outcome in self.shared.call_all(|| StoreOperation::Stats, ANSWER_WAIT)? {
             if let StoreOutcome::Stats(stats) = outcome {
                 sum.add(stats);
             }
@@ -191,7 +191,7 @@ impl EmbeddedStore {
     /// As [`EmbeddedStore::stats`].
     pub fn damage(&self) -> Result<Vec<Damage>, StoreError> {
         let mut all = Vec::new();
-        for outcome in self.shared.ask_all(|| StoreOperation::Damage, ANSWER_WAIT)? {
+        for outcome in self.shared.call_all(|| StoreOperation::Damage, ANSWER_WAIT)? {
             if let StoreOutcome::Damage(damage) = outcome {
                 all.extend(damage);
             }
@@ -221,7 +221,7 @@ impl EmbeddedStore {
     }
 
     fn call(&self, partition: u32, operation: StoreOperation) -> Result<StoreOutcome, StoreError> {
-        self.shared.ask(self.shared.settings.instance_of(partition), operation, ANSWER_WAIT)
+        self.shared.call(self.shared.settings.instance_of(partition), operation, ANSWER_WAIT)
     }
 
     fn key(&self, key: &[u8]) -> StoreKey {
@@ -259,7 +259,7 @@ impl RecordGroup {
     }
 
     fn send(&mut self, shared: &StoreShared) -> Result<(), StoreError> {
-        self.settle(shared)?;
+        self.finish_pending(shared)?;
         if !self.records.is_empty() {
             let operation = StoreOperation::InsertMany(std::mem::take(&mut self.records));
             self.bytes = 0;
@@ -268,7 +268,7 @@ impl RecordGroup {
         Ok(())
     }
 
-    fn settle(&mut self, shared: &StoreShared) -> Result<(), StoreError> {
+    fn finish_pending(&mut self, shared: &StoreShared) -> Result<(), StoreError> {
         match self.under_way.take() {
             Some(pending) => shared.finish(pending, ANSWER_WAIT).map(drop),
             None => Ok(()),

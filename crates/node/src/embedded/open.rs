@@ -11,7 +11,7 @@ use zerohop_engine::{EngineOptions, RecoveryReport};
 
 use super::error::StoreError;
 use super::instance::Instance;
-use super::limits::{ANSWER_WAIT, BULK_WAIT, END_WAIT, ROOM_WAIT};
+use super::limits::{ANSWER_WAIT, BULK_WAIT, END_WAIT, QUEUE_SPACE_WAIT};
 use super::mailbox::{MailboxEnd, PutError, WorkerMailbox};
 use super::options::StoreOptions;
 use super::report::Recovery;
@@ -85,17 +85,17 @@ impl StoreShared {
             shared.recovery.add(&report);
             shared.warning = shared.warning.or(warning);
         }
-        shared.recovery.took = stopwatch.elapsed();
+        shared.recovery.duration = stopwatch.elapsed();
         Ok(shared)
     }
 
     /// Sends an operation to an instance and waits for its answer.
-    pub(super) fn ask(&self, instance: u16, operation: StoreOperation, wait: Duration) -> StoreAnswer {
+    pub(super) fn call(&self, instance: u16, operation: StoreOperation, wait: Duration) -> StoreAnswer {
         self.finish(self.begin(instance, operation)?, wait)
     }
 
     /// Sends an operation to every instance and waits for all answers.
-    pub(super) fn ask_all(
+    pub(super) fn call_all(
         &self,
         operation: impl Fn() -> StoreOperation,
         wait: Duration,
@@ -115,9 +115,9 @@ impl StoreShared {
         let (reply, answer) = sync_channel(1);
         let bytes = operation.bytes();
         let mailbox = &self.mailboxes[usize::from(instance)];
-        match mailbox.put(StoreRequest { operation, reply }, bytes, ROOM_WAIT) {
+        match mailbox.put(StoreRequest { operation, reply }, bytes, QUEUE_SPACE_WAIT) {
             Ok(()) => Ok(PendingRequest { instance, answer }),
-            Err(PutError::Full) => Err(StoreError::Busy { instance, waited: ROOM_WAIT }),
+            Err(PutError::Full) => Err(StoreError::Busy { instance, waited: QUEUE_SPACE_WAIT }),
             Err(PutError::Ended(end)) => Err(ended(instance, end)),
         }
     }
@@ -135,7 +135,7 @@ impl StoreShared {
     pub(super) fn close(&self) -> Result<(), StoreError> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(RunningStore { threads, folder }) = running else { return Ok(()) };
-        let closed = self.ask_all(|| StoreOperation::Close, BULK_WAIT);
+        let closed = self.call_all(|| StoreOperation::Close, BULK_WAIT);
         let mut is_stuck = false;
         for (mailbox, thread) in self.mailboxes.iter().zip(threads) {
             // A thread whose mailbox has ended is at its end too. A thread that hangs is left running, and keeps its instance's lock.
@@ -232,4 +232,4 @@ fn ended(instance: u16, end: MailboxEnd) -> StoreError {
 }
 
 // A sleeping worker checks its mailbox at a shorter interval than its callers' time limit.
-const _: () = assert!(super::limits::UPKEEP_IDLE_EVERY.as_millis() < ANSWER_WAIT.as_millis());
+const _: () = assert!(super::limits::MAINTENANCE_INTERVAL_IDLE.as_millis() < ANSWER_WAIT.as_millis());

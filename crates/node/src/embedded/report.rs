@@ -24,7 +24,7 @@ pub struct StoreStats {
     /// Memory of indexes and tables, in bytes.
     pub overhead_bytes: u64,
     /// Background errors since the store was opened, the newest of each instance.
-    pub trouble: Vec<String>,
+    pub background_errors: Vec<String>,
 }
 
 impl StoreStats {
@@ -45,7 +45,7 @@ impl StoreStats {
         self.journal_bytes += other.journal_bytes;
         self.resident_bytes += other.resident_bytes;
         self.overhead_bytes += other.overhead_bytes;
-        self.trouble.extend(other.trouble);
+        self.background_errors.extend(other.background_errors);
     }
 }
 
@@ -53,7 +53,7 @@ impl StoreStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Its duration; all workers run in parallel.
-    pub took: Duration,
+    pub duration: Duration,
     /// Number of entries from checkpoints.
     pub from_checkpoint: u64,
     /// Number of entries from the logs after them.

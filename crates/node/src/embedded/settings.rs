@@ -215,7 +215,7 @@ mod tests {
         "zerohop embedded store, format 1\ninstances 3\npartitions 256\nseed 00c0ffee00c0ffee\n";
 
     #[test]
-    fn what_format_1_says_is_read_for_ever() {
+    fn format_1_stays_readable() {
         let settings = StoreSettings::decode(OF_FORMAT_1).unwrap();
         let partitions = PartitionCount::DEFAULT;
         assert_eq!(settings, StoreSettings { instances: 3, partitions, seed: 0x00c0_ffee_00c0_ffee });
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_text_is_refused_with_words() {
+    fn other_text_is_refused_with_a_message() {
         let newer = StoreSettings::decode(&OF_FORMAT_1.replace("format 1", "format 2")).unwrap_err();
         assert!(newer.contains("\"2\"") && newer.contains("use the zerohop that wrote it"), "{newer}");
         assert!(StoreSettings::decode("").unwrap_err().contains("name another folder"));

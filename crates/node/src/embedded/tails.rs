@@ -14,7 +14,7 @@ pub(super) struct Tail {
     pub(super) bytes: u64,
 }
 
-/// Tails by key. Every other change of a record must call [`Tails::forget`].
+/// Tails by key. Every other change of a record must call [`Tails::remove`].
 #[derive(Debug, Default)]
 pub(super) struct Tails {
     tails: BTreeMap<Vec<u8>, Tail>,
@@ -37,7 +37,7 @@ impl Tails {
         }
     }
 
-    pub(super) fn forget(&mut self, key: &[u8]) {
+    pub(super) fn remove(&mut self, key: &[u8]) {
         if !self.tails.is_empty() {
             self.tails.remove(key);
         }
@@ -58,7 +58,7 @@ mod tests {
             assert!(tails.tails.len() <= TAILS_MAX);
         }
         let last = (3 * TAILS_MAX as u64 - 1).to_le_bytes();
-        tails.forget(&last);
+        tails.remove(&last);
         assert_eq!(tails.get(&last), None);
         let long = vec![0; TAIL_KEY_BYTES_MAX + 1];
         tails.remember(&long, Tail { is_list: true, bytes: 1 });

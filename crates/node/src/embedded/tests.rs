@@ -130,7 +130,7 @@ fn the_numbers_of_the_first_opening_stay() {
 }
 
 #[test]
-fn a_folder_with_something_else_in_it_is_refused_and_left_alone() {
+fn folder_with_foreign_files_is_refused_unchanged() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("Photos")).unwrap();
     let error = EmbeddedStore::open(root.path()).unwrap_err();
@@ -149,7 +149,7 @@ fn a_store_of_another_format_is_refused() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "plants a file that the store did not write")]
-fn a_first_opening_that_was_cut_short_is_begun_again() {
+fn interrupted_first_open_is_restarted() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("store.tmp"), "zerohop emb").unwrap();
     std::fs::write(root.path().join("lock"), "").unwrap();
@@ -157,7 +157,7 @@ fn a_first_opening_that_was_cut_short_is_begun_again() {
 }
 
 #[test]
-fn a_closed_store_answers_so_and_closing_twice_is_well() {
+fn closed_store_returns_error_and_close_is_idempotent() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path());
     let (other, third) = (store.clone(), store.clone());
@@ -170,7 +170,7 @@ fn a_closed_store_answers_so_and_closing_twice_is_well() {
 }
 
 #[test]
-fn a_fault_of_a_worker_reaches_its_callers_with_the_reason_and_the_others_go_on() {
+fn worker_failure_reaches_its_callers_only() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path());
     let key_of = |instance| {
@@ -181,7 +181,7 @@ fn a_fault_of_a_worker_reaches_its_callers_with_the_reason_and_the_others_go_on(
         keys.into_iter().find(|key| owner(key) == instance).unwrap()
     };
     store.insert(key_of(0), "kept").unwrap();
-    let fault = store.shared.ask(0, StoreOperation::Panic, ANSWER_WAIT).unwrap_err();
+    let fault = store.shared.call(0, StoreOperation::Panic, ANSWER_WAIT).unwrap_err();
     for error in [fault, store.insert(key_of(0), "v").unwrap_err(), store.stats().unwrap_err()] {
         assert!(error.to_string().contains("planted by a test"), "{error}");
     }
@@ -202,7 +202,7 @@ fn a_sync_makes_an_interval_store_durable() {
     store.sync().unwrap();
     // A worker that fails writes nothing more.
     for instance in 0..3 {
-        assert!(store.shared.ask(instance, StoreOperation::Panic, ANSWER_WAIT).is_err());
+        assert!(store.shared.call(instance, StoreOperation::Panic, ANSWER_WAIT).is_err());
     }
     assert!(store.close().is_err());
     assert_eq!(open(root.path()).lookup("k").unwrap().unwrap(), b"v");

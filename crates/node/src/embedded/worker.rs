@@ -18,7 +18,7 @@ use zerohop_engine::disk::Disk;
 
 use super::error::StoreError;
 use super::instance::Instance;
-use super::limits::{BATCH_ANSWER_BYTES_MAX, IDLE_ROUNDS, UPKEEP_EVERY, UPKEEP_IDLE_EVERY};
+use super::limits::{BATCH_ANSWER_BYTES_MAX, IDLE_ROUNDS, MAINTENANCE_INTERVAL, MAINTENANCE_INTERVAL_IDLE};
 use super::mailbox::{MailboxEnd, WorkerMailbox};
 use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
 use crate::clock::{HybridClock, Stopwatch};
@@ -75,10 +75,10 @@ impl<D: Disk> StoreWorker<D> {
         loop {
             let wait = match idle_rounds {
                 _ if has_upkeep => Duration::ZERO,
-                IDLE_ROUNDS.. => UPKEEP_IDLE_EVERY,
-                _ => UPKEEP_EVERY,
+                IDLE_ROUNDS.. => MAINTENANCE_INTERVAL_IDLE,
+                _ => MAINTENANCE_INTERVAL,
             };
-            mailbox.take(&mut batch.waiting, wait);
+            mailbox.take_all(&mut batch.waiting, wait);
             idle_rounds = if batch.waiting.is_empty() { (idle_rounds + 1).min(IDLE_ROUNDS) } else { 0 };
             self.work(batch);
             if !batch.closers.is_empty() {
@@ -103,14 +103,14 @@ impl<D: Disk> StoreWorker<D> {
                 last.1 = answer;
             }
             if batch.answer_bytes > BATCH_ANSWER_BYTES_MAX {
-                self.settle(batch);
+                self.flush_and_answer(batch);
             }
         }
-        self.settle(batch);
+        self.flush_and_answer(batch);
     }
 
     /// One flush for the batch, then its answers.
-    fn settle(&mut self, batch: &mut WorkerBatch) {
+    fn flush_and_answer(&mut self, batch: &mut WorkerBatch) {
         batch.answer_bytes = 0;
         let writes = batch.answers.iter().any(|(_, _, writes)| *writes);
         let flushed = if writes { self.instance.flush() } else { Ok(()) };

@@ -36,7 +36,7 @@ pub enum HostsError {
         host: String,
     },
     /// This machine is not in the list.
-    NobodyHere {
+    NotInList {
         /// All hosts in the list, or the first of them.
         named: String,
         /// The name of this machine.
@@ -214,7 +214,7 @@ impl fmt::Display for HostsError {
             HostsError::Twice { host } => {
                 write!(f, "the list names {host} twice: give every node an address of its own, as in {host}:7410")
             }
-            HostsError::NobodyHere { named, called } => write!(
+            HostsError::NotInList { named, called } => write!(
                 f,
                 "the list names no host that is this machine: it has {named}, and this machine is called {called}; correct the list, or \
                  name the host of this process with --listen"
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_with_the_place() {
+    fn invalid_host_list_is_refused_with_position() {
         assert_eq!(expand(" # nobody\n"), Err(HostsError::Empty));
         assert_eq!(expand("a,b,a"), Err(HostsError::Twice { host: "a".into() }));
         assert_eq!(expand("n[1-3],n2"), Err(HostsError::Twice { host: "n2".into() }));
@@ -284,7 +284,7 @@ mod tests {
         }
 
         #[test]
-        fn a_range_is_what_it_says(from in 0u32..500, count in 1u32..60, width in 1usize..6) {
+        fn range_expands_to_its_members(from in 0u32..500, count in 1u32..60, width in 1usize..6) {
             let to = from + count - 1;
             let hosts = expand(&format!("h[{from:0width$}-{to}]")).unwrap();
             let expected: Vec<String> = (from..=to).map(|number| format!("h{number:0width$}")).collect();

@@ -20,7 +20,7 @@ pub struct SchedulerHosts {
     /// The hosts of the allocation.
     pub hosts: Vec<ListedHost>,
     /// The index of this process's host, if the scheduler reports it.
-    pub me: Option<usize>,
+    pub own_index: Option<usize>,
 }
 
 /// Maximum number of hosts that an error names; it counts the others.
@@ -63,7 +63,7 @@ pub fn of_scheduler(
             }
             (None, None) => None,
         };
-        return Ok(SchedulerHosts { scheduler: Scheduler::Slurm, hosts, me });
+        return Ok(SchedulerHosts { scheduler: Scheduler::Slurm, hosts, own_index: me });
     }
     if let Some(path) = said("PBS_NODEFILE") {
         let text = file(&path).map_err(|reason| HostsError::Scheduler { reason })?;
@@ -75,7 +75,7 @@ pub fn of_scheduler(
             }
         }
         let hosts = expand(&lines.join("\n"))?;
-        return Ok(SchedulerHosts { scheduler: Scheduler::Pbs, hosts, me: None });
+        return Ok(SchedulerHosts { scheduler: Scheduler::Pbs, hosts, own_index: None });
     }
     Err(HostsError::NoScheduler)
 }
@@ -84,7 +84,7 @@ pub fn of_scheduler(
 /// whether a name or an address belongs to this machine.
 ///
 /// # Errors
-/// [`HostsError::NobodyHere`], [`HostsError::SeveralHere`].
+/// [`HostsError::NotInList`], [`HostsError::SeveralHere`].
 pub fn find_self(
     hosts: &[ListedHost],
     listen: Option<(&str, u16)>,
@@ -118,7 +118,7 @@ pub fn find_self(
     };
     match told[..] {
         [one] => Ok(one),
-        [] => Err(HostsError::NobodyHere {
+        [] => Err(HostsError::NotInList {
             named: some_of(hosts.iter()),
             called: match listen {
                 Some((name, port)) => format!("{called} (with --listen {name}:{port})"),
@@ -159,12 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_finds_itself_by_what_slurm_says() {
+    fn process_finds_its_host_from_slurm() {
         let list = ("SLURM_JOB_NODELIST", "node[001-003]");
         let by_name = scheduled(&[list, ("SLURMD_NODENAME", "node002"), ("SLURM_NODEID", "0")]).unwrap();
-        assert_eq!((by_name.scheduler, by_name.hosts.len(), by_name.me), (Scheduler::Slurm, 3, Some(1)));
-        assert_eq!(scheduled(&[list, ("SLURM_NODEID", "2")]).unwrap().me, Some(2));
-        assert_eq!(scheduled(&[list]).unwrap().me, None);
+        assert_eq!(
+            (by_name.scheduler, by_name.hosts.len(), by_name.own_index),
+            (Scheduler::Slurm, 3, Some(1))
+        );
+        assert_eq!(scheduled(&[list, ("SLURM_NODEID", "2")]).unwrap().own_index, Some(2));
+        assert_eq!(scheduled(&[list]).unwrap().own_index, None);
         assert_eq!(scheduled(&[("SLURM_NODELIST", "a,b")]).unwrap().hosts.len(), 2);
         assert!(reason(scheduled(&[list, ("SLURMD_NODENAME", "node9")])).contains("node9"));
         assert!(reason(scheduled(&[list, ("SLURM_NODEID", "3")])).contains("has 3 hosts"));
@@ -175,7 +178,7 @@ mod tests {
     fn pbs_names_a_host_for_each_slot() {
         let found = scheduled(&[("PBS_NODEFILE", "/nodes")]).unwrap();
         let names: Vec<&str> = found.hosts.iter().map(|host| host.name.as_str()).collect();
-        assert_eq!((names, found.me, found.scheduler), (vec!["b1", "b2"], None, Scheduler::Pbs));
+        assert_eq!((names, found.own_index, found.scheduler), (vec!["b1", "b2"], None, Scheduler::Pbs));
         assert!(reason(scheduled(&[("PBS_NODEFILE", "/gone")])).contains("/gone"));
         assert_eq!(scheduled(&[("SLURM_JOB_NODELIST", " ")]), Err(HostsError::NoScheduler));
     }

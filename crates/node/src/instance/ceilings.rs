@@ -23,12 +23,12 @@ pub(crate) struct Ceilings {
     life: LifeRecord,
     thread: Option<CeilingWriter>,
     /// The newest requested bound that the thread does not have yet.
-    wanted: Option<Timestamp>,
+    requested_bound: Option<Timestamp>,
     /// The thread is writing.
     is_under_way: bool,
     synced: Option<Timestamp>,
     /// The reason why the last write failed, as it was logged.
-    told: Option<io::ErrorKind>,
+    logged_error: Option<io::ErrorKind>,
 }
 
 /// Started for the first bound to write: an instance without shared partitions never needs it.
@@ -63,10 +63,10 @@ impl Ceilings {
             folder,
             life,
             thread: None,
-            wanted: None,
+            requested_bound: None,
             is_under_way: false,
             synced: None,
-            told: None,
+            logged_error: None,
         };
         Ok((ceilings, before))
     }
@@ -77,12 +77,12 @@ impl Ceilings {
             self.synced = Some(ceiling);
             return;
         }
-        self.wanted = self.wanted.max(Some(ceiling));
+        self.requested_bound = self.requested_bound.max(Some(ceiling));
         self.hand_over();
     }
 
     /// The newest bound that was written to disk since the last call.
-    pub(crate) fn take_synced(&mut self) -> Option<Timestamp> {
+    pub(crate) fn take_synced_bound(&mut self) -> Option<Timestamp> {
         if self.is_under_way
             && let Some(writer) = &self.thread
             && let Ok(done) = writer.done.try_recv()
@@ -91,10 +91,10 @@ impl Ceilings {
             match done {
                 Ok(ceiling) => {
                     self.synced = self.synced.max(Some(ceiling));
-                    self.told = None;
+                    self.logged_error = None;
                 }
                 // Writes that reach the bound wait, and the next bound is written when it is due.
-                Err(error) => self.tell(&error),
+                Err(error) => self.log_error_once(&error),
             }
             self.hand_over();
         }
@@ -102,14 +102,15 @@ impl Ceilings {
     }
 
     /// Logs the error once, until the reason changes: the write is attempted many times a second.
-    fn tell(&mut self, error: &io::Error) {
-        if self.told.replace(error.kind()) != Some(error.kind()) {
+    fn log_error_once(&mut self, error: &io::Error) {
+        if self.logged_error.replace(error.kind()) != Some(error.kind()) {
             error!(%error, "the ceiling of timestamps could not be written");
         }
     }
 
     fn hand_over(&mut self) {
-        let (Some(folder), Some(ceiling), false) = (&self.folder, self.wanted, self.is_under_way) else {
+        let (Some(folder), Some(ceiling), false) = (&self.folder, self.requested_bound, self.is_under_way)
+        else {
             return;
         };
         if self.thread.is_none() {
@@ -119,9 +120,9 @@ impl Ceilings {
             }
         }
         let Some(CeilingWriter { lives: Some(lives), .. }) = &self.thread else { return };
-        self.life.ceiling = self.life.ceiling.max(ceiling);
+        self.life.timestamp_bound = self.life.timestamp_bound.max(ceiling);
         match lives.try_send(self.life.clone()) {
-            Ok(()) => (self.wanted, self.is_under_way) = (None, true),
+            Ok(()) => (self.requested_bound, self.is_under_way) = (None, true),
             // The thread has failed, which was logged then; the next start of the node has a new one.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
@@ -136,7 +137,7 @@ impl CeilingWriter {
         let thread = Builder::new().name("zerohop-life".to_owned()).spawn(move || {
             for life in lives_in {
                 let written = replace_file(&folder, FILE, &life.encode());
-                if done_out.send(written.map(|()| life.ceiling)).is_err() {
+                if done_out.send(written.map(|()| life.timestamp_bound)).is_err() {
                     return;
                 }
             }
@@ -181,7 +182,7 @@ mod tests {
     /// Waits for the thread.
     fn synced(ceilings: &mut Ceilings) -> Timestamp {
         for _ in 0..5_000 {
-            if let Some(ceiling) = ceilings.take_synced() {
+            if let Some(ceiling) = ceilings.take_synced_bound() {
                 return ceiling;
             }
             #[expect(clippy::disallowed_methods, reason = "waits for another thread")]
@@ -191,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn the_next_start_finds_the_ceiling_that_was_synced_and_the_starts_before_it() {
+    fn next_start_reads_synced_timestamp_bound_and_earlier_starts() {
         let root = tempfile::tempdir().unwrap();
         let begin =
             |incarnation| Ceilings::begin(Some(root.path().to_owned()), Incarnation(incarnation)).unwrap();
         let (mut first, before) = begin(3);
         assert_eq!(before, LifeRecord::default());
-        assert!(first.take_synced().is_none() && first.thread.is_none());
+        assert!(first.take_synced_bound().is_none() && first.thread.is_none());
         for ceiling in [10, 20, 15] {
             first.sync(Timestamp(ceiling));
         }
@@ -207,14 +208,14 @@ mod tests {
         }
         drop(first);
         let (_, before) = begin(4);
-        assert_eq!(before, LifeRecord { ceiling: Timestamp(20), starts: vec![Incarnation(3)] });
+        assert_eq!(before, LifeRecord { timestamp_bound: Timestamp(20), starts: vec![Incarnation(3)] });
         let (_, before) = begin(5);
         assert_eq!(before.starts, [Incarnation(3), Incarnation(4)]);
-        assert_eq!(before.ceiling, Timestamp(20));
+        assert_eq!(before.timestamp_bound, Timestamp(20));
     }
 
     #[test]
-    fn a_damaged_file_is_told_with_its_name_and_without_a_disk_all_is_synced_at_once() {
+    fn corrupt_life_file_is_named_and_memory_syncs_at_once() {
         let root = tempfile::tempdir().unwrap();
         drop(Ceilings::begin(Some(root.path().to_owned()), Incarnation(1)).unwrap());
         let path = root.path().join(FILE);
@@ -224,6 +225,6 @@ mod tests {
         assert!(reason.contains(&path.display().to_string()), "{reason}");
         let (mut none, before) = Ceilings::begin(None, Incarnation(9)).unwrap();
         none.sync(Timestamp(7));
-        assert_eq!((none.take_synced(), before), (Some(Timestamp(7)), LifeRecord::default()));
+        assert_eq!((none.take_synced_bound(), before), (Some(Timestamp(7)), LifeRecord::default()));
     }
 }

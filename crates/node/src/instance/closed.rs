@@ -30,7 +30,7 @@ pub(super) fn leave(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
 ///
 /// # Errors
 /// In words: the mark may still be there.
-pub(super) fn take(folder: &Path) -> Result<Option<Incarnation>, String> {
+pub(super) fn take_mark(folder: &Path) -> Result<Option<Incarnation>, String> {
     let path = folder.join(FILE);
     let failed = |error: io::Error| format!("{} could not be taken away: {error}", path.display());
     #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]
@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_found_once_and_what_is_none_is_taken_away() {
+    fn shutdown_marker_is_read_once_and_invalid_one_removed() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(take(root.path()), Ok(None));
+        assert_eq!(take_mark(root.path()), Ok(None));
         leave(root.path(), Incarnation(7)).unwrap();
-        assert_eq!(take(root.path()), Ok(Some(Incarnation(7))));
-        assert_eq!(take(root.path()), Ok(None));
+        assert_eq!(take_mark(root.path()), Ok(Some(Incarnation(7))));
+        assert_eq!(take_mark(root.path()), Ok(None));
         replace_file(root.path(), FILE, b"zerohopc and no more").unwrap();
-        assert_eq!(take(root.path()), Ok(None));
+        assert_eq!(take_mark(root.path()), Ok(None));
         assert!(!root.path().join(FILE).exists());
     }
 

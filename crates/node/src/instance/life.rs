@@ -19,7 +19,7 @@ pub(crate) const LIFE_BYTES_MAX: usize = HEADER_BYTES + 8 * STARTS_MAX + 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LifeRecord {
     /// The timestamp bound: every used timestamp is below.
-    pub(crate) ceiling: Timestamp,
+    pub(crate) timestamp_bound: Timestamp,
     /// The last starts, oldest first.
     pub(crate) starts: Vec<Incarnation>,
 }
@@ -51,7 +51,7 @@ impl LifeRecord {
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&(self.starts.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.ceiling.0.to_le_bytes());
+        bytes.extend_from_slice(&self.timestamp_bound.0.to_le_bytes());
         for start in &self.starts {
             bytes.extend_from_slice(&start.0.to_le_bytes());
         }
@@ -81,7 +81,7 @@ impl LifeRecord {
         }
         let ceiling = Timestamp(u64::from_le_bytes(array(&body[16..24])));
         let start = |bytes: &[u8]| Incarnation(u64::from_le_bytes(array(bytes)));
-        Ok(LifeRecord { ceiling, starts: starts.chunks_exact(8).map(start).collect() })
+        Ok(LifeRecord { timestamp_bound: ceiling, starts: starts.chunks_exact(8).map(start).collect() })
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
 
     fn sample() -> LifeRecord {
         LifeRecord {
-            ceiling: Timestamp::new(1_700_000_000_123, 7),
+            timestamp_bound: Timestamp::new(1_700_000_000_123, 7),
             starts: vec![Incarnation(5), Incarnation(u64::MAX)],
         }
     }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_start_is_forgotten_first() {
+    fn oldest_start_is_dropped_first() {
         let mut life = LifeRecord::default();
         for start in 0..STARTS_MAX as u64 + 3 {
             life.begin(Incarnation(start));
@@ -147,12 +147,12 @@ mod tests {
         #[test]
         fn what_is_written_is_read_again(ceiling: u64, starts in prop::collection::vec(any::<u64>(), 0..=STARTS_MAX)) {
             let starts = starts.into_iter().map(Incarnation).collect();
-            let life = LifeRecord { ceiling: Timestamp(ceiling), starts };
+            let life = LifeRecord { timestamp_bound: Timestamp(ceiling), starts };
             prop_assert_eq!(LifeRecord::decode(&life.encode()), Ok(life));
         }
 
         #[test]
-        fn any_change_or_cut_is_noticed(at in 0..PINNED.len(), bit in 0..8) {
+        fn any_change_or_truncation_is_detected(at in 0..PINNED.len(), bit in 0..8) {
             let mut bytes = PINNED.to_vec();
             bytes[at] ^= 1u8 << bit;
             prop_assert!(LifeRecord::decode(&bytes).is_err());

@@ -12,7 +12,7 @@ pub(crate) const LINK_UNSENT_BYTES_MAX: usize = 8 << 20;
 pub(crate) const LINK_UNSENT_SMALL_MAX: usize = LINK_UNSENT_BYTES_MAX + (4 << 20);
 
 /// Maximum number of bytes that wait for the greeting of an instance: the first messages of a partition.
-pub(crate) const LINK_HELD_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LINK_QUEUED_BYTES_MAX: usize = 1 << 20;
 
 /// Minimum and maximum pause before the next connection attempt to an instance that did not answer. It is short, because a restarted process
 /// returns within it and its groups wait for it.

@@ -20,7 +20,7 @@ use zerohop_wire::messages::{Call, ClusterId, Hello, HelloAck, Member};
 use zerohop_wire::{Encoder, Envelope, Failure, Features, GREETING_VERSION, Message};
 
 use super::limits::{
-    LINK_HELD_BYTES_MAX, LINK_RETRY_MS_MAX, LINK_RETRY_MS_MIN, LINK_UNSENT_BYTES_MAX, LINK_UNSENT_SMALL_MAX,
+    LINK_QUEUED_BYTES_MAX, LINK_RETRY_MS_MAX, LINK_RETRY_MS_MIN, LINK_UNSENT_BYTES_MAX, LINK_UNSENT_SMALL_MAX,
 };
 use crate::reactor::{ConnectionId, Now, Replies};
 
@@ -40,7 +40,7 @@ pub(crate) struct Links {
 struct Link {
     state: LinkState,
     /// Frames to send once the other instance has greeted.
-    held: Vec<u8>,
+    queued_frames: Vec<u8>,
     /// The incarnation of the process that greeted last.
     incarnation: Incarnation,
     /// The features of both ends of the connection, once it is open.
@@ -48,7 +48,7 @@ struct Link {
     /// The pause after the next failure.
     retry_ms: u64,
     /// The log has the reason why it does not answer.
-    is_told: bool,
+    is_logged: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ enum LinkState {
         again_ms: u64,
     },
     /// To be connected to at the end of the batch.
-    Wanted,
+    ConnectAtBatchEnd,
     Calling(ConnectionId),
     Open(ConnectionId),
 }
@@ -81,7 +81,7 @@ impl Links {
         let link = self.by.entry(to.instance).or_insert_with(Link::new);
         match link.state {
             // The message is repeated, like all others: other messages open a connection by then, if that is possible.
-            _ if !link.takes(message) => {}
+            _ if !link.supports(message) => {}
             LinkState::Open(connection) => {
                 let bound = if is_small(message) { LINK_UNSENT_SMALL_MAX } else { LINK_UNSENT_BYTES_MAX };
                 if replies.unsent_bytes(connection) < bound {
@@ -91,10 +91,10 @@ impl Links {
             LinkState::Waiting { again_ms } if now.elapsed_ms < again_ms => {}
             state => {
                 if let LinkState::Waiting { .. } = state {
-                    link.state = LinkState::Wanted;
+                    link.state = LinkState::ConnectAtBatchEnd;
                     self.to_call.push(to.instance);
                 }
-                if link.hold(envelope, message) {
+                if link.queue_frame(envelope, message) {
                     return;
                 }
             }
@@ -111,7 +111,7 @@ impl Links {
                 Some((connection, Member { instance, incarnation: link.incarnation }))
             }
             LinkState::Waiting { again_ms } if again_ms <= now_ms => {
-                link.state = LinkState::Wanted;
+                link.state = LinkState::ConnectAtBatchEnd;
                 self.to_call.push(instance);
                 None
             }
@@ -179,8 +179,8 @@ impl Links {
             Ok(ack) => {
                 link.state = LinkState::Open(connection);
                 (link.incarnation, link.features) = (ack.incarnation, ack.features);
-                (link.retry_ms, link.is_told) = (LINK_RETRY_MS_MIN, false);
-                let held = std::mem::take(&mut link.held);
+                (link.retry_ms, link.is_logged) = (LINK_RETRY_MS_MIN, false);
+                let held = std::mem::take(&mut link.queued_frames);
                 // Frames of another version than the agreed one would end the connection.
                 if ack.version == GREETING_VERSION && !held.is_empty() {
                     replies.send_frames(connection, &held);
@@ -190,7 +190,7 @@ impl Links {
             }
             Err(failure) => failure.to_string(),
         };
-        if !std::mem::replace(&mut link.is_told, true) {
+        if !std::mem::replace(&mut link.is_logged, true) {
             warn!(instance = instance.0, reason, "another instance cannot be talked to");
         }
         replies.hang_up(connection);
@@ -233,12 +233,19 @@ impl Link {
         let state = LinkState::Waiting { again_ms: 0 };
         let incarnation = Incarnation::default();
         let features = Features::default();
-        Link { state, held: Vec::new(), incarnation, features, retry_ms: LINK_RETRY_MS_MIN, is_told: false }
+        Link {
+            state,
+            queued_frames: Vec::new(),
+            incarnation,
+            features,
+            retry_ms: LINK_RETRY_MS_MIN,
+            is_logged: false,
+        }
     }
 
     /// Whether the other end supports such messages. An older program would end the connection because of them, again and again as they repeat.
     /// Before the first greeting this is not known: such messages are dropped, and repeated later.
-    fn takes(&self, message: &Message<'_>) -> bool {
+    fn supports(&self, message: &Message<'_>) -> bool {
         match message {
             Message::Peer(peer) => match peer.call {
                 Call::DigestAsk(slice) => !slice.contents || self.features.has(Features::CONTENTS),
@@ -249,14 +256,14 @@ impl Link {
     }
 
     /// Buffers a frame until the other instance has greeted. `false`: there is no room.
-    fn hold(&mut self, envelope: &Envelope, message: &Message<'_>) -> bool {
+    fn queue_frame(&mut self, envelope: &Envelope, message: &Message<'_>) -> bool {
         // A message that cannot be encoded could not be sent either.
-        self.held.len() < LINK_HELD_BYTES_MAX
-            && Encoder::default().encode(envelope, message, &mut self.held).is_ok()
+        self.queued_frames.len() < LINK_QUEUED_BYTES_MAX
+            && Encoder::default().encode(envelope, message, &mut self.queued_frames).is_ok()
     }
 
     fn failed(&mut self, now_ms: u64) {
-        self.held = Vec::new();
+        self.queued_frames = Vec::new();
         // Another program may answer there next time.
         self.features = Features::default();
         self.state = LinkState::Waiting { again_ms: now_ms + self.retry_ms };
@@ -282,20 +289,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_are_asked_of_those_who_know_how_and_of_nobody_before_that_is_known() {
+    fn digest_requests_go_only_to_supporting_peers() {
         let [from, to] = [1, 2].map(|id| Member { instance: InstanceId(id), incarnation: Incarnation(7) });
         let ask = |contents| {
             let slice = Slice { contents, ..Slice::default() };
             Message::Peer(PeerMessage { from, to, call: Call::DigestAsk(slice) })
         };
         let mut link = Link::new();
-        assert!(link.takes(&ask(false)), "all know that");
-        assert!(!link.takes(&ask(true)), "nobody has greeted");
+        assert!(link.supports(&ask(false)), "all know that");
+        assert!(!link.supports(&ask(true)), "nobody has greeted");
         link.features = Features::PEER;
-        assert!(!link.takes(&ask(true)), "it is from before");
+        assert!(!link.supports(&ask(true)), "it is from before");
         link.features = Features(Features::PEER.0 | Features::CONTENTS.0);
-        assert!(link.takes(&ask(true)));
+        assert!(link.supports(&ask(true)));
         link.failed(0);
-        assert!(!link.takes(&ask(true)), "another may answer next");
+        assert!(!link.supports(&ask(true)), "another may answer next");
     }
 }

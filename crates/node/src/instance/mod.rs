@@ -31,5 +31,5 @@ pub(crate) use self::life::LifeRecord;
 pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};
 pub(crate) use self::outlet::{Outlet, OutletEffects};
 pub(crate) use self::thread::{
-    EndedInstance, InstancePlan, OpenResult, ReadyToServe, RecoveredData, start, words,
+    EndedInstance, InstancePlan, OpenResult, ReadyToServe, RecoveredData, panic_message, start,
 };

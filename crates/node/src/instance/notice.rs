@@ -30,14 +30,14 @@ pub(crate) enum InstanceNotice {
     /// Report the ends of these logs, as far as they are here.
     LogEnds {
         /// The logs, with the epochs of their groups.
-        wanted: Vec<LogWanted>,
+        logs: Vec<LogWanted>,
         /// The channel for the answer.
-        asker: oneshot::Sender<Vec<HeldLog>>,
+        reply_to: oneshot::Sender<Vec<HeldLog>>,
     },
     /// The manager's answer to a control request that was forwarded to it.
     Admin {
         /// The number that the instance assigned to the request.
-        ask: u64,
+        request_number: u64,
         /// The answer, encoded.
         encoded: Vec<u8>,
     },
@@ -92,11 +92,11 @@ pub(crate) struct Figures {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InstanceMessage {
     /// A request for a change of a group.
-    Asks {
+    ProposeChange {
         /// The instance.
         instance: InstanceId,
         /// The group, with the epoch for which the instance has decided.
-        place: AnswerOrigin,
+        group: AnswerOrigin,
         /// The requested change.
         change: GroupChange,
     },
@@ -110,5 +110,5 @@ pub(crate) enum InstanceMessage {
         map: MapEpoch,
     },
     /// Another instance has a newer map.
-    MapWanted,
+    MapOutdated,
 }

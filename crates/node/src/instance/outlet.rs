@@ -10,7 +10,7 @@ use super::ceilings::Ceilings;
 use super::links::Links;
 use super::notice::InstanceMessage;
 use crate::reactor::{ConnectionId, Now, Replies, RequestToken};
-use crate::redis::{TOKEN_MARK, UnitAnswer};
+use crate::redis::{UNIT_TOKEN_BIT, UnitAnswer};
 
 /// The targets of effects other than answers to connections.
 #[derive(Debug)]
@@ -18,15 +18,15 @@ pub(crate) struct Outlet {
     /// Answers to units of Redis clients; processed when no other call is in progress.
     pub(crate) answered: Vec<(u64, UnitAnswer)>,
     pub(crate) links: Links,
-    pub(crate) ceilings: Ceilings,
+    pub(crate) timestamp_bounds: Ceilings,
     /// The channel to the manager for the control group; `None` for a standalone node.
-    pub(crate) words: Option<mpsc::Sender<InstanceMessage>>,
-    pub(crate) me: InstanceId,
+    pub(crate) manager_messages: Option<mpsc::Sender<InstanceMessage>>,
+    pub(crate) this_member: InstanceId,
 }
 
 impl Outlet {
-    fn say(&self, word: InstanceMessage) {
-        if let Some(words) = &self.words {
+    fn send_to_manager(&self, word: InstanceMessage) {
+        if let Some(words) = &self.manager_messages {
             // If the channel is full, the message is repeated later.
             drop(words.try_send(word));
         }
@@ -52,13 +52,21 @@ impl InstanceEffects for OutletEffects<'_, '_> {
             InstanceEffect::Send { to, envelope, message } => {
                 self.outlet.links.send(to, envelope, message, self.now, self.replies)
             }
-            InstanceEffect::AskControl { place, change } => {
-                self.outlet.say(InstanceMessage::Asks { instance: self.outlet.me, place, change })
+            InstanceEffect::ProposeChange { place, change } => {
+                self.outlet.send_to_manager(InstanceMessage::ProposeChange {
+                    instance: self.outlet.this_member,
+                    group: place,
+                    change,
+                })
             }
-            InstanceEffect::FetchMap => self.outlet.say(InstanceMessage::MapWanted),
-            InstanceEffect::SyncCeiling(ceiling) => self.outlet.ceilings.sync(ceiling),
+            InstanceEffect::FetchMap => self.outlet.send_to_manager(InstanceMessage::MapOutdated),
+            InstanceEffect::SyncCeiling(ceiling) => self.outlet.timestamp_bounds.sync(ceiling),
             InstanceEffect::Drained { keyspace, map } => {
-                self.outlet.say(InstanceMessage::Drained { instance: self.outlet.me, keyspace, map })
+                self.outlet.send_to_manager(InstanceMessage::Drained {
+                    instance: self.outlet.this_member,
+                    keyspace,
+                    map,
+                })
             }
         }
     }
@@ -66,24 +74,24 @@ impl InstanceEffects for OutletEffects<'_, '_> {
 
 impl OutletEffects<'_, '_> {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
-        if to.connection & TOKEN_MARK != 0 {
+        if to.connection & UNIT_TOKEN_BIT != 0 {
             let answer = match message {
-                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => UnitAnswer::Woken,
+                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => UnitAnswer::WaitEnded,
                 Message::Answer(Err(failure)) => UnitAnswer::Failed(failure.clone().into_owned()),
-                _ => UnitAnswer::Woken,
+                _ => UnitAnswer::WaitEnded,
             };
             return self.outlet.answered.push((to.request.0, answer));
         }
-        let AnswerOrigin { keyspace, partition, epoch, held_us } = place;
+        let AnswerOrigin { keyspace, partition, epoch, read_lock_us: held_us } = place;
         let connection = ConnectionId::from_u64(to.connection);
         let token = RequestToken { connection, request: to.request, keyspace, partition };
-        self.replies.answer_held(token, (epoch, held_us), message);
+        self.replies.answer_read_locked(token, (epoch, held_us), message);
     }
 
     fn let_go(&mut self, to: Token) {
         // Nothing is sent, so these fields of the answer are not read.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
         let connection = ConnectionId::from_u64(to.connection);
-        self.replies.let_go(RequestToken { connection, request: to.request, keyspace, partition });
+        self.replies.drop_request(RequestToken { connection, request: to.request, keyspace, partition });
     }
 }

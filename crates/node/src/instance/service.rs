@@ -29,7 +29,7 @@ use crate::reactor::{
     CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
 };
 use crate::redis::Clients;
-use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_TOLD_EVERY_MS};
+use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
 use crate::unproven::NodeAddresses;
 
 /// The service; see the module.
@@ -37,12 +37,12 @@ use crate::unproven::NodeAddresses;
 pub(crate) struct InstanceService<D: Disk> {
     instance: Instance<D>,
     /// The index of this instance in the node, from zero.
-    place: usize,
+    instance_index: usize,
     clients: Clients,
     manager: mpsc::Sender<ControlJob>,
     /// Control requests that the manager has not answered, by the number of the forwarded request.
     forwarded: BTreeMap<u64, RequestToken>,
-    next_ask: u64,
+    next_request_number: u64,
     /// Number of requests of this batch, and the time of the first.
     batch: u64,
     batch_since: Stopwatch,
@@ -50,7 +50,7 @@ pub(crate) struct InstanceService<D: Disk> {
     batch_us: Histogram,
     refusals: Refusals,
     /// The log says that the disk is full.
-    told_full: bool,
+    is_full_logged: bool,
     /// The time of the last batch, on the reactor's clock.
     now_ms: u64,
     nodes: NodeAddresses,
@@ -66,7 +66,7 @@ const TOKEN_EXPIRED: &[u8] =
     b"-NOAUTH the token has expired: ask the cluster's administrator for another one\r\n";
 
 /// Maximum number of flushes in one turn: units that waited continue with what the first flush has made durable, and may write.
-const SETTLE_ROUNDS_MAX: usize = 4;
+const FLUSHES_PER_TURN_MAX: usize = 4;
 
 impl<D: Disk> InstanceService<D> {
     pub(crate) fn new(
@@ -76,20 +76,26 @@ impl<D: Disk> InstanceService<D> {
         (manager, words): (mpsc::Sender<ControlJob>, Option<mpsc::Sender<InstanceMessage>>),
     ) -> Self {
         let Identity { cluster, instance: me, .. } = instance.identity();
-        let outlet = Outlet { answered: Vec::new(), links: Links::new(cluster, me), ceilings, words, me };
+        let outlet = Outlet {
+            answered: Vec::new(),
+            links: Links::new(cluster, me),
+            timestamp_bounds: ceilings,
+            manager_messages: words,
+            this_member: me,
+        };
         InstanceService {
             instance,
-            place,
+            instance_index: place,
             clients: Clients::new(place, outlet, redis_time_out),
             manager,
             forwarded: BTreeMap::new(),
-            next_ask: 0,
+            next_request_number: 0,
             batch: 0,
             batch_since: Stopwatch::start(),
             batch_requests: Histogram::new(),
             batch_us: Histogram::new(),
             refusals: Refusals::default(),
-            told_full: false,
+            is_full_logged: false,
             now_ms: 0,
             nodes: NodeAddresses::default(),
             shares: TokenShares::default(),
@@ -106,9 +112,9 @@ impl<D: Disk> InstanceService<D> {
     }
 
     /// Logs when the disk becomes full, and when it has room again.
-    fn tell_room(&mut self) {
-        let is_full = !self.instance.has_room();
-        if std::mem::replace(&mut self.told_full, is_full) == is_full {
+    fn log_disk_space(&mut self) {
+        let is_full = !self.instance.has_disk_space();
+        if std::mem::replace(&mut self.is_full_logged, is_full) == is_full {
             return;
         }
         let instance = self.instance.identity().instance.0;
@@ -123,12 +129,15 @@ impl<D: Disk> InstanceService<D> {
 
     /// Forwards a control request to the manager, which answers it by [`InstanceNotice::Admin`].
     fn forward(&mut self, token: RequestToken, encoded: &[u8], replies: &mut Replies<'_>) {
-        let reply = ReplyTo::Instance { place: self.place, ask: self.next_ask };
+        let reply = ReplyTo::Instance {
+            instance_index: self.instance_index,
+            request_number: self.next_request_number,
+        };
         let access = replies.access(token.connection);
         match self.manager.try_send(ControlJob { encoded: encoded.to_vec(), access, reply }) {
             Ok(()) => {
-                self.forwarded.insert(self.next_ask, token);
-                self.next_ask += 1;
+                self.forwarded.insert(self.next_request_number, token);
+                self.next_request_number += 1;
             }
             Err(_) => replies.fail(token, PartitionEpoch(0), Failure::Busy { retry_after_ms: JOBS_RETRY_MS }),
         }
@@ -140,7 +149,7 @@ impl<D: Disk> InstanceService<D> {
             self.instance.log_ends().map(|(keyspace, partition, end)| ((keyspace, partition), end)).collect();
         let of = |one: &LogWanted| {
             let found = ends.get(&(one.keyspace, one.partition))?;
-            let last = if found.is_whole { found.last } else { EntryName::default() };
+            let last = if found.is_complete { found.last } else { EntryName::default() };
             Some(HeldLog {
                 keyspace: one.keyspace,
                 partition: one.partition,
@@ -197,7 +206,7 @@ impl<D: Disk> Service for InstanceService<D> {
             return replies.fail(token, PartitionEpoch(0), failure);
         }
         if access != Access::All
-            && let Err(failure) = self.shares.take(access, envelope, &message, now.elapsed_ms)
+            && let Err(failure) = self.shares.consume(access, envelope, &message, now.elapsed_ms)
         {
             return replies.fail(token, PartitionEpoch(0), failure);
         }
@@ -233,8 +242,12 @@ impl<D: Disk> Service for InstanceService<D> {
         if let Message::Peer(PeerMessage { from, call, .. }) = &message {
             let here = (&mut self.instance, now, &mut *replies);
             match call {
-                Call::UnitAsk(ask) => return self.clients.asked(connection, *from, (envelope, ask), here),
-                Call::UnitTold(told) => return self.clients.told(connection, *from, told, here),
+                Call::UnitAsk(ask) => {
+                    return self.clients.handle_unit_piece(connection, *from, (envelope, ask), here);
+                }
+                Call::UnitTold(told) => {
+                    return self.clients.handle_outcome_piece(connection, *from, told, here);
+                }
                 _ => {}
             }
         }
@@ -273,8 +286,10 @@ impl<D: Disk> Service for InstanceService<D> {
                 drop(done.send(result));
             }
             InstanceNotice::Figures(asker) => drop(asker.send(self.figures(replies))),
-            InstanceNotice::LogEnds { wanted, asker } => drop(asker.send(self.log_ends(&wanted))),
-            InstanceNotice::Admin { ask, encoded } => {
+            InstanceNotice::LogEnds { logs: wanted, reply_to: asker } => {
+                drop(asker.send(self.log_ends(&wanted)))
+            }
+            InstanceNotice::Admin { request_number: ask, encoded } => {
                 // The request is gone if this instance has answered it itself, before its end.
                 if let Some(token) = self.forwarded.remove(&ask) {
                     let answer = Message::AdminAnswer(Admin { encoded: &encoded });
@@ -283,7 +298,7 @@ impl<D: Disk> Service for InstanceService<D> {
             }
             InstanceNotice::Siblings(siblings, newest) => {
                 self.instance.not_before(newest);
-                self.clients.meet(siblings);
+                self.clients.set_siblings(siblings);
             }
             InstanceNotice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
             InstanceNotice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
@@ -302,28 +317,28 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn next_deadline_ms(&self) -> Option<u64> {
         let clients_ms = self.clients.next_deadline_ms(self.now_ms).unwrap_or(u64::MAX);
-        Some(self.instance.next_wake_ms().min(clients_ms))
+        Some(self.instance.next_tick_ms().min(clients_ms))
     }
 
     fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
         // Due work is done at the end of the batch, which this call starts.
-        self.refusals.tell(now, replies.counters());
+        self.refusals.log_refusals(now, replies.counters());
     }
 
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
         self.now_ms = now.elapsed_ms;
-        if let Some(ceiling) = self.clients.outlet().ceilings.take_synced() {
-            self.instance.ceiling_synced(ceiling);
+        if let Some(ceiling) = self.clients.outlet().timestamp_bounds.take_synced_bound() {
+            self.instance.timestamp_bound_synced(ceiling);
         }
         self.clients.step((&mut self.instance, now, replies));
-        for _ in 0..SETTLE_ROUNDS_MAX {
+        for _ in 0..FLUSHES_PER_TURN_MAX {
             let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
             self.instance.end_of_batch(time(now), &mut effects);
-            if !self.clients.settle((&mut self.instance, now, replies)) {
+            if !self.clients.send_answers((&mut self.instance, now, replies)) {
                 break;
             }
         }
-        self.tell_room();
+        self.log_disk_space();
         self.clients.send((&mut self.instance, now, replies));
         self.clients.outlet().links.call(self.instance.map(), now, replies);
         let requests = std::mem::take(&mut self.batch);
@@ -333,7 +348,7 @@ impl<D: Disk> Service for InstanceService<D> {
         }
     }
 
-    fn upkeep(&mut self, now: Now) -> Upkeep {
+    fn maintain(&mut self, now: Now) -> Upkeep {
         if self.instance.maintain(time(now)) { Upkeep::More } else { Upkeep::Done }
     }
 
@@ -350,7 +365,7 @@ impl<D: Disk> Service for InstanceService<D> {
         }
         let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
         self.instance.stop(time(now), &mut effects);
-        self.clients.settle((&mut self.instance, now, replies));
+        self.clients.send_answers((&mut self.instance, now, replies));
         self.clients.stop((&mut self.instance, now, replies));
     }
 
@@ -373,13 +388,13 @@ impl<D: Disk> Service for InstanceService<D> {
 /// Logs connections that were refused or closed because of their behaviour: seldom, so that their clients cannot fill the log.
 #[derive(Debug, Default)]
 struct Refusals {
-    told: u64,
-    tell_again_ms: u64,
+    logged: u64,
+    log_again_ms: u64,
 }
 
 impl Refusals {
-    fn tell(&mut self, now: Now, counters: &ReactorCounters) {
-        if now.elapsed_ms < self.tell_again_ms {
+    fn log_refusals(&mut self, now: Now, counters: &ReactorCounters) {
+        if now.elapsed_ms < self.log_again_ms {
             return;
         }
         let endings = [
@@ -393,17 +408,17 @@ impl Refusals {
             CloseReason::Flooded,
         ];
         let refused = endings.iter().map(|why| counters.ended(*why)).sum();
-        if refused > self.told {
+        if refused > self.logged {
             warn!(
-                connections = refused - self.told,
+                connections = refused - self.logged,
                 misbehaved = counters.ended(CloseReason::Misbehaved),
                 too_many = counters.ended(CloseReason::TooMany),
                 displaced = counters.ended(CloseReason::Displaced),
                 not_proved = counters.ended(CloseReason::NotProved),
                 "connections were refused or closed for what they did; counts by reason are since the start"
             );
-            self.told = refused;
-            self.tell_again_ms = now.elapsed_ms + REFUSALS_TOLD_EVERY_MS;
+            self.logged = refused;
+            self.log_again_ms = now.elapsed_ms + REFUSALS_LOG_INTERVAL_MS;
         }
     }
 }

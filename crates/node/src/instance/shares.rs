@@ -36,7 +36,7 @@ impl TokenShares {
     ///
     /// # Errors
     /// The token has used its share.
-    pub(super) fn take(
+    pub(super) fn consume(
         &mut self,
         access: Access,
         envelope: &Envelope,
@@ -79,7 +79,7 @@ impl TokenShares {
     ) -> Result<(), Failure<'static>> {
         let of_partition = self.snapshots.entry((envelope.keyspace, envelope.partition)).or_default();
         of_partition.retain(|_, opened| now_ms < opened.until_ms.min(opened.ends_ms));
-        match snapshot.ask {
+        match snapshot.request {
             SnapshotAsk::Open { lease_ms, age_ms } => {
                 let until_ms = now_ms.saturating_add(u64::from(lease_ms));
                 let ends_ms = now_ms.saturating_add(age_ms);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     fn of(id: u128, ask: SnapshotAsk<'static>) -> Message<'static> {
-        Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), ask })
+        Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), request: ask })
     }
 
     const OPEN: SnapshotAsk<'static> = SnapshotAsk::Open { lease_ms: 1000, age_ms: 5000 };
@@ -168,7 +168,7 @@ mod tests {
     fn a_token_opens_its_share_of_snapshots_and_all_tokens_leave_some() {
         let mut shares = TokenShares::default();
         let mut ask =
-            |access, partition, id, ask, now_ms| shares.take(access, &at(partition), &of(id, ask), now_ms);
+            |access, partition, id, ask, now_ms| shares.consume(access, &at(partition), &of(id, ask), now_ms);
         let full = Err(What::TokenSnapshots.into());
         for id in 0..TOKEN_SNAPSHOTS_MAX as u128 {
             assert_eq!(ask(ROBOT, 1, id, OPEN, 0), Ok(()));
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_writes_in_so_many_sessions_and_idle_ones_make_room() {
+    fn token_session_limit_evicts_idle_sessions() {
         let mut shares = TokenShares::default();
         let change = WriteChange::Insert { value: b"v", expiry: Expiry::Never };
         let write = RecordWrite { key: b"k", condition: Default::default(), change };
         let mut write = |nonce, now_ms| {
             let session = SessionId { issued: Timestamp(1), nonce };
             let stamp = Stamp { session, sequence: Sequence(1), ..Stamp::default() };
-            shares.take(ROBOT, &at(1), &Message::Write { stamp, write }, now_ms)
+            shares.consume(ROBOT, &at(1), &Message::Write { stamp, write }, now_ms)
         };
         assert!((0..TOKEN_SESSIONS_MAX as u64).all(|nonce| write(nonce, 0).is_ok()));
         assert_eq!(write(u64::MAX, 1), Err(What::TokenSessions.into()));

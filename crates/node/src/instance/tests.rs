@@ -53,7 +53,7 @@ impl ServiceBench {
         let (jobs_out, jobs) = mpsc::channel(jobs_max);
         let (control_out, control) = mpsc::channel(1);
         let plan = InstancePlan {
-            place: 0,
+            instance_index: 0,
             identity: Identity { cluster: CLUSTER, instance, incarnation },
             root,
             engine: EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() },
@@ -62,9 +62,9 @@ impl ServiceBench {
             driver,
             jobs: jobs_out,
             control: control_out,
-            words: None,
+            manager_messages: None,
             proofs: None,
-            spans: false,
+            serves_cross_partition: false,
             redis_time_out: crate::redis::limits::TIME_OUT_DEFAULT,
             limits: Limits::DEFAULT,
         };
@@ -131,7 +131,7 @@ fn answers(mut stream: TcpStream) -> Vec<(u64, Option<Failure<'static>>)> {
     let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), 0);
     stream.read_to_end(&mut bytes).unwrap();
     while let DecodeResult::Frame { frame, used } =
-        Decoder::agreed(1, Features::default()).decode(&bytes[at..])
+        Decoder::with_version(1, Features::default()).decode(&bytes[at..])
     {
         let mut expanded = Vec::new();
         let failure = match frame.message(&mut expanded).unwrap() {
@@ -145,31 +145,31 @@ fn answers(mut stream: TcpStream) -> Vec<(u64, Option<Failure<'static>>)> {
 }
 
 #[test]
-fn a_control_request_under_way_at_the_stop_is_answered_once_whatever_the_manager_says_then() {
+fn control_request_during_stop_is_answered_once() {
     let mut bench = ServiceBench::start(4);
     let mut stream = bench.connect();
     stream.write_all(&frame(2, &Message::Admin(Admin { encoded: b"anything" }))).unwrap();
     let job = bench.jobs.blocking_recv().unwrap();
-    let ReplyTo::Instance { place: 0, ask } = job.reply else { panic!("{job:?}") };
+    let ReplyTo::Instance { instance_index: 0, request_number: ask } = job.reply else { panic!("{job:?}") };
     assert_eq!(job.encoded, b"anything");
     // One turn may process both.
     bench.mailbox.leave(InstanceNotice::Stop).unwrap();
-    drop(bench.mailbox.leave(InstanceNotice::Admin { ask, encoded: Vec::new() }));
-    drop(bench.mailbox.leave(InstanceNotice::Admin { ask: 99, encoded: Vec::new() }));
+    drop(bench.mailbox.leave(InstanceNotice::Admin { request_number: ask, encoded: Vec::new() }));
+    drop(bench.mailbox.leave(InstanceNotice::Admin { request_number: 99, encoded: Vec::new() }));
     bench.end().unwrap();
     let doubt = Failure::TimedOut { version: Default::default() };
     assert_eq!(answers(stream), [(1, None), (2, Some(doubt))]);
 }
 
 #[test]
-fn control_requests_that_find_no_room_are_told_so() {
+fn excess_control_requests_are_refused() {
     let bench = ServiceBench::start(1);
     let mut stream = bench.connect();
     let asked = (2..5).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: b"" })));
     stream.write_all(&asked.collect::<Vec<u8>>()).unwrap();
     // The first request occupies the only place.
     let mut busy = Vec::new();
-    let decoder = Decoder::agreed(1, Features::default());
+    let decoder = Decoder::with_version(1, Features::default());
     let (mut bytes, mut chunk, mut at) = (Vec::new(), [0; 4096], 0);
     while busy.len() < 2 {
         match decoder.decode(&bytes[at..]) {
@@ -192,7 +192,7 @@ fn control_requests_that_find_no_room_are_told_so() {
 }
 
 #[test]
-fn figures_are_told_and_a_fault_is_told_with_its_words() {
+fn stats_and_fault_message_are_reported() {
     let bench = ServiceBench::start(1);
     let (asker, answer) = tokio::sync::oneshot::channel();
     bench.mailbox.leave(InstanceNotice::Figures(asker)).unwrap();

@@ -23,12 +23,12 @@ use crate::manager::{ControlJob, ManagerInput};
 use crate::proofs::Proofs;
 use crate::reactor::{Driver, Limits, MioDriver, Reactor, ReactorMailbox};
 use crate::server::NodeFolder;
-use crate::server::limits::DAMAGE_TOLD_MAX;
+use crate::server::limits::DAMAGE_REPORTED_MAX;
 
 /// The parameters of an instance.
 pub(crate) struct InstancePlan {
     /// Its index in the node, from zero.
-    pub(crate) place: usize,
+    pub(crate) instance_index: usize,
     pub(crate) identity: Identity,
     /// The data folder of the node; `None`: everything is in memory.
     pub(crate) root: Option<PathBuf>,
@@ -41,11 +41,11 @@ pub(crate) struct InstancePlan {
     pub(crate) jobs: mpsc::Sender<ControlJob>,
     pub(crate) control: mpsc::Sender<ManagerInput>,
     /// The channel to the control group; `None`: the node is standalone.
-    pub(crate) words: Option<mpsc::Sender<InstanceMessage>>,
+    pub(crate) manager_messages: Option<mpsc::Sender<InstanceMessage>>,
     /// The proofs of the cluster's secret, if there is one.
     pub(crate) proofs: Option<Proofs>,
-    /// See [`crate::server::ServerOptions::spans`].
-    pub(crate) spans: bool,
+    /// See [`crate::server::ServerOptions::serves_cross_partition`].
+    pub(crate) serves_cross_partition: bool,
     /// See [`crate::server::ServerOptions::redis_time_out`].
     pub(crate) redis_time_out: Duration,
     pub(crate) limits: Limits,
@@ -79,7 +79,7 @@ pub(crate) struct RecoveredData {
     /// Number of corrupt or missing parts, and descriptions of the first of them.
     pub(crate) damaged: usize,
     pub(crate) damage: Vec<String>,
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
     /// A warning about its disk for the operator.
     pub(crate) warning: Option<&'static str>,
 }
@@ -87,7 +87,7 @@ pub(crate) struct RecoveredData {
 /// The end of an instance.
 #[derive(Clone, Debug)]
 pub(crate) struct EndedInstance {
-    pub(crate) place: usize,
+    pub(crate) instance_index: usize,
     /// `Ok` if it was stopped and has closed all data; otherwise the reason.
     pub(crate) how: Result<(), String>,
 }
@@ -97,29 +97,30 @@ pub(crate) type OpenResult = (usize, Result<ReadyToServe, String>);
 
 /// Starts the thread. On `opened` it sends the result of opening, and after a success it reports its end on the plan's control channel.
 pub(crate) fn start(plan: InstancePlan, opened: SyncSender<OpenResult>) -> std::io::Result<JoinHandle<()>> {
-    let (place, control) = (plan.place, plan.control.clone());
+    let (place, control) = (plan.instance_index, plan.control.clone());
     Builder::new().name(format!("zerohop-{}", plan.identity.instance)).spawn(move || {
         let how = catch_unwind(AssertUnwindSafe(|| run(plan, &opened)));
-        let how = how.unwrap_or_else(|panic| Err(format!("a fault of the program: {}", words(&*panic))));
+        let how =
+            how.unwrap_or_else(|panic| Err(format!("a fault of the program: {}", panic_message(&*panic))));
         if let Err(reason) = &how {
             error!(place, reason, "an instance has ended");
             // If the thread ended before it sent the result of opening, the receiver gets it now.
             drop(opened.try_send((place, Err(reason.clone()))));
         }
         // The channel has room for one such message of every instance, unless the receiver is gone.
-        drop(control.try_send(ManagerInput::Ended(EndedInstance { place, how })));
+        drop(control.try_send(ManagerInput::Ended(EndedInstance { instance_index: place, how })));
     })
 }
 
 /// The message of a panic.
-pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     words.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String> {
     let InstancePlan {
-        place,
+        instance_index: place,
         identity,
         root,
         engine,
@@ -127,9 +128,9 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
         history,
         mut driver,
         jobs,
-        words,
+        manager_messages: words,
         proofs,
-        spans,
+        serves_cross_partition: spans,
         redis_time_out,
         limits,
         ..
@@ -138,8 +139,8 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     let mut disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
     let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));
     // This comes before any write: a start after a later crash must not find the mark.
-    let closed = folder.as_deref().map_or(Ok(None), closed::take)?;
-    disk.wake(driver.waker());
+    let closed = folder.as_deref().map_or(Ok(None), closed::take_mark)?;
+    disk.set_sync_waker(driver.waker());
     let warning = disk.warning();
     let now = driver.now();
     let now = ClockReading { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms };
@@ -148,10 +149,10 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
             .map_err(|error| error.to_string())?;
     instance.set_copy_rate(copy_bytes_per_s);
     let recovered = RecoveredData::new(&found, stopwatch.elapsed(), warning);
-    recovered.tell(identity.instance);
+    recovered.log_recovery(identity.instance);
     let (ceilings, before) = Ceilings::begin(folder.clone(), identity.incarnation)?;
-    if before.ceiling > Timestamp::ZERO {
-        instance.begin_above(now, before.ceiling);
+    if before.timestamp_bound > Timestamp::ZERO {
+        instance.begin_above(now, before.timestamp_bound);
     }
     let newest = instance.newest();
     let mut service = InstanceService::new(instance, (place, redis_time_out), ceilings, (jobs, words));
@@ -184,7 +185,7 @@ impl RecoveredData {
         let mut recovered = RecoveredData {
             partitions: opened.partitions,
             removed: opened.removed,
-            took,
+            duration: took,
             warning,
             ..RecoveredData::default()
         };
@@ -194,19 +195,19 @@ impl RecoveredData {
             recovered.from_journal += report.from_journal;
             recovered.torn_bytes += report.torn_bytes;
         }
-        let lost = opened.states_lost.iter().map(|(keyspace, partition)| {
+        let lost = opened.lost_states.iter().map(|(keyspace, partition)| {
             format!(
                 "partition {partition} of keyspace {keyspace}: its sessions and deadlines could not all be read; \
                  sessions are expired, so that nothing is done twice"
             )
         });
         let damage = opened.engine.damage().map(ToString::to_string);
-        recovered.damaged = opened.engine.damage().count() + opened.states_lost.len();
-        recovered.damage = damage.chain(lost).take(DAMAGE_TOLD_MAX).collect();
+        recovered.damaged = opened.engine.damage().count() + opened.lost_states.len();
+        recovered.damage = damage.chain(lost).take(DAMAGE_REPORTED_MAX).collect();
         recovered
     }
 
-    fn tell(&self, instance: InstanceId) {
+    fn log_recovery(&self, instance: InstanceId) {
         let RecoveredData {
             partitions, from_checkpoint, from_log, from_journal, torn_bytes, removed, ..
         } = self;
@@ -219,7 +220,7 @@ impl RecoveredData {
             torn_bytes,
             removed,
             damaged = self.damaged,
-            took_ms = self.took.as_millis() as u64,
+            took_ms = self.duration.as_millis() as u64,
             "recovered"
         );
         for damage in &self.damage {

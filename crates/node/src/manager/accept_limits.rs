@@ -23,7 +23,7 @@ pub(super) struct Door {
     most: usize,
     open: usize,
     next: u64,
-    strangers: UnprovenConnections<u64>,
+    unproven: UnprovenConnections<u64>,
     /// For each unauthenticated connection, the handle that ends its task, and its place.
     tasks: BTreeMap<u64, (AbortHandle, UnprovenSlot)>,
     /// Displaced unauthenticated connections whose tasks have not been dropped yet: they no longer count.
@@ -43,12 +43,12 @@ pub(super) enum Entrance {
 impl Door {
     pub(super) fn new(limits: &ConnectionLimits) -> Door {
         let bounds =
-            UnprovenBounds { all_max: limits.strangers_max, origin_max: limits.strangers_per_address_max };
+            UnprovenBounds { all_max: limits.unproven_max, origin_max: limits.unproven_per_address_max };
         Door {
             most: limits.manager_max,
             open: 0,
             next: 0,
-            strangers: UnprovenConnections::new(bounds),
+            unproven: UnprovenConnections::new(bounds),
             tasks: BTreeMap::new(),
             displaced: BTreeSet::new(),
             nodes: NodeAddresses::default(),
@@ -65,16 +65,16 @@ impl Door {
         let is_node = address.is_some_and(|address| self.nodes.has(map, address));
         // Other nodes find a place where clients do not.
         let most = if is_node { self.most + MANAGER_NODE_CONNECTIONS_MAX } else { self.most };
-        if self.open - self.strangers.len() >= most {
+        if self.open - self.unproven.len() >= most {
             return Entrance::Full;
         }
         let origin = Origin::of(address, is_node);
-        let displaced = self.strangers.gives_way(origin);
-        if let Some(displaced) = displaced.or_else(|| self.strangers.oldest().filter(|_| self.open >= most))
+        let displaced = self.unproven.connection_to_close(origin);
+        if let Some(displaced) = displaced.or_else(|| self.unproven.oldest().filter(|_| self.open >= most))
             && let Some((task, place)) = self.tasks.remove(&displaced)
         {
             // The task ends later, and other connections may arrive before: they must not displace it again.
-            self.strangers.leave(place);
+            self.unproven.leave(place);
             self.displaced.insert(displaced);
             self.open -= 1;
             task.abort();
@@ -82,12 +82,12 @@ impl Door {
         let key = self.next;
         self.next += 1;
         self.open += 1;
-        Entrance::Open(key, self.strangers.enter(key, origin))
+        Entrance::Open(key, self.unproven.enter(key, origin))
     }
 
     /// Records that a connection is authenticated.
     fn is_known(&mut self, key: u64, place: UnprovenSlot) {
-        self.strangers.leave(place);
+        self.unproven.leave(place);
         self.tasks.remove(&key);
     }
 }
@@ -97,15 +97,15 @@ impl Door {
 pub(super) struct Visitor {
     pub(super) shared: Rc<ManagerShared>,
     key: u64,
-    place: UnprovenSlot,
+    slot: UnprovenSlot,
     /// When it is closed if it is still unauthenticated.
     pub(super) due: Instant,
 }
 
 impl Visitor {
     pub(super) fn new(shared: &Rc<ManagerShared>, key: u64, place: UnprovenSlot) -> Visitor {
-        let due = Instant::now() + shared.about.connections.stranger_time_out;
-        Visitor { shared: Rc::clone(shared), key, place, due }
+        let due = Instant::now() + shared.about.connections.unproven_time_out;
+        Visitor { shared: Rc::clone(shared), key, slot: place, due }
     }
 
     /// Sets the task that must end if the place is needed.
@@ -117,7 +117,7 @@ impl Visitor {
 
     /// Records that the connection has authenticated itself.
     pub(super) fn is_known(&self) {
-        self.shared.door.borrow_mut().is_known(self.key, self.place);
+        self.shared.door.borrow_mut().is_known(self.key, self.slot);
     }
 }
 
@@ -127,7 +127,7 @@ impl Drop for Visitor {
         if !door.displaced.remove(&self.key) {
             door.open -= 1;
         }
-        door.is_known(self.key, self.place);
+        door.is_known(self.key, self.slot);
     }
 }
 
@@ -136,11 +136,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_give_way_and_those_who_are_known_do_not() {
+    fn unproven_connections_are_evicted_and_proven_are_not() {
         let limits = ConnectionLimits {
             manager_max: 4,
-            strangers_max: 2,
-            strangers_per_address_max: 2,
+            unproven_max: 2,
+            unproven_per_address_max: 2,
             ..ConnectionLimits::default()
         };
         let (mut door, map) = (Door::new(&limits), ClusterMap::default());
@@ -156,9 +156,9 @@ mod tests {
                 (key, place)
             })
             .collect();
-        assert_eq!((known.len(), door.strangers.len()), (3, 0));
+        assert_eq!((known.len(), door.unproven.len()), (3, 0));
         let (first, _) = enter(&mut door);
-        assert_eq!(door.strangers.oldest(), Some(first));
+        assert_eq!(door.unproven.oldest(), Some(first));
         // All four places are in use: the unauthenticated connection is displaced, although two would be permitted.
         let (second, place) = enter(&mut door);
         assert_eq!((second, door.open()), (first + 1, 5), "the first has not left yet");

@@ -33,8 +33,8 @@ pub(super) struct DecidedChange {
 }
 
 /// Keyspaces that are being dropped.
-pub(super) fn closing(map: &ClusterMap) -> Vec<KeyspaceStatus> {
-    let closing = map.keyspaces().filter(|(_, found)| found.is_closing());
+pub(super) fn draining_keyspaces(map: &ClusterMap) -> Vec<KeyspaceStatus> {
+    let closing = map.keyspaces().filter(|(_, found)| found.is_dropping());
     closing.map(|(id, found)| status(id, found.config())).collect()
 }
 
@@ -52,7 +52,7 @@ impl ChangeContext<'_> {
     pub(super) fn create(&self, asked: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> ChangeDecision {
         let name = name(&asked.name)?;
         if let Some((id, found)) = self.map.keyspace_named(name.as_str()) {
-            if found.is_closing() {
+            if found.is_dropping() {
                 return Err(keyspace_drop::refusal(name.as_str()));
             }
             let reason = format!(
@@ -82,7 +82,7 @@ impl ChangeContext<'_> {
     /// Changes the configuration of a keyspace that is in use.
     pub(super) fn alter(&self, asked: &KeyspaceSettings) -> ChangeDecision {
         let (id, found) = self.find(&asked.name)?;
-        if found.is_closing() {
+        if found.is_dropping() {
             return Err(keyspace_drop::refusal(&asked.name));
         }
         if let Some(partitions) = asked.partitions.filter(|count| *count != found.config().partitions.get()) {
@@ -143,7 +143,7 @@ impl ChangeContext<'_> {
         let keyspace = status(id, found.config());
         match asked.at_once {
             true => self.decided(MapChange::DropKeyspace(id), keyspace),
-            false if found.is_closing() => Ok(DecidedChange { delta: None, keyspace }),
+            false if found.is_dropping() => Ok(DecidedChange { delta: None, keyspace }),
             false => self.decided(MapChange::CloseKeyspace(id), keyspace),
         }
     }
@@ -284,7 +284,7 @@ mod tests {
         ChangeContext { map, node: NodeId(1), in_memory: false }
     }
 
-    fn asked(name: &str) -> KeyspaceSettings {
+    fn requested_settings(name: &str) -> KeyspaceSettings {
         KeyspaceSettings { name: name.into(), ..KeyspaceSettings::default() }
     }
 
@@ -299,9 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_fitted_to_one_node_and_what_is_said_is_kept() {
+    fn unset_settings_are_adapted_to_one_node() {
         let map = map();
-        let decided = on(&map).create(&asked("papers"), KeyspaceId(5), 9).unwrap();
+        let decided = on(&map).create(&requested_settings("papers"), KeyspaceId(5), 9).unwrap();
         assert_eq!((decided.keyspace.replicas, decided.keyspace.min_in_sync), (1, 1));
         assert_eq!((decided.keyspace.id, decided.keyspace.partitions), (5, 256));
         let next = after(&map, &decided);
@@ -314,7 +314,7 @@ mod tests {
             min_in_sync: Some(1),
             durability: Some("interval:50ms".into()),
             chunk_bytes: Some(4096),
-            ..asked("full")
+            ..requested_settings("full")
         };
         let status = on(&map).create(&full, KeyspaceId(6), 9).unwrap().keyspace;
         let expected = KeyspaceStatus {
@@ -335,19 +335,22 @@ mod tests {
     fn a_setting_that_cannot_be_is_refused_with_the_way_out() {
         let map = map();
         let create = |settings: KeyspaceSettings| refused(on(&map).create(&settings, KeyspaceId(5), 9));
-        assert_eq!(create(asked("default")).0, REFUSED_EXISTS);
-        assert_eq!(create(asked("no spaces")).0, REFUSED_SETTING);
-        let (code, reason) = create(KeyspaceSettings { replicas: Some(3), ..asked("a") });
+        assert_eq!(create(requested_settings("default")).0, REFUSED_EXISTS);
+        assert_eq!(create(requested_settings("no spaces")).0, REFUSED_SETTING);
+        let (code, reason) = create(KeyspaceSettings { replicas: Some(3), ..requested_settings("a") });
         assert!(code == REFUSED_SETTING && reason.contains("has 1 node,"), "{reason}");
         for (settings, word) in [
-            (KeyspaceSettings { replicas: Some(0), ..asked("a") }, "0 replicas"),
-            (KeyspaceSettings { replicas: Some(300), ..asked("a") }, "300 replicas"),
-            (KeyspaceSettings { min_in_sync: Some(2), ..asked("a") }, "min-in-sync 2"),
-            (KeyspaceSettings { partitions: Some(100), ..asked("a") }, "100"),
-            (KeyspaceSettings { hash: Some("md5".into()), ..asked("a") }, "md5"),
-            (KeyspaceSettings { durability: Some("never".into()), ..asked("a") }, "no such durability"),
-            (KeyspaceSettings { durability: Some("interval:0ms".into()), ..asked("a") }, "0 ms"),
-            (KeyspaceSettings { chunk_bytes: Some(5), ..asked("a") }, "5 bytes"),
+            (KeyspaceSettings { replicas: Some(0), ..requested_settings("a") }, "0 replicas"),
+            (KeyspaceSettings { replicas: Some(300), ..requested_settings("a") }, "300 replicas"),
+            (KeyspaceSettings { min_in_sync: Some(2), ..requested_settings("a") }, "min-in-sync 2"),
+            (KeyspaceSettings { partitions: Some(100), ..requested_settings("a") }, "100"),
+            (KeyspaceSettings { hash: Some("md5".into()), ..requested_settings("a") }, "md5"),
+            (
+                KeyspaceSettings { durability: Some("never".into()), ..requested_settings("a") },
+                "no such durability",
+            ),
+            (KeyspaceSettings { durability: Some("interval:0ms".into()), ..requested_settings("a") }, "0 ms"),
+            (KeyspaceSettings { chunk_bytes: Some(5), ..requested_settings("a") }, "5 bytes"),
         ] {
             let (code, reason) = create(settings);
             assert!(code == REFUSED_SETTING && reason.contains(word), "{word}: {reason}");
@@ -357,24 +360,29 @@ mod tests {
     #[test]
     fn a_living_keyspace_changes_what_may_change_and_nothing_else() {
         let map = map();
-        let sync = KeyspaceSettings { durability: Some("sync".into()), ..asked("default") };
+        let sync = KeyspaceSettings { durability: Some("sync".into()), ..requested_settings("default") };
         let decided = on(&map).alter(&sync).unwrap();
         assert_eq!(decided.keyspace.durability, "sync");
         let next = after(&map, &decided);
         assert!(on(&next).alter(&sync).unwrap().delta.is_none(), "it is so already");
-        let same = KeyspaceSettings { partitions: Some(256), hash: Some("crc16".into()), ..asked("default") };
+        let same = KeyspaceSettings {
+            partitions: Some(256),
+            hash: Some("crc16".into()),
+            ..requested_settings("default")
+        };
         assert!(on(&map).alter(&same).unwrap().delta.is_none());
-        let split = KeyspaceSettings { partitions: Some(512), ..asked("default") };
+        let split = KeyspaceSettings { partitions: Some(512), ..requested_settings("default") };
         assert_eq!(on(&map).alter(&split).unwrap().keyspace.partitions, 512);
         let (_, reason) = refused(on(&map).alter(&KeyspaceSettings { hash: Some("xxh3".into()), ..split }));
         assert!(reason.contains("a split changes nothing else"), "{reason}");
-        let (_, reason) =
-            refused(on(&map).alter(&KeyspaceSettings { partitions: Some(1024), ..asked("default") }));
+        let (_, reason) = refused(
+            on(&map).alter(&KeyspaceSettings { partitions: Some(1024), ..requested_settings("default") }),
+        );
         assert!(reason.contains("a split makes 512"), "{reason}");
         let (_, reason) =
-            refused(on(&map).alter(&KeyspaceSettings { replicas: Some(2), ..asked("default") }));
+            refused(on(&map).alter(&KeyspaceSettings { replicas: Some(2), ..requested_settings("default") }));
         assert!(reason.contains("has 1 node,"), "{reason}");
-        assert_eq!(refused(on(&map).alter(&asked("other"))).0, REFUSED_UNKNOWN);
+        assert_eq!(refused(on(&map).alter(&requested_settings("other"))).0, REFUSED_UNKNOWN);
     }
 
     #[test]
@@ -384,9 +392,9 @@ mod tests {
         assert_eq!(refused(on(&map).drop(&named("default"))).0, REFUSED_SETTING);
         let (code, reason) = refused(on(&map).drop(&named("papers")));
         assert!(code == REFUSED_UNKNOWN && reason.contains("there is default"), "{reason}");
-        let next = after(&map, &on(&map).create(&asked("papers"), KeyspaceId(5), 9).unwrap());
+        let next = after(&map, &on(&map).create(&requested_settings("papers"), KeyspaceId(5), 9).unwrap());
         let closing = after(&next, &on(&next).drop(&named("papers")).unwrap());
-        assert!(closing.keyspace_named("papers").unwrap().1.is_closing());
+        assert!(closing.keyspace_named("papers").unwrap().1.is_dropping());
         assert!(on(&closing).drop(&named("papers")).unwrap().delta.is_none(), "it is being dropped already");
         // A repeated request does not mean another keyspace of the same name.
         for (id, is_meant) in [(5, true), (4, false)] {
@@ -394,9 +402,10 @@ mod tests {
             assert!(again.is_ok() || refused(again).0 == REFUSED_UNKNOWN);
             assert_eq!(on(&next).drop(&KeyspaceDrop { id, ..named("papers") }).is_ok(), is_meant);
         }
-        for other in
-            [on(&closing).create(&asked("papers"), KeyspaceId(6), 9), on(&closing).alter(&asked("papers"))]
-        {
+        for other in [
+            on(&closing).create(&requested_settings("papers"), KeyspaceId(6), 9),
+            on(&closing).alter(&requested_settings("papers")),
+        ] {
             let (code, reason) = refused(other);
             assert!(code == REFUSED_CLOSING && reason.contains("--at-once"), "{reason}");
         }
@@ -411,9 +420,9 @@ mod tests {
     fn a_node_without_a_disk_promises_no_durability() {
         let map = map();
         let memory = ChangeContext { in_memory: true, ..on(&map) };
-        let decided = memory.create(&asked("a"), KeyspaceId(5), 9).unwrap();
+        let decided = memory.create(&requested_settings("a"), KeyspaceId(5), 9).unwrap();
         assert_eq!(decided.keyspace.durability, "memory");
-        let sync = KeyspaceSettings { durability: Some("sync".into()), ..asked("b") };
+        let sync = KeyspaceSettings { durability: Some("sync".into()), ..requested_settings("b") };
         let (_, reason) = refused(memory.create(&sync, KeyspaceId(5), 9));
         assert!(reason.contains("--memory"), "{reason}");
     }

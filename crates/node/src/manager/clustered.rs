@@ -25,7 +25,7 @@ use super::keyspace_drop;
 use super::shared::ManagerShared;
 use super::tokens;
 use crate::clock::unix_ms;
-use crate::server::limits::{DROP_LOOK, MAP_WAIT};
+use crate::server::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
 
 /// Executes a change.
 pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> AdminAnswer {
@@ -164,7 +164,7 @@ async fn await_drop(shared: &Rc<ManagerShared>, keyspace: KeyspaceStatus, wait: 
             let waits = keyspace_drop::waits(shared.history.borrow().map(), id, undrained.as_deref());
             return keyspace_drop::under_way(&keyspace, &waits);
         }
-        sleep(DROP_LOOK).await;
+        sleep(DROP_CHECK_INTERVAL).await;
     }
     AdminAnswer::of(AdminReply::Keyspace(keyspace))
 }
@@ -188,8 +188,8 @@ pub(super) async fn managers(shared: &ManagerShared) -> Vec<String> {
 }
 
 /// The state of the cluster; `None` if the node is standalone, or is about to end.
-pub(super) async fn standing(shared: &ManagerShared) -> Option<ClusterStanding> {
-    of_agent(shared, Input::Standing).await
+pub(super) async fn cluster_state(shared: &ManagerShared) -> Option<ClusterStanding> {
+    of_agent(shared, Input::ClusterState).await
 }
 
 /// Sends a query to the agent.

@@ -17,13 +17,13 @@ use super::stream::Stream;
 use super::{frames, http};
 use crate::clock::Stopwatch;
 use crate::descriptors::Descriptors;
-use crate::server::limits::REFUSALS_TOLD_EVERY_MS;
+use crate::server::limits::REFUSALS_LOG_INTERVAL_MS;
 
 /// Pause after the system could provide no more sockets: an immediate retry would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Converts a listener into one of the runtime.
-pub(super) fn take_over(listener: net::TcpListener) -> io::Result<TcpListener> {
+pub(super) fn into_runtime_listener(listener: net::TcpListener) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }
@@ -34,7 +34,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok((stream, _)) if Descriptors::here().refuses(&stream) => {
-                tell(&mut told, || {
+                log_rate_limited(&mut told, || {
                     warn!(
                         "connections to the manager are closed: the descriptors that are left are kept for data"
                     );
@@ -44,7 +44,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
-                tell(&mut told, || warn!(%error, "the manager can take up no connection"));
+                log_rate_limited(&mut told, || warn!(%error, "the manager can take up no connection"));
                 sleep(ACCEPT_RETRY).await;
                 continue;
             }
@@ -56,7 +56,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
         let Entrance::Open(key, place) = entrance else {
             shared.refused.set(shared.refused.get() + 1);
             let refused = shared.refused.get();
-            tell(&mut told, || {
+            log_rate_limited(&mut told, || {
                 warn!(refused, "the manager has as many connections as it takes; others are closed")
             });
             continue;
@@ -88,8 +88,8 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
 }
 
 /// Calls `say`, unless that was done a moment ago.
-fn tell(told: &mut Option<Stopwatch>, say: impl FnOnce()) {
-    if told.is_none_or(|told| told.elapsed_ms() >= REFUSALS_TOLD_EVERY_MS) {
+fn log_rate_limited(told: &mut Option<Stopwatch>, say: impl FnOnce()) {
+    if told.is_none_or(|told| told.elapsed_ms() >= REFUSALS_LOG_INTERVAL_MS) {
         say();
         *told = Some(Stopwatch::start());
     }

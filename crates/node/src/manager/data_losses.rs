@@ -24,14 +24,14 @@ pub(super) struct DataLosses {
 struct Loss {
     partitions: usize,
     /// Number of partitions without another copy.
-    alone: usize,
+    sole_copies: usize,
     /// The nodes that had them.
     nodes: BTreeSet<NodeId>,
 }
 
 impl DataLosses {
     /// Whether this node reports losses of these nodes.
-    fn tells(&self, map: &ClusterMap, nodes: &BTreeSet<NodeId>) -> bool {
+    fn reports_for(&self, map: &ClusterMap, nodes: &BTreeSet<NodeId>) -> bool {
         let has_manager =
             |node: &NodeId| map.node(*node).is_some_and(|node| self.managers.contains(node.manager()));
         self.node.is_some_and(|node| nodes.contains(&node)) || !nodes.iter().any(has_manager)
@@ -42,16 +42,16 @@ impl DataLosses {
         let mut of: BTreeMap<KeyspaceId, Loss> = BTreeMap::new();
         for ((keyspace, partition), state::Loss { nodes, .. }) in &*self.all {
             let group = map.keyspace(*keyspace).and_then(|found| found.group(*partition));
-            if let Some(group) = group.filter(|_| self.tells(map, nodes)) {
+            if let Some(group) = group.filter(|_| self.reports_for(map, nodes)) {
                 let loss = of.entry(*keyspace).or_default();
                 loss.partitions += 1;
-                loss.alone += usize::from(group.members().count() == 1);
+                loss.sole_copies += usize::from(group.members().count() == 1);
                 loss.nodes.extend(nodes);
             }
         }
         let line = |(keyspace, loss): (KeyspaceId, Loss)| {
             let config = map.keyspace(keyspace)?.config();
-            let Loss { partitions: count, alone, nodes } = loss;
+            let Loss { partitions: count, sole_copies: alone, nodes } = loss;
             let all = counted(config.partitions.get(), "partition");
             let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
             let word = by_number(nodes.len(), "node", "nodes");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     /// The report of a node about 86 partitions of node 1.
-    fn told(map: &ClusterMap, node: u32, managers: &[&str]) -> Vec<String> {
+    fn report_lines(map: &ClusterMap, node: u32, managers: &[&str]) -> Vec<String> {
         let loss = state::Loss { epoch: MapEpoch(1), nodes: [NodeId(1)].into() };
         let all = (0..86).map(|partition| ((KeyspaceId(3), PartitionId(partition)), loss.clone()));
         let managers = managers.iter().map(|one| (*one).to_owned()).collect();
@@ -120,20 +120,20 @@ mod tests {
         let memory = map(Durability::Memory);
         let line = "keyspace scratch: durability memory: everything of 86 of 128 partitions is gone with the process of node 1. \
                     `zerohop recover acknowledge scratch` ends this report";
-        assert_eq!(told(&memory, 1, &["host-1:1", "host-2:1"]), [line]);
-        let interval = told(&map(Durability::Sync), 1, &["host-1:1"]);
+        assert_eq!(report_lines(&memory, 1, &["host-1:1", "host-2:1"]), [line]);
+        let interval = report_lines(&map(Durability::Sync), 1, &["host-1:1"]);
         assert!(
             interval.len() == 1 && interval[0].contains("86 of 128 partitions continue with a log"),
             "{interval:?}"
         );
         // The alert ends when the keyspace is gone.
-        assert!(told(&ClusterMap::default(), 1, &[]).is_empty());
+        assert!(report_lines(&ClusterMap::default(), 1, &[]).is_empty());
     }
 
     #[test]
-    fn only_nodes_that_it_concerns_tell_it_and_managers_for_nodes_without_one() {
+    fn losses_are_reported_by_affected_nodes_or_managers() {
         let memory = map(Durability::Memory);
-        assert!(told(&memory, 2, &["host-1:1", "host-2:1"]).is_empty(), "node 1 tells it itself");
-        assert_eq!(told(&memory, 2, &["host-2:1"]).len(), 1);
+        assert!(report_lines(&memory, 2, &["host-1:1", "host-2:1"]).is_empty(), "node 1 tells it itself");
+        assert_eq!(report_lines(&memory, 2, &["host-2:1"]).len(), 1);
     }
 }

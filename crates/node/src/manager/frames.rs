@@ -37,7 +37,7 @@ struct Conversation<'s> {
     encoder: Encoder,
     greeted: bool,
     /// The connection has no TLS although TLS is required.
-    wants_tls: bool,
+    lacks_required_tls: bool,
     /// The permissions of the connection after its greeting.
     access: Access,
     /// The pending proof, and the features that both sides have agreed on.
@@ -62,13 +62,13 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
     let shared = &visitor.shared;
     let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
     let mut peer = Conversation::new(shared, sender);
-    peer.wants_tls = stream.wants_tls(shared);
+    peer.lacks_required_tls = stream.lacks_required_tls(shared);
     // The buffer has no capacity while nothing arrives: most connections are idle.
     let mut received = Vec::new();
     let mut due = visitor.due;
     let mut is_known = false;
     loop {
-        let used = peer.take_all(&received);
+        let used = peer.process_frames(&received);
         received.drain(..used);
         if peer.greeted && !std::mem::replace(&mut is_known, true) {
             visitor.is_known();
@@ -77,13 +77,13 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
         if !peer.out.is_empty() {
             let by = Instant::now() + SEND_TIME_OUT;
             let by = if is_known { by } else { by.min(due) };
-            match timeout_at(by, stream.say(&peer.out)).await {
+            match timeout_at(by, stream.write_and_flush(&peer.out)).await {
                 Ok(Ok(())) => peer.out = Vec::new(),
                 _ => return,
             }
         }
         if peer.ends {
-            return linger(stream).await;
+            return discard_until_closed(stream).await;
         }
         if peer.is_agent {
             // A manager sends nothing before it has received the answer: otherwise the peer is not a manager.
@@ -131,7 +131,7 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
 }
 
 /// Reads for a short time and discards the bytes: closing with unread bytes would make the system drop the sent ones.
-async fn linger(mut stream: Stream) {
+async fn discard_until_closed(mut stream: Stream) {
     let drain = async {
         stream.shutdown().await?;
         let mut nobody = [0; 4096];
@@ -149,7 +149,7 @@ impl<'s> Conversation<'s> {
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
             greeted: false,
-            wants_tls: false,
+            lacks_required_tls: false,
             access: Access::All,
             proving: None,
             is_agent: false,
@@ -163,20 +163,20 @@ impl<'s> Conversation<'s> {
     }
 
     /// Processes every complete frame, until there is much to send; returns the number of processed bytes.
-    fn take_all(&mut self, bytes: &[u8]) -> usize {
+    fn process_frames(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         let mut expanded = Vec::new();
         self.receives(0);
         while !self.ends && !self.is_agent && at < bytes.len() && self.out.len() < OUT_BYTES_MAX {
             match self.decoder.decode(&bytes[at..]) {
                 DecodeResult::Need(need) => {
-                    self.make_room(&bytes[at..], need);
+                    self.reserve_frame(&bytes[at..], need);
                     break;
                 }
                 DecodeResult::Frame { frame, used } => {
                     let envelope = frame.envelope;
                     match frame.message(&mut expanded) {
-                        Ok(message) => self.take(&envelope, &message),
+                        Ok(message) => self.handle_frame(&envelope, &message),
                         Err(failure) => self.fail(&envelope, failure),
                     }
                     at += used;
@@ -200,7 +200,7 @@ impl<'s> Conversation<'s> {
 
     /// Checks the length of an incomplete frame. It gets no memory if only an instance would accept it, or if it exceeds the limit of all
     /// connections.
-    fn make_room(&mut self, bytes: &[u8], need: usize) {
+    fn reserve_frame(&mut self, bytes: &[u8], need: usize) {
         let length = need.saturating_sub(HEADER_BYTES);
         let failure = if length > MANAGER_BODY_BYTES_MAX {
             Failure::FrameTooLong { length: length as u64, limit: MANAGER_BODY_BYTES_MAX as u32 }
@@ -222,20 +222,20 @@ impl<'s> Conversation<'s> {
         self.receiving = bytes;
     }
 
-    fn take(&mut self, envelope: &Envelope, message: &Message<'_>) {
+    fn handle_frame(&mut self, envelope: &Envelope, message: &Message<'_>) {
         if !self.greeted {
             return match (message, self.proving.take()) {
-                (Message::Hello(hello), None) => self.greet(envelope, hello),
+                (Message::Hello(hello), None) => self.handle_hello(envelope, hello),
                 (Message::Prove(prove), Some((challenge, features))) => match challenge.accept(prove) {
                     Ok(access) => {
                         self.answer(envelope, &Message::Proved);
                         self.access = access;
-                        self.is_greeted(features);
+                        self.complete_greeting(features);
                     }
-                    Err(failure) => self.turn_away(envelope, failure),
+                    Err(failure) => self.refuse(envelope, failure),
                 },
-                (_, None) => self.turn_away(envelope, What::HelloExpected.into()),
-                (_, Some(_)) => self.turn_away(envelope, What::ProofExpected.into()),
+                (_, None) => self.refuse(envelope, What::HelloExpected.into()),
+                (_, Some(_)) => self.refuse(envelope, What::ProofExpected.into()),
             };
         }
         let map_epoch = self.shared.history.borrow().map().epoch();
@@ -279,10 +279,10 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    fn greet(&mut self, envelope: &Envelope, hello: &Hello<'_>) {
+    fn handle_hello(&mut self, envelope: &Envelope, hello: &Hello<'_>) {
         let (ack, challenge) = match self.answer_hello(hello) {
             Ok(answer) => answer,
-            Err(failure) => return self.turn_away(envelope, failure),
+            Err(failure) => return self.refuse(envelope, failure),
         };
         self.answer(envelope, &Message::HelloAck(ack));
         self.epoch = hello.map_epoch;
@@ -292,13 +292,13 @@ impl<'s> Conversation<'s> {
                 self.decoder = Decoder::before_proof(ack.version);
                 self.proving = Some((challenge, ack.features));
             }
-            None => self.is_greeted(ack.features),
+            None => self.complete_greeting(ack.features),
         }
     }
 
     fn answer_hello(&self, hello: &Hello<'_>) -> Result<(HelloAck, Option<Challenge>), Failure<'static>> {
         let version = choose_version(hello.version_min, hello.version_max)?;
-        if self.wants_tls {
+        if self.lacks_required_tls {
             return Err(Failure::AuthFailed { fault: AuthFault::TlsWanted });
         }
         let mut proofs = self.shared.proofs.borrow_mut();
@@ -326,14 +326,14 @@ impl<'s> Conversation<'s> {
         Ok((ack, challenge))
     }
 
-    fn is_greeted(&mut self, features: Features) {
-        self.decoder = Decoder::agreed(self.encoder.version, features);
+    fn complete_greeting(&mut self, features: Features) {
+        self.decoder = Decoder::with_version(self.encoder.version, features);
         // A client with a token is not a manager.
         self.is_agent = features.has(Features::AGENT) && self.access == Access::All;
         self.greeted = true;
     }
 
-    fn turn_away(&mut self, envelope: &Envelope, failure: Failure<'_>) {
+    fn refuse(&mut self, envelope: &Envelope, failure: Failure<'_>) {
         self.fail(envelope, failure);
         self.ends = true;
     }
@@ -366,7 +366,8 @@ impl<'s> Conversation<'s> {
     }
 
     fn answer(&mut self, to: &Envelope, message: &Message<'_>) {
-        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, hold: false, ..*to };
+        let envelope =
+            Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, read_lock: false, ..*to };
         if let Err(failure) = self.encoder.encode(&envelope, message, &mut self.out) {
             let told = self.encoder.encode(&envelope, &Message::Answer(Err(failure)), &mut self.out);
             assert!(told.is_ok(), "an error without a payload always fits a frame");

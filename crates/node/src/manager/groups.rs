@@ -45,7 +45,7 @@ pub(super) fn count(map: &ClusterMap) -> GroupCounts {
             status.moving += u32::from(group.state == GroupState::Admitting);
             status.recovering += u32::from(group.state == GroupState::Recovering);
             status.down += u32::from(map.is_down(group.primary));
-            status.lost += u32::from(map.is_lost(group));
+            status.lost += u32::from(map.is_unavailable(group));
         }
         let all = &mut counts.all;
         all.groups += status.groups;
@@ -83,7 +83,7 @@ pub(super) fn list(
 
 fn status_of(map: &ClusterMap, partition: u32, group: Group<'_>) -> PartitionStatus {
     let state = match group.state {
-        GroupState::Settled => "settled",
+        GroupState::Stable => "settled",
         GroupState::Admitting => "admitting",
         GroupState::Recovering => "recovering",
     };
@@ -94,7 +94,7 @@ fn status_of(map: &ClusterMap, partition: u32, group: Group<'_>) -> PartitionSta
         in_sync: group.in_sync.iter().map(|one| one.0).collect(),
         followers: group.followers.iter().map(|one| one.0).collect(),
         state: state.to_owned(),
-        lost: map.is_lost(group),
+        lost: map.is_unavailable(group),
         down: group.members().filter(|one| map.is_down(*one)).map(|one| one.0).collect(),
         pinned: None,
     }

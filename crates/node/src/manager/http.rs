@@ -33,7 +33,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const WHAT_TO_SHOW: &str = "the cluster has a secret: send `Authorization: Bearer` and what `zerohop secret bearer` \
                             prints for it\n";
-const WANTS_TLS: &str = "only TLS is served to other machines here: say https\n";
+const TLS_REQUIRED: &str = "only TLS is served to other machines here: say https\n";
 const FOREIGN_NAME: &str = "the cluster has no secret, so that HTTP is served only by names of this node: ask by \
                             localhost, by the address that it listens on, or by a name given with --http-name\n";
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
@@ -43,12 +43,12 @@ pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
     let shared = &visitor.shared;
     // Without a secret there is no bearer token: such a connection stays unauthenticated, without its time limit.
     let is_known = Cell::new(shared.about.secret.is_none());
-    let wants_tls = stream.wants_tls(shared);
+    let wants_tls = stream.lacks_required_tls(shared);
     let is_known = &is_known;
     let local = stream.local_address();
     let service = service_fn(|request: Request<Incoming>| async move {
         if wants_tls {
-            return Ok(last(response(StatusCode::FORBIDDEN, TEXT, WANTS_TLS.to_owned())));
+            return Ok(last(response(StatusCode::FORBIDDEN, TEXT, TLS_REQUIRED.to_owned())));
         }
         let header = |name| request.headers().get(name).map(HeaderValue::as_bytes);
         let names = &shared.about.http_names;
@@ -105,7 +105,7 @@ async fn respond(
     match path {
         "/health" => health(shared).await,
         "/status" => {
-            let status = status::gather(shared).await;
+            let status = status::collect_status(shared).await;
             response(StatusCode::OK, JSON, status::to_json(&status).to_string())
         }
         "/metrics" => match metrics::text(shared).await {
@@ -128,8 +128,8 @@ async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
     if shared.store_waits.get() || figures.iter().flatten().any(|figures| figures.stats.is_full) {
         body["disk"] = json!("full");
     }
-    if !view.told.warnings.is_empty() {
-        body["warnings"] = json!(view.told.warnings);
+    if !view.notified_epoch.warnings.is_empty() {
+        body["warnings"] = json!(view.notified_epoch.warnings);
     }
     response(StatusCode::OK, JSON, body.to_string())
 }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn health_says_why_the_node_does_not_serve() {
+    fn health_endpoint_explains_unavailability() {
         let shared = shared();
         let failed = NodePhase::Failed("instance 2 has ended: a fault".to_owned());
         for (phase, name, reason) in [
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_the_cluster_is_told_to_those_who_know_its_secret() {
+    fn cluster_endpoints_require_the_secret() {
         let secret = Secret::from_text(b"a secret of tests, long enough to be one").unwrap();
         let bearer = secret.bearer();
         let shared = shared_with(Some(secret));

@@ -48,7 +48,7 @@ impl InstanceHandle {
 }
 
 /// Sends a change of the map to every instance, and waits until they have applied it, within a time limit. Returns the problems in words.
-pub(super) async fn tell(
+pub(super) async fn apply_map_change(
     instances: &[InstanceHandle],
     delta: &Arc<MapDelta>,
     map: &ClusterMap,
@@ -88,7 +88,7 @@ pub(super) async fn tell(
 }
 
 /// Sends a notice to every instance and waits until each has confirmed it. `false`: not all have, within this time.
-pub(super) async fn told_all(
+pub(super) async fn notify_all(
     instances: &[InstanceHandle],
     notice: impl Fn(oneshot::Sender<()>) -> InstanceNotice,
     wait: Duration,
@@ -164,10 +164,12 @@ mod tests {
         (Arc::new(delta), map)
     }
 
-    async fn taken(inbox: &Inbox<InstanceNotice>) -> (bool, oneshot::Sender<Result<(), MapChangeError>>) {
+    async fn take_map_change(
+        inbox: &Inbox<InstanceNotice>,
+    ) -> (bool, oneshot::Sender<Result<(), MapChangeError>>) {
         loop {
             match inbox.take() {
-                Some(InstanceNotice::Map { delta, done }) => return (delta.is_whole(), done),
+                Some(InstanceNotice::Map { delta, done }) => return (delta.is_complete(), done),
                 Some(other) => panic!("another notice: {other:?}"),
                 None => yield_now().await,
             }
@@ -175,38 +177,39 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_missed_a_change_gets_the_whole_map_with_the_next() {
+    fn instance_that_missed_a_change_gets_the_complete_map() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
             let instances = [InstanceHandle::new(InstanceId(1), mailbox, RecoveredData::default())];
             let (delta, first) = next(&map());
-            let faults = tell(&instances, &delta, &first, WAIT).await;
+            let faults = apply_map_change(&instances, &delta, &first, WAIT).await;
             assert!(faults[0].1.contains("has not answered for 30ms"), "{faults:?}");
             // The notice is processed too late: the sender no longer waits for the answer.
-            assert!(!taken(&inbox).await.0);
+            assert!(!take_map_change(&inbox).await.0);
 
             let (delta, second) = next(&first);
             let follow = async {
-                let (is_whole, done) = taken(&inbox).await;
+                let (is_whole, done) = take_map_change(&inbox).await;
                 done.send(Ok(())).unwrap();
                 is_whole
             };
-            let (faults, is_whole) = tokio::join!(tell(&instances, &delta, &second, WAIT), follow);
+            let (faults, is_whole) =
+                tokio::join!(apply_map_change(&instances, &delta, &second, WAIT), follow);
             assert!(faults.is_empty() && is_whole, "{faults:?}");
 
             let (delta, third) = next(&second);
             let refuse = async {
-                let (is_whole, done) = taken(&inbox).await;
+                let (is_whole, done) = take_map_change(&inbox).await;
                 let error = zerohop_placement::MapError::NotNewer { map: third.epoch(), to: delta.to };
                 done.send(Err(MapChangeError::Map(error))).unwrap();
                 is_whole
             };
-            let (faults, is_whole) = tokio::join!(tell(&instances, &delta, &third, WAIT), refuse);
+            let (faults, is_whole) = tokio::join!(apply_map_change(&instances, &delta, &third, WAIT), refuse);
             assert!(!is_whole && faults.len() == 1, "{faults:?}");
             drop(inbox);
             let (delta, fourth) = next(&third);
-            let faults = tell(&instances, &delta, &fourth, WAIT).await;
+            let faults = apply_map_change(&instances, &delta, &fourth, WAIT).await;
             assert!(faults[0].1.contains("has ended"), "{faults:?}");
         });
     }

@@ -17,19 +17,19 @@ use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::words::counted;
 
 use super::changes::{self, ChangeContext, ChangeRefusal, DecidedChange};
-use super::instances::{self, tell};
+use super::instances::{self, apply_map_change};
 use super::shared::ManagerShared;
 use super::{ControlJob, ReplyTo, clustered, groups, keyspace_drop, status, tokens};
 use crate::clock::unix_ms;
 use crate::entropy::random_u64;
 use crate::instance::{Figures, InstanceNotice};
-use crate::server::limits::{DROP_AGAIN, DROP_LOOK, INBOX_FULL_PAUSE, MAP_WAIT};
+use crate::server::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT};
 use crate::server::{NodeFolder, SavedNode};
 
 /// Changes the map of a standalone node; in a cluster it has the control group do so.
 pub(super) struct JobWorker {
     shared: Rc<ManagerShared>,
-    alone: Option<LoneNode>,
+    standalone: Option<LoneNode>,
 }
 
 /// The state of a standalone node.
@@ -39,12 +39,16 @@ struct LoneNode {
 }
 
 impl JobWorker {
-    pub(super) fn alone(shared: Rc<ManagerShared>, folder: NodeFolder, next_keyspace: KeyspaceId) -> Self {
-        JobWorker { shared, alone: Some(LoneNode { folder, next_keyspace }) }
+    pub(super) fn standalone(
+        shared: Rc<ManagerShared>,
+        folder: NodeFolder,
+        next_keyspace: KeyspaceId,
+    ) -> Self {
+        JobWorker { shared, standalone: Some(LoneNode { folder, next_keyspace }) }
     }
 
     pub(super) fn in_cluster(shared: Rc<ManagerShared>) -> Self {
-        JobWorker { shared, alone: None }
+        JobWorker { shared, standalone: None }
     }
 
     /// Executes requests as they arrive. It ends with the manager.
@@ -52,7 +56,7 @@ impl JobWorker {
         while let Some(ControlJob { encoded, access, reply }) = self.next(&mut jobs).await {
             let request = AdminRequest::from_bytes(&encoded);
             if let Ok(AdminRequest { ask: Some(ask) }) = &request {
-                let permitted = tokens::may_ask(self.shared.history.borrow().map(), access, ask);
+                let permitted = tokens::check_access(self.shared.history.borrow().map(), access, ask);
                 if let Err(refused) = permitted {
                     send(&self.shared, reply, refused).await;
                     continue;
@@ -63,7 +67,7 @@ impl JobWorker {
                 Ok(AdminRequest { ask: Some(AdminQuestion::Status(_)) }) => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
-                        let status = status::gather(&shared).await;
+                        let status = status::collect_status(&shared).await;
                         send(&shared, reply, AdminAnswer::of(AdminReply::Status(Box::new(status)))).await;
                     });
                 }
@@ -77,7 +81,7 @@ impl JobWorker {
                     send(&self.shared, reply, answer).await;
                 }
                 // The control group orders these requests, and may take long.
-                Ok(AdminRequest { ask: Some(ask) }) if self.alone.is_none() => {
+                Ok(AdminRequest { ask: Some(ask) }) if self.standalone.is_none() => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
                         let answer = clustered::change(&shared, ask).await;
@@ -105,9 +109,9 @@ impl JobWorker {
     async fn next(&mut self, jobs: &mut mpsc::Receiver<ControlJob>) -> Option<ControlJob> {
         loop {
             self.expire_tokens().await;
-            let closing = changes::closing(self.shared.history.borrow().map());
+            let closing = changes::draining_keyspaces(self.shared.history.borrow().map());
             let expires = self.shared.history.borrow().map().expiring().next().is_some();
-            if self.alone.is_none() || (closing.is_empty() && !expires) {
+            if self.standalone.is_none() || (closing.is_empty() && !expires) {
                 return jobs.recv().await;
             }
             if let Ok(job) = timeout(DROP_AGAIN, jobs.recv()).await {
@@ -138,7 +142,7 @@ impl JobWorker {
                 Err(refused) => refused,
             };
         }
-        let next_keyspace = self.alone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
+        let next_keyspace = self.standalone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
         let drop_wait = match &ask {
             AdminQuestion::DropKeyspace(asked) => Some(keyspace_drop::wait(asked)),
             _ => None,
@@ -156,7 +160,7 @@ impl JobWorker {
         }
         let done = AdminAnswer::of(AdminReply::Keyspace(keyspace));
         let Some(delta) = delta else { return done };
-        match self.carry_out(Arc::new(delta)).await {
+        match self.save_and_apply(Arc::new(delta)).await {
             Ok(()) => done,
             Err(answer) => answer,
         }
@@ -170,7 +174,7 @@ impl JobWorker {
         wait: Duration,
     ) -> AdminAnswer {
         if let Some(close) = close
-            && let Err(answer) = self.carry_out(Arc::new(close)).await
+            && let Err(answer) = self.save_and_apply(Arc::new(close)).await
         {
             return answer;
         }
@@ -190,18 +194,18 @@ impl JobWorker {
                 let waits = format!("instance {}", waits.collect::<Vec<_>>().join(", "));
                 return keyspace_drop::under_way(&keyspace, &waits);
             }
-            sleep(DROP_LOOK).await;
+            sleep(DROP_CHECK_INTERVAL).await;
         }
         let from = self.shared.history.borrow().map().epoch();
         let delta = MapDelta { from, to: from.next(), changes: vec![MapChange::DropKeyspace(id)] };
-        match self.carry_out(Arc::new(delta)).await {
+        match self.save_and_apply(Arc::new(delta)).await {
             Ok(()) => AdminAnswer::of(AdminReply::Keyspace(keyspace)),
             Err(answer) => answer,
         }
     }
 
     async fn expire_tokens(&mut self) {
-        if self.alone.is_none() || self.shared.why_not().is_some() {
+        if self.standalone.is_none() || self.shared.why_not().is_some() {
             return;
         }
         let expired = tokens::expired(self.shared.history.borrow().map(), unix_ms());
@@ -214,16 +218,16 @@ impl JobWorker {
     async fn change_tokens(&mut self, changes: Vec<MapChange>) -> AdminAnswer {
         let from = self.shared.history.borrow().map().epoch();
         let delta = MapDelta { from, to: from.next(), changes };
-        match self.carry_out(Arc::new(delta)).await {
+        match self.save_and_apply(Arc::new(delta)).await {
             Ok(()) => AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: from.next().0, number: 0 })),
             Err(refused) => refused,
         }
     }
 
     /// Saves a change, then has all instances apply it.
-    async fn carry_out(&mut self, delta: Arc<MapDelta>) -> Result<(), AdminAnswer> {
+    async fn save_and_apply(&mut self, delta: Arc<MapDelta>) -> Result<(), AdminAnswer> {
         let failed = |reason: String| Err(AdminAnswer::refused(REFUSED_FAILED, reason));
-        let Some(alone) = &mut self.alone else {
+        let Some(alone) = &mut self.standalone else {
             return failed("the control group changes the map of this node".to_owned());
         };
         let map = self.shared.history.borrow().map().apply(&delta);
@@ -239,7 +243,7 @@ impl JobWorker {
         let saved = SavedNode { cluster, node, next_keyspace, map: Arc::clone(&map) };
         if let Err(error) = alone.folder.save(&saved) {
             error!(%error, "a change of the map could not be saved");
-            self.shared.trouble(format!("a change of the map could not be saved: {error}"));
+            self.shared.record_alert(format!("a change of the map could not be saved: {error}"));
             return failed(format!("the change could not be saved, and was not made: {error}"));
         }
         alone.next_keyspace = next_keyspace;
@@ -247,7 +251,7 @@ impl JobWorker {
             return failed(error.to_string());
         }
         info!(epoch = map.epoch().0, change = describe(&delta), "the map has changed");
-        let faults = tell(self.shared.instances(), &delta, &map, MAP_WAIT).await;
+        let faults = apply_map_change(self.shared.instances(), &delta, &map, MAP_WAIT).await;
         if faults.is_empty() {
             return Ok(());
         }
@@ -255,7 +259,7 @@ impl JobWorker {
             faults.iter().map(|(id, reason)| format!("instance {id}: {reason}")).collect();
         let text = format!("the change is made (map epoch {}), but {}", map.epoch(), faults.join("; "));
         error!(reason = text, "not every instance has followed a change of the map");
-        self.shared.trouble(text.clone());
+        self.shared.record_alert(text.clone());
         failed(text)
     }
 }
@@ -304,14 +308,16 @@ async fn send(shared: &ManagerShared, reply: ReplyTo, mut answer: AdminAnswer) {
     let encoded = answer.to_bytes();
     match reply {
         ReplyTo::Here { envelope, sender } => drop(sender.try_send((envelope, encoded))),
-        ReplyTo::Instance { place, ask } => {
+        ReplyTo::Instance { instance_index: place, request_number: ask } => {
             // Instances accept requests before the manager knows that they serve.
             let due = Instant::now() + MAP_WAIT;
             while shared.instances().is_empty() && Instant::now() < due {
                 sleep(INBOX_FULL_PAUSE).await;
             }
             if let Some(instance) = shared.instances().get(place) {
-                instance.leave(InstanceNotice::Admin { ask, encoded }, Instant::now() + MAP_WAIT).await;
+                instance
+                    .leave(InstanceNotice::Admin { request_number: ask, encoded }, Instant::now() + MAP_WAIT)
+                    .await;
             }
         }
     }

@@ -45,11 +45,11 @@ pub(super) fn waits(map: &ClusterMap, id: KeyspaceId, undrained: Option<&[Partit
     let Some(found) = map.keyspace(id) else { return String::new() };
     let is_open = |(id, group): &(PartitionId, Group<'_>)| match undrained {
         Some(undrained) => undrained.binary_search(id).is_ok(),
-        None => map.is_lost(*group),
+        None => map.is_unavailable(*group),
     };
     let open: Vec<(PartitionId, Group<'_>)> = found.groups().filter(is_open).collect();
     let named = open.iter().take(NAMED_MAX).map(|(id, group)| {
-        let why = match (map.is_lost(*group), map.instance(group.primary)) {
+        let why = match (map.is_unavailable(*group), map.instance(group.primary)) {
             (true, _) => "lost: not served before nodes that are down return".to_owned(),
             (false, Some(primary)) => format!("instance {} of node {}", group.primary, primary.node),
             (false, None) => format!("instance {}", group.primary),

@@ -34,9 +34,9 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
         map_epoch: shared.history.borrow().map().epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
         serving: why_not(shared, &view).is_none(),
-        troubles: status::of_node(shared).len() + view.told.warnings.len(),
+        alerts: status::of_node(shared).len() + view.notified_epoch.warnings.len(),
         groups: groups::count(shared.history.borrow().map()).all,
-        view: view.told,
+        view: view.notified_epoch,
         connections: shared.door.borrow().open(),
         refused: shared.refused.get(),
     };
@@ -55,7 +55,7 @@ struct MetricsSnapshot {
     uptime_s: f64,
     serving: bool,
     /// Alerts of the node itself, without those of its instances.
-    troubles: usize,
+    alerts: usize,
     view: admin::NodeView,
     groups: GroupsStatus,
     connections: usize,
@@ -96,7 +96,7 @@ const GAUGES: [OfStats; 21] = [
     ("staged", "Pieces staged for transactions to come", |stats| stats.staged),
     ("staged_bytes", "Bytes of these pieces", |stats| stats.staged_bytes),
     ("waits", "Requests that wait for a record to become something", |stats| stats.waits),
-    ("troubles", "Troubles that no request was at fault of", |stats| stats.troubles.len() as u64),
+    ("troubles", "Troubles that no request was at fault of", |stats| stats.errors.len() as u64),
     (
         "partitions_damaged",
         "Partitions that are not served, because their only in-sync copy is here and damaged",
@@ -109,10 +109,10 @@ const GAUGES: [OfStats; 21] = [
 
 const STATS_COUNTERS: [OfStats; 5] = [
     ("flushes", "Flushes for sync partitions, each for a whole batch", |stats| stats.flushes),
-    ("segment_syncs", "Syncs of a partition's segments", |stats| stats.engine.upkeep.segment_syncs),
-    ("checkpoints", "Checkpoints written", |stats| stats.engine.upkeep.checkpoints),
-    ("compactions", "Compactions of a partition", |stats| stats.engine.upkeep.compactions),
-    ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.let_go),
+    ("segment_syncs", "Syncs of a partition's segments", |stats| stats.engine.maintenance.segment_syncs),
+    ("checkpoints", "Checkpoints written", |stats| stats.engine.maintenance.checkpoints),
+    ("compactions", "Compactions of a partition", |stats| stats.engine.maintenance.compactions),
+    ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.dropped_requests),
 ];
 
 const COUNTERS: [OfCounters; 11] = [
@@ -131,7 +131,7 @@ const COUNTERS: [OfCounters; 11] = [
 
 const RECOVERY: [OfRecovery; 6] = [
     ("recovery_milliseconds", "How long opening the data took at the start", |found| {
-        found.took.as_millis() as u64
+        found.duration.as_millis() as u64
     }),
     ("recovered_from_checkpoint", "Entries taken from checkpoints at the start", |found| {
         found.from_checkpoint
@@ -155,7 +155,7 @@ impl prometheus_client::collector::Collector for MetricsSnapshot {
             let mut family = Family::gauge(&mut encoder, name, help)?;
             self.each(|one, figures| family.gauge_of(&labels(one), read(&figures.stats)))?;
             if name == "troubles" {
-                family.gauge_of(&vec![("instance", "manager")], self.troubles as u64)?;
+                family.gauge_of(&vec![("instance", "manager")], self.alerts as u64)?;
             }
         }
         let mut family = Family::gauge(&mut encoder, "connections", "Connections open")?;

@@ -57,7 +57,7 @@ pub(crate) use self::shared::NodeIdentity;
 
 use self::jobs::JobWorker;
 use self::shared::ManagerShared;
-use crate::instance::{EndedInstance, words};
+use crate::instance::{EndedInstance, panic_message};
 use crate::proofs::Proofs;
 use crate::server::{NodeFolder, ServeError};
 
@@ -67,7 +67,7 @@ pub(crate) struct ManagerPlan {
     /// The proofs of the cluster's secret, if there is one.
     pub(crate) proofs: Option<Proofs>,
     pub(crate) folder: NodeFolder,
-    pub(crate) standing: ClusterMode,
+    pub(crate) cluster_state: ClusterMode,
     pub(crate) history: MapHistory,
     /// A socket that is already listening.
     pub(crate) listener: TcpListener,
@@ -79,7 +79,7 @@ pub(crate) struct ManagerPlan {
 /// Whether the node is in a cluster.
 pub(crate) enum ClusterMode {
     /// It is not, and changes its map itself; the next keyspace gets this id.
-    Alone(KeyspaceId),
+    Standalone(KeyspaceId),
     /// It is, or will be.
     InCluster(Box<ClusterPlan>),
 }
@@ -100,9 +100,9 @@ pub(crate) enum ReplyTo {
     /// To a connection of an instance.
     Instance {
         /// The index of the node's instance, from zero.
-        place: usize,
+        instance_index: usize,
         /// The instance's number for the request.
-        ask: u64,
+        request_number: u64,
     },
     /// To a connection of the manager itself, whose channel has room for it.
     Here {
@@ -135,7 +135,7 @@ pub(crate) struct Serve {
     /// That start has ended in order, with all logs flushed.
     pub(crate) is_closed: bool,
     /// Notified once control requests are executed.
-    pub(crate) taken: SyncSender<()>,
+    pub(crate) executed: SyncSender<()>,
 }
 
 /// Starts the manager's thread. On `outcome` it sends the node's result, once all instances have stopped.
@@ -145,8 +145,9 @@ pub(crate) fn start(
 ) -> io::Result<JoinHandle<()>> {
     Builder::new().name("zerohop-manager".to_owned()).spawn(move || {
         let how = catch_unwind(AssertUnwindSafe(|| run(plan)));
-        let how =
-            how.unwrap_or_else(|panic| Err(fault(format!("a fault of the program: {}", words(&*panic)))));
+        let how = how.unwrap_or_else(|panic| {
+            Err(fault(format!("a fault of the program: {}", panic_message(&*panic))))
+        });
         // There is no receiver only if the server itself has failed.
         drop(outcome.try_send(how));
     })
@@ -156,15 +157,25 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| fault(format!("no runtime: {error}")))?;
     LocalSet::new().block_on(&runtime, async {
-        let ManagerPlan { about, proofs, folder, standing, history, listener, jobs, control, stop } = plan;
-        let listener =
-            connections::take_over(listener).map_err(|error| fault(format!("no listener: {error}")))?;
+        let ManagerPlan {
+            about,
+            proofs,
+            folder,
+            cluster_state: standing,
+            history,
+            listener,
+            jobs,
+            control,
+            stop,
+        } = plan;
+        let listener = connections::into_runtime_listener(listener)
+            .map_err(|error| fault(format!("no listener: {error}")))?;
         let shared = Rc::new(ManagerShared::new(about, history, jobs.0));
         shared.proofs.replace(proofs);
         let (over_out, over) = oneshot::channel();
         let (worker, clustered) = match standing {
-            ClusterMode::Alone(next_keyspace) => {
-                (JobWorker::alone(Rc::clone(&shared), folder, next_keyspace), None)
+            ClusterMode::Standalone(next_keyspace) => {
+                (JobWorker::standalone(Rc::clone(&shared), folder, next_keyspace), None)
             }
             ClusterMode::InCluster(plan) => {
                 let (inputs, inputs_in) = mpsc::channel(cluster::INPUTS_MAX);

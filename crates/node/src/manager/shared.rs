@@ -17,7 +17,7 @@ use super::instances::InstanceHandle;
 use crate::clock::{HybridClock, Stopwatch};
 use crate::proofs::Proofs;
 use crate::server::ConnectionLimits;
-use crate::server::limits::TROUBLES_MAX;
+use crate::server::limits::ALERTS_MAX;
 use crate::tls::TlsOptions;
 
 /// The identity of the node.
@@ -83,7 +83,7 @@ pub(super) struct ManagerShared {
     pub(super) waits: RefCell<Option<String>>,
     /// Data that was lost by restarts of nodes.
     pub(super) losses: RefCell<DataLosses>,
-    troubles: RefCell<VecDeque<String>>,
+    alerts: RefCell<VecDeque<String>>,
     clock: RefCell<HybridClock>,
 }
 
@@ -106,12 +106,12 @@ impl ManagerShared {
             store_waits: Cell::new(false),
             waits: RefCell::default(),
             losses: RefCell::default(),
-            troubles: RefCell::default(),
+            alerts: RefCell::default(),
             clock: RefCell::default(),
             about,
         };
         if let Some(warning) = shared.about.warning {
-            shared.trouble(warning.to_owned());
+            shared.record_alert(warning.to_owned());
         }
         shared
     }
@@ -145,18 +145,18 @@ impl ManagerShared {
     }
 
     /// Records an alert for the operator.
-    pub(super) fn trouble(&self, trouble: String) {
-        let mut troubles = self.troubles.borrow_mut();
+    pub(super) fn record_alert(&self, trouble: String) {
+        let mut troubles = self.alerts.borrow_mut();
         if !troubles.contains(&trouble) {
-            if troubles.len() == TROUBLES_MAX {
+            if troubles.len() == ALERTS_MAX {
                 troubles.pop_front();
             }
             troubles.push_back(trouble);
         }
     }
 
-    pub(super) fn troubles(&self) -> Vec<String> {
-        self.troubles.borrow().iter().cloned().collect()
+    pub(super) fn alerts(&self) -> Vec<String> {
+        self.alerts.borrow().iter().cloned().collect()
     }
 
     /// A new unique session: no instance issues one with this nonce, and no timestamp is used twice.

@@ -19,19 +19,16 @@ use super::shared::ManagerShared;
 use super::view::ClusterView;
 
 /// Requests the figures of every instance, with a time limit, and combines the answers.
-pub(super) async fn gather(shared: &ManagerShared) -> Status {
+pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
-    let view = ClusterView::of(shared).await.told;
+    let view = ClusterView::of(shared).await.notified_epoch;
     let (mut troubles, mut damaged) = (of_node(shared), Vec::new());
     for (instance, found) in shared.instances().iter().zip(&figures) {
         match found {
             Some(figures) => {
-                let told = figures
-                    .stats
-                    .troubles
-                    .iter()
-                    .map(|trouble| format!("instance {}: {trouble}", instance.id));
+                let told =
+                    figures.stats.errors.iter().map(|trouble| format!("instance {}: {trouble}", instance.id));
                 troubles.extend(told);
                 let set_ms = figures.stats.clock_distrusted_ms;
                 if set_ms > 0 {
@@ -41,8 +38,8 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
                         instance.id
                     ));
                 }
-                damaged.extend(damaged_of(&map, instance.id, &figures.stats.damaged_told));
-                troubles.extend(damaged_of(&map, instance.id, &figures.stats.given_up).map(|one| {
+                damaged.extend(damaged_of(&map, instance.id, &figures.stats.damage_text));
+                troubles.extend(damaged_of(&map, instance.id, &figures.stats.loss_accepted).map(|one| {
                     format!(
                         "instance {}: {}/{} continues without its damaged part, by `zerohop recover`: {}",
                         instance.id,
@@ -137,7 +134,7 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
             .map(|(id, keyspace)| {
                 let groups = keyspaces.get(&id).copied().unwrap_or_default();
                 let GroupsStatus { short, rebuilding, lost, .. } = groups;
-                let closing = keyspace.is_closing();
+                let closing = keyspace.is_dropping();
                 KeyspaceStatus { short, rebuilding, lost, closing, ..changes::status(id, keyspace.config()) }
             })
             .collect(),
@@ -146,7 +143,7 @@ pub(super) async fn gather(shared: &ManagerShared) -> Status {
 
 /// Alerts of the node, without those of its instances and those of its view of the cluster.
 pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
-    let mut troubles = shared.troubles();
+    let mut troubles = shared.alerts();
     troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
     troubles.extend(shared.why_not());
     if shared.store_waits.get() {

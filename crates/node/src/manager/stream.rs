@@ -47,7 +47,7 @@ impl Stream {
     }
 
     /// Whether the connection comes from another machine without TLS, although TLS is required.
-    pub(super) fn wants_tls(&self, shared: &ManagerShared) -> bool {
+    pub(super) fn lacks_required_tls(&self, shared: &ManagerShared) -> bool {
         let is_only = shared.about.tls.as_ref().is_some_and(|tls| tls.only);
         let is_near = || self.socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
         is_only && self.tls.is_none() && !is_near()
@@ -87,7 +87,7 @@ impl Stream {
     }
 
     /// Writes all bytes.
-    pub(super) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) async fn write_and_flush(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes).await?;
         self.flush().await
     }

@@ -14,13 +14,13 @@ use zerohop_placement::NodeState;
 use zerohop_wire::ids::InstanceId;
 
 use super::cluster::Input;
-use super::instances::told_all;
+use super::instances::notify_all;
 use super::shared::{ManagerShared, NodePhase};
 use super::{ManagerInput, Serve};
 use crate::instance::{EndedInstance, InstanceNotice};
 use crate::server::ServeError;
 use crate::server::limits::{
-    END_CLIENTS_WAIT, HAND_OVER_LINGER, HAND_OVER_LOOK, HAND_OVER_WAIT, STOP_WAIT, YIELD_WAIT,
+    END_CLIENTS_WAIT, HAND_OVER_CHECK_INTERVAL, HAND_OVER_LINGER, HAND_OVER_WAIT, STOP_WAIT, YIELD_WAIT,
 };
 
 /// Returns once the node has ended.
@@ -60,7 +60,7 @@ pub(super) async fn run(
                     Ok(()) => "ended without a request".to_owned(),
                     Err(reason) => reason.clone(),
                 };
-                let text = format!("instance {} has ended: {reason}", id(shared, one.place));
+                let text = format!("instance {} has ended: {reason}", id(shared, one.instance_index));
                 error!(reason = text, "the node cannot go on and stops");
                 ended.push(one);
                 break NodePhase::Failed(text);
@@ -79,15 +79,15 @@ pub(super) async fn run(
 }
 
 async fn serve(shared: &Rc<ManagerShared>, serving: Serve) {
-    let Serve { handles: instances, epoch, is_intact, is_closed, taken } = serving;
+    let Serve { handles: instances, epoch, is_intact, is_closed, executed: taken } = serving;
     for instance in &instances {
         for damage in &instance.recovered.damage {
-            shared.trouble(format!("instance {}: {damage}", instance.id));
+            shared.record_alert(format!("instance {}: {damage}", instance.id));
         }
         let told = instance.recovered.damage.len();
         if instance.recovered.damaged > told {
             let more = instance.recovered.damaged - told;
-            shared.trouble(format!("instance {}: {more} more pieces of damage", instance.id));
+            shared.record_alert(format!("instance {}: {more} more pieces of damage", instance.id));
         }
     }
     // This is set only once.
@@ -111,7 +111,7 @@ async fn stop_all(
     let due = Instant::now() + STOP_WAIT;
     let instances = shared.instances();
     for (place, instance) in instances.iter().enumerate() {
-        if !ended.iter().any(|one| one.place == place) {
+        if !ended.iter().any(|one| one.instance_index == place) {
             instance.leave(InstanceNotice::Stop, due).await;
         }
     }
@@ -124,10 +124,13 @@ async fn stop_all(
     }
     for one in &ended {
         if let Err(reason) = &one.how {
-            return Err(ServeError::Instance { instance: id(shared, one.place), reason: reason.clone() });
+            return Err(ServeError::Instance {
+                instance: id(shared, one.instance_index),
+                reason: reason.clone(),
+            });
         }
     }
-    let is_missing = |place: &usize| !ended.iter().any(|one| one.place == *place);
+    let is_missing = |place: &usize| !ended.iter().any(|one| one.instance_index == *place);
     match (0..instances.len()).find(is_missing) {
         Some(place) => Err(ServeError::Overdue { instance: id(shared, place), waited: STOP_WAIT }),
         None => Ok(()),
@@ -146,14 +149,14 @@ async fn leave_in_order(shared: &Rc<ManagerShared>) {
     if shared.phase() != NodePhase::Serving {
         return;
     }
-    hand_over(shared).await;
-    if !told_all(shared.instances(), InstanceNotice::EndClients, END_CLIENTS_WAIT).await {
+    hand_over_primaries(shared).await;
+    if !notify_all(shared.instances(), InstanceNotice::EndClients, END_CLIENTS_WAIT).await {
         warn!(waited = ?END_CLIENTS_WAIT, "not all commands of Redis clients could be answered before the end");
     }
 }
 
 /// Has other nodes take over the primaries of this node, while it still serves; with a time limit, because there may be no other nodes.
-async fn hand_over(shared: &Rc<ManagerShared>) {
+async fn hand_over_primaries(shared: &Rc<ManagerShared>) {
     let Some(cluster) = shared.cluster_handle() else { return };
     let me = shared.node.get();
     let map = || Arc::clone(shared.history.borrow().map());
@@ -164,7 +167,7 @@ async fn hand_over(shared: &Rc<ManagerShared>) {
     info!("handing over to the other nodes");
     let handed_over = async {
         // Writes that are pending when other nodes take over would end with an unknown outcome.
-        told_all(shared.instances(), InstanceNotice::Yield, YIELD_WAIT).await;
+        notify_all(shared.instances(), InstanceNotice::Yield, YIELD_WAIT).await;
         if cluster.inputs.send(Input::Leave).await.is_err() {
             return;
         }
@@ -174,7 +177,7 @@ async fn hand_over(shared: &Rc<ManagerShared>) {
                 shared.follow.reach(map.epoch()).await;
                 return sleep(HAND_OVER_LINGER).await;
             }
-            sleep(HAND_OVER_LOOK).await;
+            sleep(HAND_OVER_CHECK_INTERVAL).await;
         }
     };
     if timeout(HAND_OVER_WAIT, handed_over).await.is_err() {

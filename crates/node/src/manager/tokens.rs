@@ -12,7 +12,7 @@ use zerohop_wire::{Failure, Permission};
 use crate::access::permits;
 
 /// Checks whether this access permits this control request.
-pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &AdminQuestion) -> Result<(), AdminAnswer> {
+pub(super) fn check_access(map: &ClusterMap, access: Access, ask: &AdminQuestion) -> Result<(), AdminAnswer> {
     let named = |name: &str| map.keyspace_named(name).map_or(KeyspaceId::NONE, |(id, _)| id);
     let permitted = match ask {
         // Every authenticated client may read the state of the cluster.

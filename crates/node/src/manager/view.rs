@@ -14,7 +14,7 @@ use super::shared::{ManagerShared, NodePhase};
 /// The view; see the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterView {
-    pub(super) told: admin::NodeView,
+    pub(super) notified_epoch: admin::NodeView,
     /// All replica groups.
     groups: u32,
     /// Of the groups without a primary, the number for which a log is being chosen.
@@ -25,7 +25,7 @@ impl ClusterView {
     /// The current view.
     pub(super) async fn of(shared: &ManagerShared) -> ClusterView {
         let map = shared.history.borrow().map().clone();
-        let standing = clustered::standing(shared).await;
+        let standing = clustered::cluster_state(shared).await;
         ClusterView::from(&map, standing, shared.node.get())
     }
 
@@ -34,7 +34,7 @@ impl ClusterView {
             // A standalone node decides by itself.
             let told =
                 admin::NodeView { node: node.0, leader: node.0, quorum: true, ..admin::NodeView::default() };
-            return ClusterView { told, groups: count(map, |_| true), choosing: 0 };
+            return ClusterView { notified_epoch: told, groups: count(map, |_| true), choosing: 0 };
         };
         let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();
         let is_gone = |instance: InstanceId| match map.instance(instance) {
@@ -48,7 +48,7 @@ impl ClusterView {
         let has_none = |group: &Group<'_>| !is_chosen(group) || is_gone(group.primary);
         let no_primary = count(map, has_none);
         let stuck = count(map, |group| !has_none(group) && group.in_sync.iter().any(|one| is_gone(*one)));
-        let choosing = count(map, |group| !is_chosen(group) && !map.is_lost(*group));
+        let choosing = count(map, |group| !is_chosen(group) && !map.is_unavailable(*group));
         let groups = count(map, |_| true);
         let (answering, managers) = standing.answering();
         let mut told = admin::NodeView {
@@ -65,16 +65,16 @@ impl ClusterView {
             warnings: Vec::new(),
         };
         told.warnings = warnings(map, &standing, &told, groups);
-        ClusterView { told, groups, choosing }
+        ClusterView { notified_epoch: told, groups, choosing }
     }
 
     /// The reason why nothing is served, if that will not change by itself.
     pub(super) fn why_nothing_is_served(&self) -> Option<String> {
-        let admin::NodeView { quorum, no_primary, stuck, .. } = self.told;
+        let admin::NodeView { quorum, no_primary, stuck, .. } = self.notified_epoch;
         let is_all = no_primary + stuck == self.groups && (self.groups > 0 || !quorum);
         // A log is chosen within a moment if the control group has a quorum.
         let is_soon = quorum && self.choosing > 0;
-        (is_all && !is_soon).then(|| self.told.warnings.join("; "))
+        (is_all && !is_soon).then(|| self.notified_epoch.warnings.join("; "))
     }
 }
 

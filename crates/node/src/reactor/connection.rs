@@ -41,7 +41,7 @@ pub(super) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    pub(super) fn rest(&self) -> &[u8] {
+    pub(super) fn unread(&self) -> &[u8] {
         &self.bytes[self.at..]
     }
 
@@ -89,11 +89,11 @@ pub(super) struct Connection {
     /// Its permissions, once it is authenticated, or if the cluster has no secret.
     pub(super) access: Access,
     /// Its place among the unauthenticated connections.
-    pub(super) stranger: Option<UnprovenSlot>,
+    pub(super) unproven_slot: Option<UnprovenSlot>,
     /// Bytes of another protocol that were processed while it was unauthenticated.
-    pub(super) stranger_bytes: usize,
+    pub(super) unproven_bytes: usize,
     /// The expected proof, and the state after it.
-    pub(super) asked: Option<AnsweredGreeting>,
+    pub(super) expected_proof: Option<AnsweredGreeting>,
     /// This side's handshake on a connection that it has opened, and then its result.
     pub(super) caller: Option<Caller>,
     pub(super) proving: Option<Box<HelloAck>>,
@@ -106,7 +106,7 @@ pub(super) struct Connection {
     /// When the first byte of the frame at the front arrived.
     pub(super) frame_since_ms: u64,
     /// Remaining bytes of a refused frame, which are discarded.
-    pub(super) pass_by: usize,
+    pub(super) bytes_to_skip: usize,
     /// Bytes of the buffer that count as memory of large frames.
     pub(super) large_bytes: usize,
     /// A read may return bytes.
@@ -120,9 +120,9 @@ pub(super) struct Connection {
 
     pub(super) out: Vec<u8>,
     /// The peer accepts coalesced frames.
-    pub(super) gathers: bool,
+    pub(super) accepts_coalesced: bool,
     /// Whether `out` ends with answers that others may join. The frame is closed before `out` is sent.
-    pub(super) gathering: AnswerGathering,
+    pub(super) is_coalescing: AnswerGathering,
     /// Number of bytes of `out` that are sent.
     pub(super) sent: usize,
     /// A write may accept bytes.
@@ -132,12 +132,12 @@ pub(super) struct Connection {
     /// Number of requests without an answer; for another protocol, one if the connection waits for anything.
     pub(super) in_flight: u32,
     /// For another protocol: nothing is read until its service resumes it.
-    pub(super) held: bool,
+    pub(super) is_paused: bool,
     /// Of a foreign protocol: its service has more to say once there is room.
     pub(super) has_more: bool,
 
     /// Number of bytes that its service buffers for it.
-    pub(super) kept_bytes: usize,
+    pub(super) service_bytes: usize,
     /// Its requests that wait for a record, each with its number of bytes; by request id.
     pub(super) waits: BTreeMap<RequestId, Vec<WaitingLoad>>,
     /// The total of these.
@@ -165,9 +165,9 @@ impl Connection {
             is_ours: false,
             is_peer: false,
             access: Access::All,
-            stranger: None,
-            stranger_bytes: 0,
-            asked: None,
+            unproven_slot: None,
+            unproven_bytes: 0,
+            expected_proof: None,
             caller: None,
             proving: None,
             decoder: Decoder::before_hello(),
@@ -175,22 +175,22 @@ impl Connection {
             received: ReceiveBuffer::default(),
             need: 0,
             frame_since_ms: now_ms,
-            pass_by: 0,
+            bytes_to_skip: 0,
             large_bytes: 0,
             readable: false,
             read_closed: false,
             ended_ms: None,
             last_ms: now_ms,
             out: Vec::new(),
-            gathers: false,
-            gathering: AnswerGathering::default(),
+            accepts_coalesced: false,
+            is_coalescing: AnswerGathering::default(),
             sent: 0,
             writable: true,
             send_since_ms: now_ms,
             in_flight: 0,
-            held: false,
+            is_paused: false,
             has_more: false,
-            kept_bytes: 0,
+            service_bytes: 0,
             waits: BTreeMap::new(),
             waits_load: WaitingLoad::default(),
             load: WaitingLoad::default(),
@@ -207,7 +207,7 @@ impl Connection {
         Connection { stage: ConnectionStage::Calling, is_ours: true, writable: false, ..calling }
     }
 
-    pub(super) fn told(&mut self, ready: IoReadiness) {
+    pub(super) fn apply_readiness(&mut self, ready: IoReadiness) {
         self.readable |= ready.readable || ready.read_closed;
         self.read_closed |= ready.read_closed;
         self.writable |= ready.writable;
@@ -217,14 +217,14 @@ impl Connection {
     }
 
     /// Applies the version and features that both sides have agreed on.
-    pub(super) fn agree(&mut self, version: u8, features: Features) {
-        self.decoder = Decoder::agreed(version, features);
-        self.gathers = features.has(Features::GATHER);
+    pub(super) fn set_version(&mut self, version: u8, features: Features) {
+        self.decoder = Decoder::with_version(version, features);
+        self.accepts_coalesced = features.has(Features::COALESCED);
     }
 
     /// Closes the frame to which answers were added.
     pub(super) fn close_frame(&mut self) {
-        self.gathering.close(&self.encoder, &mut self.out);
+        self.is_coalescing.close(&self.encoder, &mut self.out);
     }
 
     /// Number of bytes that wait to be sent.
@@ -233,8 +233,8 @@ impl Connection {
     }
 
     /// Whether the connection is unauthenticated: its greeting or its proof is not complete.
-    pub(super) fn is_stranger(&self) -> bool {
-        self.stranger.is_some()
+    pub(super) fn is_unproven(&self) -> bool {
+        self.unproven_slot.is_some()
     }
 
     /// Its current load.
@@ -244,7 +244,7 @@ impl Connection {
         }
         let received = self.received.len().max(self.large_bytes);
         let WaitingLoad { bytes, waits } = self.waits_load;
-        WaitingLoad { bytes: received + self.unsent() + self.kept_bytes + bytes, waits }
+        WaitingLoad { bytes: received + self.unsent() + self.service_bytes + bytes, waits }
     }
 
     /// Records that a request waits for a record, with this load.
@@ -288,11 +288,11 @@ impl Connection {
         let is_crowded =
             (unsent_total > limits.unsent_bytes_total_max / 2 || self.is_crowded) && !self.is_peer;
         let unsent_max = if is_crowded { 0 } else { limits.unsent_bytes_max };
-        self.held || self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
+        self.is_paused || self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
     }
 
     /// Whether it has work for the next turn.
-    pub(super) fn wants_turn(&self, limits: &Limits, unsent_total: usize) -> bool {
+    pub(super) fn has_work(&self, limits: &Limits, unsent_total: usize) -> bool {
         if self.doomed.is_some() {
             return false;
         }
@@ -318,7 +318,7 @@ impl Connection {
         if self.stage == ConnectionStage::Calling {
             return Some((self.stage_since_ms + limits.call_time_out_ms, CloseReason::NoAnswer));
         }
-        if self.is_stranger() {
+        if self.is_unproven() {
             // Whatever it sends, and whether or not it reads its replies.
             let is_foreign = self.stage == ConnectionStage::Foreign;
             let why = if is_foreign { CloseReason::NotProved } else { CloseReason::HelloTimeOut };
@@ -330,9 +330,9 @@ impl Connection {
         if let Some(ended_ms) = self.ended_ms {
             return Some((ended_ms + limits.half_closed_time_out_ms, CloseReason::HalfClosedTimeOut));
         }
-        let frame_begun = self.received.len() > 0 || self.pass_by > 0;
+        let frame_begun = self.received.len() > 0 || self.bytes_to_skip > 0;
         if frame_begun && !self.has_frame() && !self.is_blocked(limits, unsent_total) {
-            let frame_bytes = self.need.max(self.pass_by) as u64;
+            let frame_bytes = self.need.max(self.bytes_to_skip) as u64;
             let time_out_ms = limits.frame_time_out_ms + frame_bytes / FRAME_BYTES_PER_MS_MIN;
             return Some((self.frame_since_ms + time_out_ms, CloseReason::FrameTimeOut));
         }
@@ -364,7 +364,7 @@ mod tests {
         ..Limits::DEFAULT
     };
 
-    fn place() -> UnprovenSlot {
+    fn unproven_slot() -> UnprovenSlot {
         UnprovenConnections::new(UnprovenBounds { all_max: 1, origin_max: 1 })
             .enter((), Origin::of(None, false))
     }
@@ -376,7 +376,7 @@ mod tests {
     #[test]
     fn every_state_in_which_only_the_peer_can_act_has_a_deadline() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
-        let stranger = |connection| Connection { stranger: Some(place()), ..connection };
+        let stranger = |connection| Connection { unproven_slot: Some(unproven_slot()), ..connection };
         assert_eq!(deadline(stranger(Connection::new(1000, false))), Some((1005, CloseReason::HelloTimeOut)));
         let calling = Connection { out: vec![0], ..Connection::calling(1000) };
         assert_eq!(deadline(calling), Some((1003, CloseReason::NoAnswer)));
@@ -399,9 +399,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_has_so_long_from_its_accept_whatever_it_sends() {
+    fn unproven_connection_has_a_fixed_time_limit() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
-        let at = |stage| Connection { stage, stranger: Some(place()), ..Connection::new(1000, false) };
+        let at = |stage| Connection {
+            stage,
+            unproven_slot: Some(unproven_slot()),
+            ..Connection::new(1000, false)
+        };
         let begun = || ReceiveBuffer { bytes: vec![0; 10], at: 0 };
         for (stage, why) in [
             (ConnectionStage::Fresh, CloseReason::HelloTimeOut),
@@ -422,25 +426,25 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_an_answer_is_not_idle() {
+    fn connection_awaiting_an_answer_is_not_idle() {
         assert_eq!(Connection { in_flight: 1, ..talking() }.deadline(&LIMITS, 0), None);
     }
 
     #[test]
     fn unread_answers_and_requests_in_flight_block() {
         let reading = || Connection { readable: true, ..talking() };
-        assert!(reading().wants_turn(&LIMITS, 0));
-        assert!(!Connection { in_flight: 3, ..reading() }.wants_turn(&LIMITS, 0));
+        assert!(reading().has_work(&LIMITS, 0));
+        assert!(!Connection { in_flight: 3, ..reading() }.has_work(&LIMITS, 0));
         let unsent = |bytes| Connection { out: vec![0; bytes], ..reading() };
-        assert!(unsent(100).wants_turn(&LIMITS, 100) && !unsent(101).wants_turn(&LIMITS, 101));
-        assert!(!unsent(1).wants_turn(&LIMITS, 501), "all together have too much");
-        assert!(unsent(0).wants_turn(&LIMITS, 501), "it has no part in that");
+        assert!(unsent(100).has_work(&LIMITS, 100) && !unsent(101).has_work(&LIMITS, 101));
+        assert!(!unsent(1).has_work(&LIMITS, 501), "all together have too much");
+        assert!(unsent(0).has_work(&LIMITS, 501), "it has no part in that");
     }
 
     #[test]
-    fn what_is_left_is_kept_when_the_front_is_moved_away() {
+    fn remaining_bytes_stay_when_front_is_consumed() {
         let mut received = ReceiveBuffer { bytes: vec![1, 2, 3, 4], at: 3 };
         received.compact();
-        assert_eq!((received.rest(), received.len()), (&[4][..], 1));
+        assert_eq!((received.unread(), received.len()), (&[4][..], 1));
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Connections {
     free: Vec<u32>,
     pub(super) open: usize,
     /// The unauthenticated connections: their greeting or their proof is not complete.
-    pub(super) strangers: UnprovenConnections<ConnectionId>,
+    pub(super) unproven: UnprovenConnections<ConnectionId>,
     /// The cluster's secret, if there is one: both sides prove that they know it.
     pub(super) proofs: Option<Proofs>,
     /// Connections with bytes to send, or to close, at the end of the batch; each once.
@@ -59,14 +59,14 @@ pub(super) struct Buffers {
 impl Connections {
     pub(super) fn new(limits: Limits) -> Self {
         let bounds =
-            UnprovenBounds { all_max: limits.strangers_max, origin_max: limits.strangers_per_address_max };
+            UnprovenBounds { all_max: limits.unproven_max, origin_max: limits.unproven_per_address_max };
         let of_token = WaitingLoad { bytes: limits.token_waiting_bytes_max, waits: limits.token_waits_max };
         let waiting = waiting::WaitingBounds { bytes_max: limits.waiting_bytes_max, of_token };
         Connections {
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
-            strangers: UnprovenConnections::new(bounds),
+            unproven: UnprovenConnections::new(bounds),
             proofs: None,
             dirty: Vec::new(),
             unsent_total: 0,
@@ -97,26 +97,26 @@ impl Connections {
     }
 
     /// Adds a connection that a client has opened.
-    pub(super) fn open_stranger(&mut self, id: ConnectionId, origin: Origin, connection: Connection) {
-        let stranger = Some(self.strangers.enter(id, origin));
-        self.open(id, Connection { stranger, ..connection });
+    pub(super) fn open_unproven(&mut self, id: ConnectionId, origin: Origin, connection: Connection) {
+        let stranger = Some(self.unproven.enter(id, origin));
+        self.open(id, Connection { unproven_slot: stranger, ..connection });
     }
 
     /// Number of authenticated connections.
     pub(super) fn known(&self) -> usize {
-        self.open - self.strangers.len()
+        self.open - self.unproven.len()
     }
 
     /// Records that a connection is now authenticated.
     pub(super) fn is_known(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {
-            let place = connection.stranger.take();
-            place.into_iter().for_each(|place| self.strangers.leave(place));
+            let place = connection.unproven_slot.take();
+            place.into_iter().for_each(|place| self.unproven.leave(place));
         }
     }
 
     /// Removes a connection. Its id is never reused.
-    pub(super) fn forget(&mut self, id: ConnectionId, why: CloseReason) -> bool {
+    pub(super) fn remove(&mut self, id: ConnectionId, why: CloseReason) -> bool {
         let Some(slot) = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)
         else {
             return false;
@@ -126,7 +126,7 @@ impl Connections {
         self.unsent_total -= connection.unsent();
         self.large_total -= connection.large_bytes;
         self.waiting.change(connection.access, connection.load, WaitingLoad::default());
-        connection.stranger.take().into_iter().for_each(|place| self.strangers.leave(place));
+        connection.unproven_slot.take().into_iter().for_each(|place| self.unproven.leave(place));
         self.buffers.give(std::mem::take(&mut connection.out));
         self.buffers.give(connection.received.empty());
         self.free.push(id.slot);
@@ -167,14 +167,15 @@ impl Connections {
         else {
             return;
         };
-        let Connection { encoder, gathering, out, gathers, .. } = connection;
+        let Connection { encoder, is_coalescing: gathering, out, accepts_coalesced: gathers, .. } =
+            connection;
         let is_answer =
             matches!(message, Message::Answer(_) | Message::BatchAnswer(_) | Message::Transacted(_));
         let written = match *gathers && is_answer {
             true => gathering.add(encoder, envelope, message, out),
             false => {
                 gathering.close(encoder, out);
-                encoder.encode_apart(envelope, message, out)
+                encoder.encode_multi_buffer(envelope, message, out)
             }
         };
         match written {
@@ -242,7 +243,7 @@ impl Connections {
             self.unsent_total -= connection.unsent();
             connection.sent = 0;
             connection.out = Vec::new();
-            connection.gathering.forget();
+            connection.is_coalescing.reset();
         }
         self.mark_dirty(id);
     }
@@ -271,12 +272,12 @@ impl Connections {
     }
 
     /// Whether a connection may have this additional load in optional buffers.
-    pub(super) fn has_room(&self, id: ConnectionId, more: WaitingLoad) -> bool {
+    pub(super) fn may_add_load(&self, id: ConnectionId, more: WaitingLoad) -> bool {
         let Some(connection) = self.get(id) else { return true };
         let now = connection.waiting();
         let after = WaitingLoad { bytes: now.bytes + more.bytes, waits: now.waits + more.waits };
         // Bytes that have arrived since the last count are included.
-        self.waiting.has_room(connection.access, connection.load, after)
+        self.waiting.may_change_load(connection.access, connection.load, after)
     }
 
     /// Sets the permissions of a connection.
@@ -303,7 +304,8 @@ impl Connections {
         now_ms: u64,
     ) {
         self.counters.refused += 1;
-        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, hold: false, ..*of };
+        let envelope =
+            Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, read_lock: false, ..*of };
         self.queue(driver, id, &envelope, &Message::Answer(Err(failure)), now_ms);
     }
 
@@ -460,13 +462,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_never_given_twice_though_slots_are_used_again() {
+    fn connection_ids_are_unique_despite_slot_reuse() {
         let mut connections = Connections::new(Limits::DEFAULT);
         let first = connections.next_id();
         connections.open(first, Connection::new(0, false));
         assert!(connections.get(first).is_some());
         assert!(
-            connections.forget(first, CloseReason::Peer) && !connections.forget(first, CloseReason::Peer)
+            connections.remove(first, CloseReason::Peer) && !connections.remove(first, CloseReason::Peer)
         );
         let second = connections.next_id();
         connections.open(second, Connection::new(0, false));
@@ -477,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_buffers_are_kept_than_allowed() {
+    fn retained_buffers_are_bounded() {
         let mut buffers = Buffers::default();
         for _ in 0..2 * KEPT_BYTES_MAX / KEPT_BUFFER_BYTES_MAX {
             buffers.give(Vec::with_capacity(KEPT_BUFFER_BYTES_MAX));
@@ -501,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_long_moves_to_the_shortest_kept_buffer_that_is_long_enough() {
+    fn growing_frame_uses_shortest_sufficient_buffer() {
         let mut buffers = Buffers::default();
         for mebibytes in [1, 6, 4] {
             buffers.give(Vec::with_capacity(mebibytes << 20));

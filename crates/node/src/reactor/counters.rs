@@ -111,7 +111,7 @@ pub struct ReactorCounters {
     /// Answers of the service that were queued.
     pub answers: u64,
     /// Requests that the service dropped without an answer.
-    pub let_go: u64,
+    pub dropped_requests: u64,
     /// Answers of the service whose connection was closed.
     pub answers_dropped: u64,
     /// Turns in which something was passed to the service.

@@ -77,7 +77,7 @@ pub trait Driver {
     fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<DriverEvent>) -> io::Result<()>;
 
     /// Receives the number of request frames that have arrived since the last [`Driver::wait`].
-    fn asked(&mut self, _frames: usize) {}
+    fn count_requests(&mut self, _frames: usize) {}
 
     /// The current time.
     fn now(&mut self) -> Now;
@@ -112,7 +112,7 @@ pub trait Driver {
     }
 
     /// Whether a connection comes from another machine without TLS, although the server requires TLS.
-    fn wants_tls(&self, _id: ConnectionId) -> bool {
+    fn lacks_required_tls(&self, _id: ConnectionId) -> bool {
         false
     }
 

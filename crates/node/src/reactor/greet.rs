@@ -14,7 +14,7 @@ use super::{FEATURES, Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
     /// Handles the first messages on a connection that this side has opened.
-    pub(super) fn take_greeting(&mut self, id: ConnectionId, message: &Message<'_>) {
+    pub(super) fn handle_greeting(&mut self, id: ConnectionId, message: &Message<'_>) {
         let now_ms = self.now.elapsed_ms;
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (caller, proving) = (connection.caller.take(), connection.proving.take());
@@ -38,7 +38,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
             connection.stage = ConnectionStage::Talking;
             connection.stage_since_ms = now_ms;
-            connection.decoder = Decoder::agreed(ack.version, ack.features);
+            connection.decoder = Decoder::with_version(ack.version, ack.features);
         }
         let is_refused = answer.is_err();
         self.batch.touched = true;
@@ -51,7 +51,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
 
     /// Answers `Hello`; from here on the connection uses the chosen version. If the cluster has a secret, the next frame must be the client's
     /// proof.
-    pub(super) fn greet(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
+    pub(super) fn handle_hello(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
         // Links between instances find a free place where clients do not, once they have authenticated themselves.
         let claims_peer = hello.features.has(Features::PEER) && self.connections.proofs.is_some();
         let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
@@ -59,7 +59,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
             return self.refuse_and_end(id, envelope, failure, CloseReason::TooMany);
         }
-        if self.driver.wants_tls(id) {
+        if self.driver.lacks_required_tls(id) {
             let failure = Failure::AuthFailed { fault: AuthFault::TlsWanted };
             return self.refuse_and_end(id, envelope, failure, CloseReason::NotProved);
         }
@@ -82,12 +82,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         match challenge {
             Some(challenge) => {
                 connection.stage = ConnectionStage::Proving;
-                connection.asked = Some(AnsweredGreeting { challenge, features: ack.features, is_peer });
+                connection.expected_proof =
+                    Some(AnsweredGreeting { challenge, features: ack.features, is_peer });
                 connection.decoder = Decoder::before_proof(ack.version);
             }
             None => {
                 (connection.stage, connection.is_peer) = (ConnectionStage::Talking, is_peer);
-                connection.agree(ack.version, ack.features);
+                connection.set_version(ack.version, ack.features);
                 self.connections.is_known(id);
             }
         }
@@ -111,10 +112,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     /// Handles the client's proof, which may be wrong.
-    pub(super) fn take_proof(&mut self, id: ConnectionId, envelope: &Envelope, prove: &Prove) {
+    pub(super) fn handle_proof(&mut self, id: ConnectionId, envelope: &Envelope, prove: &Prove) {
         let now_ms = self.now.elapsed_ms;
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let accepted = match connection.asked.take() {
+        let accepted = match connection.expected_proof.take() {
             Some(AnsweredGreeting { challenge, features, is_peer }) => {
                 challenge.accept(prove).map(|access| (features, is_peer, access))
             }
@@ -132,7 +133,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
         connection.stage = ConnectionStage::Talking;
         connection.stage_since_ms = now_ms;
-        connection.agree(connection.encoder.version, features);
+        connection.set_version(connection.encoder.version, features);
         self.connections.is_known(id);
         self.connections.set_access(id, access);
         let envelope = Envelope { time_out_ms: 0, ..*envelope };

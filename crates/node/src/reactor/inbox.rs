@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_inbox_hands_the_notice_back_and_an_ended_one_says_so() {
+    fn full_inbox_returns_the_notice_and_closed_one_errors() {
         let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
         for notice in 0..INBOX_MAX {
             mailbox.leave(notice).unwrap();

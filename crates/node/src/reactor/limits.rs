@@ -14,14 +14,14 @@ pub const REFUSALS_MAX: usize = 64;
 /// Maximum number of unauthenticated connections: their greeting, or the proof of the cluster's secret, is not complete. This is half of all
 /// connections, enough for clients of a job that start at the same time. Beyond it, each new one closes the oldest. Connections from addresses of
 /// the cluster's nodes have as many places of their own.
-pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 2;
+pub const UNPROVEN_MAX: usize = CONNECTIONS_MAX / 2;
 
 /// Maximum number of them from one remote address (for IPv6: from one /64 network); beyond it, each new one closes the oldest from there.
-pub const STRANGERS_PER_ADDRESS_MAX: usize = STRANGERS_MAX / 4;
+pub const UNPROVEN_PER_ADDRESS_MAX: usize = UNPROVEN_MAX / 4;
 
 /// Maximum number of bytes that an unauthenticated connection of another protocol may send: an `AUTH`, and the commands that clients send before
 /// it.
-pub const STRANGER_BYTES_MAX: usize = 1 << 10;
+pub const UNPROVEN_BYTES_MAX: usize = 1 << 10;
 
 /// When a client should retry that was refused because all connections are in use.
 pub const REFUSED_RETRY_MS: u32 = 1_000;
@@ -87,7 +87,7 @@ pub const RECEIVE_STEP_BYTES: usize = 1 << 20;
 pub const LARGE_FRAMES_BYTES_MAX: usize = 256 << 20;
 
 /// When a client should send a frame again that found no memory.
-pub const NO_ROOM_RETRY_MS: u32 = 100;
+pub const MEMORY_FULL_RETRY_MS: u32 = 100;
 
 /// Maximum number of unanswered requests of one connection. It limits what a service stores for one peer; a closed loop over a link of 1 ms at a
 /// million requests a second needs a quarter of it.
@@ -160,12 +160,12 @@ pub struct Limits {
     pub connections_max: usize,
     /// See [`REFUSALS_MAX`].
     pub refusals_max: usize,
-    /// See [`STRANGERS_MAX`].
-    pub strangers_max: usize,
-    /// See [`STRANGERS_PER_ADDRESS_MAX`].
-    pub strangers_per_address_max: usize,
-    /// See [`STRANGER_BYTES_MAX`].
-    pub stranger_bytes_max: usize,
+    /// See [`UNPROVEN_MAX`].
+    pub unproven_max: usize,
+    /// See [`UNPROVEN_PER_ADDRESS_MAX`].
+    pub unproven_per_address_max: usize,
+    /// See [`UNPROVEN_BYTES_MAX`].
+    pub unproven_bytes_max: usize,
     /// See [`HELLO_TIME_OUT_MS`].
     pub hello_time_out_ms: u64,
     /// See [`CALL_TIME_OUT_MS`].
@@ -209,9 +209,9 @@ impl Limits {
     pub const DEFAULT: Limits = Limits {
         connections_max: CONNECTIONS_MAX,
         refusals_max: REFUSALS_MAX,
-        strangers_max: STRANGERS_MAX,
-        strangers_per_address_max: STRANGERS_PER_ADDRESS_MAX,
-        stranger_bytes_max: STRANGER_BYTES_MAX,
+        unproven_max: UNPROVEN_MAX,
+        unproven_per_address_max: UNPROVEN_PER_ADDRESS_MAX,
+        unproven_bytes_max: UNPROVEN_BYTES_MAX,
         hello_time_out_ms: HELLO_TIME_OUT_MS,
         call_time_out_ms: CALL_TIME_OUT_MS,
         frame_time_out_ms: FRAME_TIME_OUT_MS,

@@ -26,7 +26,7 @@ use crate::tls::TlsOptions;
 /// Maximum number of connections that are closed in one turn because descriptors are used up.
 const REFUSED_PER_TURN_MAX: usize = 64;
 /// Minimum time between two log messages about such connections.
-const REFUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
+const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -46,7 +46,7 @@ pub struct MioDriver {
     tls: Option<TlsOptions>,
     descriptors: Descriptors,
     /// When the last such message was logged.
-    refused_told: Option<Instant>,
+    refused_logged: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -74,13 +74,13 @@ impl MioDriver {
             looking: BusyPoll::default(),
             tls: None,
             descriptors: Descriptors::here(),
-            refused_told: None,
+            refused_logged: None,
         })
     }
 
-    fn tell_refused(&mut self, refused: usize) {
-        if self.refused_told.is_none_or(|told| told.elapsed() >= REFUSED_TOLD_EVERY) {
-            self.refused_told = Some(Instant::now());
+    fn log_refused(&mut self, refused: usize) {
+        if self.refused_logged.is_none_or(|told| told.elapsed() >= REFUSED_LOG_INTERVAL) {
+            self.refused_logged = Some(Instant::now());
             let (limit, reserved) =
                 (self.descriptors.limit().unwrap_or(u64::MAX), self.descriptors.reserved());
             warn!(
@@ -106,7 +106,7 @@ impl MioDriver {
     }
 
     /// Registers a connection for events.
-    fn keep(&mut self, id: ConnectionId, mut socket: Socket) -> io::Result<()> {
+    fn register(&mut self, id: ConnectionId, mut socket: Socket) -> io::Result<()> {
         let token = Token(id.to_u64() as usize);
         self.poll.registry().register(&mut socket.stream, token, Interest::READABLE | Interest::WRITABLE)?;
         let slot = id.slot as usize;
@@ -129,25 +129,25 @@ impl MioDriver {
             self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
             looked = begin.elapsed();
             if !self.events.is_empty() {
-                self.looking.looked(looked);
+                self.looking.record_polled(looked);
                 self.looking.waited(looked, false);
                 return Ok(());
             }
         }
-        self.looking.looked(looked);
+        self.looking.record_polled(looked);
         self.poll.poll(&mut self.events, time_out.map(|time_out| time_out.saturating_sub(looked)))?;
         self.looking.waited(begin.elapsed(), true);
         Ok(())
     }
 
     /// When a socket has room again, bytes that TLS has buffered are sent first.
-    fn send_kept(&mut self, events: &[DriverEvent]) {
+    fn send_buffered(&mut self, events: &[DriverEvent]) {
         for event in events {
             if let DriverEvent::Connection { id, ready } = event
                 && ready.writable
                 && let Ok(socket) = self.socket(*id)
             {
-                socket.has_room();
+                socket.send_buffered();
             }
         }
     }
@@ -178,13 +178,13 @@ impl Driver for MioDriver {
             },
         }));
         if self.tls.is_some() {
-            self.send_kept(events);
+            self.send_buffered(events);
         }
         Ok(())
     }
 
-    fn asked(&mut self, frames: usize) {
-        self.looking.asked(frames);
+    fn count_requests(&mut self, frames: usize) {
+        self.looking.record_arrivals(frames);
     }
 
     fn now(&mut self) -> Now {
@@ -201,12 +201,12 @@ impl Driver for MioDriver {
         if self.descriptors.refuses(&socket) {
             // Other connections wait to be accepted, and are closed as well: the server could not serve them.
             let refused = (1..REFUSED_PER_TURN_MAX).take_while(|_| listener.accept().is_ok()).count() + 1;
-            self.tell_refused(refused);
+            self.log_refused(refused);
             return Err(Errno::MFILE.into());
         }
         prepare(&socket)?;
         let socket = Socket::accepted(socket, self.tls.as_ref().map(|tls| &tls.server));
-        self.keep(id, socket)
+        self.register(id, socket)
     }
 
     fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()> {
@@ -214,7 +214,7 @@ impl Driver for MioDriver {
         let tls = client.map(|config| Tls::client(config, &address.ip().to_string())).transpose()?;
         let socket = TcpStream::connect(address)?;
         prepare(&socket)?;
-        self.keep(id, Socket::opened(socket, tls))
+        self.register(id, Socket::opened(socket, tls))
     }
 
     fn stop_accepting(&mut self) {
@@ -239,7 +239,7 @@ impl Driver for MioDriver {
         self.sockets.get(id.slot as usize)?.as_ref()?.stream.peer_addr().ok()
     }
 
-    fn wants_tls(&self, id: ConnectionId) -> bool {
+    fn lacks_required_tls(&self, id: ConnectionId) -> bool {
         let is_only = self.tls.as_ref().is_some_and(|tls| tls.only);
         let socket = self.sockets.get(id.slot as usize).and_then(Option::as_ref);
         is_only
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crowd_of_clients_is_held_until_it_is_taken_up() {
+    fn connection_burst_waits_in_accept_queue() {
         let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = driver.local_address().unwrap();
         let patience = Duration::from_millis(900);
@@ -304,14 +304,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_told() {
+    fn port_in_use_is_reported() {
         let first = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let error = MioDriver::listen(first.local_address().unwrap()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
-    fn it_looks_where_what_it_waits_for_comes_soon_and_nobody_asks_with_others() {
+    fn driver_busy_polls_only_when_worthwhile() {
         let mut driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let waker = driver.waker();
         let mut looks_after = |act: &dyn Fn(&mut MioDriver)| {
@@ -330,7 +330,7 @@ mod tests {
             waker.wake_by_ref();
             looks_after(&|driver| driver.wait(None, &mut Vec::new()).unwrap())
         }));
-        assert!(!looks_after(&|driver| driver.asked(2)));
+        assert!(!looks_after(&|driver| driver.count_requests(2)));
     }
 
     #[test]

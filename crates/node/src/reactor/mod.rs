@@ -59,7 +59,11 @@ use crate::unproven::Origin;
 
 /// The features of this side beyond the version of the wire format.
 const FEATURES: Features = Features(
-    Features::LZ4.0 | Features::PEER.0 | Features::GATHER.0 | Features::HOLD.0 | Features::CONTENTS.0,
+    Features::LZ4.0
+        | Features::PEER.0
+        | Features::COALESCED.0
+        | Features::READ_LOCKS.0
+        | Features::CONTENTS.0,
 );
 
 /// An event loop over one listener and its connections.
@@ -85,7 +89,7 @@ pub struct Reactor<D, S: Service> {
     /// No connection's time-out ends before this.
     sweep_ms: u64,
     batch: TurnBatch,
-    upkeep: Upkeep,
+    maintenance: Upkeep,
     /// Set when the service stops: when the reactor ends even if answers are missing.
     stop_ms: Option<u64>,
 }
@@ -121,7 +125,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             notices_ready: false,
             sweep_ms: u64::MAX,
             batch: TurnBatch::default(),
-            upkeep: Upkeep::Done,
+            maintenance: Upkeep::Done,
             stop_ms: None,
         };
         (reactor, mailbox)
@@ -151,13 +155,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn turn(&mut self) -> io::Result<bool> {
         let time_out = self.time_out();
         self.events.clear();
-        self.driver.asked(self.batch.frames);
+        self.driver.count_requests(self.batch.frames);
         self.driver.wait(time_out, &mut self.events)?;
         self.now = self.driver.now();
         self.batch = TurnBatch::default();
-        self.take_events();
+        self.handle_events();
         self.accept();
-        self.take_notices();
+        self.handle_notices();
         self.serve_ready();
         self.end_batch();
         self.flush_all();
@@ -166,14 +170,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             self.close_all();
             return Ok(false);
         }
-        self.upkeep = self.service.upkeep(self.now);
+        self.maintenance = self.service.maintain(self.now);
         Ok(true)
     }
 
     /// How long the next wait may last.
     fn time_out(&mut self) -> Option<Duration> {
         let accept = self.accept_ready && self.accept_again_ms.is_none() && self.stop_ms.is_none();
-        if accept || self.notices_ready || !self.ready.is_empty() || self.upkeep == Upkeep::More {
+        if accept || self.notices_ready || !self.ready.is_empty() || self.maintenance == Upkeep::More {
             return Some(Duration::ZERO);
         }
         let deadlines = [self.service.next_deadline_ms(), self.accept_again_ms, self.stop_ms];
@@ -184,7 +188,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         Some(Duration::from_millis(next_ms.saturating_sub(self.driver.now().elapsed_ms)))
     }
 
-    fn take_events(&mut self) {
+    fn handle_events(&mut self) {
         for index in 0..self.events.len() {
             match self.events[index] {
                 DriverEvent::Accept => self.accept_ready = true,
@@ -192,7 +196,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 DriverEvent::Woken => (self.notices_ready, self.batch.touched) = (true, true),
                 DriverEvent::Connection { id, ready } => {
                     let Some(connection) = self.connections.get_mut(id) else { continue };
-                    connection.told(ready);
+                    connection.apply_readiness(ready);
                     // Queued bytes are sent at the end of the turn, with the bytes that this turn adds.
                     let flush = connection.doomed.is_some() || (ready.writable && connection.unsent() > 0);
                     if flush {
@@ -208,7 +212,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn enqueue(&mut self, id: ConnectionId) {
         let stopping = self.stop_ms.is_some();
         let Some(connection) = self.connections.get(id) else { return };
-        let wants_turn = connection.wants_turn(&self.connections.limits, self.connections.unsent_total);
+        let wants_turn = connection.has_work(&self.connections.limits, self.connections.unsent_total);
         if wants_turn
             && (!stopping || connection.is_closing())
             && let Some(connection) = self.connections.get_mut(id)
@@ -239,13 +243,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     // Only authenticated connections exclude others: of the unauthenticated ones the oldest is closed.
                     let refused = self.connections.known() >= connections_max;
                     let beyond_words = refused && open >= connections_max + refusals_max;
-                    let strangers = &self.connections.strangers;
-                    let displaced = strangers.gives_way(origin).or_else(|| {
+                    let strangers = &self.connections.unproven;
+                    let displaced = strangers.connection_to_close(origin).or_else(|| {
                         let is_full = !refused && open >= connections_max;
                         strangers.oldest().filter(|_| is_full)
                     });
                     let connection = Connection::new(self.now.elapsed_ms, refused);
-                    self.connections.open_stranger(id, origin, connection);
+                    self.connections.open_unproven(id, origin, connection);
                     if beyond_words {
                         self.close(id, CloseReason::TooMany);
                         continue;
@@ -265,7 +269,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     _ => {
                         self.connections.counters.accept_errors += 1;
                         // Descriptors may be used up: the oldest unauthenticated connection is closed to free one.
-                        if let Some(oldest) = self.connections.strangers.oldest() {
+                        if let Some(oldest) = self.connections.unproven.oldest() {
                             self.close(oldest, CloseReason::Displaced);
                         }
                         self.accept_again_ms = Some(self.now.elapsed_ms + ACCEPT_RETRY_MS);
@@ -276,7 +280,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    fn take_notices(&mut self) {
+    fn handle_notices(&mut self) {
         if !std::mem::take(&mut self.notices_ready) {
             return;
         }
@@ -389,7 +393,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
 
     /// Closes a connection now.
     fn close(&mut self, id: ConnectionId, why: CloseReason) {
-        if self.connections.forget(id, why) {
+        if self.connections.remove(id, why) {
             self.driver.close(id);
             self.service.closed(id);
         }

@@ -10,10 +10,10 @@ use super::connection::{Connection, ConnectionStage, ReceiveBuffer};
 use super::counters::CloseReason;
 use super::driver::{ConnectionId, Driver};
 use super::limits::{
-    LARGE_BUFFER_STEP_BYTES, NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX,
+    LARGE_BUFFER_STEP_BYTES, MEMORY_FULL_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX,
 };
 use super::service::{
-    FOREIGN_NO_ROOM, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
+    FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
 };
 use super::waiting::WaitingLoad;
 use super::{Reactor, replies};
@@ -24,11 +24,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if !connection.is_closing() && connection.has_frame() {
             let mut received = std::mem::take(&mut connection.received);
-            received.at += self.take_bytes(id, received.rest());
-            self.keep(id, received);
+            received.at += self.process_bytes(id, received.unread());
+            self.put_back(id, received);
         } else if connection.has_more && connection.stage == ConnectionStage::Foreign && !self.batch_is_full()
         {
-            self.go_on(id);
+            self.resume_foreign(id);
         }
         let is_blocked = self.connections.is_blocked(id);
         let Some(connection) = self.connections.get(id) else { return };
@@ -60,10 +60,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get(id) else { return };
         let mut shared = std::mem::take(&mut self.shared);
         shared.clear();
-        shared.extend_from_slice(connection.received.rest());
+        shared.extend_from_slice(connection.received.unread());
         let held = shared.len();
         if self.read(id, &mut shared) > 0 {
-            let used = self.take_bytes(id, &shared);
+            let used = self.process_bytes(id, &shared);
             if let Some(connection) = self.connections.get_mut(id) {
                 let mut buffer = connection.received.empty();
                 if used == shared.len() {
@@ -92,7 +92,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (need, held_before) = (connection.need, connection.large_bytes);
         let is_foreign = connection.stage == ConnectionStage::Foreign;
-        if is_foreign && connection.is_stranger() {
+        if is_foreign && connection.is_unproven() {
             // Unauthenticated connections get no large buffers.
             self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
             return self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
@@ -117,14 +117,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             let will_hold = received.bytes.capacity().max(held + step);
             let more = WaitingLoad { bytes: will_hold - held_before, waits: 0 };
             if self.connections.large_total - held_before + will_hold > large_frames_bytes_max
-                || !self.connections.has_room(id, more)
+                || !self.connections.may_add_load(id, more)
             {
                 if is_foreign {
                     self.connections.buffers.give(received.empty());
-                    self.connections.queue_bytes(id, FOREIGN_NO_ROOM, self.now.elapsed_ms);
+                    self.connections.queue_bytes(id, FOREIGN_MEMORY_FULL, self.now.elapsed_ms);
                     return self.connections.close_gently(id, CloseReason::Foreign, self.now.elapsed_ms);
                 }
-                return self.pass_by(id, received, need);
+                return self.skip_frame(id, received, need);
             }
             received.bytes.reserve_exact(step);
             let holds = received.bytes.capacity();
@@ -134,21 +134,21 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
         }
         if self.read(id, &mut received.bytes) > 0 && received.bytes.len() >= need {
-            received.at += self.take_bytes(id, received.rest());
+            received.at += self.process_bytes(id, received.unread());
         }
-        self.keep(id, received);
+        self.put_back(id, received);
     }
 
     /// Refuses a large frame because memory is used up, and skips its bytes.
-    fn pass_by(&mut self, id: ConnectionId, mut received: ReceiveBuffer, need: usize) {
+    fn skip_frame(&mut self, id: ConnectionId, mut received: ReceiveBuffer, need: usize) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let envelope = connection.decoder.envelope(received.rest());
-        connection.pass_by = need - received.len();
+        let envelope = connection.decoder.envelope(received.unread());
+        connection.bytes_to_skip = need - received.len();
         connection.need = 0;
         self.connections.release_large(id);
         self.connections.buffers.give(received.empty());
         if let Some(envelope) = envelope {
-            let failure = Failure::Busy { retry_after_ms: NO_ROOM_RETRY_MS };
+            let failure = Failure::Busy { retry_after_ms: MEMORY_FULL_RETRY_MS };
             self.refuse(id, &envelope, failure);
         }
     }
@@ -196,7 +196,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     /// Puts back the buffer of a connection whose frames were processed, if the connection still exists and needs it.
-    fn keep(&mut self, id: ConnectionId, mut received: ReceiveBuffer) {
+    fn put_back(&mut self, id: ConnectionId, mut received: ReceiveBuffer) {
         let now_ms = self.now.elapsed_ms;
         let done = received.len() == 0;
         if received.at > 0 || done {
@@ -204,7 +204,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
         if received.at > 0 && received.bytes.capacity() > RECEIVE_BYTES {
             // The large frame is processed; the rest is the start of another.
-            let rest = received.rest().to_vec();
+            let rest = received.unread().to_vec();
             self.connections.buffers.give(received.empty());
             received = ReceiveBuffer { bytes: rest, at: 0 };
             if let Some(connection) = self.connections.get_mut(id) {
@@ -223,7 +223,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     /// Processes all complete frames, as far as the connection may continue. Returns how many bytes of `bytes` were processed.
-    fn take_bytes(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+    fn process_bytes(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
             let must_wait = self.batch_is_full() || self.connections.is_blocked(id);
@@ -231,8 +231,8 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             if connection.is_closing() || connection.doomed.is_some() {
                 return bytes.len();
             }
-            let passed = connection.pass_by.min(bytes.len() - at);
-            connection.pass_by -= passed;
+            let passed = connection.bytes_to_skip.min(bytes.len() - at);
+            connection.bytes_to_skip -= passed;
             at += passed;
             let rest = &bytes[at..];
             match (connection.stage, rest.first()) {
@@ -244,7 +244,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     let is_foreign = *first != MAGIC[0];
                     connection.stage =
                         if is_foreign { ConnectionStage::Foreign } else { ConnectionStage::Greeting };
-                    if is_foreign && self.driver.wants_tls(id) {
+                    if is_foreign && self.driver.lacks_required_tls(id) {
                         self.connections.queue_bytes(id, FOREIGN_TLS, self.now.elapsed_ms);
                         self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
                         return bytes.len();
@@ -261,7 +261,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 return at;
             }
             if connection.stage == ConnectionStage::Foreign {
-                return at + self.take_foreign(id, rest);
+                return at + self.process_foreign(id, rest);
             }
             let decoder = connection.decoder;
             match decoder.decode(rest) {
@@ -272,7 +272,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 DecodeResult::Frame { frame, used } => {
                     self.batch.bytes += used;
                     at += used;
-                    self.take_frame(id, &frame);
+                    self.handle_frame(id, &frame);
                 }
                 DecodeResult::Refused { envelope, is_answer, failure, used } => {
                     self.batch.bytes += used;
@@ -289,7 +289,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    fn take_frame(&mut self, id: ConnectionId, frame: &Frame<'_>) {
+    fn handle_frame(&mut self, id: ConnectionId, frame: &Frame<'_>) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (stage, envelope) = (connection.stage, frame.envelope);
         self.batch.frames += 1;
@@ -304,20 +304,20 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             Ok(message)
                 if is_ours && stage == ConnectionStage::Talking && message.kind().is_between_instances() =>
             {
-                self.take_from_instance(id, &envelope, message);
+                self.handle_instance_message(id, &envelope, message);
             }
-            _ if is_ours && stage == ConnectionStage::Talking => self.take_complaint(id),
-            Ok(message) if is_ours => self.take_greeting(id, &message),
+            _ if is_ours && stage == ConnectionStage::Talking => self.handle_error_reply(id),
+            Ok(message) if is_ours => self.handle_greeting(id, &message),
             Err(_) if is_ours => self.close(id, CloseReason::NoAnswer),
             Err(failure) => self.refuse(id, &envelope, failure),
             Ok(Message::Hello(hello)) if stage == ConnectionStage::Greeting => {
-                self.greet(id, &envelope, &hello)
+                self.handle_hello(id, &envelope, &hello)
             }
             Ok(_) if stage == ConnectionStage::Greeting => {
                 self.refuse(id, &envelope, What::HelloExpected.into())
             }
             Ok(Message::Prove(prove)) if stage == ConnectionStage::Proving => {
-                self.take_proof(id, &envelope, &prove)
+                self.handle_proof(id, &envelope, &prove)
             }
             Ok(_) if stage == ConnectionStage::Proving => {
                 self.refuse(id, &envelope, What::ProofExpected.into())
@@ -332,23 +332,23 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     self.expanded = expanded;
                     return self.refuse(id, &envelope, What::Unexpected.into());
                 }
-                self.take_from_instance(id, &envelope, message);
+                self.handle_instance_message(id, &envelope, message);
             }
             Ok(Message::Gather(requests)) => {
                 for (request, place) in requests.iter().zip(1..) {
                     let envelope = request.envelope(&envelope, place);
                     match request.message() {
-                        Ok(message) => self.take_request(id, &envelope, message),
+                        Ok(message) => self.handle_request(id, &envelope, message),
                         Err(failure) => self.refuse(id, &envelope, failure),
                     }
                 }
             }
-            Ok(message) => self.take_request(id, &envelope, message),
+            Ok(message) => self.handle_request(id, &envelope, message),
         }
         self.expanded = expanded;
     }
 
-    fn take_request(&mut self, id: ConnectionId, envelope: &Envelope, message: Message<'_>) {
+    fn handle_request(&mut self, id: ConnectionId, envelope: &Envelope, message: Message<'_>) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.in_flight += 1;
         self.batch.requests += 1;
@@ -360,7 +360,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.service.request(token, envelope, message, self.now, &mut replies);
     }
 
-    fn take_from_instance(&mut self, id: ConnectionId, envelope: &Envelope, message: Message<'_>) {
+    fn handle_instance_message(&mut self, id: ConnectionId, envelope: &Envelope, message: Message<'_>) {
         self.batch.requests += 1;
         self.batch.touched = true;
         self.connections.counters.peer_messages += 1;
@@ -369,11 +369,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     /// Handles an error reply to a message between instances. Such messages have no answers, and an error that occurred once would repeat forever.
-    fn take_complaint(&mut self, id: ConnectionId) {
+    fn handle_error_reply(&mut self, id: ConnectionId) {
         self.close(id, CloseReason::Misbehaved);
     }
 
-    fn take_foreign(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+    fn process_foreign(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
         if self.connections.get(id).is_some_and(|connection| connection.refused) {
             self.connections.queue_bytes(id, FOREIGN_REFUSED, self.now.elapsed_ms);
             self.connections.close_gently(id, CloseReason::TooMany, self.now.elapsed_ms);
@@ -388,18 +388,18 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             self.connections.queue_all(id, &mut out, self.now.elapsed_ms);
         }
         self.connections.buffers.give(out);
-        let is_stranger = self.connections.get(id).is_some_and(Connection::is_stranger);
+        let is_stranger = self.connections.get(id).is_some_and(Connection::is_unproven);
         match result {
             Foreign::Used { used, .. } if is_stranger && self.is_too_much(id, used, bytes.len()) => {
                 self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
                 self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
                 bytes.len()
             }
-            Foreign::Used { used, need, holds, waits } => {
+            Foreign::Used { used, need, pauses: holds, waits } => {
                 self.batch.bytes += used;
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.need = need;
-                    connection.held = holds;
+                    connection.is_paused = holds;
                     connection.in_flight = u32::from(waits);
                 }
                 used
@@ -413,7 +413,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     /// There is room for more of what a connection of another protocol has asked for.
-    fn go_on(&mut self, id: ConnectionId) {
+    fn resume_foreign(&mut self, id: ConnectionId) {
         if self.connections.is_blocked(id) {
             return;
         }
@@ -421,16 +421,16 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.has_more = false;
         let mut received = std::mem::take(&mut connection.received);
-        received.at += self.take_foreign(id, received.rest());
-        self.keep(id, received);
+        received.at += self.process_foreign(id, received.unread());
+        self.put_back(id, received);
     }
 
     /// Whether a stranger has sent more than strangers may: so many bytes of these were taken, and the others wait.
     fn is_too_much(&mut self, id: ConnectionId, used: usize, bytes: usize) -> bool {
-        let most = self.connections.limits.stranger_bytes_max;
+        let most = self.connections.limits.unproven_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return false };
-        connection.stranger_bytes += used;
-        connection.stranger_bytes + (bytes - used) > most
+        connection.unproven_bytes += used;
+        connection.unproven_bytes + (bytes - used) > most
     }
 
     /// Answers a frame that never became a request. Before the greeting the connection ends.

@@ -27,17 +27,17 @@ impl Replies<'_> {
     /// Answers a request. `epoch` is the epoch of the group that answers, or zero. The answer is dropped if the connection is closed, and replaced
     /// by a failure if it is too long to send.
     pub fn answer(&mut self, token: RequestToken, epoch: PartitionEpoch, message: &Message<'_>) {
-        self.answer_held(token, (epoch, 0), message);
+        self.answer_read_locked(token, (epoch, 0), message);
     }
 
     /// Same as [`Self::answer`], for a read with a read lock of this many microseconds.
-    pub fn answer_held(
+    pub fn answer_read_locked(
         &mut self,
         token: RequestToken,
         (epoch, held_us): (PartitionEpoch, u32),
         message: &Message<'_>,
     ) {
-        if !self.settle(token) {
+        if !self.remove_in_flight(token) {
             return;
         }
         self.connections.counters.answers += 1;
@@ -47,7 +47,7 @@ impl Replies<'_> {
             partition: token.partition,
             partition_epoch: epoch,
             time_out_ms: held_us,
-            hold: false,
+            read_lock: false,
         };
         self.connections.queue(self.driver, token.connection, &envelope, message, self.now.elapsed_ms);
     }
@@ -58,16 +58,16 @@ impl Replies<'_> {
     }
 
     /// Drops a request without an answer, because the client has it already.
-    pub fn let_go(&mut self, token: RequestToken) {
-        if self.settle(token) {
-            self.connections.counters.let_go += 1;
+    pub fn drop_request(&mut self, token: RequestToken) {
+        if self.remove_in_flight(token) {
+            self.connections.counters.dropped_requests += 1;
             // The connection has room for another request now.
             self.connections.mark_dirty(token.connection);
         }
     }
 
     /// Removes a request from those in flight; `false` if its connection is closed.
-    fn settle(&mut self, token: RequestToken) -> bool {
+    fn remove_in_flight(&mut self, token: RequestToken) -> bool {
         let Some(connection) = self.connections.get_mut(token.connection) else {
             self.connections.counters.answers_dropped += 1;
             return false;
@@ -85,7 +85,7 @@ impl Replies<'_> {
     /// receives what the connection has sent and will send.
     pub fn resume(&mut self, id: ConnectionId, bytes: &[u8], holds: bool, waits: bool) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if !holds && std::mem::replace(&mut connection.held, false) {
+        if !holds && std::mem::replace(&mut connection.is_paused, false) {
             connection.need = 0;
         }
         connection.in_flight = u32::from(waits);
@@ -98,7 +98,7 @@ impl Replies<'_> {
 
     /// Whether the service of a connection that speaks another protocol has more for it, for what it has asked so far: it is handed over
     /// again, without more bytes too, once what is to be sent is little.
-    pub(crate) fn asks_on(&mut self, id: ConnectionId, has_more: bool) {
+    pub(crate) fn set_has_more(&mut self, id: ConnectionId, has_more: bool) {
         if let Some(connection) = self.connections.get_mut(id)
             && std::mem::replace(&mut connection.has_more, has_more) != has_more
         {
@@ -107,20 +107,20 @@ impl Replies<'_> {
     }
 
     /// Whether so many bytes may be kept for a connection, in place of those kept until now; if so, they are counted.
-    pub(crate) fn may_keep(&mut self, id: ConnectionId, bytes: usize) -> bool {
-        let kept = self.connections.get(id).map_or(0, |connection| connection.kept_bytes);
+    pub(crate) fn may_buffer(&mut self, id: ConnectionId, bytes: usize) -> bool {
+        let kept = self.connections.get(id).map_or(0, |connection| connection.service_bytes);
         let more = WaitingLoad { bytes: bytes.saturating_sub(kept), waits: 0 };
-        let has_room = more.bytes == 0 || self.connections.has_room(id, more);
+        let has_room = more.bytes == 0 || self.connections.may_add_load(id, more);
         if has_room {
-            self.keeps(id, bytes);
+            self.set_buffered(id, bytes);
         }
         has_room
     }
 
     /// Records that this many bytes are buffered for a connection.
-    pub(crate) fn keeps(&mut self, id: ConnectionId, bytes: usize) {
+    pub(crate) fn set_buffered(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(connection) = self.connections.get_mut(id)
-            && std::mem::replace(&mut connection.kept_bytes, bytes) != bytes
+            && std::mem::replace(&mut connection.service_bytes, bytes) != bytes
         {
             self.connections.recount(id);
         }
@@ -129,7 +129,7 @@ impl Replies<'_> {
     /// Returns whether a request may wait for a record with this many bytes, and if so, counts it until it is answered.
     pub(crate) fn may_wait(&mut self, token: RequestToken, bytes: usize, waits: usize) -> bool {
         let id = token.connection;
-        let has_room = self.connections.has_room(id, WaitingLoad { bytes, waits });
+        let has_room = self.connections.may_add_load(id, WaitingLoad { bytes, waits });
         if has_room && let Some(connection) = self.connections.get_mut(id) {
             connection.begin_wait(token.request, WaitingLoad { bytes, waits });
             self.connections.recount(id);
@@ -170,7 +170,7 @@ impl Replies<'_> {
     pub fn connect(&mut self, address: SocketAddr, hello: &Hello<'_>) -> io::Result<ConnectionId> {
         let mut hello = Hello { features: Features(hello.features.0 | FEATURES.0), ..*hello };
         let caller = match &mut self.connections.proofs {
-            Some(proofs) => Some(proofs.credential.greet(&mut hello).map_err(io::Error::other)?),
+            Some(proofs) => Some(proofs.credential.add_proof_offer(&mut hello).map_err(io::Error::other)?),
             None => None,
         };
         let id = self.connections.next_id();
@@ -209,7 +209,7 @@ impl Replies<'_> {
 
     /// Whether the request's connection is closed, so that its answer is not needed.
     #[must_use]
-    pub fn is_gone(&self, token: RequestToken) -> bool {
+    pub fn is_closed(&self, token: RequestToken) -> bool {
         self.connections.get(token.connection).is_none()
     }
 
@@ -234,19 +234,19 @@ impl Replies<'_> {
 
     /// The access of a token that a client of another protocol has sent, if the token was made with the cluster's secret.
     #[must_use]
-    pub(crate) fn token_shown(&self, text: &[u8]) -> Option<Access> {
-        self.connections.proofs.as_ref()?.guard.token_shown(text)
+    pub(crate) fn token_access(&self, text: &[u8]) -> Option<Access> {
+        self.connections.proofs.as_ref()?.guard.token_access(text)
     }
 
     /// Records that a client of another protocol has sent a valid token.
-    pub(crate) fn is_let_in(&mut self, id: ConnectionId, access: Access) {
+    pub(crate) fn set_authenticated(&mut self, id: ConnectionId, access: Access) {
         self.connections.set_access(id, access);
         self.connections.is_known(id);
     }
 
     /// Whether the cluster has a secret, so that clients must authenticate themselves.
     #[must_use]
-    pub fn asks_proofs(&self) -> bool {
+    pub fn requires_proofs(&self) -> bool {
         self.connections.proofs.is_some()
     }
 

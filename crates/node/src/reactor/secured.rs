@@ -81,7 +81,7 @@ impl Socket {
     }
 
     /// Sends the bytes that TLS has buffered, now that the socket has room. The next read or write reports errors of the socket.
-    pub(super) fn has_room(&mut self) {
+    pub(super) fn send_buffered(&mut self) {
         if let Security::Secured(secured) = &mut self.security
             && let Ok(true) = secured.tls.flush(&mut self.stream)
             && secured.ends
@@ -96,7 +96,7 @@ impl Socket {
             Security::Secured(secured) => {
                 secured.tls.end();
                 secured.ends = true;
-                self.has_room();
+                self.send_buffered();
             }
             // This fails only if the connection is already broken, which the next event or time-out reports.
             _ => drop(self.stream.shutdown(Shutdown::Write)),

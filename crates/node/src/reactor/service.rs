@@ -51,7 +51,7 @@ pub enum Foreign {
         /// Minimum number of bytes, including the unprocessed ones, before the next call; zero: call again as soon as the unsent replies permit it.
         need: usize,
         /// The reactor passes on no more bytes before [`Replies::resume`].
-        holds: bool,
+        pauses: bool,
         /// The processed bytes still need a reply: the reactor does not close the connection before [`Replies::resume`], even if the peer has
         /// closed its sending direction.
         waits: bool,
@@ -68,7 +68,7 @@ pub const FOREIGN_ANSWER: &[u8] =
 pub(super) const FOREIGN_REFUSED: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// The reply to such a client if incomplete large commands use the maximum amount of memory.
-pub(super) const FOREIGN_NO_ROOM: &[u8] = b"-OOM too many large commands are coming in: try again\r\n";
+pub(super) const FOREIGN_MEMORY_FULL: &[u8] = b"-OOM too many large commands are coming in: try again\r\n";
 
 /// The reply to such a client if it sends a large command before a token.
 pub(super) const FOREIGN_UNKNOWN: &[u8] = b"-NOAUTH Authentication required.\r\n";
@@ -155,7 +155,7 @@ pub trait Service {
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>);
 
     /// Does a limited amount of background work after the answers of the batch are sent.
-    fn upkeep(&mut self, now: Now) -> Upkeep;
+    fn maintain(&mut self, now: Now) -> Upkeep;
 
     /// Reports that a connection has ended: the service may drop everything that waits for it. Its requests need no answer any more.
     fn closed(&mut self, connection: ConnectionId);

@@ -38,7 +38,7 @@ impl WaitingShares {
     }
 
     /// Whether the load of a connection may change from `before` to `after`. Optional buffers leave a quarter of the total room to replies.
-    pub(super) fn has_room(&self, access: Access, before: WaitingLoad, after: WaitingLoad) -> bool {
+    pub(super) fn may_change_load(&self, access: Access, before: WaitingLoad, after: WaitingLoad) -> bool {
         let bytes_max = self.bounds.bytes_max - self.bounds.bytes_max / 4;
         self.fits(access, (before, after), bytes_max)
     }
@@ -99,15 +99,17 @@ mod tests {
     fn a_token_has_a_share_and_all_together_have_a_bound() {
         let mut waiting = WaitingShares::new(BOUNDS);
         let none = WaitingLoad::default();
-        assert!(waiting.has_room(ONE, none, bytes(300)) && !waiting.has_room(ONE, none, bytes(301)));
+        assert!(
+            waiting.may_change_load(ONE, none, bytes(300)) && !waiting.may_change_load(ONE, none, bytes(301))
+        );
         assert!(
             waiting.change(ONE, none, bytes(200)) && waiting.is_crowded(ONE) && !waiting.is_crowded(OTHER)
         );
-        assert!(!waiting.has_room(ONE, none, bytes(101)), "another connection of the same token");
-        assert!(waiting.has_room(ONE, bytes(200), bytes(300)), "the same connection");
-        assert!(waiting.has_room(OTHER, none, bytes(300)));
+        assert!(!waiting.may_change_load(ONE, none, bytes(101)), "another connection of the same token");
+        assert!(waiting.may_change_load(ONE, bytes(200), bytes(300)), "the same connection");
+        assert!(waiting.may_change_load(OTHER, none, bytes(300)));
         assert!(waiting.change(Access::All, none, bytes(550)), "who knows the secret has no share");
-        assert!(!waiting.has_room(OTHER, none, bytes(1)), "a quarter is left to replies");
+        assert!(!waiting.may_change_load(OTHER, none, bytes(1)), "a quarter is left to replies");
         assert!(waiting.change(OTHER, none, bytes(250)) && !waiting.change(OTHER, none, bytes(1)));
         assert!(waiting.change(OTHER, bytes(1), none) && waiting.change(OTHER, bytes(250), none));
         assert!(waiting.change(Access::All, bytes(550), none) && waiting.change(ONE, bytes(200), none));
@@ -121,6 +123,9 @@ mod tests {
         assert!(waiting.change(ONE, bytes(400), bytes(350)), "it is still too much, and less");
         let load = |waits| WaitingLoad { bytes: 0, waits };
         assert!(waiting.change(OTHER, load(0), load(2)));
-        assert!(!waiting.has_room(OTHER, load(2), load(3)) && waiting.has_room(OTHER, load(2), load(1)));
+        assert!(
+            !waiting.may_change_load(OTHER, load(2), load(3))
+                && waiting.may_change_load(OTHER, load(2), load(1))
+        );
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct ClientLane {
 
 impl ClientLane {
     /// The lane of a client for a partition of a keyspace with `1 << bits` partitions. An older
-    /// lane may take precedence: [`ClientQueues::lane_of`].
+    /// lane may take precedence: [`ClientQueues::queue_of`].
     pub(super) fn of(
         connection: ConnectionId,
         PartitionPlace { keyspace, partition }: PartitionPlace,
@@ -74,7 +74,7 @@ pub(super) enum UnitTarget {
 /// A unit of a client.
 #[derive(Debug)]
 pub(super) struct Flight {
-    pub(super) lane: ClientLane,
+    pub(super) queue: ClientLane,
     pub(super) ticket: Ticket,
     pub(super) unit: Vec<u8>,
     pub(super) may_write: bool,
@@ -90,7 +90,7 @@ pub(super) enum UnitFailure {
     /// It was not executed and will not be.
     NotDone,
     /// The outcome is unknown.
-    InDoubt,
+    OutcomeUnknown,
 }
 
 /// A unit that ended without a reply, and how.
@@ -104,7 +104,7 @@ struct LaneQueue {
     sent: usize,
     target: Option<UnitTarget>,
     /// A sent unit was not run: nothing is sent until no other sent unit is under way.
-    is_turned_back: bool,
+    is_sent_back: bool,
     /// When to process this lane again.
     due_ms: Option<u64>,
 }
@@ -115,7 +115,7 @@ pub(super) struct ClientQueues {
     /// How long a unit waits, over all attempts.
     time_out_ms: u64,
     by: BTreeMap<ClientLane, LaneQueue>,
-    flights: BTreeMap<u64, Flight>,
+    units_in_flight: BTreeMap<u64, Flight>,
     /// (deadline in milliseconds of the reactor's clock, number).
     deadlines: BTreeSet<(u64, u64)>,
     due: BTreeSet<(u64, ClientLane)>,
@@ -130,7 +130,7 @@ impl ClientQueues {
         ClientQueues {
             time_out_ms: u64::try_from(time_out.as_millis()).unwrap_or(u64::MAX),
             by: BTreeMap::new(),
-            flights: BTreeMap::new(),
+            units_in_flight: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             due: BTreeSet::new(),
             bytes: 0,
@@ -140,7 +140,7 @@ impl ClientQueues {
 
     /// The lane of a client's units for a partition: a lane from before a split takes precedence.
     #[inline]
-    pub(super) fn lane_of(&self, lane: ClientLane) -> ClientLane {
+    pub(super) fn queue_of(&self, lane: ClientLane) -> ClientLane {
         if self.by.is_empty() {
             return lane;
         }
@@ -163,21 +163,21 @@ impl ClientQueues {
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
     ) -> bool {
-        if self.flights.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+        if self.units_in_flight.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
             return false;
         }
         self.next_number += 1;
         let (number, deadline_ms) = (self.next_number, now_ms.saturating_add(self.time_out_ms));
         self.bytes += unit.len();
         self.deadlines.insert((deadline_ms, number));
-        self.flights.insert(
+        self.units_in_flight.insert(
             number,
-            Flight { lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+            Flight { queue: lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
         );
         let queue = self.by.entry(lane).or_default();
         queue.order.push_back(number);
         if queue.due_ms.is_none() {
-            self.look_at(lane, now_ms);
+            self.schedule(lane, now_ms);
         }
         true
     }
@@ -199,17 +199,17 @@ impl ClientQueues {
     /// are under way.
     pub(super) fn next(&self, lane: ClientLane, target: Option<UnitTarget>) -> Option<u64> {
         let queue = self.by.get(&lane)?;
-        if queue.sent > 0 && (queue.is_turned_back || target.is_none() || queue.target != target) {
+        if queue.sent > 0 && (queue.is_sent_back || target.is_none() || queue.target != target) {
             return None;
         }
-        // Sent units come before the others, except while `is_turned_back`.
+        // Sent units come before the others, except while `is_sent_back`.
         queue.order.get(queue.sent).copied()
     }
 
     /// The next unit of a lane, for any target. `None`: none may be sent now.
     pub(super) fn first(&self, lane: ClientLane) -> Option<u64> {
         let queue = self.by.get(&lane)?;
-        let waits = queue.sent > 0 && queue.is_turned_back;
+        let waits = queue.sent > 0 && queue.is_sent_back;
         queue.order.get(queue.sent).copied().filter(|_| !waits)
     }
 
@@ -219,7 +219,7 @@ impl ClientQueues {
         let queue = self.by.get_mut(&lane)?;
         let old = *queue.order.get(queue.sent)?;
         let behind = queue.sent.checked_sub(1).map_or(0, |before| queue.order[before]);
-        let mut flight = self.flights.remove(&old)?;
+        let mut flight = self.units_in_flight.remove(&old)?;
         // Each attempt has a new number, so that a late report on an earlier attempt matches
         // nothing.
         self.next_number += 1;
@@ -227,20 +227,20 @@ impl ClientQueues {
         self.deadlines.remove(&(flight.deadline_ms, old));
         self.deadlines.insert((flight.deadline_ms, number));
         (flight.is_sent, flight.is_waiting) = (true, false);
-        self.flights.insert(number, flight);
+        self.units_in_flight.insert(number, flight);
         queue.order[queue.sent] = number;
         queue.sent += 1;
         queue.target = Some(target);
-        queue.is_turned_back = false;
+        queue.is_sent_back = false;
         Some((number, behind))
     }
 
     /// Removes a unit: it was replied to, or runs here.
-    pub(super) fn take(&mut self, number: u64, now_ms: u64) -> Option<Flight> {
-        let flight = self.flights.remove(&number)?;
+    pub(super) fn take_unit(&mut self, number: u64, now_ms: u64) -> Option<Flight> {
+        let flight = self.units_in_flight.remove(&number)?;
         self.deadlines.remove(&(flight.deadline_ms, number));
         self.bytes -= flight.unit.len();
-        if let Some(queue) = self.by.get_mut(&flight.lane) {
+        if let Some(queue) = self.by.get_mut(&flight.queue) {
             if queue.order.front() == Some(&number) {
                 queue.order.pop_front();
             } else {
@@ -248,10 +248,10 @@ impl ClientQueues {
             }
             queue.sent -= usize::from(flight.is_sent);
             if queue.order.is_empty() {
-                self.forget(flight.lane);
+                self.remove_queue(flight.queue);
             } else if queue.sent == 0 && queue.due_ms.is_none() {
-                let pause_ms = if queue.is_turned_back { RETRY_MS } else { 0 };
-                self.look_at(flight.lane, now_ms + pause_ms);
+                let pause_ms = if queue.is_sent_back { RETRY_MS } else { 0 };
+                self.schedule(flight.queue, now_ms + pause_ms);
             }
         }
         Some(flight)
@@ -266,12 +266,12 @@ impl ClientQueues {
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
     ) -> bool {
-        if self.flights.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+        if self.units_in_flight.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
             return false;
         }
         let deadline_ms = now_ms.saturating_add(self.time_out_ms);
         self.put_back(
-            Flight { lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+            Flight { queue: lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
             now_ms,
         );
         true
@@ -280,33 +280,33 @@ impl ClientQueues {
     /// Puts back a unit that could not run here, before the others of its lane.
     pub(super) fn put_back(&mut self, flight: Flight, now_ms: u64) {
         self.next_number += 1;
-        let (number, lane) = (self.next_number, flight.lane);
+        let (number, lane) = (self.next_number, flight.queue);
         self.bytes += flight.unit.len();
         self.deadlines.insert((flight.deadline_ms, number));
-        self.flights.insert(number, Flight { is_sent: false, is_waiting: false, ..flight });
+        self.units_in_flight.insert(number, Flight { is_sent: false, is_waiting: false, ..flight });
         let queue = self.by.entry(lane).or_default();
         // Sent units of this lane come after it, so they count as turned back.
-        queue.is_turned_back = true;
+        queue.is_sent_back = true;
         queue.order.push_front(number);
         // Replaces an earlier due time: nothing behind this unit can run before it.
         if let Some(due_ms) = queue.due_ms.take() {
             self.due.remove(&(due_ms, lane));
         }
-        self.look_at(lane, now_ms + RETRY_MS);
+        self.schedule(lane, now_ms + RETRY_MS);
     }
 
     /// The target reports that it did not run a unit.
     pub(super) fn not_run(&mut self, number: u64, now_ms: u64) {
-        let Some(flight) = self.flights.get_mut(&number) else { return };
+        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
         if !std::mem::replace(&mut flight.is_sent, false) {
             return;
         }
-        let lane = flight.lane;
+        let lane = flight.queue;
         if let Some(queue) = self.by.get_mut(&lane) {
             queue.sent -= 1;
-            queue.is_turned_back = true;
+            queue.is_sent_back = true;
             if queue.sent == 0 {
-                self.look_at(lane, now_ms + RETRY_MS);
+                self.schedule(lane, now_ms + RETRY_MS);
             }
         }
     }
@@ -324,14 +324,14 @@ impl ClientQueues {
             return;
         }
         let waits_before = |number: &&u64| {
-            self.flights.get(number).is_some_and(|flight| !flight.is_sent && flight.ticket < ticket)
+            self.units_in_flight.get(number).is_some_and(|flight| !flight.is_sent && flight.ticket < ticket)
         };
         let of_keyspace =
             |other: &ClientLane| (other.connection, other.keyspace) == (lane.connection, lane.keyspace);
         let first = ClientLane { bits: 0, partition: PartitionId(0), ..lane };
         let lanes = self.by.range(first..).take_while(|(other, _)| of_keyspace(other));
-        let shared = lanes
-            .filter(|(other, queue)| queue.is_turned_back && (other.covers(lane) || lane.covers(**other)));
+        let shared =
+            lanes.filter(|(other, queue)| queue.is_sent_back && (other.covers(lane) || lane.covers(**other)));
         let before = shared.flat_map(|(_, queue)| queue.order.iter().filter(waits_before).copied());
         let before: Vec<u64> = before.collect();
         before.into_iter().for_each(|number| self.end(number, now_ms, over));
@@ -340,7 +340,7 @@ impl ClientQueues {
     /// A unit waits at its target until this time at most. `unit` is the request for the next
     /// attempt.
     pub(super) fn waits(&mut self, number: u64, unit: Vec<u8>, until_ms: u64) {
-        let Some(flight) = self.flights.get_mut(&number) else { return };
+        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
         self.bytes = self.bytes - flight.unit.len() + unit.len();
         (flight.unit, flight.is_waiting) = (unit, true);
         self.deadlines.remove(&(flight.deadline_ms, number));
@@ -349,17 +349,17 @@ impl ClientQueues {
     }
 
     pub(super) fn unit_of(&self, number: u64) -> Option<&[u8]> {
-        self.flights.get(&number).map(|flight| &flight.unit[..])
+        self.units_in_flight.get(&number).map(|flight| &flight.unit[..])
     }
 
     /// Where a unit was sent.
     pub(super) fn target_of(&self, number: u64) -> Option<UnitTarget> {
-        let flight = self.flights.get(&number).filter(|flight| flight.is_sent)?;
-        self.by.get(&flight.lane)?.target
+        let flight = self.units_in_flight.get(&number).filter(|flight| flight.is_sent)?;
+        self.by.get(&flight.queue)?.target
     }
 
     /// Processes a lane again at this time, or earlier if an earlier time is set.
-    pub(super) fn look_at(&mut self, lane: ClientLane, at_ms: u64) {
+    pub(super) fn schedule(&mut self, lane: ClientLane, at_ms: u64) {
         let Some(queue) = self.by.get_mut(&lane) else { return };
         if queue.due_ms.is_some_and(|due_ms| due_ms <= at_ms) {
             return;
@@ -371,11 +371,11 @@ impl ClientQueues {
     }
 
     /// This target will report no more outcomes.
-    pub(super) fn lost(&mut self, target: UnitTarget, now_ms: u64, over: &mut Vec<FailedUnit>) {
+    pub(super) fn fail_target(&mut self, target: UnitTarget, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let at_it = |(_, queue): &(&ClientLane, &LaneQueue)| queue.sent > 0 && queue.target == Some(target);
         let lanes: Vec<ClientLane> = self.by.iter().filter(at_it).map(|(lane, _)| *lane).collect();
         for lane in lanes {
-            self.give_up_sent(lane, now_ms, over);
+            self.fail_sent(lane, now_ms, over);
         }
     }
 
@@ -395,18 +395,18 @@ impl ClientQueues {
                 queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
             match queue.target {
                 Some(target) if !sent.is_empty() && primary(lane) != Some(target) => {
-                    let writes = sent.iter().any(|number| self.flights[number].may_write);
+                    let writes = sent.iter().any(|number| self.units_in_flight[number].may_write);
                     if !writes {
-                        self.give_up_sent(lane, now_ms, over);
+                        self.fail_sent(lane, now_ms, over);
                     } else {
                         // The former primary knows the outcomes, if it can still report them.
                         let wait_ms = if is_down(target) { LEFT_MS } else { DEPOSED_MS };
-                        sent.into_iter().for_each(|number| self.hurry(number, now_ms + wait_ms));
+                        sent.into_iter().for_each(|number| self.prioritize(number, now_ms + wait_ms));
                     }
                 }
                 _ => {}
             }
-            self.look_at(lane, now_ms);
+            self.schedule(lane, now_ms);
         }
     }
 
@@ -421,14 +421,14 @@ impl ClientQueues {
 
     /// Ends all units.
     pub(super) fn stop(&mut self, over: &mut Vec<FailedUnit>) {
-        while let Some((&number, _)) = self.flights.first_key_value() {
+        while let Some((&number, _)) = self.units_in_flight.first_key_value() {
             self.end(number, 0, over);
         }
     }
 
     /// Whether any unit is under way or queued that does not wait for a record.
-    pub(super) fn owes(&self) -> bool {
-        self.flights.values().any(|flight| !flight.is_waiting)
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.units_in_flight.values().any(|flight| !flight.is_waiting)
     }
 
     /// A client is gone: units that were not sent are dropped.
@@ -441,7 +441,7 @@ impl ClientQueues {
         for lane in of_it {
             let numbers = self.by.get(&lane).map(|queue| queue.order.clone()).unwrap_or_default();
             for number in numbers {
-                self.take(number, 0);
+                self.take_unit(number, 0);
             }
         }
     }
@@ -453,16 +453,16 @@ impl ClientQueues {
     }
 
     fn is_sent(&self, number: u64) -> bool {
-        self.flights.get(&number).is_some_and(|flight| flight.is_sent)
+        self.units_in_flight.get(&number).is_some_and(|flight| flight.is_sent)
     }
 
     /// Sent writes are in doubt, and so are units before them, which must not run again and see
     /// them. Reads after the last write are queued again.
-    fn give_up_sent(&mut self, lane: ClientLane, now_ms: u64, over: &mut Vec<FailedUnit>) {
+    fn fail_sent(&mut self, lane: ClientLane, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let Some(queue) = self.by.get(&lane) else { return };
         let sent: Vec<u64> = queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
         let writes =
-            sent.iter().rposition(|number| self.flights[number].may_write).map_or(0, |last| last + 1);
+            sent.iter().rposition(|number| self.units_in_flight[number].may_write).map_or(0, |last| last + 1);
         for (place, number) in sent.into_iter().enumerate() {
             if place < writes {
                 self.end(number, now_ms, over);
@@ -474,13 +474,14 @@ impl ClientQueues {
 
     fn end(&mut self, number: u64, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let is_sent = self.is_sent(number);
-        let Some(flight) = self.take(number, now_ms) else { return };
-        let ended = if is_sent && flight.may_write { UnitFailure::InDoubt } else { UnitFailure::NotDone };
-        over.push((flight.lane, flight.ticket, ended));
+        let Some(flight) = self.take_unit(number, now_ms) else { return };
+        let ended =
+            if is_sent && flight.may_write { UnitFailure::OutcomeUnknown } else { UnitFailure::NotDone };
+        over.push((flight.queue, flight.ticket, ended));
     }
 
-    fn hurry(&mut self, number: u64, deadline_ms: u64) {
-        let Some(flight) = self.flights.get_mut(&number) else { return };
+    fn prioritize(&mut self, number: u64, deadline_ms: u64) {
+        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
         if flight.deadline_ms > deadline_ms {
             self.deadlines.remove(&(flight.deadline_ms, number));
             flight.deadline_ms = deadline_ms;
@@ -488,7 +489,7 @@ impl ClientQueues {
         }
     }
 
-    fn forget(&mut self, lane: ClientLane) {
+    fn remove_queue(&mut self, lane: ClientLane) {
         if let Some(LaneQueue { due_ms: Some(due_ms), .. }) = self.by.remove(&lane) {
             self.due.remove(&(due_ms, lane));
         }

@@ -16,12 +16,12 @@ use zerohop_wire::{Envelope, Failure};
 
 use super::client_queues::{ClientLane, ClientQueues, UnitTarget};
 use super::cross_partition::Spanning;
-use super::delays::{Delays, tell};
+use super::delays::{Delays, log_wrong_passwords};
 use super::forward::{ReplyBatch, Siblings, Units};
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
 use super::remote::Head;
 use super::scheduler::{
-    InstanceContext, RunningUnit, ScheduledStep, TOKEN_MARK, UnitOrigin, UnitScheduler, may_come_again,
+    InstanceContext, RunningUnit, ScheduledStep, UNIT_TOKEN_BIT, UnitOrigin, UnitScheduler, may_come_again,
     with_wait,
 };
 use super::world::ClientWorld;
@@ -51,7 +51,7 @@ pub(crate) enum UnitAnswer {
     /// The reply of its program.
     Reply(Vec<u8>),
     /// The record that it waited for has changed, or its time is over.
-    Woken,
+    WaitEnded,
     /// It cannot be done.
     Failed(Failure<'static>),
 }
@@ -72,8 +72,8 @@ impl Clients {
     }
 
     /// All instances of the node are known.
-    pub(crate) fn meet(&mut self, siblings: Siblings) {
-        self.scheduler.outgoing.meet(siblings);
+    pub(crate) fn set_siblings(&mut self, siblings: Siblings) {
+        self.scheduler.outgoing.set_siblings(siblings);
     }
 
     /// [`Clients::set_spanning`] will be called soon.
@@ -118,7 +118,7 @@ impl Clients {
         if self.scheduler.farewell.ends {
             let waits = client.connection.is_waiting();
             self.table[id.slot as usize] = Some(client);
-            let held = Foreign::Used { used: 0, need: 0, holds: true, waits };
+            let held = Foreign::Used { used: 0, need: 0, pauses: true, waits };
             return if waits { held } else { Foreign::Close };
         }
         let at = InstanceContext { instance, now, replies };
@@ -126,20 +126,20 @@ impl Clients {
             ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let received = client.connection.receive(bytes, &mut here, out);
         let (waits, is_delayed) = (client.connection.is_waiting(), client.connection.is_delayed());
-        let wants_room = client.connection.wants_room();
-        replies.keeps(id, client.connection.held_bytes());
-        replies.asks_on(id, wants_room);
+        let wants_room = client.connection.awaits_output_space();
+        replies.set_buffered(id, client.connection.buffered_bytes());
+        replies.set_has_more(id, wants_room);
         if is_delayed && let Some(times) = self.delays.wrong(id, now.elapsed_ms) {
-            tell(times, replies.peer(id));
+            log_wrong_passwords(times, replies.peer(id));
         }
         let result = match received.then {
             NextStep::More => {
                 let need = bytes.len() - received.used + 1;
-                Foreign::Used { used: received.used, need, holds: false, waits }
+                Foreign::Used { used: received.used, need, pauses: false, waits }
             }
-            NextStep::Hold => {
+            NextStep::PauseInput => {
                 let holds = waits && !wants_room || is_delayed;
-                Foreign::Used { used: received.used, need: 0, holds, waits }
+                Foreign::Used { used: received.used, need: 0, pauses: holds, waits }
             }
             NextStep::Close => Foreign::Close,
         };
@@ -151,27 +151,28 @@ impl Clients {
     pub(crate) fn closed<D: Disk>(&mut self, id: ConnectionId, instance: &mut Instance<D>, now_ms: u64) {
         if let Some(client) = self.out_of_table(id) {
             self.scheduler.clients -= 1;
-            self.scheduler.lanes.closed(id);
+            self.scheduler.client_queues.closed(id);
             self.scheduler.end_pages(instance.map(), (id, client.connection.ends()), now_ms);
-            return instance.disconnected(id.to_u64() | TOKEN_MARK);
+            return instance.disconnected(id.to_u64() | UNIT_TOKEN_BIT);
         }
         let target = UnitTarget::Wire(id);
         let mut over = Vec::new();
-        self.scheduler.lanes.lost(target, now_ms, &mut over);
+        self.scheduler.client_queues.fail_target(target, now_ms, &mut over);
         self.scheduler.over(over);
         self.scheduler.wires.closed(id);
-        self.scheduler.turned.closed(target);
+        self.scheduler.sent_back.closed(target);
         // Nobody receives the result of its waits; pending units end by themselves.
         let is_of_it =
-            |one: &RunningUnit| matches!(one.asker, UnitOrigin::Other { source, .. } if source == target);
-        self.scheduler.under_way.retain(|_, one| one.parked.is_none() || !is_of_it(one));
+            |one: &RunningUnit| matches!(one.reply_to, UnitOrigin::Other { source, .. } if source == target);
+        self.scheduler.under_way.retain(|_, one| one.waiting_unit.is_none() || !is_of_it(one));
     }
 
     /// The map has changed: units go to the current primaries of their partitions.
     pub(crate) fn map_changed<D: Disk>(&mut self, instance: &Instance<D>, now: Now) {
         let map = instance.map();
         let mut over = Vec::new();
-        let mut lanes = std::mem::replace(&mut self.scheduler.lanes, ClientQueues::new(Duration::ZERO));
+        let mut lanes =
+            std::mem::replace(&mut self.scheduler.client_queues, ClientQueues::new(Duration::ZERO));
         let scheduler = &self.scheduler;
         let primary = |lane: ClientLane| {
             let found = map.keyspace(lane.keyspace)?;
@@ -192,7 +193,7 @@ impl Clients {
             }
         };
         lanes.map_changed(now.elapsed_ms, primary, is_down, &mut over);
-        self.scheduler.lanes = lanes;
+        self.scheduler.client_queues = lanes;
         self.scheduler.over(over);
     }
 
@@ -214,7 +215,7 @@ impl Clients {
 
     /// Receives a piece of a unit of a client of another node's instance; runs the unit once
     /// complete.
-    pub(crate) fn asked<D: Disk>(
+    pub(crate) fn handle_unit_piece<D: Disk>(
         &mut self,
         connection: ConnectionId,
         from: Member,
@@ -223,13 +224,14 @@ impl Clients {
     ) {
         let to = PartitionPlace { keyspace: envelope.keyspace, partition: envelope.partition };
         let UnitRequest { number, behind, total, at, piece } = *ask;
-        let head = Head::Ask { number, behind, to };
-        let Some(unit) = self.scheduler.wires.take(connection, from, head, (total, at, piece)) else {
+        let head = Head::RunUnit { number, behind, to };
+        let Some(unit) = self.scheduler.wires.receive_piece(connection, from, head, (total, at, piece))
+        else {
             return;
         };
         let source = UnitTarget::Wire(connection);
         if !self.scheduler.wires.has_room(connection) {
-            return self.scheduler.turn_back(source, number);
+            return self.scheduler.send_back(source, number);
         }
         let mut at = InstanceContext { instance, now, replies };
         self.run_of_other(&mut at, (source, number, behind), to, &unit);
@@ -243,8 +245,8 @@ impl Clients {
         bytes: &[u8],
     ) {
         let asker = UnitOrigin::Other { source, number };
-        if self.scheduler.turned.follows_one(source, behind) {
-            return self.scheduler.turn_back(source, number);
+        if self.scheduler.sent_back.follows_one(source, behind) {
+            return self.scheduler.send_back(source, number);
         }
         let ran = match Unit::decode(bytes) {
             Ok(unit) if unit.is_step() && self.scheduler.put_off(to, asker, &unit) => return,
@@ -258,7 +260,7 @@ impl Clients {
         };
         match ran {
             Ok(reply) => reply.into_iter().for_each(|reply| self.scheduler.reply(asker, reply)),
-            Err(failure) if may_come_again(&failure) => self.scheduler.turn_back(source, number),
+            Err(failure) if may_come_again(&failure) => self.scheduler.send_back(source, number),
             Err(failure) => self.scheduler.fail(asker, &failure),
         }
     }
@@ -274,12 +276,12 @@ impl Clients {
         for item in &replied.items {
             let bytes = &replied.bytes[begin..item.end];
             begin = item.end;
-            self.hear(&mut at, item.number, item.verdict, bytes);
+            self.handle_message(&mut at, item.number, item.verdict, bytes);
         }
     }
 
     /// Receives a piece of the outcome of a unit that an instance of another node had to run.
-    pub(crate) fn told<D: Disk>(
+    pub(crate) fn handle_outcome_piece<D: Disk>(
         &mut self,
         connection: ConnectionId,
         from: Member,
@@ -287,36 +289,37 @@ impl Clients {
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
         let UnitReport { number, verdict, total, at, piece } = *told;
-        if self.scheduler.lanes.target_of(number) != Some(UnitTarget::Wire(connection)) {
+        if self.scheduler.client_queues.target_of(number) != Some(UnitTarget::Wire(connection)) {
             // It has timed out.
             return;
         }
-        let head = Head::Told { number, verdict };
-        let Some(reply) = self.scheduler.wires.take(connection, from, head, (total, at, piece)) else {
+        let head = Head::Outcome { number, verdict };
+        let Some(reply) = self.scheduler.wires.receive_piece(connection, from, head, (total, at, piece))
+        else {
             return;
         };
         let mut at = InstanceContext { instance, now, replies };
-        self.hear(&mut at, number, verdict, &reply);
+        self.handle_message(&mut at, number, verdict, &reply);
     }
 
-    fn hear<D: Disk>(
+    fn handle_message<D: Disk>(
         &mut self,
         at: &mut InstanceContext<'_, '_, D>,
         number: u64,
         verdict: UnitVerdict,
         reply: &[u8],
     ) {
-        let (lanes, now) = (&mut self.scheduler.lanes, at.now);
+        let (lanes, now) = (&mut self.scheduler.client_queues, at.now);
         if lanes.target_of(number).is_none() {
             return;
         }
         match verdict {
             UnitVerdict::Replied => {
-                if let Some(flight) = lanes.take(number, now.elapsed_ms) {
+                if let Some(flight) = lanes.take_unit(number, now.elapsed_ms) {
                     if flight.may_write {
-                        self.scheduler.written(now.elapsed_ms, flight.lane, flight.ticket);
+                        self.scheduler.written(now.elapsed_ms, flight.queue, flight.ticket);
                     }
-                    self.deliver(at, flight.lane.connection, flight.ticket, reply);
+                    self.deliver(at, flight.queue.connection, flight.ticket, reply);
                 }
             }
             UnitVerdict::NotRun => lanes.not_run(number, now.elapsed_ms),
@@ -337,7 +340,8 @@ impl Clients {
         let mut at = InstanceContext { instance, now, replies };
         self.scheduler.pump(&mut at);
         for _ in 0..STEPS_PER_TURN_MAX {
-            let Some(ScheduledStep { to, asker, unit: bytes }) = self.scheduler.steps.pop_front() else {
+            let Some(ScheduledStep { to, reply_to: asker, unit: bytes }) = self.scheduler.steps.pop_front()
+            else {
                 return;
             };
             let mut reply = Vec::new();
@@ -355,7 +359,7 @@ impl Clients {
 
     /// The batch has been flushed: passes on the answers. Whether units have run again, which need
     /// a flush of their own.
-    pub(crate) fn settle<D: Disk>(
+    pub(crate) fn send_answers<D: Disk>(
         &mut self,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) -> bool {
@@ -365,12 +369,12 @@ impl Clients {
             self.end_delay(&mut at, id);
         }
         let mut over = Vec::new();
-        self.scheduler.lanes.overdue(now.elapsed_ms, &mut over);
+        self.scheduler.client_queues.overdue(now.elapsed_ms, &mut over);
         self.scheduler.over(over);
         self.scheduler.end_overdue(&at);
         while !self.scheduler.outlet.answered.is_empty() || !self.scheduler.ready.is_empty() {
             for (number, answer) in std::mem::take(&mut self.scheduler.outlet.answered) {
-                has_run |= self.take_answer(&mut at, number, answer);
+                has_run |= self.handle_answer(&mut at, number, answer);
             }
             self.deliver_ready(&mut at);
         }
@@ -386,12 +390,12 @@ impl Clients {
         self.scheduler.pump(&mut at);
         let mut refused = Vec::new();
         self.scheduler.is_stuck = self.scheduler.outgoing.send(|number| refused.push(number));
-        refused.into_iter().for_each(|number| self.scheduler.lanes.not_run(number, now.elapsed_ms));
-        self.scheduler.is_stuck |= self.scheduler.wires.flush(at.me(), at.replies);
+        refused.into_iter().for_each(|number| self.scheduler.client_queues.not_run(number, now.elapsed_ms));
+        self.scheduler.is_stuck |= self.scheduler.wires.flush(at.this_member(), at.replies);
         self.end_on(now.elapsed_ms, at.replies);
     }
 
-    /// When [`Clients::settle`] and [`Clients::send`] must run even if no event comes.
+    /// When [`Clients::send_answers`] and [`Clients::send`] must run even if no event comes.
     pub(crate) fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
         let scheduler = &self.scheduler;
         if !scheduler.steps.is_empty() || !scheduler.outlet.answered.is_empty() || !scheduler.ready.is_empty()
@@ -400,7 +404,7 @@ impl Clients {
         }
         let retry_ms = scheduler.is_stuck.then_some(now_ms + 1);
         let other_ms = [
-            scheduler.lanes.next_ms(),
+            scheduler.client_queues.next_ms(),
             scheduler.overdue.next_ms(),
             self.delays.next_ms(),
             self.next_end_ms(),
@@ -414,50 +418,50 @@ impl Clients {
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
         let mut at = InstanceContext { instance, now, replies };
-        for ScheduledStep { asker, .. } in std::mem::take(&mut self.scheduler.steps) {
+        for ScheduledStep { reply_to: asker, .. } in std::mem::take(&mut self.scheduler.steps) {
             if let UnitOrigin::Other { source, number } = asker {
-                self.scheduler.turn_back(source, number);
+                self.scheduler.send_back(source, number);
             }
         }
         for under_way in std::mem::take(&mut self.scheduler.under_way).into_values() {
             self.scheduler.failed(&at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
         }
         let mut over = Vec::new();
-        self.scheduler.lanes.stop(&mut over);
+        self.scheduler.client_queues.stop(&mut over);
         self.scheduler.over(over);
         self.deliver_ready(&mut at);
         self.scheduler.outgoing.send(|_| ());
-        self.scheduler.wires.flush(at.me(), at.replies);
+        self.scheduler.wires.flush(at.this_member(), at.replies);
     }
 
     /// Handles an answer of the instance. Whether a unit has run again because of it.
-    fn take_answer<D: Disk>(
+    fn handle_answer<D: Disk>(
         &mut self,
         at: &mut InstanceContext<'_, '_, D>,
         number: u64,
         answer: UnitAnswer,
     ) -> bool {
         let Some(mut under_way) = self.scheduler.under_way.remove(&number) else { return false };
-        let asker = under_way.asker;
+        let asker = under_way.reply_to;
         let parked = match answer {
             UnitAnswer::Failed(failure) => {
                 if under_way.may_write && !self.is_newest(asker) {
                     // A later unit may have run elsewhere.
-                    under_way.kept = None;
+                    under_way.retry_copy = None;
                 }
                 self.scheduler.failed(at, under_way, &failure);
                 return false;
             }
-            UnitAnswer::Reply(bytes) if under_way.parked.is_none() => {
+            UnitAnswer::Reply(bytes) if under_way.waiting_unit.is_none() => {
                 self.scheduler.reply(asker, bytes);
                 return false;
             }
             // No wait for a record: the time-out means that the outcome is unknown.
-            UnitAnswer::Woken if under_way.parked.is_none() => {
+            UnitAnswer::WaitEnded if under_way.waiting_unit.is_none() => {
                 self.scheduler.failed(at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
                 return false;
             }
-            UnitAnswer::Reply(_) | UnitAnswer::Woken => under_way.parked.take(),
+            UnitAnswer::Reply(_) | UnitAnswer::WaitEnded => under_way.waiting_unit.take(),
         };
         match parked {
             Some(parked) if !parked.is_waiting => {
@@ -533,7 +537,7 @@ impl Clients {
             ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let mut goes_on = hear(&mut client, &mut here, &mut out);
         let mut closes = ends && !client.connection.is_waiting();
-        if client.connection.wants_room() && !out.is_empty() {
+        if client.connection.awaits_output_space() && !out.is_empty() {
             // It continues once this is sent.
         } else if ends {
             goes_on = false;
@@ -541,17 +545,17 @@ impl Clients {
             // Without new bytes: it may have waited to close until all its output was sent.
             match client.connection.receive(&[], &mut here, &mut out).then {
                 NextStep::More => {}
-                NextStep::Hold => {
-                    let waits = client.connection.is_waiting() && !client.connection.wants_room();
+                NextStep::PauseInput => {
+                    let waits = client.connection.is_waiting() && !client.connection.awaits_output_space();
                     goes_on = !(waits || client.connection.is_delayed())
                 }
                 NextStep::Close => closes = true,
             }
         }
-        let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.held_bytes());
-        replies.asks_on(id, client.connection.wants_room());
+        let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.buffered_bytes());
+        replies.set_has_more(id, client.connection.awaits_output_space());
         self.table[id.slot as usize] = Some(client);
-        replies.keeps(id, held_bytes);
+        replies.set_buffered(id, held_bytes);
         if closes {
             replies.close(id, &out);
         } else {

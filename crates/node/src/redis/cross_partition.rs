@@ -14,7 +14,7 @@ pub trait Spanning: fmt::Debug + Send + Sync {
     /// atomic. Its reply must be sent: without it the client waits as long as its connection lives.
     ///
     /// # Errors There is no room; nothing of the unit is executed.
-    fn take(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom>;
+    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom>;
 }
 
 /// Too many units are under way.
@@ -50,7 +50,7 @@ impl ReplyAddress {
     ///
     /// # Errors The instance has no room now: the address and reply are returned, to be sent again
     /// a little later.
-    pub fn tell(self, reply: Vec<u8>) -> Result<(), (ReplyAddress, Vec<u8>)> {
+    pub fn send(self, reply: Vec<u8>) -> Result<(), (ReplyAddress, Vec<u8>)> {
         let ReplyAddress { mailbox, connection, ticket } = self;
         match mailbox.leave(InstanceNotice::Spanned { connection, ticket, reply }) {
             Err(NoticeError::Full(InstanceNotice::Spanned { reply, .. })) => {

@@ -1,12 +1,12 @@
 //! Clients that have sent a wrong password: each waits before its next attempt. The log gets a line
-//! at most every [`WRONG_PASSWORD_TOLD_EVERY_MS`].
+//! at most every [`WRONG_PASSWORD_LOG_INTERVAL_MS`].
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use tracing::warn;
 
-use super::limits::{WRONG_PASSWORD_DELAY_MS, WRONG_PASSWORD_TOLD_EVERY_MS};
+use super::limits::{WRONG_PASSWORD_DELAY_MS, WRONG_PASSWORD_LOG_INTERVAL_MS};
 use crate::reactor::ConnectionId;
 
 /// See the module.
@@ -17,7 +17,7 @@ pub(super) struct Delays {
     waiting: VecDeque<(u64, ConnectionId)>,
     /// Wrong passwords since the last log line.
     untold: u64,
-    tell_again_ms: u64,
+    log_again_ms: u64,
 }
 
 impl Delays {
@@ -25,10 +25,10 @@ impl Delays {
     pub(super) fn wrong(&mut self, client: ConnectionId, now_ms: u64) -> Option<u64> {
         self.waiting.push_back((now_ms + WRONG_PASSWORD_DELAY_MS, client));
         self.untold += 1;
-        if now_ms < self.tell_again_ms {
+        if now_ms < self.log_again_ms {
             return None;
         }
-        self.tell_again_ms = now_ms + WRONG_PASSWORD_TOLD_EVERY_MS;
+        self.log_again_ms = now_ms + WRONG_PASSWORD_LOG_INTERVAL_MS;
         Some(std::mem::take(&mut self.untold))
     }
 
@@ -45,7 +45,7 @@ impl Delays {
 }
 
 /// Logs so many wrong passwords, the last of them from `peer`.
-pub(super) fn tell(times: u64, peer: Option<SocketAddr>) {
+pub(super) fn log_wrong_passwords(times: u64, peer: Option<SocketAddr>) {
     let peer = peer.map_or_else(|| "an address that is gone".to_owned(), |peer| peer.to_string());
     warn!(
         times,
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wrong_password_is_waited_out_and_the_log_is_told_seldom() {
+    fn wrong_passwords_are_delayed_and_logged_rarely() {
         let mut delays = Delays::default();
         let client = |slot| ConnectionId { slot, generation: 0 };
         assert_eq!(delays.wrong(client(1), 100), Some(1));
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(delays.take_due(99 + WRONG_PASSWORD_DELAY_MS), None);
         assert_eq!(delays.take_due(100 + WRONG_PASSWORD_DELAY_MS), Some(client(1)));
         assert_eq!(delays.take_due(100 + WRONG_PASSWORD_DELAY_MS), None);
-        let later_ms = 100 + WRONG_PASSWORD_TOLD_EVERY_MS;
+        let later_ms = 100 + WRONG_PASSWORD_LOG_INTERVAL_MS;
         assert_eq!(delays.wrong(client(3), later_ms), Some(2), "with the one that was not told");
         assert_eq!(delays.take_due(later_ms), Some(client(2)));
     }

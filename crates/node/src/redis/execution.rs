@@ -148,7 +148,7 @@ impl<D: Disk> Records for Adapter<'_, '_, D> {
         let expiry = match deadline {
             Deadline::Never => Expiry::Never,
             Deadline::AtMs(ms) => Expiry::AtMs(ms),
-            Deadline::Keep => Expiry::Keep,
+            Deadline::Unchanged => Expiry::Unchanged,
         };
         self.0.put(key, contents, expiry)
     }
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_set_moved_or_taken_away_changes_what_watch_compares() {
+    fn deadline_changes_invalidate_watch() {
         let version = Timestamp::from_millis(1_000);
         let versions = [None, Some(5), Some(6)].map(|deadline| watched_version(version, deadline));
         assert!(versions[0] != versions[1] && versions[1] != versions[2] && versions[0] != versions[2]);

@@ -56,55 +56,55 @@ pub(crate) struct Siblings(pub(crate) Arc<[(InstanceId, ReactorMailbox<InstanceN
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     siblings: Siblings,
-    me: usize,
+    this_instance: usize,
     /// By place.
-    units: Vec<Units>,
+    units_by_instance: Vec<Units>,
     replies: Vec<ReplyBatch>,
 }
 
 impl Outgoing {
     pub(super) fn new(me: usize) -> Outgoing {
-        Outgoing { me, ..Outgoing::default() }
+        Outgoing { this_instance: me, ..Outgoing::default() }
     }
 
-    pub(super) fn meet(&mut self, siblings: Siblings) {
+    pub(super) fn set_siblings(&mut self, siblings: Siblings) {
         let count = siblings.0.len();
-        let from = self.me;
-        self.units.resize_with(count, || Units { from, ..Units::default() });
+        let from = self.this_instance;
+        self.units_by_instance.resize_with(count, || Units { from, ..Units::default() });
         self.replies.resize_with(count, ReplyBatch::default);
         self.siblings = siblings;
     }
 
     /// The mailbox of the instance itself.
     pub(super) fn own(&self) -> Option<&ReactorMailbox<InstanceNotice>> {
-        self.siblings.0.get(self.me).map(|(_, mailbox)| mailbox)
+        self.siblings.0.get(self.this_instance).map(|(_, mailbox)| mailbox)
     }
 
     /// The index of an instance among those of this node.
-    pub(super) fn place_of(&self, instance: InstanceId) -> Option<usize> {
+    pub(super) fn index_of(&self, instance: InstanceId) -> Option<usize> {
         self.siblings.0.iter().position(|(id, _)| *id == instance)
     }
 
     /// Whether the instance with this index may be sent more units in this batch.
     pub(super) fn has_room(&self, place: usize) -> bool {
-        self.units.get(place).is_some_and(|units| units.bytes.len() <= OUTGOING_BYTES_MAX)
+        self.units_by_instance.get(place).is_some_and(|units| units.bytes.len() <= OUTGOING_BYTES_MAX)
     }
 
     /// Adds a unit for the instance with this index.
-    pub(super) fn unit(
+    pub(super) fn add_unit(
         &mut self,
         place: usize,
         (number, behind): (u64, u64),
         to: PartitionPlace,
         unit: &[u8],
     ) {
-        let Some(units) = self.units.get_mut(place) else { return };
+        let Some(units) = self.units_by_instance.get_mut(place) else { return };
         units.bytes.extend_from_slice(unit);
         units.items.push(ForwardItem { number, behind, to, end: units.bytes.len() });
     }
 
     /// Adds the outcome of a unit for the instance with this index, whose client sent the unit.
-    pub(super) fn tell(&mut self, place: usize, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
+    pub(super) fn add_outcome(&mut self, place: usize, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
         let Some(replies) = self.replies.get_mut(place) else { return };
         replies.bytes.extend_from_slice(bytes);
         replies.items.push(AnsweredUnit { number, verdict, end: replies.bytes.len() });
@@ -126,9 +126,9 @@ impl Outgoing {
                     Err(NoticeError::Full(_)) => {}
                 }
             }
-            let units = &mut self.units[place];
+            let units = &mut self.units_by_instance[place];
             if !units.items.is_empty() {
-                let sent = std::mem::replace(units, Units { from: self.me, ..Units::default() });
+                let sent = std::mem::replace(units, Units { from: self.this_instance, ..Units::default() });
                 let back = match mailbox.leave(InstanceNotice::Run(sent)) {
                     Ok(()) => continue,
                     Err(NoticeError::Ended(back) | NoticeError::Full(back)) => back,
@@ -152,15 +152,17 @@ mod tests {
     use crate::reactor::Inbox;
 
     #[test]
-    fn units_that_find_no_room_are_handed_back_and_replies_stay() {
+    fn units_without_space_are_returned_and_replies_stay() {
         let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
         let mut outgoing = Outgoing::new(0);
-        outgoing.meet(Siblings([(InstanceId(1), mailbox.clone()), (InstanceId(2), mailbox.clone())].into()));
+        outgoing.set_siblings(Siblings(
+            [(InstanceId(1), mailbox.clone()), (InstanceId(2), mailbox.clone())].into(),
+        ));
         while mailbox.leave(InstanceNotice::Stop).is_ok() {}
         let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(0) };
         let bytes = [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        outgoing.unit(1, (7, 0), to, &bytes);
-        outgoing.tell(1, 8, UnitVerdict::Replied, b"+OK\r\n");
+        outgoing.add_unit(1, (7, 0), to, &bytes);
+        outgoing.add_outcome(1, 8, UnitVerdict::Replied, b"+OK\r\n");
         let mut refused = Vec::new();
         assert!(outgoing.send(|number| refused.push(number)));
         assert_eq!(refused, [7]);

@@ -33,7 +33,7 @@ pub(crate) const YIELD_MS: u64 = 2_000;
 
 /// Longest writing unit of which a copy is kept until commit. It runs again if its primary is
 /// deposed and its entry is not in the surviving log.
-pub(crate) const KEPT_BYTES_MAX: usize = 4 << 10;
+pub(crate) const RETRY_COPY_BYTES_MAX: usize = 4 << 10;
 
 /// Pause before a unit is retried that could not run. A primary is ready within milliseconds of its
 /// promotion.
@@ -59,11 +59,11 @@ pub(crate) const WIRE_UNSENT_BYTES_MAX: usize = 512 << 10;
 
 /// The longest unit or reply: a transaction of the most bytes with the most and longest watched
 /// keys.
-pub(crate) const WHOLE_BYTES_MAX: usize = 128 << 20;
+pub(crate) const UNIT_BYTES_MAX: usize = 128 << 20;
 
 /// Turned-back units that are remembered per sender. Units that follow a forgotten one are turned
 /// back too, which costs a retry.
-pub(crate) const TURNED_MAX: usize = 1 << 14;
+pub(crate) const SENT_BACK_MAX: usize = 1 << 14;
 
 /// Steps of commands over all partitions in one turn of the loop: each reads a thousand keys, in
 /// about a millisecond.
@@ -81,7 +81,7 @@ pub(crate) const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 pub(crate) const WRONG_PASSWORD_DELAY_MS: u64 = 500;
 
 /// The least time between two log lines about wrong passwords.
-pub(crate) const WRONG_PASSWORD_TOLD_EVERY_MS: u64 = 10_000;
+pub(crate) const WRONG_PASSWORD_LOG_INTERVAL_MS: u64 = 10_000;
 
 /// When to repeat what was refused for lack of room.
 pub(crate) const BUSY_RETRY_MS: u32 = 10;

@@ -34,4 +34,4 @@ mod world;
 pub(crate) use self::clients::{Clients, UnitAnswer};
 pub use self::cross_partition::{NoRoom, ReplyAddress, Spanning};
 pub(crate) use self::forward::{ReplyBatch, Siblings, Units};
-pub(crate) use self::scheduler::TOKEN_MARK;
+pub(crate) use self::scheduler::UNIT_TOKEN_BIT;

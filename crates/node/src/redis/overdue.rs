@@ -35,7 +35,7 @@ impl Overdue {
     }
 
     /// The next unit whose time is over. Answered units are skipped, whatever their time.
-    pub(super) fn take(&mut self, now_ms: u64, waits: impl Fn(u64) -> bool) -> Option<u64> {
+    pub(super) fn next_overdue(&mut self, now_ms: u64, waits: impl Fn(u64) -> bool) -> Option<u64> {
         while let Some(&(end_ms, number)) = self.ends.front() {
             let waits = waits(number);
             if waits && end_ms > now_ms {
@@ -61,12 +61,12 @@ impl UnitScheduler {
     pub(super) fn end_overdue<D: Disk>(&mut self, at: &InstanceContext<'_, '_, D>) {
         let now_ms = at.now.elapsed_ms;
         // A unit that waits for a record has its own time limit.
-        let waits = |one: &RunningUnit| one.parked.as_ref().is_none_or(|parked| !parked.is_waiting);
+        let waits = |one: &RunningUnit| one.waiting_unit.as_ref().is_none_or(|parked| !parked.is_waiting);
         while let Some(number) =
-            self.overdue.take(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
+            self.overdue.next_overdue(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
         {
             let Some(one) = self.under_way.remove(&number) else { continue };
-            let asker = one.asker;
+            let asker = one.reply_to;
             match (one.is_write(), asker) {
                 (true, UnitOrigin::Client { connection, ticket }) => {
                     self.written(now_ms, ClientLane::of(connection, one.to, one.bits), ticket);
@@ -83,17 +83,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_waited_for_the_whole_time_is_over_in_order_and_what_was_answered_is_not() {
+    fn overdue_units_expire_in_order_unless_answered() {
         let mut overdue = Overdue::new(Duration::from_millis(700));
-        assert_eq!((overdue.take(0, |_| true), overdue.next_ms()), (None, None));
+        assert_eq!((overdue.next_overdue(0, |_| true), overdue.next_ms()), (None, None));
         for (number, now_ms) in [(1, 10), (2, 10), (3, 20), (4, 800)] {
             overdue.begin(number, now_ms);
         }
-        assert_eq!((overdue.take(709, |_| true), overdue.next_ms()), (None, Some(710)));
-        assert_eq!(overdue.take(710, |number| number != 1), Some(2));
-        assert_eq!((overdue.take(719, |_| true), overdue.next_ms()), (None, Some(720)));
+        assert_eq!((overdue.next_overdue(709, |_| true), overdue.next_ms()), (None, Some(710)));
+        assert_eq!(overdue.next_overdue(710, |number| number != 1), Some(2));
+        assert_eq!((overdue.next_overdue(719, |_| true), overdue.next_ms()), (None, Some(720)));
         // An answered unit makes room before its time.
-        assert_eq!((overdue.take(719, |number| number == 4), overdue.next_ms()), (None, Some(1500)));
-        assert_eq!((overdue.take(1500, |_| true), overdue.next_ms()), (Some(4), None));
+        assert_eq!((overdue.next_overdue(719, |number| number == 4), overdue.next_ms()), (None, Some(1500)));
+        assert_eq!((overdue.next_overdue(1500, |_| true), overdue.next_ms()), (Some(4), None));
     }
 }

@@ -8,16 +8,16 @@ use zerohop_resp::PartitionPlace;
 use zerohop_wire::messages::{Call, Member, PeerMessage, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Message};
 
-use super::limits::{PIECE_BYTES_MAX, WHOLE_BYTES_MAX, WIRE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
+use super::limits::{PIECE_BYTES_MAX, UNIT_BYTES_MAX, WIRE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
 use crate::reactor::{ConnectionId, Replies};
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// A unit to run, after unit `behind`.
-    Ask { number: u64, behind: u64, to: PartitionPlace },
+    RunUnit { number: u64, behind: u64, to: PartitionPlace },
     /// The outcome of a unit.
-    Told { number: u64, verdict: UnitVerdict },
+    Outcome { number: u64, verdict: UnitVerdict },
 }
 
 /// All such connections.
@@ -53,7 +53,7 @@ impl RemoteLinks {
     }
 
     /// Queues an answer on a connection from which a message has come, unless that has closed.
-    pub(super) fn tell(&mut self, connection: ConnectionId, head: Head, bytes: &[u8]) {
+    pub(super) fn queue_answer(&mut self, connection: ConnectionId, head: Head, bytes: &[u8]) {
         if let Some(wire) = self.by.get_mut(&connection) {
             wire.out_bytes += bytes.len();
             wire.out.push_back((head, bytes.to_vec()));
@@ -72,11 +72,11 @@ impl RemoteLinks {
                 let end = bytes.len().min(wire.sent + PIECE_BYTES_MAX);
                 let (total, at, piece) = (bytes.len() as u32, wire.sent as u32, &bytes[wire.sent..end]);
                 let (envelope, call) = match *head {
-                    Head::Ask { number, behind, to: PartitionPlace { keyspace, partition } } => {
+                    Head::RunUnit { number, behind, to: PartitionPlace { keyspace, partition } } => {
                         let ask = UnitRequest { number, behind, total, at, piece };
                         (Envelope { keyspace, partition, ..Envelope::default() }, Call::UnitAsk(ask))
                     }
-                    Head::Told { number, verdict } => {
+                    Head::Outcome { number, verdict } => {
                         let told = UnitReport { number, verdict, total, at, piece };
                         (Envelope::default(), Call::UnitTold(told))
                     }
@@ -96,7 +96,7 @@ impl RemoteLinks {
 
     /// Receives a piece. Returns the message once it is complete. A piece that does not continue
     /// the current message is ignored, and so is a message that is too long.
-    pub(super) fn take<'b>(
+    pub(super) fn receive_piece<'b>(
         &mut self,
         connection: ConnectionId,
         from: Member,
@@ -111,7 +111,7 @@ impl RemoteLinks {
             if piece.len() == total {
                 return Some(Cow::Borrowed(piece));
             }
-            if total <= WHOLE_BYTES_MAX {
+            if total <= UNIT_BYTES_MAX {
                 wire.coming = Some((head, piece.to_vec()));
             }
             return None;
@@ -143,12 +143,14 @@ mod tests {
     const LINE: ConnectionId = ConnectionId { slot: 1, generation: 2 };
 
     #[test]
-    fn a_whole_is_put_together_of_pieces_that_go_on_where_the_last_ended() {
+    fn message_is_assembled_from_consecutive_pieces() {
         let mut wires = RemoteLinks::default();
         let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(3) };
-        let head = |number| Head::Ask { number, behind: 0, to };
+        let head = |number| Head::RunUnit { number, behind: 0, to };
         let mut take = |number, total, at, piece: &'static [u8]| {
-            wires.take(LINE, Member::default(), head(number), (total, at, piece)).map(Cow::into_owned)
+            wires
+                .receive_piece(LINE, Member::default(), head(number), (total, at, piece))
+                .map(Cow::into_owned)
         };
         assert_eq!(take(1, 3, 0, b"one"), Some(b"one".to_vec()));
         assert_eq!(

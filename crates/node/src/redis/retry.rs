@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::limits::TURNED_MAX;
+use super::limits::SENT_BACK_MAX;
 
 /// By their sender.
 #[derive(Debug)]
@@ -12,9 +12,9 @@ pub(super) struct RetryTable<S> {
 
 #[derive(Debug, Default)]
 struct Numbers {
-    turned: BTreeSet<u64>,
+    sent_back: BTreeSet<u64>,
     /// Numbers up to this one are forgotten.
-    forgotten: u64,
+    dropped_through: u64,
 }
 
 impl<S: Ord + Copy> RetryTable<S> {
@@ -24,16 +24,17 @@ impl<S: Ord + Copy> RetryTable<S> {
 
     /// Whether a unit must not run because the unit before it was not run, or may not have been.
     pub(super) fn follows_one(&self, of: S, behind: u64) -> bool {
-        let is_turned = |numbers: &Numbers| behind <= numbers.forgotten || numbers.turned.contains(&behind);
+        let is_turned =
+            |numbers: &Numbers| behind <= numbers.dropped_through || numbers.sent_back.contains(&behind);
         behind != 0 && self.by.get(&of).is_some_and(is_turned)
     }
 
     /// A unit was not run.
     pub(super) fn add(&mut self, of: S, number: u64) {
         let numbers = self.by.entry(of).or_default();
-        numbers.turned.insert(number);
-        if numbers.turned.len() > TURNED_MAX {
-            numbers.forgotten = numbers.turned.pop_first().unwrap_or(0);
+        numbers.sent_back.insert(number);
+        if numbers.sent_back.len() > SENT_BACK_MAX {
+            numbers.dropped_through = numbers.sent_back.pop_first().unwrap_or(0);
         }
     }
 
@@ -53,7 +54,7 @@ mod tests {
         turned.add('a', 5);
         assert!(turned.follows_one('a', 5));
         assert!(!turned.follows_one('a', 4) && !turned.follows_one('a', 0) && !turned.follows_one('b', 5));
-        for number in 6..=5 + TURNED_MAX as u64 {
+        for number in 6..=5 + SENT_BACK_MAX as u64 {
             turned.add('a', number);
         }
         assert!(turned.follows_one('a', 5) && turned.follows_one('a', 4) && turned.follows_one('a', 6));

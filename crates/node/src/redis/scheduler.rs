@@ -19,7 +19,9 @@ use super::clients::time;
 use super::cross_partition::Spanning;
 use super::execution::{Execution, RecordWait};
 use super::forward::Outgoing;
-use super::limits::{BUSY_RETRY_MS, KEPT_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX};
+use super::limits::{
+    BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
+};
 use super::overdue::Overdue;
 use super::remote::{Head, RemoteLinks};
 use super::retry::RetryTable;
@@ -28,7 +30,7 @@ use crate::instance::{Outlet, OutletEffects};
 use crate::reactor::{ConnectionId, Now, Replies};
 
 /// Sets tokens of units apart from those of requests: no connection has so high a number.
-pub(crate) const TOKEN_MARK: u64 = 1 << 31;
+pub(crate) const UNIT_TOKEN_BIT: u64 = 1 << 31;
 
 /// The connection in tokens of units that another instance has sent.
 const OF_OTHERS: u64 = u64::MAX;
@@ -42,9 +44,9 @@ pub(super) struct UnitScheduler {
     /// Until when clients of this instance wait for those.
     pub(super) overdue: Overdue,
     /// Units of this instance's clients that run elsewhere, or later.
-    pub(super) lanes: ClientQueues,
+    pub(super) client_queues: ClientQueues,
     /// Units of other instances that were not run here.
-    pub(super) turned: RetryTable<UnitTarget>,
+    pub(super) sent_back: RetryTable<UnitTarget>,
     pub(super) outgoing: Outgoing,
     pub(super) wires: RemoteLinks,
     /// Executes units with keys in several partitions.
@@ -75,14 +77,14 @@ pub(super) enum UnitOrigin {
 
 #[derive(Debug)]
 pub(super) struct RunningUnit {
-    pub(super) asker: UnitOrigin,
+    pub(super) reply_to: UnitOrigin,
     pub(super) to: PartitionPlace,
     /// The partition count of its keyspace when it ran: [`ClientLane::bits`].
     pub(super) bits: u32,
     pub(super) may_write: bool,
     /// A copy of a client's unit, to run it again if it fails here. A long writing unit has none.
-    pub(super) kept: Option<Vec<u8>>,
-    pub(super) parked: Option<Box<ParkedUnit>>,
+    pub(super) retry_copy: Option<Vec<u8>>,
+    pub(super) waiting_unit: Option<Box<ParkedUnit>>,
 }
 
 /// A unit that waits for a record.
@@ -99,7 +101,7 @@ pub(super) struct ParkedUnit {
 #[derive(Debug)]
 pub(super) struct ScheduledStep {
     pub(super) to: PartitionPlace,
-    pub(super) asker: UnitOrigin,
+    pub(super) reply_to: UnitOrigin,
     pub(super) unit: Vec<u8>,
 }
 
@@ -111,7 +113,7 @@ pub(super) struct InstanceContext<'a, 'r, D: Disk> {
 }
 
 impl<D: Disk> InstanceContext<'_, '_, D> {
-    pub(super) fn me(&self) -> Member {
+    pub(super) fn this_member(&self) -> Member {
         let identity = self.instance.identity();
         Member { instance: identity.instance, incarnation: identity.incarnation }
     }
@@ -120,7 +122,7 @@ impl<D: Disk> InstanceContext<'_, '_, D> {
 impl UnitOrigin {
     fn connection(self) -> u64 {
         match self {
-            UnitOrigin::Client { connection, .. } => connection.to_u64() | TOKEN_MARK,
+            UnitOrigin::Client { connection, .. } => connection.to_u64() | UNIT_TOKEN_BIT,
             UnitOrigin::Other { .. } => OF_OTHERS,
         }
     }
@@ -137,8 +139,8 @@ impl UnitScheduler {
             under_way: BTreeMap::new(),
             next_number: 0,
             overdue: Overdue::new(time_out),
-            lanes: ClientQueues::new(time_out),
-            turned: RetryTable::new(),
+            client_queues: ClientQueues::new(time_out),
+            sent_back: RetryTable::new(),
             outgoing: Outgoing::new(place),
             wires: RemoteLinks::default(),
             spanning: None,
@@ -172,13 +174,13 @@ impl UnitScheduler {
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
-        if self.farewell.keeps_back((at.instance.map(), at.instance.identity().instance), to, unit) {
+        if self.farewell.withholds((at.instance.map(), at.instance.identity().instance), to, unit) {
             return Err(unavailable());
         }
         self.next_number += 1;
         let number = self.next_number;
         let token = Token { connection: asker.connection(), request: RequestId(number) };
-        let me = at.me();
+        let me = at.this_member();
         let snapshot = answer_snapshot(me, number);
         let UnitScheduler { scratch, outlet, .. } = self;
         let mut program = Execution { unit, scratch, waits: None, snapshot, paged: None };
@@ -195,12 +197,22 @@ impl UnitScheduler {
             }
             (ProgramResult::Later, waits) => {
                 let may_write = unit.may_write();
-                let is_short = !may_write || unit.encoded_bytes() <= KEPT_BYTES_MAX;
+                let is_short = !may_write || unit.encoded_bytes() <= RETRY_COPY_BYTES_MAX;
                 let keeps = is_short && waits.is_none() && matches!(asker, UnitOrigin::Client { .. });
                 let kept = keeps.then(|| encoded(unit));
                 let parked = waits.map(|waits| ParkedUnit::new(to, unit, waits));
                 let bits = bits_of(at.instance.map(), to.keyspace);
-                self.under_way.insert(number, RunningUnit { asker, to, bits, may_write, kept, parked });
+                self.under_way.insert(
+                    number,
+                    RunningUnit {
+                        reply_to: asker,
+                        to,
+                        bits,
+                        may_write,
+                        retry_copy: kept,
+                        waiting_unit: parked,
+                    },
+                );
                 // A unit of another instance has its own time limit there.
                 if matches!(asker, UnitOrigin::Client { .. }) {
                     self.overdue.begin(number, at.now.elapsed_ms);
@@ -221,10 +233,17 @@ impl UnitScheduler {
         parked.is_waiting = true;
         let (to, RecordWait { key, version, until_ms }) = (parked.to, parked.waits.clone());
         if let UnitOrigin::Other { source, number } = asker {
-            self.tell(source, number, UnitVerdict::Waits(until_ms), &[]);
+            self.report_outcome(source, number, UnitVerdict::Waits(until_ms), &[]);
         }
         let bits = bits_of(at.instance.map(), to.keyspace);
-        let under_way = RunningUnit { asker, to, bits, may_write: false, kept: None, parked: Some(parked) };
+        let under_way = RunningUnit {
+            reply_to: asker,
+            to,
+            bits,
+            may_write: false,
+            retry_copy: None,
+            waiting_unit: Some(parked),
+        };
         self.under_way.insert(number, under_way);
         let left_ms = until_ms.saturating_sub(at.now.unix_ms).clamp(1, WAIT_MS_MAX);
         let envelope = Envelope {
@@ -247,7 +266,7 @@ impl UnitScheduler {
         if self.steps.len() >= STEPS_WAITING_MAX {
             return false;
         }
-        self.steps.push_back(ScheduledStep { to, asker, unit: encoded(unit) });
+        self.steps.push_back(ScheduledStep { to, reply_to: asker, unit: encoded(unit) });
         true
     }
 
@@ -261,7 +280,7 @@ impl UnitScheduler {
         for ((to, unit), number) in ends.into_iter().zip(0..) {
             let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
             // Without room the snapshot ends by its lease.
-            self.lanes.push(lane, Ticket { number, part: 1 }, (unit, false), now_ms);
+            self.client_queues.push(lane, Ticket { number, part: 1 }, (unit, false), now_ms);
         }
     }
 
@@ -275,14 +294,14 @@ impl UnitScheduler {
         failure: &Failure<'_>,
     ) {
         match asker {
-            UnitOrigin::Other { source, number } if may_come_again(failure) => self.turn_back(source, number),
+            UnitOrigin::Other { source, number } if may_come_again(failure) => self.send_back(source, number),
             UnitOrigin::Client { connection, ticket } if may_come_again(failure) => {
                 // By the current map, and in order with the other units of its keys.
                 let map = at.instance.map();
                 let Some(to) = route(map, to, &unit) else { return self.fail(asker, &unavailable()) };
                 let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
-                let lane = self.lanes.lane_of(lane);
-                if !self.lanes.push_first(lane, ticket, (unit, may_write), at.now.elapsed_ms) {
+                let lane = self.client_queues.queue_of(lane);
+                if !self.client_queues.push_first(lane, ticket, (unit, may_write), at.now.elapsed_ms) {
                     self.fail(asker, failure);
                 }
             }
@@ -297,7 +316,8 @@ impl UnitScheduler {
         under_way: RunningUnit,
         failure: &Failure<'_>,
     ) {
-        let RunningUnit { asker, to, bits, may_write, kept, parked } = under_way;
+        let RunningUnit { reply_to: asker, to, bits, may_write, retry_copy: kept, waiting_unit: parked } =
+            under_way;
         let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
         if !is_over {
             return self.fail(asker, failure);
@@ -328,7 +348,7 @@ impl UnitScheduler {
     /// A unit of a lane may have written: earlier units must not run again after it.
     pub(super) fn written(&mut self, now_ms: u64, lane: ClientLane, ticket: Ticket) {
         let mut over = Vec::new();
-        self.lanes.written(lane, ticket, now_ms, &mut over);
+        self.client_queues.written(lane, ticket, now_ms, &mut over);
         self.over(over);
     }
 
@@ -342,21 +362,29 @@ impl UnitScheduler {
     pub(super) fn reply(&mut self, asker: UnitOrigin, reply: Vec<u8>) {
         match asker {
             UnitOrigin::Client { connection, ticket } => self.ready.push_back((connection, ticket, reply)),
-            UnitOrigin::Other { source, number } => self.tell(source, number, UnitVerdict::Replied, &reply),
+            UnitOrigin::Other { source, number } => {
+                self.report_outcome(source, number, UnitVerdict::Replied, &reply)
+            }
         }
     }
 
     /// Reports to another instance that its unit was not run.
-    pub(super) fn turn_back(&mut self, source: UnitTarget, number: u64) {
-        self.turned.add(source, number);
-        self.tell(source, number, UnitVerdict::NotRun, &[]);
+    pub(super) fn send_back(&mut self, source: UnitTarget, number: u64) {
+        self.sent_back.add(source, number);
+        self.report_outcome(source, number, UnitVerdict::NotRun, &[]);
     }
 
-    pub(super) fn tell(&mut self, source: UnitTarget, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
+    pub(super) fn report_outcome(
+        &mut self,
+        source: UnitTarget,
+        number: u64,
+        verdict: UnitVerdict,
+        bytes: &[u8],
+    ) {
         match source {
-            UnitTarget::Sibling(place) => self.outgoing.tell(place, number, verdict, bytes),
+            UnitTarget::Sibling(place) => self.outgoing.add_outcome(place, number, verdict, bytes),
             UnitTarget::Wire(connection) => {
-                self.wires.tell(connection, Head::Told { number, verdict }, bytes)
+                self.wires.queue_answer(connection, Head::Outcome { number, verdict }, bytes)
             }
         }
     }
@@ -366,7 +394,7 @@ impl UnitScheduler {
         for (ClientLane { connection, .. }, ticket, ended) in over {
             let failure = match ended {
                 UnitFailure::NotDone => unavailable(),
-                UnitFailure::InDoubt => Failure::TimedOut { version: Timestamp::ZERO },
+                UnitFailure::OutcomeUnknown => Failure::TimedOut { version: Timestamp::ZERO },
             };
             self.fail(UnitOrigin::Client { connection, ticket }, &failure);
         }
@@ -374,10 +402,10 @@ impl UnitScheduler {
 
     /// Sends or runs the units of lanes that are due.
     pub(super) fn pump<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
-        while let Some(lane) = self.lanes.take_due(at.now.elapsed_ms) {
+        while let Some(lane) = self.client_queues.take_due(at.now.elapsed_ms) {
             while let Some(again_ms) = self.pump_one(at, lane) {
                 if again_ms > at.now.elapsed_ms {
-                    self.lanes.look_at(lane, again_ms);
+                    self.client_queues.schedule(lane, again_ms);
                     break;
                 }
             }
@@ -387,23 +415,23 @@ impl UnitScheduler {
     /// Processes the next unit of a lane. `None`: there is nothing to do now; else when to
     /// continue.
     fn pump_one<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, lane: ClientLane) -> Option<u64> {
-        let (now_ms, me) = (at.now.elapsed_ms, at.me().instance);
-        let number = self.lanes.first(lane)?;
+        let (now_ms, me) = (at.now.elapsed_ms, at.this_member().instance);
+        let number = self.client_queues.first(lane)?;
         let map = at.instance.map();
         let Some(found) = map.keyspace(lane.keyspace) else {
-            let flight = self.lanes.take(number, now_ms)?;
+            let flight = self.client_queues.take_unit(number, now_ms)?;
             let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
             self.fail(asker, &Failure::UnknownKeyspace { keyspace: lane.keyspace });
             return Some(now_ms);
         };
         let is_as_it_was = found.config().partitions.bits() == lane.bits;
-        let to = match self.lanes.unit_of(number) {
+        let to = match self.client_queues.unit_of(number) {
             Some(unit) if !is_as_it_was => route(map, lane.to(), unit),
             _ => Some(lane.to()),
         };
         let Some(to) = to else {
             // The keys of one partition are in several now. Nothing of the unit was executed.
-            let flight = self.lanes.take(number, now_ms)?;
+            let flight = self.client_queues.take_unit(number, now_ms)?;
             let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
             self.fail(asker, &unavailable());
             return Some(now_ms);
@@ -414,18 +442,18 @@ impl UnitScheduler {
             return later;
         };
         if primary == me {
-            self.lanes.next(lane, None)?;
-            let flight = self.lanes.take(number, now_ms)?;
-            return Some(self.run_flight(at, to, flight));
+            self.client_queues.next(lane, None)?;
+            let flight = self.client_queues.take_unit(number, now_ms)?;
+            return Some(self.run_queued(at, to, flight));
         }
-        let (target, peer) = match self.outgoing.place_of(primary) {
+        let (target, peer) = match self.outgoing.index_of(primary) {
             Some(place) => (UnitTarget::Sibling(place), Member::default()),
             None => match self.outlet.links.reach(primary, now_ms) {
                 Some((connection, peer)) => (UnitTarget::Wire(connection), peer),
                 None => return later,
             },
         };
-        self.lanes.next(lane, Some(target))?;
+        self.client_queues.next(lane, Some(target))?;
         let has_room = match target {
             UnitTarget::Sibling(place) => self.outgoing.has_room(place),
             UnitTarget::Wire(connection) => self.wires.has_room(connection),
@@ -433,12 +461,12 @@ impl UnitScheduler {
         if !has_room {
             return Some(now_ms + 1);
         }
-        let (number, behind) = self.lanes.send(lane, target)?;
-        let unit = self.lanes.unit_of(number)?;
+        let (number, behind) = self.client_queues.send(lane, target)?;
+        let unit = self.client_queues.unit_of(number)?;
         match target {
-            UnitTarget::Sibling(place) => self.outgoing.unit(place, (number, behind), to, unit),
+            UnitTarget::Sibling(place) => self.outgoing.add_unit(place, (number, behind), to, unit),
             UnitTarget::Wire(connection) => {
-                let head = Head::Ask { number, behind, to };
+                let head = Head::RunUnit { number, behind, to };
                 self.wires.push(connection, peer, head, unit.to_vec());
             }
         }
@@ -446,14 +474,14 @@ impl UnitScheduler {
     }
 
     /// Runs a client's unit here that had to wait. Returns when to continue with its lane.
-    fn run_flight<D: Disk>(
+    fn run_queued<D: Disk>(
         &mut self,
         at: &mut InstanceContext<'_, '_, D>,
         to: PartitionPlace,
         flight: Flight,
     ) -> u64 {
         let now_ms = at.now.elapsed_ms;
-        let Flight { lane: ClientLane { connection, .. }, ticket, .. } = flight;
+        let Flight { queue: ClientLane { connection, .. }, ticket, .. } = flight;
         let asker = UnitOrigin::Client { connection, ticket };
         let ran = match Unit::decode(&flight.unit) {
             Ok(unit) if unit.is_step() && self.put_off(to, asker, &unit) => return now_ms,
@@ -467,7 +495,7 @@ impl UnitScheduler {
         match ran {
             Ok(reply) => reply.into_iter().for_each(|reply| self.reply(asker, reply)),
             Err(failure) if may_come_again(&failure) => {
-                self.lanes.put_back(flight, now_ms);
+                self.client_queues.put_back(flight, now_ms);
                 return now_ms + RETRY_MS;
             }
             Err(failure) => self.fail(asker, &failure),
@@ -477,7 +505,7 @@ impl UnitScheduler {
 
     /// Where a partition's units are sent at the moment.
     pub(super) fn target(&self, primary: InstanceId) -> Option<UnitTarget> {
-        let sibling = self.outgoing.place_of(primary).map(UnitTarget::Sibling);
+        let sibling = self.outgoing.index_of(primary).map(UnitTarget::Sibling);
         sibling.or_else(|| self.outlet.links.connection_to(primary).map(UnitTarget::Wire))
     }
 }
@@ -485,7 +513,7 @@ impl UnitScheduler {
 impl RunningUnit {
     /// Whether it may have written without a report of its outcome so far.
     pub(super) fn is_write(&self) -> bool {
-        self.may_write && self.parked.is_none()
+        self.may_write && self.waiting_unit.is_none()
     }
 }
 

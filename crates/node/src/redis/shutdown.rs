@@ -30,7 +30,7 @@ pub(super) struct ShutdownProgress {
 impl ShutdownProgress {
     /// Whether a unit is not run here because another instance is about to be primary of its
     /// partition.
-    pub(super) fn keeps_back(
+    pub(super) fn withholds(
         &self,
         (map, me): (&ClusterMap, InstanceId),
         to: PartitionPlace,
@@ -69,7 +69,7 @@ impl Clients {
             // A receiver that is gone does not matter.
             self.scheduler.farewell.yielded.take().map(|done| done.send(()));
         }
-        if self.scheduler.farewell.ended.is_some() && !self.scheduler.owes() {
+        if self.scheduler.farewell.ended.is_some() && !self.scheduler.has_unfinished() {
             // The rest waits for records: nothing of it was executed.
             self.close(replies, true);
             self.scheduler.farewell.ended.take().map(|done| done.send(()));
@@ -96,9 +96,9 @@ impl UnitScheduler {
     }
 
     /// Whether answers are missing that do not wait for a record.
-    fn owes(&self) -> bool {
-        let runs = self.under_way.values().any(|one| one.parked.is_none());
+    fn has_unfinished(&self) -> bool {
+        let runs = self.under_way.values().any(|one| one.waiting_unit.is_none());
         let waits = !self.steps.is_empty() || !self.ready.is_empty() || !self.outlet.answered.is_empty();
-        runs || waits || self.spanning_count > 0 || self.lanes.owes()
+        runs || waits || self.spanning_count > 0 || self.client_queues.has_unfinished()
     }
 }

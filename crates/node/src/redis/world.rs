@@ -72,11 +72,11 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         }
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
         let lane = ClientLane::of(*connection, to, found.config().partitions.bits());
-        let lane = scheduler.lanes.lane_of(lane);
+        let lane = scheduler.client_queues.queue_of(lane);
         // A partition that the map lacks comes from a split that this map does not have yet.
         // Earlier units of this client for this partition go first.
         let is_here = found.group(to.partition).is_some_and(|group| group.primary == me)
-            && scheduler.lanes.is_free(lane);
+            && scheduler.client_queues.is_free(lane);
         let refused = if is_here && scheduler.is_full() {
             busy
         } else if is_here && (unit.is_step() || ticket.part > 0) {
@@ -96,9 +96,9 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         if may_come_again(&refused) {
             let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now.elapsed_ms);
             let is_taken = if is_here {
-                scheduler.lanes.push_first(lane, ticket, kept, now_ms)
+                scheduler.client_queues.push_first(lane, ticket, kept, now_ms)
             } else {
-                scheduler.lanes.push(lane, ticket, kept, now_ms)
+                scheduler.client_queues.push(lane, ticket, kept, now_ms)
             };
             if is_taken {
                 return UnitResult::Later;
@@ -108,11 +108,11 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         UnitResult::Done
     }
 
-    fn spans(&self) -> bool {
+    fn serves_cross_partition(&self) -> bool {
         self.scheduler.spanning.is_some()
     }
 
-    fn spans_later(&self) -> bool {
+    fn serves_cross_partition_soon(&self) -> bool {
         self.scheduler.awaits_spanning
     }
 
@@ -132,7 +132,7 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         let (spanning, own) = (self.scheduler.spanning.as_ref(), self.scheduler.outgoing.own());
         let taken = spanning.zip(own).is_some_and(|(spanning, own)| {
             let asker = super::cross_partition::ReplyAddress::new(own.clone(), self.connection, ticket);
-            spanning.take(&name, encoded(unit), asker).is_ok()
+            spanning.start_unit(&name, encoded(unit), asker).is_ok()
         });
         if taken {
             self.scheduler.spanning_count += 1;
@@ -221,13 +221,13 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
             if !sees_all && self.at.replies.access(client.id) != access {
                 continue;
             }
-            let kept = client.connection.held_bytes() + self.at.replies.unsent_bytes(client.id);
+            let kept = client.connection.buffered_bytes() + self.at.replies.unsent_bytes(client.id);
             each(&client.connection.describe(now_us, kept));
         }
     }
 
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword> {
-        let Some(access @ Access::Token(id)) = self.at.replies.token_shown(password) else {
+        let Some(access @ Access::Token(id)) = self.at.replies.token_access(password) else {
             return Err(WrongPassword { why: None });
         };
         let found = self.at.instance.map().token(id);
@@ -235,7 +235,7 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         if user != b"default" && user != token.name.as_str().as_bytes() {
             return Err(WrongPassword { why: None });
         }
-        self.at.replies.is_let_in(self.connection, access);
+        self.at.replies.set_authenticated(self.connection, access);
         Ok(())
     }
 
@@ -245,11 +245,11 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         })
     }
 
-    fn hold(&mut self, bytes: usize) -> bool {
-        self.at.replies.may_keep(self.connection, bytes)
+    fn may_buffer(&mut self, bytes: usize) -> bool {
+        self.at.replies.may_buffer(self.connection, bytes)
     }
 
     fn needs_authentication(&self) -> bool {
-        self.at.replies.asks_proofs()
+        self.at.replies.requires_proofs()
     }
 }

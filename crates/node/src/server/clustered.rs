@@ -22,7 +22,7 @@ use zerohop_shard::Identity;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
-use super::limits::{JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT, WORDS_MAX};
+use super::limits::{INSTANCE_REQUESTS_MAX, JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT};
 use super::listen::Listeners;
 use super::{
     Instances, NodeFolder, OpenedInstances, RunningNode, SavedMember, Server, ServerOptions, StartError,
@@ -57,7 +57,7 @@ pub enum JoinMethod {
         /// The addresses of all managers; the first of them bootstrap the control group.
         hosts: Vec<SocketAddr>,
         /// The index of this node in the list.
-        me: usize,
+        own_index: usize,
         /// Distinguishes this cluster from others on the same hosts.
         name: String,
     },
@@ -73,10 +73,10 @@ type PlacedListener<'a> = (((MioDriver, SocketAddr), &'a InstanceId), Option<Pro
 const MANAGER_AFTER: Duration = Duration::from_secs(30);
 
 /// Interval of the checks whether the manager is still running.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The error for a folder of a standalone node.
-pub(super) fn stands_alone(options: &ServerOptions) -> StartError {
+pub(super) fn standalone_folder_error(options: &ServerOptions) -> StartError {
     let root = options.data.clone().unwrap_or_default();
     let reason = "it contains a standalone node, which cannot join a cluster with its data yet: start it without options \
                   such as --hosts and --join, or name another folder"
@@ -97,7 +97,7 @@ pub(super) fn start(
     share_descriptors(instances)?;
     let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
     let incarnation = Incarnation(random(random_u64())?.max(1));
-    if let Some(founded) = founded_now(options, member.as_ref(), log.as_deref())? {
+    if let Some(founded) = new_bootstrap_log(options, member.as_ref(), log.as_deref())? {
         folder.replace_control_log(&founded).map_err(StartError::NotSaved)?;
         log = Some(founded);
     }
@@ -114,7 +114,7 @@ pub(super) fn start(
     );
     let (jobs, jobs_in) = mpsc::channel(JOBS_MAX);
     let (control, control_in) = mpsc::channel(instances + 2);
-    let (words, words_in) = mpsc::channel(WORDS_MAX);
+    let (words, words_in) = mpsc::channel(INSTANCE_REQUESTS_MAX);
     let (opening_out, opening) = sync_channel(4);
     let stop = Arc::new(Notify::new());
     let (outcome_out, outcome) = sync_channel(1);
@@ -133,12 +133,12 @@ pub(super) fn start(
         http_names: super::listen::http_names(options),
     };
     let history = MapHistory::new(Arc::clone(&settings.map));
-    let plan = ClusterPlan { settings, log_bytes, first, opening: opening_out, words: words_in };
+    let plan = ClusterPlan { settings, log_bytes, first, opening: opening_out, instance_messages: words_in };
     let manager_plan = ManagerPlan {
         about,
         proofs: proofs(options)?,
         folder,
-        standing: ClusterMode::InCluster(Box::new(plan)),
+        cluster_state: ClusterMode::InCluster(Box::new(plan)),
         history,
         listener,
         jobs: (jobs.clone(), jobs_in),
@@ -176,7 +176,7 @@ pub(super) fn start(
     let asked: Vec<Option<Proofs>> =
         ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
     let plan_of = |(place, (((driver, _), id), proofs)): (usize, PlacedListener<'_>)| InstancePlan {
-        place,
+        instance_index: place,
         identity: Identity { cluster, instance: *id, incarnation },
         root: options.data.clone(),
         engine: EngineOptions { memory_bytes, ..EngineOptions::default() },
@@ -185,9 +185,9 @@ pub(super) fn start(
         driver,
         jobs: jobs.clone(),
         control: server.control.clone(),
-        words: Some(words.clone()),
+        manager_messages: Some(words.clone()),
         proofs,
-        spans: options.spans,
+        serves_cross_partition: options.serves_cross_partition,
         redis_time_out: options.redis_time_out,
         limits: options.connections.of_instance(),
     };
@@ -207,7 +207,7 @@ pub(super) fn start(
     (server.node, server.instances) = (node, ids.into_iter().zip(addresses).collect());
     // The next step waits for more than this reply.
     let (taken, _) = sync_channel(1);
-    let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, taken };
+    let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, executed: taken };
     if server.control.try_send(ManagerInput::Serve(serving)).is_err() {
         return Err(ended(&mut server));
     }
@@ -225,7 +225,7 @@ pub(super) fn start(
 fn wait(server: &mut Server, opening: &Receiver<OpeningOrder>) -> Result<OpeningOrder, StartError> {
     let stopwatch = Stopwatch::start();
     while stopwatch.elapsed() < JOIN_WAIT {
-        match opening.recv_timeout(LOOK) {
+        match opening.recv_timeout(CHECK_INTERVAL) {
             Ok(word) => return Ok(word),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(ended(server)),
@@ -253,7 +253,7 @@ fn ended(server: &mut Server) -> StartError {
 }
 
 /// How many nodes of a list bootstrap the control group: 1, 3 or 5.
-fn founders(hosts: usize) -> usize {
+fn bootstrap_count(hosts: usize) -> usize {
     match hosts {
         0..=2 => 1,
         3..=8 => 3,
@@ -272,7 +272,7 @@ fn settings(
     let own = address(listeners.manager.1)?;
     let mut settings =
         AgentSettings::new(random(random_u64())?, ClusterId::default(), incarnation, own.clone());
-    settings.lead.manager_after_ms = MANAGER_AFTER.as_millis() as u64;
+    settings.leader.manager_after_ms = MANAGER_AFTER.as_millis() as u64;
     settings.instances =
         listeners.instances.iter().map(|(_, at)| address(*at)).collect::<Result<_, StartError>>()?;
     let mut first = None;
@@ -281,7 +281,7 @@ fn settings(
     if let Some(cluster) = &options.cluster {
         (settings.domain, settings.capacity) = (cluster.domain, cluster.capacity.max(1));
         match &cluster.way {
-            JoinMethod::Together { hosts, me, name } => {
+            JoinMethod::Together { hosts, own_index: me, name } => {
                 let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
                 if all.get(*me) != Some(&own) {
                     let said = all.get(*me).map_or("no address", Address::as_str);
@@ -289,9 +289,9 @@ fn settings(
                         format!("the list of hosts has {said} for this node, which listens at {own}");
                     return Err(StartError::Cluster { reason });
                 }
-                let founded_at = founded_at(options, &all)?;
+                let founded_at = bootstrap_addresses(options, &all)?;
                 settings.cluster = name_of(name, &founded_at);
-                let founders = founders_of(&all);
+                let founders = bootstrap_nodes(&all);
                 // The address of this node at that time, unless another node listens there now.
                 settings.joined_at = options.local.as_ref().filter(|local| local.is_first).and_then(|_| {
                     let then = founded_at.get(*me)?;
@@ -299,9 +299,9 @@ fn settings(
                 });
                 contacts.extend(founders.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
                 if *me < founders.len() {
-                    first = Some(FirstKeyspace { nodes: all.len(), place: *me as u32 });
+                    first = Some(FirstKeyspace { nodes: all.len(), create_order: *me as u32 });
                     let id = ManagerId(*me as u64 + 1);
-                    founding = Some(ControlPart::Found { id, founders, places: all });
+                    founding = Some(ControlPart::Found { id, members: founders, addresses: all });
                 }
             }
             JoinMethod::Join(hosts) => {
@@ -336,16 +336,16 @@ fn settings(
 }
 
 /// The bootstrap nodes of a list.
-fn founders_of(all: &[Address]) -> Vec<ManagerInfo> {
-    let founders = (1..).zip(&all[..founders(all.len())]);
+fn bootstrap_nodes(all: &[Address]) -> Vec<ManagerInfo> {
+    let founders = (1..).zip(&all[..bootstrap_count(all.len())]);
     founders.map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr: addr.clone() }).collect()
 }
 
 /// The addresses of the nodes in the list when their cluster was bootstrapped.
-fn founded_at(options: &ServerOptions, all: &[Address]) -> Result<Vec<Address>, StartError> {
+fn bootstrap_addresses(options: &ServerOptions, all: &[Address]) -> Result<Vec<Address>, StartError> {
     match &options.local {
-        Some(local) if local.founded_at.len() == all.len() => {
-            local.founded_at.iter().map(|at| address(*at)).collect()
+        Some(local) if local.bootstrap_addresses.len() == all.len() => {
+            local.bootstrap_addresses.iter().map(|at| address(*at)).collect()
         }
         _ => Ok(all.to_vec()),
     }
@@ -353,12 +353,13 @@ fn founded_at(options: &ServerOptions, all: &[Address]) -> Result<Vec<Address>, 
 
 /// The log of a bootstrap node of a local cluster that has no log and is not bootstrapped yet. The process that starts all the nodes confirms this,
 /// so this node has not voted. All bootstrap nodes start with the same list, whatever their addresses are now.
-fn founded_now(
+fn new_bootstrap_log(
     options: &ServerOptions,
     member: Option<&SavedMember>,
     log: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, StartError> {
-    let Some(JoinMethod::Together { hosts, me, .. }) = options.cluster.as_ref().map(|cluster| &cluster.way)
+    let Some(JoinMethod::Together { hosts, own_index: me, .. }) =
+        options.cluster.as_ref().map(|cluster| &cluster.way)
     else {
         return Ok(None);
     };
@@ -370,8 +371,8 @@ fn founded_now(
         return Ok(None);
     }
     let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
-    let founded_at = founded_at(options, &all)?;
-    let founders = founders_of(&founded_at);
+    let founded_at = bootstrap_addresses(options, &all)?;
+    let founders = bootstrap_nodes(&founded_at);
     Ok(founders.get(*me).map(|own| RaftManager::found_with(own.id, &founders, &founded_at)))
 }
 
@@ -383,7 +384,7 @@ fn moved(options: &ServerOptions) -> Result<Vec<ManagerInfo>, StartError> {
         (local.is_first, options.cluster.as_ref().map(|cluster| &cluster.way))
     {
         // Managers that bootstrap now have the numbers of their positions.
-        for (id, at) in (1..).zip(&hosts[..founders(hosts.len())]) {
+        for (id, at) in (1..).zip(&hosts[..bootstrap_count(hosts.len())]) {
             if !moved.iter().any(|(known, there)| *known == id || there == at) {
                 moved.push((id, *at));
             }
@@ -414,7 +415,7 @@ mod tests {
     #[test]
     fn control_groups_are_odd_and_no_larger_than_the_cluster() {
         for hosts in 1..100 {
-            let founders = founders(hosts);
+            let founders = bootstrap_count(hosts);
             assert!(founders % 2 == 1 && founders <= hosts.max(1) && founders <= 5);
         }
     }

@@ -85,7 +85,7 @@ fn member(document: &mut Document<'_>) {
 fn life(document: &mut Document<'_>) {
     let starts = [0x0102_0304_0506_0708, 0x1112_1314_1516_1718, 0x2122_2324_2526_2728];
     let ceiling = 0x3132_3334_3536_3738u64;
-    let life = LifeRecord { ceiling: Timestamp(ceiling), starts: starts.map(Incarnation).to_vec() };
+    let life = LifeRecord { timestamp_bound: Timestamp(ceiling), starts: starts.map(Incarnation).to_vec() };
     let bytes = life.encode();
     let fields = [
         field("`zerohopl`", b"zerohopl"),
@@ -113,7 +113,8 @@ fn closed(document: &mut Document<'_>) {
 fn cluster(document: &mut Document<'_>) {
     let addresses = ["127.0.0.1:7400", "[::1]:7400"];
     let founded_at = addresses.map(|address| address.parse().unwrap()).to_vec();
-    let cluster = LocalCluster { name: *b"sixteen bytes id", founded_at, is_founded: false };
+    let cluster =
+        LocalCluster { name: *b"sixteen bytes id", bootstrap_addresses: founded_at, is_bootstrapped: false };
     let bytes = cluster.encode();
     let state = "0: the cluster is not founded yet; 1: all of its nodes have served together";
     let fields = [
@@ -129,6 +130,6 @@ fn cluster(document: &mut Document<'_>) {
         field("CRC-32C of all before", sum_of(&bytes)),
     ];
     document.layout("The folder of a local cluster: `cluster` / offset", &[], &bytes, &fields);
-    let founded = LocalCluster { is_founded: true, ..cluster }.encode();
+    let founded = LocalCluster { is_bootstrapped: true, ..cluster }.encode();
     assert_eq!((&bytes[..12], &founded[12..16]), (&founded[..12], &[1, 0, 0, 0][..]));
 }

@@ -24,7 +24,7 @@ pub enum StartError {
     /// The number of instances is invalid.
     Instances {
         /// The requested number.
-        asked: usize,
+        requested: usize,
         /// The maximum.
         most: usize,
     },
@@ -35,7 +35,7 @@ pub enum StartError {
         /// The number at creation.
         has: usize,
         /// The requested number.
-        asked: usize,
+        requested: usize,
     },
     /// The process has too few descriptors for its data and for connections.
     Descriptors {
@@ -142,10 +142,10 @@ impl fmt::Display for StartError {
                  everything: make one with `zerohop secret new PATH` and give it to every node with --secret-file PATH; or \
                  listen at 127.0.0.1 or [::1], or say --insecure"
             ),
-            StartError::Instances { asked, most } => {
+            StartError::Instances { requested: asked, most } => {
                 write!(f, "{}: ask for 1 to {most}, or leave the option out", counted(*asked, "instance"))
             }
-            StartError::InstancesFixed { root, has, asked } => write!(
+            StartError::InstancesFixed { root, has, requested: asked } => write!(
                 f,
                 "{}: this data was made with {}, {asked} {} asked for, and partitions cannot move between instances yet: start with \
                  --instances {has} or without the option",

@@ -98,7 +98,7 @@ impl NodeFolder {
     }
 
     /// Cuts off a torn tail of the log, if there is a log. The caller must call this first.
-    pub(crate) fn cut_control_log(&mut self, bytes: u64) -> DiskResult<()> {
+    pub(crate) fn truncate_control_log(&mut self, bytes: u64) -> DiskResult<()> {
         if let Some(file) = self.control_log.take() {
             self.disk.close(file);
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_read_again_and_replaced_whole() {
+    fn saved_state_is_read_and_replaced_atomically() {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("made/by/it");
         let (mut folder, saved) = NodeFolder::open(&data).unwrap();

@@ -54,7 +54,7 @@ pub fn found_again(root: &Path, is_meant: bool) -> Result<ForcedCluster, StartEr
         node,
         managers: addresses(known.managers()),
         own: addresses(state.managers()).remove(0),
-        decisions: known.mark(),
+        decisions: known.applied_count(),
         nodes: known.map().nodes().count(),
     })
 }

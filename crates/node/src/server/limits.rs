@@ -20,7 +20,7 @@ pub const OPEN_WAIT: Duration = Duration::from_secs(3600);
 pub const JOIN_WAIT: Duration = Duration::from_secs(600);
 
 /// Maximum number of requests of instances to the control group that wait for the agent. A request that finds no room is repeated.
-pub const WORDS_MAX: usize = 4_096;
+pub const INSTANCE_REQUESTS_MAX: usize = 4_096;
 
 /// How long a failed start waits for the other instances: an instance that is reading a large log cannot be interrupted. It keeps the folder until
 /// it or the process ends.
@@ -46,7 +46,7 @@ pub const END_CLIENTS_WAIT: Duration = Duration::from_secs(2);
 pub const HAND_OVER_LINGER: Duration = Duration::from_millis(100);
 
 /// Interval of the checks whether other nodes have taken over.
-pub const HAND_OVER_LOOK: Duration = Duration::from_millis(5);
+pub const HAND_OVER_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Maximum time for the manager to confirm that it handles signals: its only slow operation is saving the map.
 pub const SIGNALS_WAIT: Duration = Duration::from_secs(10);
@@ -58,7 +58,7 @@ pub const MAP_WAIT: Duration = Duration::from_secs(8);
 pub const DROP_WAIT: Duration = Duration::from_secs(2);
 
 /// Interval of the checks for that.
-pub const DROP_LOOK: Duration = Duration::from_millis(10);
+pub const DROP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Interval at which a standalone node checks whether a keyspace can be dropped for which no client waits.
 pub const DROP_AGAIN: Duration = Duration::from_secs(1);
@@ -123,13 +123,13 @@ pub const HTTP_HEAD_TIME_OUT: Duration = Duration::from_secs(5);
 pub const HTTP_CONNECTION_TIME_OUT: Duration = Duration::from_secs(30 * 60);
 
 /// Number of corrupt places that log and status describe; of the others, only the number.
-pub const DAMAGE_TOLD_MAX: usize = 16;
+pub const DAMAGE_REPORTED_MAX: usize = 16;
 
 /// Number of alerts kept for the status; the oldest are dropped first.
-pub const TROUBLES_MAX: usize = 32;
+pub const ALERTS_MAX: usize = 32;
 
 /// Minimum interval between log messages about refused connections.
-pub const REFUSALS_TOLD_EVERY_MS: u64 = 10_000;
+pub const REFUSALS_LOG_INTERVAL_MS: u64 = 10_000;
 
 /// Limits of connections, for tests and operators that need other values than the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,12 +138,12 @@ pub struct ConnectionLimits {
     pub instance_max: usize,
     /// Connections to the manager. See [`MANAGER_CONNECTIONS_MAX`].
     pub manager_max: usize,
-    /// Unauthenticated connections to either. See [`crate::reactor::limits::STRANGERS_MAX`].
-    pub strangers_max: usize,
-    /// Of these, connections from one address. See [`crate::reactor::limits::STRANGERS_PER_ADDRESS_MAX`].
-    pub strangers_per_address_max: usize,
+    /// Unauthenticated connections to either. See [`crate::reactor::limits::UNPROVEN_MAX`].
+    pub unproven_max: usize,
+    /// Of these, connections from one address. See [`crate::reactor::limits::UNPROVEN_PER_ADDRESS_MAX`].
+    pub unproven_per_address_max: usize,
     /// Time limit for a connection from its accept to its proof. See [`crate::reactor::limits::HELLO_TIME_OUT_MS`].
-    pub stranger_time_out: Duration,
+    pub unproven_time_out: Duration,
     /// Bytes that wait for the connections of one instance. See [`crate::reactor::limits::WAITING_BYTES_MAX`].
     pub waiting_bytes_max: usize,
     /// The share of one token in that. See [`crate::reactor::limits::TOKEN_WAITING_BYTES_MAX`].
@@ -157,9 +157,9 @@ impl ConnectionLimits {
     pub(crate) fn of_instance(&self) -> Limits {
         Limits {
             connections_max: self.instance_max,
-            strangers_max: self.strangers_max,
-            strangers_per_address_max: self.strangers_per_address_max,
-            hello_time_out_ms: u64::try_from(self.stranger_time_out.as_millis()).unwrap_or(u64::MAX),
+            unproven_max: self.unproven_max,
+            unproven_per_address_max: self.unproven_per_address_max,
+            hello_time_out_ms: u64::try_from(self.unproven_time_out.as_millis()).unwrap_or(u64::MAX),
             waiting_bytes_max: self.waiting_bytes_max,
             token_waiting_bytes_max: self.token_waiting_bytes_max,
             token_waits_max: self.token_waits_max,
@@ -174,9 +174,9 @@ impl Default for ConnectionLimits {
         ConnectionLimits {
             instance_max: Limits::DEFAULT.connections_max,
             manager_max: MANAGER_CONNECTIONS_MAX,
-            strangers_max: Limits::DEFAULT.strangers_max,
-            strangers_per_address_max: Limits::DEFAULT.strangers_per_address_max,
-            stranger_time_out: GREETING_TIME_OUT,
+            unproven_max: Limits::DEFAULT.unproven_max,
+            unproven_per_address_max: Limits::DEFAULT.unproven_per_address_max,
+            unproven_time_out: GREETING_TIME_OUT,
             waiting_bytes_max,
             token_waiting_bytes_max,
             token_waits_max,

@@ -37,16 +37,16 @@ pub struct LocalCluster {
     /// Distinguishes it from other clusters at the same addresses; random.
     pub name: [u8; 16],
     /// The addresses of its managers at the bootstrap, in the order of the nodes' folders.
-    pub founded_at: Vec<SocketAddr>,
+    pub bootstrap_addresses: Vec<SocketAddr>,
     /// All nodes have served together: from now on none of them bootstraps the control group.
-    pub is_founded: bool,
+    pub is_bootstrapped: bool,
 }
 
 /// Start options that the process of a local cluster passes to each of its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalStart {
-    /// See [`LocalCluster::founded_at`].
-    pub founded_at: Vec<SocketAddr>,
+    /// See [`LocalCluster::bootstrap_addresses`].
+    pub bootstrap_addresses: Vec<SocketAddr>,
     /// The cluster has not been bootstrapped: a bootstrap node without a control log has made no promise.
     pub is_first: bool,
     /// The managers of the control group, by their numbers in it, with their current addresses.
@@ -73,7 +73,7 @@ impl LocalCluster {
     /// The system provides no random bytes.
     pub fn new(founded_at: Vec<SocketAddr>) -> Result<LocalCluster, StartError> {
         let name = super::random(random_bytes())?;
-        Ok(LocalCluster { name, founded_at, is_founded: false })
+        Ok(LocalCluster { name, bootstrap_addresses: founded_at, is_bootstrapped: false })
     }
 
     /// Its name as text.
@@ -111,13 +111,13 @@ impl LocalCluster {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + 32 * self.founded_at.len());
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 32 * self.bootstrap_addresses.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&u32::from(self.is_founded).to_le_bytes());
+        bytes.extend_from_slice(&u32::from(self.is_bootstrapped).to_le_bytes());
         bytes.extend_from_slice(&self.name);
-        bytes.extend_from_slice(&(self.founded_at.len() as u32).to_le_bytes());
-        for address in &self.founded_at {
+        bytes.extend_from_slice(&(self.bootstrap_addresses.len() as u32).to_le_bytes());
+        for address in &self.bootstrap_addresses {
             let text = address.to_string();
             // A numeric address has less than 80 bytes.
             bytes.push(text.len() as u8);
@@ -153,7 +153,7 @@ impl LocalCluster {
             rest = behind;
         }
         match rest {
-            [] => Ok(LocalCluster { name, founded_at, is_founded: state == 1 }),
+            [] => Ok(LocalCluster { name, bootstrap_addresses: founded_at, is_bootstrapped: state == 1 }),
             _ => Err(DAMAGED),
         }
     }
@@ -227,7 +227,7 @@ mod tests {
     fn sample() -> LocalCluster {
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let founded_at = vec![at(7400), at(7403), at(7406)];
-        LocalCluster { name: *b"sixteen bytes id", founded_at, is_founded: true }
+        LocalCluster { name: *b"sixteen bytes id", bootstrap_addresses: founded_at, is_bootstrapped: true }
     }
 
     #[test]
@@ -241,9 +241,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("made");
         assert_eq!(LocalCluster::read(&data), Ok(None));
-        let mut cluster = LocalCluster { is_founded: false, ..sample() };
+        let mut cluster = LocalCluster { is_bootstrapped: false, ..sample() };
         for is_founded in [false, true] {
-            cluster.is_founded = is_founded;
+            cluster.is_bootstrapped = is_founded;
             cluster.write(&data).unwrap();
             assert_eq!(LocalCluster::read(&data), Ok(Some(cluster.clone())));
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "makes folders as an interrupted start leaves them")]
-    fn a_folder_without_anything_kept_holds_no_data() {
+    fn empty_folder_has_no_data() {
         let root = tempfile::tempdir().unwrap();
         assert!(!holds_data(root.path()) && !holds_data(&root.path().join("none")));
         std::fs::create_dir(root.path().join("node")).unwrap();

@@ -36,7 +36,7 @@ impl Start<'_> {
         let node = self.node(FIRST_NODE, FIRST_INSTANCE)?;
         let mut map = ClusterMap::of_one_node(node, seed).map_err(StartError::Map)?;
         if in_memory {
-            map = kept_in_memory(&map).map_err(StartError::Map)?;
+            map = without_disk_keyspaces(&map).map_err(StartError::Map)?;
         }
         let next_keyspace = map.keyspaces().map(|(id, _)| id.0 + 1).max().map_or(KeyspaceId(1), KeyspaceId);
         Ok(SavedNode { cluster, node: FIRST_NODE, next_keyspace, map: Arc::new(map) })
@@ -84,7 +84,7 @@ impl Start<'_> {
 }
 
 /// The same map without keyspaces that need a disk.
-fn kept_in_memory(map: &ClusterMap) -> Result<ClusterMap, MapError> {
+fn without_disk_keyspaces(map: &ClusterMap) -> Result<ClusterMap, MapError> {
     let changes = map.keyspaces().map(|(id, keyspace)| MapChange::AlterKeyspace {
         id,
         config: zerohop_placement::KeyspaceConfig {

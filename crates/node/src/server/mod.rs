@@ -98,9 +98,9 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// The TLS settings, if TLS is in use.
     pub tls: Option<TlsOptions>,
-    /// The caller will call [`Server::span`] once the node is started. Until then, Redis commands with keys in several partitions get a temporary
+    /// The caller will call [`Server::set_cross_partition`] once the node is started. Until then, Redis commands with keys in several partitions get a temporary
     /// error; without this option they are refused permanently.
-    pub spans: bool,
+    pub serves_cross_partition: bool,
     /// How long commands of Redis clients wait for a partition without a primary, and for an answer of another instance.
     pub redis_time_out: Duration,
     /// Host names for which HTTP is served without a secret, in addition to loopback names, the address of the connection, and the system's name of
@@ -125,7 +125,7 @@ impl ServerOptions {
             secret: None,
             insecure: false,
             tls: None,
-            spans: false,
+            serves_cross_partition: false,
             redis_time_out: REDIS_TIME_OUT_DEFAULT,
             http_names: Vec::new(),
             connections: ConnectionLimits::default(),
@@ -184,7 +184,7 @@ impl Server {
         let member = folder.read_member()?;
         if options.cluster.is_some() || member.is_some() {
             if saved.is_some() && member.is_none() {
-                return Err(clustered::stands_alone(&options));
+                return Err(clustered::standalone_folder_error(&options));
             }
             return clustered::start(&options, folder, member, stopwatch);
         }
@@ -234,7 +234,7 @@ impl Server {
     }
 
     /// Enables Redis commands with keys in several partitions: this executes them. Without it they are refused.
-    pub fn span(&self, spanning: &Arc<dyn Spanning>) {
+    pub fn set_cross_partition(&self, spanning: &Arc<dyn Spanning>) {
         for mailbox in self.running.iter().flat_map(|running| &running.instances.mailboxes) {
             // An instance whose inbox is full continues to refuse such commands; it has received nothing else yet.
             drop(mailbox.leave(InstanceNotice::Spanning(Arc::clone(spanning))));
@@ -419,7 +419,7 @@ impl Assembly<'_> {
             about,
             proofs: proofs(options)?,
             folder,
-            standing: ClusterMode::Alone(saved.next_keyspace),
+            cluster_state: ClusterMode::Standalone(saved.next_keyspace),
             history: history.clone(),
             listener,
             jobs: (jobs.clone(), jobs_in),
@@ -434,7 +434,7 @@ impl Assembly<'_> {
             ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
         let plans = drivers.into_iter().zip(&ids).zip(asked).enumerate();
         let plans = plans.map(|(place, (((driver, _), id), proofs))| InstancePlan {
-            place,
+            instance_index: place,
             identity: Identity { cluster: saved.cluster, instance: *id, incarnation },
             root: options.data.clone(),
             engine: EngineOptions { memory_bytes, ..EngineOptions::default() },
@@ -443,9 +443,9 @@ impl Assembly<'_> {
             driver,
             jobs: jobs.clone(),
             control: control.clone(),
-            words: None,
+            manager_messages: None,
             proofs,
-            spans: options.spans,
+            serves_cross_partition: options.serves_cross_partition,
             redis_time_out: options.redis_time_out,
             limits: options.connections.of_instance(),
         });
@@ -465,7 +465,8 @@ impl Assembly<'_> {
         // If it has failed, dropping the server stops everything that runs.
         let handles = serving?.handles;
         let (taken, is_taken) = sync_channel(1);
-        let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, taken };
+        let serving =
+            Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, executed: taken };
         let told = server.control.try_send(ManagerInput::Serve(serving));
         // An earlier control request would be refused.
         if told.is_err() || is_taken.recv_timeout(SERVE_WAIT).is_err() {
@@ -545,12 +546,12 @@ fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<u
     if let Some(asked) = options.instances
         && !(1..=INSTANCES_MAX).contains(&asked)
     {
-        return Err(StartError::Instances { asked, most: INSTANCES_MAX });
+        return Err(StartError::Instances { requested: asked, most: INSTANCES_MAX });
     }
     match (made_with, options.instances) {
         (Some(has), Some(asked)) if has != asked => {
             let root = options.data.clone().unwrap_or_default();
-            Err(StartError::InstancesFixed { root, has, asked })
+            Err(StartError::InstancesFixed { root, has, requested: asked })
         }
         (Some(has), _) => Ok(has),
         (None, Some(asked)) => Ok(asked),

@@ -18,7 +18,7 @@ const FOLDERS_MAX: usize = 64;
 
 /// The saved state of a node's folder.
 enum SavedFolder {
-    Alone(SavedNode),
+    Standalone(SavedNode),
     Member(SavedMember),
 }
 
@@ -43,7 +43,7 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
         let (mut folder, saved) = NodeFolder::open(root)?;
         let saved = match folder.read_member()? {
             Some(member) => Some(SavedFolder::Member(member)),
-            None => saved.map(SavedFolder::Alone),
+            None => saved.map(SavedFolder::Standalone),
         };
         folders.push((folder, saved));
     }
@@ -53,16 +53,20 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
             return Err(refused("it is the folder of a local cluster, which draws its id: leave it out"));
         }
         Some(file) => {
-            let file = LocalCluster { is_founded: file.is_founded, ..LocalCluster::new(file.founded_at)? };
+            let file = LocalCluster {
+                is_bootstrapped: file.is_bootstrapped,
+                ..LocalCluster::new(file.bootstrap_addresses)?
+            };
             file.write(root)?;
             // Nodes that have not started yet will use the same name.
-            let founded_at = file.founded_at.iter().map(|at| address(*at)).collect::<Result<Vec<_>, _>>()?;
+            let founded_at =
+                file.bootstrap_addresses.iter().map(|at| address(*at)).collect::<Result<Vec<_>, _>>()?;
             name_of(&file.name(), &founded_at)
         }
     };
     for (folder, saved) in &mut folders {
         match saved {
-            Some(SavedFolder::Alone(saved)) => folder.save(&SavedNode { cluster, ..saved.clone() }),
+            Some(SavedFolder::Standalone(saved)) => folder.save(&SavedNode { cluster, ..saved.clone() }),
             Some(SavedFolder::Member(saved)) => folder.save_member(&SavedMember { cluster, ..saved.clone() }),
             None => Ok(()),
         }

@@ -91,16 +91,16 @@ impl SavedNode {
         if *magic != MAGIC {
             return Err(SavedError::Magic);
         }
-        let (version, rest) = take_u32(rest).ok_or_else(wrong_length)?;
+        let (version, rest) = split_u32(rest).ok_or_else(wrong_length)?;
         if version != VERSION {
             return Err(SavedError::Version { found: version });
         }
-        let (node, rest) = take_u32(rest).ok_or_else(wrong_length)?;
+        let (node, rest) = split_u32(rest).ok_or_else(wrong_length)?;
         let (cluster, rest) = rest.split_first_chunk::<16>().ok_or_else(wrong_length)?;
-        let (next_keyspace, rest) = take_u32(rest).ok_or_else(wrong_length)?;
-        let (map_bytes, rest) = take_u32(rest).ok_or_else(wrong_length)?;
+        let (next_keyspace, rest) = split_u32(rest).ok_or_else(wrong_length)?;
+        let (map_bytes, rest) = split_u32(rest).ok_or_else(wrong_length)?;
         let (map, checksum) = rest.split_at_checked(map_bytes as usize).ok_or_else(wrong_length)?;
-        let (checksum, []) = take_u32(checksum).ok_or_else(wrong_length)? else {
+        let (checksum, []) = split_u32(checksum).ok_or_else(wrong_length)? else {
             return Err(wrong_length());
         };
         if crc32c(&bytes[..HEADER_BYTES + map.len()]) != checksum {
@@ -119,7 +119,7 @@ impl SavedNode {
     }
 }
 
-fn take_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
+fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, rest) = bytes.split_first_chunk::<4>()?;
     Some((u32::from_le_bytes(*number), rest))
 }
@@ -196,7 +196,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_other_text_is_refused_with_words() {
+    fn other_text_is_refused_with_a_message() {
         let bytes = sample().encode();
         let changed = |at: usize, to: u8| {
             let mut bytes = bytes.clone();
@@ -219,7 +219,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_cut_and_no_addition_is_taken() {
+    fn truncated_or_extended_file_is_refused() {
         let bytes = sample().encode();
         for cut in 0..bytes.len() {
             assert!(SavedNode::decode(&bytes[..cut]).is_err(), "{cut}");

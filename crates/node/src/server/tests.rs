@@ -53,7 +53,7 @@ fn signals_can_be_asked_for_from_anywhere_also_from_a_runtime() {
 }
 
 #[test]
-fn a_node_has_stopped_in_order_only_if_all_of_its_disks_say_so_of_the_same_start() {
+fn clean_stop_needs_all_disks_to_agree() {
     let (one, other) = (Some(Incarnation(7)), Some(Incarnation(8)));
     assert_eq!(alike([one].into_iter()), one);
     assert_eq!(alike([one, one, one].into_iter()), one);

@@ -101,11 +101,11 @@ fn killed_child_leaves(test: &str, kind: &str) -> String {
 }
 
 #[test]
-fn a_killed_process_leaves_only_what_was_synced_if_the_disk_holds_the_rest() {
+fn kill_keeps_only_synced_data_on_test_disk() {
     if let Some(root) = std::env::var_os(CHILD_ROOT) {
         return be_the_child(Path::new(&root));
     }
-    let test = "kill::a_killed_process_leaves_only_what_was_synced_if_the_disk_holds_the_rest";
+    let test = "kill::kill_keeps_only_synced_data_on_test_disk";
     assert_eq!(killed_child_leaves(test, HOLD_UNSYNCED), AFTER_SYNCED);
 }
 

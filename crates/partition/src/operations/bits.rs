@@ -83,7 +83,7 @@ mod tests {
     use crate::testing::{PartitionBench, append, insert};
 
     #[test]
-    fn setting_a_bit_grows_the_record_and_tells_what_it_was() {
+    fn set_bit_grows_record_and_returns_old_bit() {
         let mut bench = PartitionBench::new();
         let set = |offset, on| WriteChange::SetBit { offset, on };
         assert_eq!(bench.write(b"k", set(10, true)).number(), Ok(0));

@@ -17,9 +17,9 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<
             check_key(!is_header && is_of_blob(cell.key))?;
             chunk::write(cell, (stamp, makes), (offset, length), bytes)
         }
-        BlobChange::CutChunk { stamp, keep, marks } => {
+        BlobChange::CutChunk { stamp, keep, creates_absent: marks } => {
             check_key(!is_header && is_of_blob(cell.key))?;
-            chunk::cut(cell, (stamp, marks), keep)
+            chunk::truncate(cell, (stamp, marks), keep)
         }
         BlobChange::DropChunk { stamp } => {
             check_key(!is_header && is_of_blob(cell.key))?;
@@ -53,7 +53,14 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         let stamp = BlobStamp { id: cell.at.0, generation: 0 };
         return put(
             cell,
-            &BlobHeader { chunk_bits, stamp, size: 0, uncut: 0, filling: FillState::Not, attributes },
+            &BlobHeader {
+                chunk_bits,
+                stamp,
+                size: 0,
+                pending_truncation_end: 0,
+                is_staged_append: FillState::Not,
+                attributes,
+            },
             stamp.id,
         );
     }
@@ -70,10 +77,10 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
     if asked.id != found.stamp.id || !is_description && asked.generation != found.stamp.generation {
         return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
     }
-    let is_filling = found.filling == FillState::UnderWay;
+    let is_filling = found.is_staged_append == FillState::UnderWay;
     let next = BlobStamp { generation: found.stamp.generation + 1, ..found.stamp };
     let (new, number) = match *change {
-        BlobChange::Grow { .. } if found.uncut > 0 => {
+        BlobChange::Grow { .. } if found.pending_truncation_end > 0 => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Grow { size, .. } => {
@@ -82,11 +89,21 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         }
         // A staged append is truncated with the rest, so its writer must not publish it.
         BlobChange::Cut { size, .. } if size < found.size || is_filling => {
-            let uncut = found.uncut.max(found.size);
-            let filling = if found.filling == FillState::Not { FillState::Not } else { FillState::CutOff };
-            (BlobHeader { size, stamp: next, uncut, filling, ..found }, next.generation)
+            let uncut = found.pending_truncation_end.max(found.size);
+            let filling =
+                if found.is_staged_append == FillState::Not { FillState::Not } else { FillState::CutOff };
+            (
+                BlobHeader {
+                    size,
+                    stamp: next,
+                    pending_truncation_end: uncut,
+                    is_staged_append: filling,
+                    ..found
+                },
+                next.generation,
+            )
         }
-        BlobChange::Cut { .. } if found.uncut > 0 => {
+        BlobChange::Cut { .. } if found.pending_truncation_end > 0 => {
             // A larger size would bring truncated bytes back.
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
@@ -94,21 +111,31 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         BlobChange::Settle { .. } if is_filling => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
-        BlobChange::Settle { .. } => (BlobHeader { uncut: 0, filling: FillState::Not, ..found }, 0),
-        BlobChange::Fill { .. } if found.uncut > 0 && !is_filling => {
+        BlobChange::Settle { .. } => {
+            (BlobHeader { pending_truncation_end: 0, is_staged_append: FillState::Not, ..found }, 0)
+        }
+        BlobChange::Fill { .. } if found.pending_truncation_end > 0 && !is_filling => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Fill { until, .. } => {
             let stamp = if is_filling { found.stamp } else { next };
-            let uncut = found.uncut.max(until).max(found.size).max(1);
-            (BlobHeader { stamp, uncut, filling: FillState::UnderWay, ..found }, stamp.generation)
+            let uncut = found.pending_truncation_end.max(until).max(found.size).max(1);
+            (
+                BlobHeader {
+                    stamp,
+                    pending_truncation_end: uncut,
+                    is_staged_append: FillState::UnderWay,
+                    ..found
+                },
+                stamp.generation,
+            )
         }
         BlobChange::Publish { .. } if !is_filling => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
         BlobChange::Publish { size, .. } => {
             let size = size.max(found.size);
-            (BlobHeader { size, uncut: 0, filling: FillState::Not, ..found }, size)
+            (BlobHeader { size, pending_truncation_end: 0, is_staged_append: FillState::Not, ..found }, size)
         }
         BlobChange::Describe { attributes, .. } => (BlobHeader { attributes, ..found }, 0),
         _ => return Err(What::Chunk.into()),
@@ -117,7 +144,7 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         return Ok(WritePlan::leave(cell.unchanged(number)));
     }
     // A later operation must search for chunks up to there.
-    let reach = |header: &BlobHeader<'_>| header.size.max(header.uncut);
+    let reach = |header: &BlobHeader<'_>| header.size.max(header.pending_truncation_end);
     if reach(&new) > reach(&found).max(bytes_max(found.chunk_bits)) {
         let (length, limit) = (reach(&new), bytes_max(found.chunk_bits).min(u32::MAX.into()) as u32);
         return Ok(WritePlan::leave(WriteOutcome::ValueTooLong { length, limit }));

@@ -11,8 +11,8 @@ use zerohop_wire::messages::{Brings, OperationAnswer, Outcome as Brought, Record
 
 use super::{Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::limits::{
-    APART_BYTES_MIN, CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PART_BYTES_MIN, CHUNK_PARTS_MAX,
-    TRAILER_BYTES_MAX,
+    CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PART_BYTES_MIN, CHUNK_PARTS_MAX,
+    SEPARATE_BYTES_MIN, TRAILER_BYTES_MAX,
 };
 use crate::outcome::WriteOutcome;
 use crate::overlay::{ChunkShape, ChunkWrite, Shape};
@@ -23,7 +23,7 @@ use crate::view::RecordView;
 #[derive(Clone, Copy)]
 enum Bytes<'a, 'm> {
     /// As they arrived. They are kept until the entry is in the log.
-    Given(&'a [u8]),
+    AsReceived(&'a [u8]),
     /// Created by the operation.
     Made(&'m [u8]),
 }
@@ -33,7 +33,7 @@ impl Bytes<'_, '_> {
 
     fn as_slice(&self) -> &[u8] {
         match self {
-            Bytes::Given(bytes) | Bytes::Made(bytes) => bytes,
+            Bytes::AsReceived(bytes) | Bytes::Made(bytes) => bytes,
         }
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn write<'a, D: Disk>(
     bytes: &'a [u8],
 ) -> PlanResult<'a> {
     match admit(cell, asked) {
-        Ok(found) => lay(cell, found, (asked.0, offset, length), Bytes::Given(bytes), 0),
+        Ok(found) => overlay_write(cell, found, (asked.0, offset, length), Bytes::AsReceived(bytes), 0),
         Err(outcome) => Ok(WritePlan::leave(outcome)),
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn transform<'a, D: Disk>(
     let old = u64::from_le_bytes(old);
     let applied = |number| transform.operator.applied(transform.number, number, transform.operand);
     let new = if is_planted(Bug::TransformTwice) { applied(applied(old)) } else { applied(old) };
-    let told = match transform.brings {
+    let told = match transform.returns {
         Brings::Nothing => 0,
         Brings::Old => old,
         Brings::New => new,
@@ -90,10 +90,10 @@ pub(super) fn transform<'a, D: Disk>(
     }
     // The wire bounds it by the largest chunk.
     let (offset, length) = (transform.offset as u32, width as u32);
-    lay(cell, found, (asked.0, offset, length), Bytes::Made(&new.to_le_bytes()[..width]), told)
+    overlay_write(cell, found, (asked.0, offset, length), Bytes::Made(&new.to_le_bytes()[..width]), told)
 }
 
-pub(super) fn cut<'a, D: Disk>(
+pub(super) fn truncate<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     (stamp, marks): (BlobStamp, bool),
     keep: u32,
@@ -118,7 +118,7 @@ pub(super) fn cut<'a, D: Disk>(
         return Ok(put(cell, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1));
     }
     let length = end.saturating_sub(keep);
-    Ok(made(cell, ChunkWrite { stamp, offset: keep, length }, Bytes::NONE, 1, LogAction::LayChunk))
+    Ok(made(cell, ChunkWrite { stamp, offset: keep, length }, Bytes::NONE, 1, LogAction::OverlayChunk))
 }
 
 /// Removes the chunk with its blob. A late writer reads the header first, and finds that there is none.
@@ -167,7 +167,7 @@ fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result
     }
 }
 
-fn lay<'a, D: Disk>(
+fn overlay_write<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     found: ChunkLookup,
     (stamp, offset, length): (BlobStamp, u32, u32),
@@ -188,7 +188,7 @@ fn lay<'a, D: Disk>(
     let is_worn = chunk.parts >= parts_max(end)
         || chunk.covered > CHUNK_COVER_FACTOR_MAX * end + CHUNK_COVER_SLACK_BYTES;
     if !is_worn {
-        return Ok(made(cell, written, bytes, number, LogAction::LayChunk));
+        return Ok(made(cell, written, bytes, number, LogAction::OverlayChunk));
     }
     // The complete chunk is written again: hidden writes become dead space, and reads need only one entry.
     let whole = ChunkWrite { offset: 0, length: end as u32, ..written };
@@ -229,7 +229,7 @@ fn made<'a, D>(
 ) -> WritePlan<'a> {
     let (bytes, apart): (&[u8], &'a [u8]) = match bytes {
         // The bytes go into the log without a copy.
-        Bytes::Given(bytes) if bytes.len() >= APART_BYTES_MIN => (&[], bytes),
+        Bytes::AsReceived(bytes) if bytes.len() >= SEPARATE_BYTES_MIN => (&[], bytes),
         ref bytes => (bytes.as_slice(), &[]),
     };
     cell.buffer.clear();

@@ -25,7 +25,8 @@ pub(super) fn plan<'a, D: Disk>(
     Ok(match new {
         Some(value) => {
             let (record, units, deadline) = (RecordType::Bytes, value.len() as u64, cell.deadline());
-            let action = LogAction::Put { record, units, contents: EntryContents::Given(value), deadline };
+            let action =
+                LogAction::Put { record, units, contents: EntryContents::AsReceived(value), deadline };
             WritePlan { action, outcome: cell.done(0) }
         }
         None => {
@@ -73,7 +74,7 @@ mod tests {
         let insert = WriteChange::Insert { value: b"a", expiry: Expiry::AfterMs(20) };
         bench.write(b"k", insert).number().expect("is done");
         bench.write(b"k", swap(Some(b"a"), Some(b"b"))).number().expect("is done");
-        bench.pass_ms(20);
+        bench.advance_ms(20);
         assert_eq!(bench.bytes(b"k"), None);
     }
 

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absence_is_not_confirmed_as_the_record_may_have_come_and_gone() {
+    fn absence_cannot_be_confirmed() {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
         bench.write(b"k", insert(b"value")).number().expect("is done");

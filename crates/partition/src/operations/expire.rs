@@ -26,23 +26,23 @@ mod tests {
     }
 
     #[test]
-    fn a_record_gets_an_expiry_loses_it_and_is_gone_when_it_has_come() {
+    fn expiry_is_set_cleared_and_applied() {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", expire(Expiry::AfterMs(10))).number(), Err(Failure::NotFound));
         let version = bench.write(b"k", insert(b"v")).version();
         assert_eq!(bench.write(b"k", expire(Expiry::AfterMs(10))).version(), version);
         assert_eq!(bench.expires_at(b"k"), Some(bench.now_ms() + 10));
-        bench.write(b"k", expire(Expiry::Keep)).number().expect("is done");
+        bench.write(b"k", expire(Expiry::Unchanged)).number().expect("is done");
         assert_eq!(bench.expires_at(b"k"), Some(bench.now_ms() + 10));
         bench.write(b"k", expire(Expiry::Never)).number().expect("is done");
         assert_eq!(bench.expires_at(b"k"), None);
-        bench.pass_ms(20);
+        bench.advance_ms(20);
         let at = bench.now_ms() + 5;
         bench.write(b"k", expire(Expiry::AtMs(at))).number().expect("is done");
-        bench.pass_ms(5);
+        bench.advance_ms(5);
         assert_eq!(bench.bytes(b"k"), None);
         assert_eq!(bench.write(b"k", insert(b"w")).number(), Ok(0));
-        bench.pass_ms(500);
+        bench.advance_ms(500);
         assert!(bench.bytes(b"k").is_some(), "the new record has no expiry");
     }
 
@@ -60,13 +60,13 @@ mod tests {
     }
 
     #[test]
-    fn expired_records_are_removed_though_nobody_asks_for_them() {
+    fn expired_records_are_removed_without_requests() {
         let mut bench = PartitionBench::new();
         for n in 0..1_000u32 {
             let change = WriteChange::Insert { value: b"v", expiry: Expiry::AfterMs(10 + u64::from(n % 7)) };
             bench.write(&n.to_le_bytes(), change).number().expect("is done");
         }
-        bench.pass_ms(20);
+        bench.advance_ms(20);
         for _ in 0..5 {
             bench.tick();
         }

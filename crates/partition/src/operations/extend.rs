@@ -12,7 +12,7 @@ pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, bytes: &'a [u8]) -> PlanResult
         Ok(shape) => shape.map(|shape| shape.length()),
         Err(wrong) => return Ok(WritePlan::leave(wrong)),
     };
-    let (units, contents) = (bytes.len() as u64, EntryContents::Given(bytes));
+    let (units, contents) = (bytes.len() as u64, EntryContents::AsReceived(bytes));
     let length = before.unwrap_or(0) + units;
     if length > VALUE_BYTES_MAX as u64 {
         return Ok(WritePlan::leave(WriteOutcome::ValueTooLong { length, limit: VALUE_BYTES_MAX as u32 }));

@@ -7,7 +7,7 @@ use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan};
 pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, value: &'a [u8], expiry: Expiry) -> PlanResult<'a> {
     let deadline = cell.deadline_of(expiry)?;
     let (record, units) = (RecordType::Bytes, value.len() as u64);
-    let action = LogAction::Put { record, units, contents: EntryContents::Given(value), deadline };
+    let action = LogAction::Put { record, units, contents: EntryContents::AsReceived(value), deadline };
     Ok(WritePlan { action, outcome: cell.done(0) })
 }
 
@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_on_presence_and_version_hold_or_nothing_changes() {
+    fn failed_condition_changes_nothing() {
         let mut bench = PartitionBench::new();
         let mut when = |condition, value| bench.write_if(b"k", condition, insert(value));
         let none = Err(Failure::ConditionFailed { version: Timestamp::ZERO, found: None });
@@ -48,19 +48,19 @@ mod tests {
     }
 
     #[test]
-    fn an_expiry_counts_from_when_the_request_is_taken_up_and_a_plain_insert_takes_it_away() {
+    fn expiry_counts_from_evaluation_and_plain_insert_clears_it() {
         let mut bench = PartitionBench::new();
         let insert_with = |expiry| WriteChange::Insert { value: b"v", expiry };
         bench.write(b"k", insert_with(Expiry::AfterMs(50))).number().expect("is done");
-        bench.write(b"k", insert_with(Expiry::Keep)).number().expect("is done");
-        bench.pass_ms(49);
+        bench.write(b"k", insert_with(Expiry::Unchanged)).number().expect("is done");
+        bench.advance_ms(49);
         assert!(bench.bytes(b"k").is_some());
-        bench.pass_ms(1);
+        bench.advance_ms(1);
         assert_eq!(bench.bytes(b"k"), None);
         let at = bench.now_ms() + 10;
         bench.write(b"k", insert_with(Expiry::AtMs(at))).number().expect("is done");
         bench.write(b"k", insert_with(Expiry::Never)).number().expect("is done");
-        bench.pass_ms(1_000);
+        bench.advance_ms(1_000);
         assert!(bench.bytes(b"k").is_some());
         bench.write(b"k", insert_with(Expiry::AtMs(0))).number().expect("is done");
         assert_eq!(bench.bytes(b"k"), None, "a deadline that has passed");

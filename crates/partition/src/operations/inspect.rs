@@ -23,7 +23,7 @@ mod tests {
     use crate::testing::{PartitionBench, append, insert};
 
     #[test]
-    fn it_tells_type_length_and_version_of_either_type() {
+    fn inspect_returns_type_length_and_version() {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::Inspect).number(), Err(Failure::NotFound));
         let version = bench.write(b"k", insert(b"value")).version();

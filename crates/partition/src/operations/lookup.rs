@@ -43,7 +43,7 @@ mod tests {
     use crate::testing::{PartitionBench, append, insert};
 
     #[test]
-    fn a_lookup_of_nothing_says_so() {
+    fn lookup_of_absent_record_returns_absent() {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
         let range = Range::ALL;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_key_is_refused_in_words_by_every_read_as_by_writes() {
+    fn empty_key_is_refused_by_reads_and_writes() {
         let mut bench = PartitionBench::new();
         let limit = zerohop_wire::limits::KEY_BYTES_MAX as u32;
         let empty = Failure::KeyTooLong { length: 0, limit };

@@ -51,7 +51,7 @@ pub(crate) struct Cell<'c, 'v, D> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryContents<'a> {
     /// As they arrived.
-    Given(&'a [u8]),
+    AsReceived(&'a [u8]),
     /// In the cell's buffer.
     Made,
 }
@@ -79,7 +79,7 @@ pub(crate) enum LogAction<'a> {
     /// The chunk becomes this one write. Its entry is in the cell's buffer, except for the separate bytes.
     PutChunk(ChunkWrite, &'a [u8]),
     /// The write lies over the earlier contents of the chunk. Its entry is in the cell's buffer, except for the separate bytes.
-    LayChunk(ChunkWrite, &'a [u8]),
+    OverlayChunk(ChunkWrite, &'a [u8]),
     /// The record stays as it is.
     Nothing,
 }
@@ -96,15 +96,15 @@ pub(crate) type PlanResult<'a> = Result<WritePlan<'a>, Failure<'static>>;
 
 impl LogAction<'_> {
     /// Bytes of a chunk that are not in the cell's buffer. They belong behind the head in the buffer.
-    pub(crate) fn bytes_apart(&self) -> &[u8] {
+    pub(crate) fn separate_bytes(&self) -> &[u8] {
         match self {
-            LogAction::PutChunk(_, bytes) | LogAction::LayChunk(_, bytes) => bytes,
+            LogAction::PutChunk(_, bytes) | LogAction::OverlayChunk(_, bytes) => bytes,
             _ => &[],
         }
     }
 
     /// The deadline to store in the entry; zero clears a deadline.
-    pub(crate) fn noted_deadline(&self) -> Option<u64> {
+    pub(crate) fn entry_deadline(&self) -> Option<u64> {
         match self {
             LogAction::Put { deadline, .. } => *deadline,
             LogAction::Deadline(deadline) => Some(deadline.unwrap_or(0)),
@@ -153,7 +153,7 @@ impl<D> Cell<'_, '_, D> {
             Expiry::Never => None,
             Expiry::AfterMs(ms) => Some(self.now_ms.saturating_add(ms)),
             Expiry::AtMs(ms) => Some(ms),
-            Expiry::Keep => return Ok(self.deadline()),
+            Expiry::Unchanged => return Ok(self.deadline()),
         };
         if deadline.is_some() && self.view.deadlines.bytes() >= DEADLINE_BYTES_MAX {
             return Err(Failure::MemoryFull);

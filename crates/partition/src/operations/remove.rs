@@ -22,7 +22,7 @@ mod tests {
     use crate::testing::{PartitionBench, append, insert};
 
     #[test]
-    fn a_removal_says_whether_there_was_a_record_of_either_type() {
+    fn remove_returns_whether_record_existed() {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", WriteChange::Remove).number(), Ok(0));
         bench.write(b"k", insert(b"v")).number().expect("is done");

@@ -29,7 +29,7 @@ pub(crate) trait KeySource {
     fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>>;
 
     /// The type and version of a key's record; `None`: the scan leaves it out.
-    fn look(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>;
+    fn record_meta(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>;
 }
 
 /// The present keys.
@@ -48,7 +48,7 @@ impl<D: Disk> KeySource for CurrentKeys<'_, '_, D> {
         Ok((found, next))
     }
 
-    fn look(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
+    fn record_meta(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
         if self.view.deadlines.get(key).is_some_and(|deadline| deadline <= self.now_ms) {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ pub(crate) fn keys<'o>(
             if key.starts_with(scan.prefix)
                 && !is_of_blob(&key)
                 && foreign.is_none_or(|slice| slice.owns(&key))
-                && let Some((record, version)) = all.look(&key)?
+                && let Some((record, version)) = all.record_meta(&key)?
             {
                 pack(&ScannedKey { key: &key, record, version }, out)?;
                 count += 1;
@@ -166,7 +166,7 @@ mod tests {
     use crate::testing::{PartitionBench, append, insert};
 
     #[test]
-    fn a_key_that_is_there_throughout_comes_exactly_once_though_others_come_and_go() {
+    fn scan_returns_stable_key_exactly_once() {
         let mut bench = PartitionBench::new();
         let key = |n: u32| format!("key-{n}").into_bytes();
         for n in 0..3_000 {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_no_page_gave_is_refused_or_taken_for_a_place() {
+    fn invalid_cursor_is_refused_or_used_as_position() {
         let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"v")).number().expect("is done");
         let refused = bench.scan_answer(b"abc", b"", 1);

@@ -24,7 +24,7 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform
     old[..bytes.len()].copy_from_slice(bytes);
     let old = u64::from_le_bytes(old);
     let new = transform.operator.applied(transform.number, old, transform.operand);
-    let number = match transform.brings {
+    let number = match transform.returns {
         Brings::Nothing => 0,
         Brings::Old => old,
         Brings::New => new,
@@ -52,7 +52,7 @@ mod tests {
         brings: Brings,
     ) -> WriteChange<'static> {
         let (number, operand) = (N::TYPE, operand.bits());
-        WriteChange::Transform(Transform { operator, number, operand, offset, brings })
+        WriteChange::Transform(Transform { operator, number, operand, offset, returns: brings })
     }
 
     fn result<N: Number>(operator: Operator, old: N, operand: N) -> N {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_changed_in_its_place_and_no_byte_beside_it() {
+    fn transform_changes_only_its_bytes() {
         let mut bench = PartitionBench::new();
         bench.write(b"k", insert(&[1, 2, 3, 4, 5, 6])).number().expect("is done");
         let add = transform(Operator::Add, 2, 0x0102_u16, Brings::New);

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn head_tail_or_both_go_and_what_keeps_nothing_removes_the_list() {
+    fn trim_removes_head_and_tail_and_empty_list() {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.write(b"k", keep(0, 1)).number(), Err(Failure::NotFound));
         for pair in [[b"a", b"b"], [b"c", b"d"], [b"e", b"f"]] {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_cut_that_keeps_more_than_one_entry_holds_is_refused() {
+    fn tail_trim_larger_than_one_entry_is_refused() {
         let mut bench = PartitionBench::new();
         let large = vec![0; 6 << 20];
         for _ in 0..4 {

@@ -10,7 +10,7 @@ use crate::overlay::Shape;
 use crate::view::RecordView;
 
 /// Whether the record is in that state. `out` is empty, and is used as a buffer.
-pub(crate) fn holds<D: Disk>(
+pub(crate) fn is_satisfied<D: Disk>(
     view: &mut RecordView<'_, D>,
     key: &[u8],
     shape: Option<&Shape>,
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_already_is_answered_at_once() {
+    fn satisfied_wait_is_answered_at_once() {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", wait(WaitUntil::Absent)).number(), Err(Failure::NotFound));
         assert_eq!(bench.read(b"k", wait(WaitUntil::Differs(b"v"))).number(), Err(Failure::NotFound));
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_parked_wait_is_answered_by_the_write_that_makes_it_hold_and_by_no_other() {
+    fn wait_is_answered_by_the_satisfying_write_only() {
         let mut bench = PartitionBench::new();
         let version = bench.write(b"k", insert(b"one")).version();
-        let equals = bench.ask(b"k", wait(WaitUntil::Equals(b"three")), 1_000);
-        let differs = bench.ask(b"k", wait(WaitUntil::Differs(b"one")), 1_000);
-        let absent = bench.ask(b"k", wait(WaitUntil::Absent), 1_000);
-        let changed = bench.ask(b"k", wait(WaitUntil::Changed(version)), 1_000);
-        let other = bench.ask(b"other", wait(WaitUntil::Present), 1_000);
+        let equals = bench.send_waiting_read(b"k", wait(WaitUntil::Equals(b"three")), 1_000);
+        let differs = bench.send_waiting_read(b"k", wait(WaitUntil::Differs(b"one")), 1_000);
+        let absent = bench.send_waiting_read(b"k", wait(WaitUntil::Absent), 1_000);
+        let changed = bench.send_waiting_read(b"k", wait(WaitUntil::Changed(version)), 1_000);
+        let other = bench.send_waiting_read(b"other", wait(WaitUntil::Present), 1_000);
         bench.write(b"k", insert(b"two")).number().expect("is done");
         assert_eq!(bench.answer(differs).and_then(|a| a.bytes()), Some(b"two".to_vec()));
         assert_eq!(bench.answer(changed).and_then(|a| a.bytes()), Some(b"two".to_vec()));
@@ -99,34 +99,34 @@ mod tests {
     fn a_wait_ends_with_its_time_out_and_the_version_last_seen() {
         let mut bench = PartitionBench::new();
         let version = bench.write(b"k", insert(b"v")).version();
-        let soon = bench.ask(b"k", wait(WaitUntil::Absent), 10);
-        let later = bench.ask(b"none", wait(WaitUntil::Present), 20);
-        assert_eq!(bench.next_wake_ms(), Some(bench.now_ms() + 10));
-        bench.pass_ms(10);
+        let soon = bench.send_waiting_read(b"k", wait(WaitUntil::Absent), 10);
+        let later = bench.send_waiting_read(b"none", wait(WaitUntil::Present), 20);
+        assert_eq!(bench.next_tick_ms(), Some(bench.now_ms() + 10));
+        bench.advance_ms(10);
         assert_eq!(bench.answer(soon).map(|a| a.number()), Some(Err(Failure::TimedOut { version })));
         assert!(bench.answer(later).is_none());
-        bench.pass_ms(10);
+        bench.advance_ms(10);
         let version = Timestamp::ZERO;
         assert_eq!(bench.answer(later).map(|a| a.number()), Some(Err(Failure::TimedOut { version })));
-        assert_eq!(bench.next_wake_ms(), None);
+        assert_eq!(bench.next_tick_ms(), None);
     }
 
     #[test]
-    fn expiry_wakes_whoever_waits_for_absence() {
+    fn expiry_answers_waits_for_absence() {
         let mut bench = PartitionBench::new();
         let change = WriteChange::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
         bench.write(b"k", change).number().expect("is done");
-        let absent = bench.ask(b"k", wait(WaitUntil::Absent), 1_000);
-        bench.pass_ms(5);
+        let absent = bench.send_waiting_read(b"k", wait(WaitUntil::Absent), 1_000);
+        bench.advance_ms(5);
         assert_eq!(bench.answer(absent).map(|a| a.number()), Some(Err(Failure::NotFound)));
     }
 
     #[test]
-    fn a_closed_connection_leaves_nothing_parked() {
+    fn closed_connection_leaves_no_wait() {
         let mut bench = PartitionBench::new();
-        bench.ask(b"k", wait(WaitUntil::Present), 1_000);
+        bench.send_waiting_read(b"k", wait(WaitUntil::Present), 1_000);
         bench.disconnect();
-        assert_eq!((bench.stats().waits, bench.next_wake_ms()), (0, None));
+        assert_eq!((bench.stats().waits, bench.next_tick_ms()), (0, None));
         bench.write(b"k", insert(b"v")).number().expect("is done");
     }
 }

@@ -35,9 +35,9 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) -> Result<ProgramResult, Failure<'static>> {
         self.clock.advance(now);
-        self.lapse(engine, effects);
-        let may_be_held = self.has_unknown_holds() && program.may_write();
-        if self.held.is_full() || may_be_held || !self.knows_intents() {
+        self.resume_after_read_locks(engine, effects);
+        let may_be_held = self.has_unknown_read_locks() && program.may_write();
+        if self.pending_replies.is_full() || may_be_held || !self.knows_intents() {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         if let Some(snapshot) = program.reads_past() {
@@ -67,20 +67,20 @@ impl Partition {
             Ok(true) if staged.is_empty() && appended == 0 => Ok(newest),
             Ok(true) if appended == 0 && self.group.commits_at_once() => {
                 let written = self.write_at_once(engine, &staged, effects);
-                written.or_else(|error| self.take_back(engine, end).and(Err(failure_of(&error))))
+                written.or_else(|error| self.undo_entries(engine, end).and(Err(failure_of(&error))))
             }
             Ok(true) => {
                 if staged.is_empty() {
                     staged.push_end(at);
                 }
                 match staged.append(engine, (&mut self.group, &mut self.overlay), false) {
-                    Ok(()) => self.end_unit(engine, &staged, effects).or_fail(),
-                    Err(error) => self.take_back(engine, end).and(Err(failure_of(&error))),
+                    Ok(()) => self.end_batch(engine, &staged, effects).or_fail(),
+                    Err(error) => self.undo_entries(engine, end).and(Err(failure_of(&error))),
                 }
             }
             // What it has seen of others must be committed before it is told.
             Ok(false) => {
-                let seen = self.take_back(engine, end).map(|()| newest.min(end.1));
+                let seen = self.undo_entries(engine, end).map(|()| newest.min(end.1));
                 match (seen, program.opens()) {
                     (Ok(seen), Some(opening)) => {
                         let opened = self.open_for_answer(engine, opening, (program, reply), effects);
@@ -89,7 +89,7 @@ impl Partition {
                     (seen, _) => seen,
                 }
             }
-            Err(failure) => self.take_back(engine, end).and(Err(failure)),
+            Err(failure) => self.undo_entries(engine, end).and(Err(failure)),
         };
         staged.clear();
         self.buffers.staged = Some(staged);
@@ -99,7 +99,7 @@ impl Partition {
             }
             Ok(index) => {
                 let bytes = reply.split_off(begin);
-                self.held.push(index, token, Reply::Raw(bytes), effects);
+                self.pending_replies.push(index, token, Reply::Raw(bytes), effects);
                 Ok(ProgramResult::Later)
             }
             Err(failure) => {
@@ -121,7 +121,7 @@ impl Partition {
             let meta = self.group.append(engine, &entry)?;
             self.apply(&meta, entry.key, entry.payload);
         } else {
-            let (epoch, last) = self.group.append_unit(engine, staged.entries())?;
+            let (epoch, last) = self.group.append_batch(engine, staged.entries())?;
             for (index, entry) in (last + 1 - staged.len() as u64..).zip(staged.entries()) {
                 let NewLogEntry { kind, flags, at, key, payload, .. } = entry;
                 let joined = if index < last { FLAG_JOINED } else { 0 };
@@ -131,13 +131,13 @@ impl Partition {
         }
         if !self.waits.is_empty() {
             // The changes of an atomic batch become visible together.
-            staged.entries().for_each(|entry| self.wake_if_waited_for(engine, entry.key, effects));
+            staged.entries().for_each(|entry| self.notify_waits(engine, entry.key, effects));
         }
         Ok(self.group.last())
     }
 
     /// All entries of an atomic batch are in the log. They are committed now, or stay in the overlay until they are.
-    pub(super) fn end_unit<D: Disk>(
+    pub(super) fn end_batch<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         staged: &UnitWriteBuffer,
@@ -145,40 +145,40 @@ impl Partition {
     ) -> EngineResult<u64> {
         let last = self.group.last();
         if !self.group.commits_at_once() {
-            effects.flush_wanted();
+            effects.request_flush();
             return Ok(last);
         }
         // A failure here is one of the disk, and the partition accepts no more writes.
         engine.commit(self.handle(), last)?;
-        for (meta, key, note) in staged.noted.iter() {
+        for (meta, key, note) in staged.recorded.iter() {
             self.apply(meta, key, note);
         }
         // Where all entries are committed at once, the overlay has nothing else.
         self.overlay.clear_records();
         if !self.waits.is_empty() {
-            staged.noted.iter().for_each(|(_, key, _)| self.wake_if_waited_for(engine, key, effects));
+            staged.recorded.iter().for_each(|(_, key, _)| self.notify_waits(engine, key, effects));
         }
         Ok(last)
     }
 
-    fn wake_if_waited_for<D: Disk>(
+    fn notify_waits<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         key: &[u8],
         effects: &mut dyn PartitionEffects,
     ) {
         if self.waits.has(key) {
-            self.wake(engine, key, effects);
+            self.answer_waits(engine, key, effects);
         }
     }
 
     /// Undoes the entries that were appended after `end`.
-    fn take_back<D: Disk>(
+    fn undo_entries<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         end: (u32, u64),
     ) -> Result<(), Failure<'static>> {
         let Partition { group, overlay, state, .. } = self;
-        super::transactions::take_back(engine, (group, overlay, &state.deadlines), end)
+        super::transactions::undo_entries(engine, (group, overlay, &state.deadlines), end)
     }
 }

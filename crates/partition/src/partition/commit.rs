@@ -19,10 +19,10 @@ impl Partition {
     ) -> EngineResult<()> {
         let through = self.group.committed(engine)?;
         let result = self.commit_through(engine, through, effects);
-        self.tell_committed(engine, effects);
-        self.held.release(self.state.applied, effects);
+        self.notify_committed(engine, effects);
+        self.pending_replies.release(self.state.applied, effects);
         if let Err(error) = &result {
-            self.held.fail(failure_of(error), effects);
+            self.pending_replies.fail(failure_of(error), effects);
         }
         result
     }
@@ -37,7 +37,7 @@ impl Partition {
         let mut entries_left_over = Vec::new();
         while self.state.applied < through {
             let begin = self.state.applied + 1;
-            let Some(end) = self.group.end_of_unit(engine, begin, through)? else { break };
+            let Some(end) = self.group.batch_end(engine, begin, through)? else { break };
             // If any request waits, entries are committed one by one, so that each state of a record is seen.
             engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
             let (mut keys_to_wake, mut snapshots) = (Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ impl Partition {
             }
             // The changes of an atomic batch become visible together.
             for key in keys_to_wake {
-                self.wake(engine, &key, effects);
+                self.answer_waits(engine, &key, effects);
             }
         }
         for key in entries_left_over {
@@ -72,7 +72,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Applies a committed entry to the state, and keeps its transaction event for [`Partition::tell_committed`].
+    /// Applies a committed entry to the state, and keeps its transaction event for [`Partition::notify_committed`].
     ///
     /// # Panics
     /// If this program cannot have written the entry: its contents would be lost.
@@ -82,13 +82,13 @@ impl Partition {
             Some(_) => self.state.deadlines.get(key),
             None => None,
         };
-        let applied = self.state.apply_telling(meta, key, payload);
+        let applied = self.state.apply_with_event(meta, key, payload);
         if self.snapshots.is_some() {
-            self.keep_past(before, meta, key);
+            self.retain_past_version(before, meta, key);
         }
         match applied {
             Ok(TransactionEvent::Nothing) => {}
-            Ok(told) => self.note_committed(meta.index, told),
+            Ok(told) => self.record_committed(meta.index, told),
             Err(_) => panic!("entry {} has a note that cannot be read", meta.index),
         }
     }

@@ -19,18 +19,18 @@ impl Partition {
         token: Token,
         effects: &mut dyn PartitionEffects,
     ) {
-        effects.answer(token, &Message::Answer(self.look_through(engine, compare.from)));
+        effects.answer(token, &Message::Answer(self.compare_records(engine, compare.from)));
     }
 
-    fn look_through<D: Disk>(&mut self, engine: &mut Engine<D>, from: u32) -> OperationAnswer<'static> {
+    fn compare_records<D: Disk>(&mut self, engine: &mut Engine<D>, from: u32) -> OperationAnswer<'static> {
         let mut records = COMPARED_RECORDS;
         loop {
             let end = engine.slice_end(self.handle(), from, records, COMPARED_BYTES);
             let through = end.map_err(|error| failure_of(&error))?;
             match self.digest(engine, (from, through), (4 * COMPARED_RECORDS, true)) {
-                Ok(digested) if digested.is_cut && records > 1 => records /= 2,
+                Ok(digested) if digested.is_incomplete && records > 1 => records /= 2,
                 Ok(RecordDigest { records, bytes, .. }) => {
-                    let (next, differing) = (through.wrapping_add(1), Elements::given(&[]));
+                    let (next, differing) = (through.wrapping_add(1), Elements::from_slice(&[]));
                     return Ok(Outcome::Compared(SliceComparison {
                         next,
                         records,

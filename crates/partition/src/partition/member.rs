@@ -7,7 +7,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
-use super::transactions::is_let_in_mark;
+use super::transactions::is_mark_admitted_when_full;
 use crate::entry_metadata::Mark;
 use crate::event::{Now, PartitionEffects};
 use crate::log_writer::NewLogEntry;
@@ -24,31 +24,31 @@ impl Partition {
     }
 
     /// All needed members have the log up to this index. Commits it.
-    pub fn agree<D: Disk>(
+    pub fn commit_acknowledged<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         index: u64,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        self.group.agree(index);
+        self.group.set_commit_index(index);
         if self.group.committed(engine)? > self.state.applied { self.commit(engine, effects) } else { Ok(()) }
     }
 
     /// Appends the epoch marker of a new primary. Returns its log index. If the log ends with an incomplete atomic batch, which
     /// was never acknowledged, its entries are truncated, because the rest never arrives.
-    pub fn append_mark<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
+    pub fn append_epoch_marker<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
         let last = self.group.last();
         let mut whole = last;
         while whole > self.state.applied && engine.read_entry(self.handle(), whole)?.head.meta.is_joined() {
             whole -= 1;
         }
         if whole < last {
-            self.cut_after(engine, whole)?;
+            self.truncate_after(engine, whole)?;
         }
-        self.lead_snapshots();
+        self.snapshots_as_primary();
         let at = self.clock.next();
         let mut payload = Vec::new();
-        Mark::Epoch { snapshots: self.snapshots_kept() }.encode(at, &mut payload);
+        Mark::Epoch { snapshots: self.retained_snapshots() }.encode(at, &mut payload);
         let entry =
             NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         Ok(self.group.append(engine, &entry)?.index)
@@ -62,19 +62,19 @@ impl Partition {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<()> {
-        self.group.cut_owed(engine)?;
+        self.group.truncate_undone(engine)?;
         self.snapshot_received(engine, meta, payload)?;
         let mut appended = engine.append(self.handle(), meta, key, payload);
         if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. }) =
             appended
-            && is_let_in_mark(meta, payload)
+            && is_mark_admitted_when_full(meta, payload)
         {
-            self.group.let_in(engine, true);
+            self.group.set_admits_all(engine, true);
             appended = engine.append(self.handle(), meta, key, payload);
-            self.group.let_in(engine, false);
+            self.group.set_admits_all(engine, false);
         }
         if let Err(error) = appended {
-            self.cut_snapshots_after(engine, meta.index - 1)?;
+            self.truncate_snapshots_after(engine, meta.index - 1)?;
             return Err(error);
         }
         self.group.set_last((meta.epoch, meta.index));
@@ -87,10 +87,10 @@ impl Partition {
     }
 
     /// Truncates the uncommitted entries after a log index.
-    pub fn cut_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
-        engine.cut_after(self.handle(), index)?;
-        self.held.cut_after(index);
-        self.cut_snapshots_after(engine, index)?;
+    pub fn truncate_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
+        engine.truncate_after(self.handle(), index)?;
+        self.pending_replies.truncate_after(index);
+        self.truncate_snapshots_after(engine, index)?;
         let last = engine.partition_stats(self.handle())?.last;
         self.group.set_last(last);
         Ok(())
@@ -98,28 +98,28 @@ impl Partition {
 
     /// The member is primary no more. All waiting requests are answered with this failure, and evaluated changes that are not
     /// committed are forgotten. The entries stay in the log until a primary decides on them.
-    pub fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        self.let_go(failure, effects);
-        self.forget_work(failure, effects);
+    pub fn step_down(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        self.fail_pending_replies(failure, effects);
+        self.drop_pending_work(failure, effects);
     }
 
     /// The same for a member that stays in its group. Atomic batches wait until `until_us` for the fate of their entries.
-    pub fn stand_by(
+    pub fn step_down_in_group(
         &mut self,
         until_us: u64,
         failure: &Failure<'static>,
         effects: &mut dyn PartitionEffects,
     ) {
-        self.keep_units(until_us, failure, effects);
-        self.forget_work(failure, effects);
+        self.retain_batch_replies(until_us, failure, effects);
+        self.drop_pending_work(failure, effects);
     }
 
-    fn forget_work(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+    fn drop_pending_work(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
-            self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
+            self.deliver_wait(wait.requester, &Err(failure.clone()), effects);
         }
         self.overlay = Overlay::default();
-        self.forget_transactions(failure, effects);
+        self.drop_transactions(failure, effects);
         // The next primary starts with an epoch marker behind all entries in flight.
         self.transactions_after = 0;
     }
@@ -130,39 +130,43 @@ impl Partition {
     }
 
     /// Sets whether too few members have room on their disks for writes to be acknowledged.
-    pub fn set_lacks_room(&mut self, lacks_room: bool) {
-        self.group.set_lacks_room(lacks_room);
+    pub fn set_lacks_disk_space(&mut self, lacks_room: bool) {
+        self.group.set_lacks_disk_space(lacks_room);
     }
 
     /// Answers all pending replies with a failure: the writes may have happened and are not known to be safe.
-    pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        self.held.let_go(failure, effects);
+    pub(crate) fn fail_pending_replies(
+        &mut self,
+        failure: &Failure<'static>,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        self.pending_replies.fail_all(failure, effects);
     }
 
     /// Answers all pending replies with a failure, except those of atomic batches. These wait until `until_us` for
-    /// [`Partition::settle_kept`].
-    pub fn keep_units(
+    /// [`Partition::resolve_retained`].
+    pub fn retain_batch_replies(
         &mut self,
         until_us: u64,
         failure: &Failure<'static>,
         effects: &mut dyn PartitionEffects,
     ) {
-        self.held.keep(until_us, failure, effects);
+        self.pending_replies.retain_batches(until_us, failure, effects);
     }
 
     /// Enough members have the log up to this index, and it is committed.
-    pub fn settle_kept(&mut self, index: u64, effects: &mut dyn PartitionEffects) {
-        self.held.settle(index.min(self.state.applied), effects);
+    pub fn resolve_retained(&mut self, index: u64, effects: &mut dyn PartitionEffects) {
+        self.pending_replies.resolve_retained(index.min(self.state.applied), effects);
     }
 
     /// Answers the kept replies with a failure.
-    pub fn let_kept_go(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        self.held.let_kept_go(failure, effects);
+    pub fn fail_retained(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        self.pending_replies.fail_retained(failure, effects);
     }
 
     /// When the kept replies must be answered, in microseconds; [`u64::MAX`]: there are none.
-    pub fn kept_until_us(&self) -> u64 {
-        self.held.kept_until_us()
+    pub fn retained_until_us(&self) -> u64 {
+        self.pending_replies.retained_until_us()
     }
 
     /// Advances the clock without an event.
@@ -193,8 +197,8 @@ impl Partition {
     }
 
     /// Whether this is the only copy that an entry needs.
-    pub fn is_alone(&self) -> bool {
-        self.group.is_alone()
+    pub fn is_single_copy(&self) -> bool {
+        self.group.is_single_copy()
     }
 
     /// Whether the partition's data outlives the process.
@@ -218,8 +222,8 @@ impl Partition {
     }
 
     /// Planted bug: forgets the session table, which a promotion must never do.
-    pub fn forget_sessions(&mut self) {
-        self.state.sessions.forget_all(Timestamp::ZERO);
+    pub fn clear_sessions(&mut self) {
+        self.state.sessions.clear(Timestamp::ZERO);
     }
 
     /// Drops all data and starts with an empty log.
@@ -228,7 +232,7 @@ impl Partition {
         engine: &mut Engine<D>,
         (id, options): (PartitionId, MemberOptions),
     ) -> EngineResult<()> {
-        self.held.lose_track();
+        self.pending_replies.lose_track();
         match engine.drop_partition(id) {
             Ok(()) | Err(EngineError::UnknownPartition) => {}
             Err(error) => return Err(error),
@@ -243,25 +247,25 @@ impl Partition {
     }
 
     /// The empty log starts to receive another member's log, in segment runs.
-    pub fn begin_taking<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
-        engine.begin_taking(self.handle())
+    pub fn begin_install<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        engine.begin_install(self.handle())
     }
 
     /// Installs a run of the other member's log.
-    pub fn take_run<D: Disk>(
+    pub fn install_run<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         begins: bool,
         bytes: &[u8],
     ) -> EngineResult<()> {
-        let newest = engine.take_run(self.handle(), begins, bytes)?;
+        let newest = engine.install_run(self.handle(), begins, bytes)?;
         self.clock.witness(Timestamp(newest));
         Ok(())
     }
 
     /// All runs have arrived, up to this entry.
-    pub fn taken<D: Disk>(&mut self, engine: &mut Engine<D>, last: (u32, u64)) -> EngineResult<()> {
-        engine.taken(self.handle(), last)?;
+    pub fn finish_install<D: Disk>(&mut self, engine: &mut Engine<D>, last: (u32, u64)) -> EngineResult<()> {
+        engine.finish_install(self.handle(), last)?;
         self.group.set_last(last);
         Ok(())
     }
@@ -269,16 +273,16 @@ impl Partition {
     /// Installs the state that belongs to the end of the log that was received.
     pub fn install<D: Disk>(&mut self, engine: &mut Engine<D>, state: &[u8]) -> Result<(), StateError> {
         let mut state = PartitionState::decode(state)?;
-        self.held.lose_track();
+        self.pending_replies.lose_track();
         let last = self.group.last();
         if engine.commit(self.handle(), last).is_err() {
             return Err(StateError::Damaged);
         }
         state.applied = last;
         self.clock.witness(state.newest);
-        self.clock.witness(state.sessions.mark());
+        self.clock.witness(state.sessions.session_mark());
         self.state = state;
-        self.group.agree(last);
+        self.group.set_commit_index(last);
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ use zerohop_wire::{Failure, Message, What};
 use crate::batch::Collector;
 use crate::clock::Clock;
 use crate::event::{PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token};
-use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS, SHARED_BUFFER_KEPT_BYTES};
+use crate::limits::{BUFFER_RETAINED_BYTES, BUSY_RETRY_MS, SHARED_BUFFER_KEPT_BYTES};
 use crate::log_writer::LogWriter;
 use crate::map_view::MapView;
 use crate::overlay::Overlay;
@@ -47,7 +47,7 @@ pub struct Partition {
     state: PartitionState,
     /// The entries that are appended and not yet committed.
     overlay: Overlay,
-    held: PendingReplies,
+    pending_replies: PendingReplies,
     waits: WaitTable,
     sweep_at_ms: u64,
     answered_again: u64,
@@ -59,9 +59,9 @@ pub struct Partition {
     /// Transactions are not resumed before this log index is committed.
     transactions_after: u64,
     /// When the last read lock that was granted here ends.
-    holds_end_ms: u64,
+    read_locks_end_ms: u64,
     /// When the last read lock ends that this partition does not know.
-    unknown_holds_end_ms: u64,
+    unknown_read_locks_end_ms: u64,
     /// The data that readers of the past need; `None` while there are no snapshots.
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
     /// Enough members have copies for writes to be acknowledged.
@@ -91,7 +91,7 @@ pub struct PartitionFigures {
     /// Waiting requests.
     pub waits: usize,
     /// Pending replies.
-    pub held: usize,
+    pub pending_replies: usize,
     /// Log index of the last entry appended.
     pub last: u64,
     /// Log index of the last entry committed.
@@ -155,7 +155,7 @@ impl Partition {
         self.clock.advance(at.now);
         if matches!(event, PartitionEvent::Request(_) | PartitionEvent::Transaction(_) | PartitionEvent::Tick)
         {
-            self.lapse(engine, effects);
+            self.resume_after_read_locks(engine, effects);
         }
         match event {
             PartitionEvent::Request(request) => {
@@ -164,7 +164,7 @@ impl Partition {
             }
             PartitionEvent::Flushed => self.commit(engine, effects),
             PartitionEvent::FlushFailed => {
-                self.held.fail(Failure::DiskFailed, effects);
+                self.pending_replies.fail(Failure::DiskFailed, effects);
                 Ok(())
             }
             PartitionEvent::Transaction(message) => {
@@ -182,7 +182,7 @@ impl Partition {
 
     /// When [`PartitionEvent::Tick`] has something to do, in milliseconds since 1970.
     #[must_use]
-    pub fn next_wake_ms(&self) -> Option<u64> {
+    pub fn next_tick_ms(&self) -> Option<u64> {
         let transactions_ms = self.next_transactions_ms();
         [self.waits.first_deadline(), self.state.deadlines.first(), transactions_ms, self.next_snapshots_ms()]
             .into_iter()
@@ -217,23 +217,23 @@ impl Partition {
     /// Whether requests wait in the partition, so that [`PartitionEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
-        !self.waits.is_empty() || self.has_parked()
+        !self.waits.is_empty() || self.has_queued()
     }
 
     /// When [`PartitionEvent::Tick`] has something to do though no request arrives: a deadline, or sessions to be forgotten.
     #[must_use]
-    pub fn next_upkeep_ms(&self) -> Option<u64> {
+    pub fn next_maintenance_ms(&self) -> Option<u64> {
         let sweep = (self.state.sessions.len() > 0).then_some(self.sweep_at_ms);
-        [self.next_wake_ms(), sweep, self.next_split_cleanup_ms()].into_iter().flatten().min()
+        [self.next_tick_ms(), sweep, self.next_split_cleanup_ms()].into_iter().flatten().min()
     }
 
     /// Answers all pending replies and waiting requests with a failure, because they will not be answered otherwise. The
     /// partition still accepts requests, and answers with the same failure those that would have to wait.
     pub fn release(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        self.held.fail(failure.clone(), effects);
-        self.forget_transactions(failure, effects);
+        self.pending_replies.fail(failure.clone(), effects);
+        self.drop_transactions(failure, effects);
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
-            self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
+            self.deliver_wait(wait.requester, &Err(failure.clone()), effects);
         }
     }
 
@@ -246,7 +246,7 @@ impl Partition {
             session_bytes: self.state.sessions.bytes(),
             deadlines: self.state.deadlines.len(),
             waits: self.waits.len(),
-            held: self.held.len(),
+            pending_replies: self.pending_replies.len(),
             last: self.group.last(),
             commit: self.state.applied,
             removed_of_siblings: self.removed_of_siblings(),
@@ -302,7 +302,7 @@ impl Partition {
             effects.answer(token, &Message::Answer(Err(failure)));
             return;
         }
-        if self.has_unknown_holds() && Partition::may_change(message) {
+        if self.has_unknown_read_locks() && Partition::may_change(message) {
             let failure = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
             effects.answer(token, &Message::Answer(Err(failure)));
             return;
@@ -320,7 +320,7 @@ impl Partition {
                 }
             });
         }
-        self.take_up(engine, request, effects);
+        self.evaluate_unblocked(engine, request, effects);
     }
 
     /// Lends the engine's buffer to the partition. With hundreds of partitions, a long buffer in each would exceed the memory
@@ -340,7 +340,7 @@ impl Partition {
     }
 
     /// Evaluates a request that no intent blocks.
-    fn take_up<D: Disk>(
+    fn evaluate_unblocked<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         request: &RecordRequest<'_>,
@@ -359,7 +359,7 @@ impl Partition {
     ) {
         let RecordRequest { token, envelope, message } = *request;
         let mut to = AnswerTarget::One(token);
-        let wish = self.wish(&envelope);
+        let wish = self.read_lock_for(&envelope);
         match message {
             Message::Read { read, .. } => {
                 self.read(engine, (read, wish), envelope.time_out_ms, &mut to, effects)
@@ -396,7 +396,7 @@ impl Partition {
         // A session from the future would, once evicted, shut out all others.
         self.clock.check(seen.max(issued))?;
         self.clock.witness(seen);
-        if self.held.is_full() {
+        if self.pending_replies.is_full() {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         Ok(())
@@ -429,7 +429,7 @@ impl Partition {
                 }
             }
         }
-        self.waits.fill_early(&mut collector);
+        self.waits.add_early_answers(&mut collector);
         if collector.is_open() {
             self.waits.open_batch(collector);
         } else {
@@ -439,13 +439,13 @@ impl Partition {
 
     fn send_batch(&mut self, collector: Collector, effects: &mut dyn PartitionEffects) {
         let Collector { token, count, index, .. } = collector;
-        let held_us = collector.held_us();
+        let held_us = collector.read_lock_us();
         let reply = Reply::Batch { count, packed: collector.finish() };
         if index > self.state.applied {
-            self.held.push(index, token, reply, effects);
+            self.pending_replies.push(index, token, reply, effects);
             return;
         }
-        reply.send_held(token, held_us, effects);
+        reply.send_read_locked(token, held_us, effects);
         if let Reply::Batch { packed, .. } = reply {
             self.buffers.batch = packed;
             self.buffers.batch.clear();
@@ -460,7 +460,7 @@ impl Partition {
         answer: &OperationAnswer<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        deliver(&mut self.held, self.state.applied, to, index, answer, effects);
+        deliver(&mut self.pending_replies, self.state.applied, to, index, answer, effects);
     }
 
     /// Sends the answer of a wait. The answer is committed.
@@ -473,7 +473,7 @@ impl Partition {
         match asker {
             WaitTarget::One(token) => effects.answer(token, &Message::Answer(answer.clone())),
             WaitTarget::Item(batch, place) => {
-                if let Some(collector) = self.waits.fill_batch(batch, place, answer) {
+                if let Some(collector) = self.waits.add_to_batch(batch, place, answer) {
                     self.send_batch(collector, effects);
                 }
             }
@@ -495,11 +495,11 @@ fn deliver(
     answer: &OperationAnswer<'_>,
     effects: &mut dyn PartitionEffects,
 ) {
-    deliver_held(held, commit, to, (index, 0), answer, effects);
+    deliver_read_locked(held, commit, to, (index, 0), answer, effects);
 }
 
 /// The same for an answer to a read whose record is read-locked for so many microseconds.
-fn deliver_held(
+fn deliver_read_locked(
     held: &mut PendingReplies,
     commit: u64,
     to: &mut AnswerTarget<'_>,
@@ -509,10 +509,12 @@ fn deliver_held(
 ) {
     match to {
         AnswerTarget::One(token) if index > commit => held.push(index, *token, Reply::of(answer), effects),
-        AnswerTarget::One(token) => effects.answer_held(*token, &Message::Answer(answer.clone()), held_us),
+        AnswerTarget::One(token) => {
+            effects.answer_read_locked(*token, &Message::Answer(answer.clone()), held_us)
+        }
         AnswerTarget::Item(collector, place) => {
             collector.put(*place, index, answer);
-            collector.note_held(held_us);
+            collector.note_read_lock(held_us);
         }
     }
 }
@@ -521,7 +523,7 @@ impl Buffers {
     /// Frees the memory that a large request has left.
     fn shrink(&mut self) {
         for buffer in [&mut self.contents, &mut self.batch] {
-            if buffer.capacity() > BUFFER_KEPT_BYTES {
+            if buffer.capacity() > BUFFER_RETAINED_BYTES {
                 *buffer = Vec::new();
             }
         }

@@ -36,7 +36,7 @@ pub struct RestoreReport {
     pub from_log: u64,
     /// Whether entries that contain sessions or deadlines are missing or corrupt. In that case all sessions are expired, so that
     /// no write is done twice, and records may have lost their deadlines.
-    pub is_state_lost: bool,
+    pub has_lost_state: bool,
 }
 
 /// Why a partition cannot be opened.
@@ -87,7 +87,7 @@ impl From<EngineError> for PartitionOpenError {
 
 impl Partition {
     /// Opens a partition as its only member: all entries in its log count. The engine keeps entries until checkpoints cover them.
-    /// It must not start checkpoints alone ([`zerohop_engine::EngineOptions::checkpoints_begin_alone`]), since they would lack
+    /// It must not start checkpoints alone ([`zerohop_engine::EngineOptions::starts_checkpoints`]), since they would lack
     /// the state.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Partition {
     ) -> Result<(Handle, (u32, u64)), EngineError> {
         let MemberOptions { durability, index_seed, .. } = options;
         let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
-        engine.hold_state_in_log(handle)?;
+        engine.declare_state_in_log(handle)?;
         // No snapshot is known here after a start, so versions that a parent of this partition kept for snapshots are dropped.
         engine.move_horizon(handle, None)?;
         Ok((handle, engine.partition_stats(handle)?.last))
@@ -159,7 +159,7 @@ impl Partition {
             restored.from_log += 1;
             let is_filler = meta.kind == EntryKind::Mark
                 && Mark::decode(entry.payload, Timestamp(meta.timestamp)) == Some(Mark::Filler);
-            restored.is_state_lost |= !is_good || is_filler || meta.index != state.applied + 1;
+            restored.has_lost_state |= !is_good || is_filler || meta.index != state.applied + 1;
             if !is_good {
                 state.applied = meta.index;
             } else if state.apply(&meta, entry.key, entry.payload).is_err() {
@@ -169,23 +169,23 @@ impl Partition {
         if let Some(index) = unknown {
             return Err(PartitionOpenError::Entry { index });
         }
-        restored.is_state_lost |= state.applied != commit;
+        restored.has_lost_state |= state.applied != commit;
         state.applied = commit;
-        if restored.is_state_lost {
-            state.sessions.forget_all(state.newest.next());
+        if restored.has_lost_state {
+            state.sessions.clear(state.newest.next());
         }
         if is_planted(Bug::SessionsForgottenAtStart) {
-            state.sessions.forget_all(Timestamp::ZERO);
+            state.sessions.clear(Timestamp::ZERO);
         }
         let mut clock = Clock::default();
         clock.witness(state.newest);
-        clock.witness(state.sessions.mark());
+        clock.witness(state.sessions.session_mark());
         let partition = Partition {
             group: LogWriter::new(handle, epoch_given, durability, last),
             clock,
             state,
             overlay: Overlay::default(),
-            held: PendingReplies::default(),
+            pending_replies: PendingReplies::default(),
             waits: WaitTable::default(),
             sweep_at_ms: 0,
             answered_again: 0,
@@ -194,8 +194,8 @@ impl Partition {
             split_cleanup: Default::default(),
             transacting: None,
             transactions_after: 0,
-            holds_end_ms: 0,
-            unknown_holds_end_ms: 0,
+            read_locks_end_ms: 0,
+            unknown_read_locks_end_ms: 0,
             snapshots: None,
             has_copies: true,
             buffers: Buffers::default(),

@@ -10,7 +10,7 @@ use zerohop_wire::messages::{Outcome as Brought, Query, RecordRead, Scan, WaitUn
 use zerohop_wire::{Failure, Message};
 
 use super::read_locks::ReadLockRequest;
-use super::{AnswerTarget, Partition, deliver, deliver_held};
+use super::{AnswerTarget, Partition, deliver, deliver_read_locked};
 use crate::event::{PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::WAIT_DEFAULT_MS;
@@ -54,7 +54,8 @@ impl Partition {
             self.wait(engine, (read, &until), time_out_ms, to, effects);
             return;
         }
-        let Partition { state, overlay, held, group, buffers, transacting, clock, .. } = self;
+        let Partition { state, overlay, pending_replies: held, group, buffers, transacting, clock, .. } =
+            self;
         let (commit, handle) = (state.applied, group.handle());
         let overlay = &*overlay;
         let mut grant = |version| {
@@ -77,7 +78,7 @@ impl Partition {
                 _ => whole,
             };
             let answer = Ok(Brought::Value { version, length, bytes });
-            deliver_held(held, commit, to, (0, grant(version)), &answer, effects);
+            deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
             return;
         }
         if let Query::ReadChunk { offset, length } = read.query {
@@ -87,8 +88,8 @@ impl Partition {
                 let (version, stamp) = (Timestamp(state.timestamp), BlobStamp::decode(&state.stamp));
                 let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
                 let crc = summed.map(|of| crc32c_of_middle(of.payload_crc, &of.before, bytes, &of.behind));
-                let answer = Ok(Brought::ChunkApart { version, stamp, pieces: &pieces, crc });
-                deliver_held(held, commit, to, (0, grant(version)), &answer, effects);
+                let answer = Ok(Brought::ChunkMultiBuffer { version, stamp, pieces: &pieces, crc });
+                deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
                 return;
             }
         }
@@ -104,7 +105,7 @@ impl Partition {
             (Ok(_), Ok(Some(shape))) => grant(shape.version),
             _ => 0,
         };
-        deliver_held(held, commit, to, (index, held_us), &answer, effects);
+        deliver_read_locked(held, commit, to, (index, held_us), &answer, effects);
     }
 
     fn wait<D: Disk>(
@@ -115,14 +116,19 @@ impl Partition {
         to: &mut AnswerTarget<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Partition { state, overlay, held, group, buffers, .. } = &mut *self;
+        let Partition { state, overlay, pending_replies: held, group, buffers, .. } = &mut *self;
         let (commit, handle) = (state.applied, group.handle());
         let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         let index = overlay.record(read.key).map_or(0, |known| known.newest());
         buffers.contents.clear();
         let found = view.shape(read.key).or_fail().and_then(|shape| {
-            let holds =
-                operations::wait::holds(&mut view, read.key, shape.as_ref(), until, &mut buffers.contents)?;
+            let holds = operations::wait::is_satisfied(
+                &mut view,
+                read.key,
+                shape.as_ref(),
+                until,
+                &mut buffers.contents,
+            )?;
             Ok(holds.then_some(shape))
         });
         match found {
@@ -147,7 +153,7 @@ impl Partition {
     }
 
     /// Answers the waits for a record that has just been committed, by committed data alone. A wait sees every state of a record.
-    pub(super) fn wake<D: Disk>(
+    pub(super) fn answer_waits<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         key: &[u8],
@@ -164,8 +170,13 @@ impl Partition {
             buffers.contents.clear();
             let found = view.shape(key).or_fail().and_then(|shape| {
                 let until = wait.awaited.until();
-                let holds =
-                    operations::wait::holds(&mut view, key, shape.as_ref(), &until, &mut buffers.contents)?;
+                let holds = operations::wait::is_satisfied(
+                    &mut view,
+                    key,
+                    shape.as_ref(),
+                    &until,
+                    &mut buffers.contents,
+                )?;
                 Ok(holds.then_some(shape))
             });
             let mut contents = std::mem::take(&mut buffers.contents);
@@ -181,7 +192,7 @@ impl Partition {
                 Err(failure) => Err(failure.clone()),
             };
             if let Some(wait) = waits.take(number) {
-                self.deliver_wait(wait.asker, &answer, effects);
+                self.deliver_wait(wait.requester, &answer, effects);
             }
             self.buffers.contents = contents;
         }
@@ -201,8 +212,13 @@ impl Partition {
         buffers.contents.clear();
         let (key, until) = (&*wait.key, wait.awaited.until());
         let found = view.shape(key).or_fail().and_then(|shape| {
-            let holds =
-                operations::wait::holds(&mut view, key, shape.as_ref(), &until, &mut buffers.contents)?;
+            let holds = operations::wait::is_satisfied(
+                &mut view,
+                key,
+                shape.as_ref(),
+                &until,
+                &mut buffers.contents,
+            )?;
             Ok((shape, holds))
         });
         let mut contents = std::mem::take(&mut buffers.contents);
@@ -216,7 +232,7 @@ impl Partition {
             }
             Err(failure) => Err(failure),
         };
-        self.deliver_wait(wait.asker, &answer, effects);
+        self.deliver_wait(wait.requester, &answer, effects);
         self.buffers.contents = contents;
     }
 

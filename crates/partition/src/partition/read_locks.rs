@@ -16,7 +16,7 @@ use super::Partition;
 use super::transactions::PrimaryTransactions;
 use crate::clock::Clock;
 use crate::hash_range::Slice;
-use crate::limits::{HELD_US, HOLD_MS, HOLD_QUIET_MS};
+use crate::limits::{READ_LOCK_MS, READ_LOCK_QUIET_MS, READ_LOCK_US};
 use crate::overlay::Overlay;
 use crate::planted::{Bug, is_planted};
 use crate::state::PartitionState;
@@ -39,16 +39,16 @@ impl ReadLockRequest {
     ) -> u32 {
         // Often written records are not locked, since their writers would often wait. An absence is not confirmed either, and an
         // expiring record changes by itself.
-        let quiet_ms = if is_planted(Bug::HoldIgnored) { 0 } else { HOLD_QUIET_MS };
+        let quiet_ms = if is_planted(Bug::HoldIgnored) { 0 } else { READ_LOCK_QUIET_MS };
         let is_quiet = version != Timestamp::ZERO
             && clock.now_ms() >= version.millis() + quiet_ms
             && overlay.record(key).is_none()
             && state.deadlines.get(key).is_none();
         let Some(transacting) = transacting.filter(|_| is_quiet) else { return 0 };
-        match transacting.hold(self.slice.hash(key), self.until_ms) {
+        match transacting.add_read_lock(self.slice.hash(key), self.until_ms) {
             // Long enough that other writes come in between more often than once in some hundred seeds.
-            true if is_planted(Bug::HoldIgnored) => 10 * HELD_US,
-            true => HELD_US,
+            true if is_planted(Bug::HoldIgnored) => 10 * READ_LOCK_US,
+            true => READ_LOCK_US,
             false => 0,
         }
     }
@@ -56,54 +56,54 @@ impl ReadLockRequest {
 
 impl Partition {
     /// The read lock that a request may be granted; `None`: none.
-    pub(super) fn wish(&mut self, envelope: &Envelope) -> Option<ReadLockRequest> {
-        if !envelope.hold {
+    pub(super) fn read_lock_for(&mut self, envelope: &Envelope) -> Option<ReadLockRequest> {
+        if !envelope.read_lock {
             return None;
         }
         let is_open = self.transacting.is_some();
         let slice = self.slice().filter(|_| self.open_transactions())?;
-        let until_ms = self.clock.elapsed_ms() + HOLD_MS;
-        self.holds_end_ms = until_ms;
+        let until_ms = self.clock.elapsed_ms() + READ_LOCK_MS;
+        self.read_locks_end_ms = until_ms;
         if let Some(transacting) = self.transacting.as_deref_mut().filter(|_| !is_open) {
-            transacting.has_holds_alone = true;
+            transacting.has_only_read_locks = true;
         }
         Some(ReadLockRequest { slice, until_ms })
     }
 
     /// When the last read lock that was granted here ends, on the monotonic clock.
-    pub fn holds_end_ms(&self) -> u64 {
-        self.holds_end_ms
+    pub fn read_locks_end_ms(&self) -> u64 {
+        self.read_locks_end_ms
     }
 
     /// Records that unknown read locks may last until then: those granted by the previous process, or by the parent of a split.
-    pub fn await_holds(&mut self, until_ms: u64) {
+    pub fn await_read_locks(&mut self, until_ms: u64) {
         // A partition without data has granted no read lock.
         if self.group.last() > 0 {
-            self.holds_end_ms = self.holds_end_ms.max(until_ms);
-            self.unknown_holds_end_ms = self.holds_end_ms;
+            self.read_locks_end_ms = self.read_locks_end_ms.max(until_ms);
+            self.unknown_read_locks_end_ms = self.read_locks_end_ms;
         }
     }
 
     /// The read locks are forgotten. No record is changed until they have expired.
-    pub(super) fn lose_holds(&mut self) {
-        self.unknown_holds_end_ms = self.holds_end_ms;
+    pub(super) fn lose_read_locks(&mut self) {
+        self.unknown_read_locks_end_ms = self.read_locks_end_ms;
     }
 
     /// Whether unknown read locks may exist. In that case no record is changed.
     #[inline]
-    pub(super) fn has_unknown_holds(&self) -> bool {
-        self.clock.elapsed_ms() < self.unknown_holds_end_ms
+    pub(super) fn has_unknown_read_locks(&self) -> bool {
+        self.clock.elapsed_ms() < self.unknown_read_locks_end_ms
     }
 
     /// Whether any read lock may exist.
-    pub(super) fn may_hold(&self) -> bool {
-        self.clock.elapsed_ms() < self.holds_end_ms
+    pub(super) fn may_have_read_locks(&self) -> bool {
+        self.clock.elapsed_ms() < self.read_locks_end_ms
     }
 
     /// Frees the memory of read locks, if nothing else needs it.
-    pub(super) fn forget_holds(&mut self) {
+    pub(super) fn free_read_locks(&mut self) {
         let is_over = self.transacting.as_deref().is_some_and(PrimaryTransactions::is_over);
-        if is_over && self.state.transacted.is_none() && !self.may_hold() {
+        if is_over && self.state.transacted.is_none() && !self.may_have_read_locks() {
             self.transacting = None;
         }
     }

@@ -34,7 +34,7 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         let id = snapshot.id;
-        let opened = match &snapshot.ask {
+        let opened = match &snapshot.request {
             SnapshotAsk::Open { lease_ms, age_ms } => {
                 self.open_snapshot(engine, id, (*lease_ms, *age_ms), effects)
             }
@@ -169,7 +169,7 @@ impl Partition {
         let meta = match self.group.append(engine, &entry) {
             Ok(meta) => meta,
             Err(error) => {
-                self.cut_snapshots_after(engine, before).or_fail()?;
+                self.truncate_snapshots_after(engine, before).or_fail()?;
                 return Err(crate::failure::failure_of(&error));
             }
         };
@@ -177,7 +177,7 @@ impl Partition {
             self.apply(&meta, &[], &payload);
             self.snapshot_committed(engine, &meta, &payload).or_fail()?;
         } else {
-            effects.flush_wanted();
+            effects.request_flush();
         }
         Ok(meta.index)
     }
@@ -240,13 +240,13 @@ impl Partition {
     }
 
     /// The log was truncated behind this index, or the next entry could not be appended.
-    pub(super) fn cut_snapshots_after<D: Disk>(
+    pub(super) fn truncate_snapshots_after<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         index: u64,
     ) -> EngineResult<()> {
         let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
-        snapshots.cut_after(index);
+        snapshots.truncate_after(index);
         if snapshots.len() == 0 {
             self.snapshots = None;
         }
@@ -254,7 +254,7 @@ impl Partition {
     }
 
     /// Keeps the state that an entry has ended. `before`: the previous deadline of its key.
-    pub(super) fn keep_past(&mut self, before: Option<u64>, meta: &Meta, key: &[u8]) {
+    pub(super) fn retain_past_version(&mut self, before: Option<u64>, meta: &Meta, key: &[u8]) {
         let Some(snapshots) = self.snapshots.as_deref_mut() else { return };
         let (at, past) = (Timestamp(meta.timestamp), snapshots.past_mut());
         if self.state.deadlines.get(key) != before {
@@ -278,7 +278,7 @@ impl Partition {
         let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
         let mut overdue = snapshots.overdue(now_ms);
         if overdue.is_empty()
-            && engine.versions_kept(handle)? + snapshots.past().len() > SNAPSHOT_VERSIONS_MAX
+            && engine.retained_versions(handle)? + snapshots.past().len() > SNAPSHOT_VERSIONS_MAX
         {
             overdue.extend(snapshots.oldest());
         }
@@ -380,15 +380,15 @@ impl Partition {
 
     /// The snapshots that it keeps as a new primary, for its epoch marker. An uncommitted entry in its log may end some of them.
     /// They end once that entry is committed.
-    pub(super) fn snapshots_kept(&self) -> Vec<SnapshotId> {
-        self.snapshots.as_ref().map_or_else(Vec::new, |snapshots| snapshots.kept())
+    pub(super) fn retained_snapshots(&self) -> Vec<SnapshotId> {
+        self.snapshots.as_ref().map_or_else(Vec::new, |snapshots| snapshots.retained_ids())
     }
 
     /// The member becomes primary.
-    pub(super) fn lead_snapshots(&mut self) {
+    pub(super) fn snapshots_as_primary(&mut self) {
         let now_ms = self.clock.now_ms();
         if let Some(snapshots) = self.snapshots.as_deref_mut() {
-            snapshots.lead(now_ms);
+            snapshots.become_primary(now_ms);
         }
     }
 }

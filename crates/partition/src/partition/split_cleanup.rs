@@ -30,7 +30,7 @@ pub(super) struct SplitCleanup {
     /// The time of the next step.
     at_ms: u64,
     /// The mark of the end is in the log.
-    is_told: bool,
+    is_end_logged: bool,
     /// Records removed since the partition was opened.
     removed: u64,
 }
@@ -43,7 +43,7 @@ impl SplitCleanup {
 
 impl Partition {
     /// The state that its children need beside its log, and its log index.
-    pub fn pass_on(&self) -> (u64, Vec<u8>) {
+    pub fn state_for_children(&self) -> (u64, Vec<u8>) {
         (self.state.applied, self.state.encode())
     }
 
@@ -70,7 +70,7 @@ impl Partition {
             Message::Read { read, .. } => is_own(read.key),
             Message::Write { write, .. } => is_own(write.key),
             Message::Batch(batch) => batch.operations.iter().all(|operation| is_own(operation.key())),
-            Message::Snapshot(SnapshotRequest { ask: SnapshotAsk::Read { read, .. }, .. }) => {
+            Message::Snapshot(SnapshotRequest { request: SnapshotAsk::Read { read, .. }, .. }) => {
                 is_own(read.key)
             }
             _ => true,
@@ -91,7 +91,7 @@ impl Partition {
 
     /// When the next step is due.
     pub(super) fn next_split_cleanup_ms(&self) -> Option<u64> {
-        self.foreign().filter(|_| !self.split_cleanup.is_told).map(|_| self.split_cleanup.at_ms)
+        self.foreign().filter(|_| !self.split_cleanup.is_end_logged).map(|_| self.split_cleanup.at_ms)
     }
 
     /// Removes the foreign records of one page of the index, if it is time. Only for a primary that has committed all earlier
@@ -103,7 +103,7 @@ impl Partition {
     ) -> EngineResult<()> {
         let (Some(slice), now_ms) = (self.foreign(), self.clock.now_ms()) else { return Ok(()) };
         let is_behind = self.group.last() - self.state.applied > SPLIT_CLEANUP_AHEAD_MAX;
-        if self.split_cleanup.is_told || now_ms < self.split_cleanup.at_ms || is_behind {
+        if self.split_cleanup.is_end_logged || now_ms < self.split_cleanup.at_ms || is_behind {
             return Ok(());
         }
         // All partitions of a keyspace are split at once. The more there are, the slower each proceeds.
@@ -142,11 +142,11 @@ impl Partition {
             ) => return Ok(()),
             other => other?,
         };
-        self.split_cleanup.is_told = true;
+        self.split_cleanup.is_end_logged = true;
         if self.group.commits_at_once() {
             self.apply(&meta, &[], &payload);
         } else {
-            effects.flush_wanted();
+            effects.request_flush();
         }
         Ok(())
     }

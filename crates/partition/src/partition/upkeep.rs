@@ -25,7 +25,7 @@ impl Partition {
         }
         self.expire_due(engine, effects)?;
         self.tick_transactions(engine, map, effects);
-        self.forget_holds();
+        self.free_read_locks();
         if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {
             self.evict_idle(engine, effects)?;
         }
@@ -48,7 +48,7 @@ impl Partition {
         let commit = engine.partition_stats(self.handle())?.commit;
         if !self.group.reaches_disk()
             || commit != self.state.applied
-            || self.group.is_alone() && self.state.applied != self.group.last()
+            || self.group.is_single_copy() && self.state.applied != self.group.last()
         {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Partition {
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        if !engine.wants_entry(self.handle())? || self.overlay.is_evicting() {
+        if !engine.needs_entry(self.handle())? || self.overlay.is_evicting() {
             return Ok(());
         }
         match self.append_eviction(engine, (Vec::new(), Timestamp::default()), effects) {
@@ -127,7 +127,7 @@ impl Partition {
             self.apply(&meta, &[], &payload);
         } else if let Mark::Eviction { mark, sessions } = eviction {
             self.overlay.add_eviction(meta.index, &sessions, mark);
-            effects.flush_wanted();
+            effects.request_flush();
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ impl Partition {
     pub(super) fn admit_session(&self, stamp: &Stamp, sequence: u64) -> Result<(), Failure<'static>> {
         let sessions = &self.state.sessions;
         let (rising_mark, is_evicted) = self.overlay.eviction(stamp.session);
-        let mark = sessions.mark().max(rising_mark);
+        let mark = sessions.session_mark().max(rising_mark);
         let busy = Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         let is_full = sessions.bytes() >= SESSION_BYTES_MAX;
         match sessions.get(stamp.session) {
@@ -151,7 +151,7 @@ impl Partition {
         outcome: &WriteOutcome,
         buffer: &mut Vec<u8>,
     ) -> EngineResult<Option<Meta>> {
-        let kept = || outcome.kept();
+        let kept = || outcome.without_long_value();
         let lowest = stamp.lowest_unanswered.0;
         let session = stamp.session.is_some().then(|| SessionNote {
             session: stamp.session,
@@ -159,14 +159,14 @@ impl Partition {
             lowest,
             outcome: kept(),
         });
-        let note = Note { deadline: action.noted_deadline(), session };
+        let note = Note { deadline: action.entry_deadline(), session };
         let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
         let (kind, flags, contents) = match action {
             LogAction::Put { record, contents, .. } => (EntryKind::Put, list(record), *contents),
             LogAction::Append { record, contents, .. } => (EntryKind::Append, list(record), *contents),
             LogAction::PutChunk(..) => (EntryKind::Put, FLAG_CHUNK, EntryContents::Made),
-            LogAction::LayChunk(..) => (EntryKind::Append, FLAG_CHUNK, EntryContents::Made),
-            LogAction::Remove => (EntryKind::Remove, 0, EntryContents::Given(&[])),
+            LogAction::OverlayChunk(..) => (EntryKind::Append, FLAG_CHUNK, EntryContents::Made),
+            LogAction::Remove => (EntryKind::Remove, 0, EntryContents::AsReceived(&[])),
             LogAction::Trim { to, .. } => {
                 buffer.clear();
                 buffer.extend_from_slice(&to.encode());
@@ -182,8 +182,8 @@ impl Partition {
         let has_trailer = kind != EntryKind::Mark && !note.is_empty();
         let payload = match contents {
             // The bytes are appended without a copy.
-            EntryContents::Given(bytes) if !has_trailer => bytes,
-            EntryContents::Given(bytes) => {
+            EntryContents::AsReceived(bytes) if !has_trailer => bytes,
+            EntryContents::AsReceived(bytes) => {
                 buffer.clear();
                 buffer.extend_from_slice(bytes);
                 note.push_trailer(at, buffer);
@@ -199,16 +199,16 @@ impl Partition {
         let flags = if has_trailer { flags | FLAG_TRAILER } else { flags };
         let key = if matches!(action, LogAction::Nothing) { &[] } else { key };
         let entry = NewLogEntry { kind, flags, at, key, payload, hint };
-        let meta = self.group.append_with(engine, &entry, action.bytes_apart())?;
+        let meta = self.group.append_with(engine, &entry, action.separate_bytes())?;
         if self.group.commits_at_once() {
             self.apply(&meta, key, payload);
         }
-        self.note_outcome(&meta, stamp.session, sequence, kept);
+        self.record_outcome(&meta, stamp.session, sequence, kept);
         Ok(Some(meta))
     }
 
     /// Makes an outcome available to a retry that arrives before its entry is committed.
-    fn note_outcome(
+    fn record_outcome(
         &mut self,
         meta: &Meta,
         session: SessionId,
@@ -231,11 +231,11 @@ impl Partition {
     ) -> Result<(), Failure<'static>> {
         if self.group.commits_at_once() {
             if self.waits.has(key) {
-                self.wake(engine, key, effects);
+                self.answer_waits(engine, key, effects);
             }
             return Ok(());
         }
-        effects.flush_wanted();
+        effects.request_flush();
         let version = Timestamp(meta.timestamp);
         let change = match action {
             LogAction::Put { record, units, deadline, .. } => {
@@ -246,7 +246,7 @@ impl Partition {
             LogAction::Trim { units, .. } => RecordChange::Trim { units, version },
             LogAction::Deadline(deadline) => RecordChange::Deadline(deadline),
             LogAction::PutChunk(written, _) => RecordChange::PutChunk { written, version },
-            LogAction::LayChunk(written, _) => RecordChange::LayChunk { written, version },
+            LogAction::OverlayChunk(written, _) => RecordChange::OverlayChunk { written, version },
             LogAction::Nothing => return Ok(()),
         };
         self.overlay.change(meta.index, key, change, before);
@@ -273,7 +273,7 @@ impl Partition {
         if !self.is_due(key) {
             return Ok(false);
         }
-        self.remove_unasked(engine, key, effects)?;
+        self.remove_without_request(engine, key, effects)?;
         Ok(true)
     }
 
@@ -286,10 +286,10 @@ impl Partition {
     ) -> Result<(), Failure<'static>> {
         // An uncommitted entry has already removed it.
         let is_gone = self.overlay.record(key).is_some_and(|known| known.shape().is_none());
-        if is_gone { Ok(()) } else { self.remove_unasked(engine, key, effects) }
+        if is_gone { Ok(()) } else { self.remove_without_request(engine, key, effects) }
     }
 
-    fn remove_unasked<D: Disk>(
+    fn remove_without_request<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         key: &[u8],

@@ -36,7 +36,7 @@ pub(crate) struct Snapshots {
     /// As primary: at or below this time nothing is committed any more that readers do not see.
     closed: Timestamp,
     /// As primary: times that are closed once this log index is committed.
-    closing: BTreeMap<Timestamp, u64>,
+    closing_times: BTreeMap<Timestamp, u64>,
 }
 
 /// How a snapshot is kept.
@@ -84,7 +84,7 @@ impl Snapshots {
     }
 
     /// Marks behind this log index were truncated.
-    pub(crate) fn cut_after(&mut self, index: u64) {
+    pub(crate) fn truncate_after(&mut self, index: u64) {
         self.appended.retain(|at, _| *at <= index);
     }
 
@@ -102,11 +102,11 @@ impl Snapshots {
             self.open.remove(id);
             self.leases.remove(id);
         }
-        self.past.forget(self.horizon());
+        self.past.drop_below(self.horizon());
     }
 
     /// All open snapshots, and those about to be opened.
-    pub(crate) fn kept(&self) -> Vec<SnapshotId> {
+    pub(crate) fn retained_ids(&self) -> Vec<SnapshotId> {
         self.open.keys().copied().chain(self.appended.values().map(|(id, _)| *id)).collect()
     }
 
@@ -152,8 +152,8 @@ impl Snapshots {
     }
 
     /// The member becomes primary: closed times must be determined again, and every lease starts again.
-    pub(crate) fn lead(&mut self, now_ms: u64) {
-        (self.closed, self.closing) = (Timestamp::ZERO, BTreeMap::new());
+    pub(crate) fn become_primary(&mut self, now_ms: u64) {
+        (self.closed, self.closing_times) = (Timestamp::ZERO, BTreeMap::new());
         let Snapshots { open, leases, .. } = self;
         *leases =
             open.iter().map(|(id, kept)| (*id, now_ms.saturating_add(u64::from(kept.lease_ms)))).collect();
@@ -166,9 +166,10 @@ impl Snapshots {
     /// No transaction can commit at or below this time any more, and no timestamp is assigned there. The log ends with this
     /// entry, so the time is closed once the entry is committed. `false`: too many times are being closed.
     pub(crate) fn close_behind(&mut self, at: Timestamp, last: u64, applied: u64) -> bool {
-        let has_room = self.closing.len() < SNAPSHOTS_CLOSING_MAX || self.closing.contains_key(&at);
+        let has_room =
+            self.closing_times.len() < SNAPSHOTS_CLOSING_MAX || self.closing_times.contains_key(&at);
         let behind = match has_room {
-            true => *self.closing.entry(at).or_insert(last),
+            true => *self.closing_times.entry(at).or_insert(last),
             false => return false,
         };
         if applied < behind {
@@ -176,7 +177,7 @@ impl Snapshots {
         }
         self.closed = self.closed.max(at);
         let closed = self.closed;
-        self.closing.retain(|at, _| *at > closed);
+        self.closing_times.retain(|at, _| *at > closed);
         true
     }
 }

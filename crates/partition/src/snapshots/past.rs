@@ -17,20 +17,20 @@ pub(crate) struct PastVersions {
     deadlines: BTreeMap<Box<[u8]>, DeadlineHistory>,
     /// Names that were removed, and when last.
     names: BTreeMap<Box<[u8]>, Timestamp>,
-    kept: usize,
+    retained_versions: usize,
 }
 
 impl PastVersions {
     /// The deadline of a key has changed.
     pub(crate) fn deadline_ended(&mut self, key: &[u8], was: Option<u64>, until: Timestamp) {
         self.deadlines.entry(key.into()).or_default().push((until, was));
-        self.kept += 1;
+        self.retained_versions += 1;
     }
 
     /// The blob of this name was removed.
     pub(crate) fn name_ended(&mut self, name: &[u8], until: Timestamp) {
         if self.names.insert(name.into(), until).is_none() {
-            self.kept += 1;
+            self.retained_versions += 1;
         }
     }
 
@@ -60,7 +60,7 @@ impl PastVersions {
     }
 
     /// Drops the state that ended before the horizon; without a horizon, all of it.
-    pub(crate) fn forget(&mut self, horizon: Option<Timestamp>) {
+    pub(crate) fn drop_below(&mut self, horizon: Option<Timestamp>) {
         let Some(horizon) = horizon else {
             *self = PastVersions::default();
             return;
@@ -70,11 +70,11 @@ impl PastVersions {
         }
         self.deadlines.retain(|_, was| !was.is_empty());
         self.names.retain(|_, until| *until > horizon);
-        self.kept = self.names.len() + self.deadlines.values().map(Vec::len).sum::<usize>();
+        self.retained_versions = self.names.len() + self.deadlines.values().map(Vec::len).sum::<usize>();
     }
 
     /// The number of kept entries.
     pub(crate) fn len(&self) -> usize {
-        self.kept
+        self.retained_versions
     }
 }

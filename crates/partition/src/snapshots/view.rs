@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{ChunkHead, Engine, Handle, Parts, RecordBody, StoredRecord, lay_over, split_trailer};
+use zerohop_engine::{
+    ChunkHead, Engine, Handle, Parts, RecordBody, StoredRecord, copy_part_over, split_trailer,
+};
 use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
@@ -55,7 +57,7 @@ impl<D: Disk> PastView<'_, D> {
             return Ok(Some(kind));
         }
         match record.body {
-            RecordBody::Whole(bytes) => take(bytes),
+            RecordBody::SingleEntry(bytes) => take(bytes),
             RecordBody::Parts(parts) => {
                 let (was, mut bytes) = (RecordState::Parts(parts), Vec::new());
                 self.each_part(&was, &mut |body, skip| {
@@ -101,7 +103,7 @@ impl<D: Disk> PastView<'_, D> {
         let Some(record) = found else { return Err(Failure::NotFound) };
         let (version, kind) = (Timestamp(record.timestamp), type_of(&record));
         let was = match record.body {
-            RecordBody::Whole(bytes) => RecordState::Whole(bytes.to_vec()),
+            RecordBody::SingleEntry(bytes) => RecordState::Whole(bytes.to_vec()),
             RecordBody::Parts(parts) => RecordState::Parts(parts),
         };
         match read.query {
@@ -179,7 +181,7 @@ impl<D: Disk> PastView<'_, D> {
         out.resize(length as usize, 0);
         let (mut end, mut stamp) = (0, [0; 16]);
         self.each_part(was, &mut |body, _| {
-            lay_over(out, begin, body);
+            copy_part_over(out, begin, body);
             if let Some(head) = ChunkHead::decode(body) {
                 (end, stamp) = (end.max(head.range().end), head.stamp);
             }
@@ -231,7 +233,7 @@ impl<D: Disk> PastView<'_, D> {
         name: &[u8],
     ) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
         let key = header_key(name)?;
-        self.look(&key)
+        self.record_meta(&key)
     }
 }
 
@@ -245,7 +247,7 @@ impl<D: Disk> KeySource for PastView<'_, D> {
         Ok((found, next))
     }
 
-    fn look(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
+    fn record_meta(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
         let record = self.engine.lookup_at(self.handle, key, self.at.0).or_fail()?;
         Ok(record.map(|record| (type_of(&record), Timestamp(record.timestamp))))
     }

@@ -54,7 +54,9 @@ impl PartitionState {
         // The version is set at the end, when the contents are known.
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(self.sessions.len() as u32).to_le_bytes());
-        for field in [self.applied, self.newest.0, self.sessions.mark().0, self.deadlines.len() as u64] {
+        for field in
+            [self.applied, self.newest.0, self.sessions.session_mark().0, self.deadlines.len() as u64]
+        {
             out.extend_from_slice(&field.to_le_bytes());
         }
         let mut has_ended = false;
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_go_of_after_a_split_is_in_version_2_only() {
+    fn split_cleanup_state_is_in_version_2_only() {
         let state = PartitionState { cleaned_splits: 2, ..PartitionState::default() };
         let bytes = state.encode();
         assert_eq!((bytes[0], PartitionState::decode(&bytes)), (2, Ok(state)));
@@ -284,7 +286,7 @@ mod tests {
         let prepare = TransactionEntry::Prepare {
             id,
             attempt: Default::default(),
-            place: Default::default(),
+            routing_key: Default::default(),
             durability: Default::default(),
             proposal: Timestamp(8),
             locks: vec![(7, zerohop_transaction::Access::Write)],

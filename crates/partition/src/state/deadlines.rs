@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_deadline_comes_first_and_a_later_word_replaces_an_earlier_one() {
+    fn earliest_deadline_is_first_and_updates_replace() {
         let mut deadlines = Deadlines::default();
         deadlines.set(b"a", Some(30));
         deadlines.set(b"b", Some(10));

@@ -14,7 +14,7 @@ use zerohop_wire::messages::RecordType;
 
 use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
 use crate::entry_metadata::{Mark, Note, SessionNote, SnapshotMark};
-use crate::limits::SEEN_KEPT_BYTES_MAX;
+use crate::limits::SEEN_VALUE_BYTES_MAX;
 use crate::outcome::WriteOutcome;
 use zerohop_base::bytes::Reader;
 
@@ -265,7 +265,7 @@ fn outcomes(document: &mut Document<'_>) {
     }
     let known: Vec<(u64, &str)> = all.iter().map(|(tag, words, ..)| (u64::from(*tag), *words)).collect();
     document.numbers("Outcomes / tag (1)", &known);
-    assert_eq!(SEEN_KEPT_BYTES_MAX, 4096, "the document has 4,096");
+    assert_eq!(SEEN_VALUE_BYTES_MAX, 4096, "the document has 4,096");
 }
 
 fn note(document: &mut Document<'_>) {

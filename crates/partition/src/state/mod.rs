@@ -69,11 +69,11 @@ impl PartitionState {
     /// # Errors
     /// Its note cannot be read; nothing has changed.
     pub fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) -> Result<(), UnknownEntry> {
-        self.apply_telling(meta, key, payload).map(drop)
+        self.apply_with_event(meta, key, payload).map(drop)
     }
 
     /// [`PartitionState::apply`], and the transaction event of the entry.
-    pub(crate) fn apply_telling(
+    pub(crate) fn apply_with_event(
         &mut self,
         meta: &Meta,
         key: &[u8],

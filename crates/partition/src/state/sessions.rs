@@ -40,7 +40,7 @@ pub(crate) struct Sessions {
     free: Vec<u32>,
     /// The slot found last. One write looks up its session several times, and each search would read memory that is in no cache.
     recent: Cell<u32>,
-    mark: Timestamp,
+    session_mark: Timestamp,
     bytes: usize,
 }
 
@@ -113,7 +113,7 @@ impl SessionRecord {
 
 impl PartialEq for Sessions {
     fn eq(&self, other: &Sessions) -> bool {
-        self.mark == other.mark && self.bytes == other.bytes && self.iter().eq(other.iter())
+        self.session_mark == other.session_mark && self.bytes == other.bytes && self.iter().eq(other.iter())
     }
 }
 
@@ -133,8 +133,8 @@ impl Sessions {
     }
 
     /// Sessions issued before this session mark are forgotten, unless they are in the table.
-    pub(crate) fn mark(&self) -> Timestamp {
-        self.mark
+    pub(crate) fn session_mark(&self) -> Timestamp {
+        self.session_mark
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -190,12 +190,12 @@ impl Sessions {
             }
             self.free.push(slot);
         }
-        self.mark = self.mark.max(mark);
+        self.session_mark = self.session_mark.max(mark);
     }
 
     /// Forgets all sessions, because the log has a gap in their entries.
-    pub(crate) fn forget_all(&mut self, mark: Timestamp) {
-        *self = Sessions { mark: self.mark.max(mark), ..Sessions::default() };
+    pub(crate) fn clear(&mut self, mark: Timestamp) {
+        *self = Sessions { session_mark: self.session_mark.max(mark), ..Sessions::default() };
     }
 
     /// Sessions not used since a time, and the session mark that evicting them needs.
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_kept_in_any_order_until_their_client_has_them() {
+    fn outcomes_are_kept_until_confirmed() {
         let mut sessions = Sessions::default();
         for sequence in [3, 1, 4, 2] {
             sessions.record(note(sequence, 1), 10);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_found_by_id_however_they_came_and_went() {
+    fn sessions_are_found_by_id() {
         let mut sessions = Sessions::default();
         let id = |nonce: u64| SessionId { issued: Timestamp(50), nonce };
         for nonce in 0..50 {
@@ -306,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn evicting_idle_sessions_raises_the_mark_above_them_and_frees_their_memory() {
+    fn evicting_idle_sessions_raises_the_session_mark() {
         let mut sessions = Sessions::default();
         sessions.record(note(1, 1), 10);
         assert_eq!(sessions.idle(10, 9).0, []);
         let (ids, mark) = sessions.idle(11, 9);
         assert_eq!((&ids[..], mark), (&[ID][..], Timestamp(51)));
         sessions.evict(&ids, mark);
-        assert_eq!((sessions.len(), sessions.bytes(), sessions.mark()), (0, 0, Timestamp(51)));
+        assert_eq!((sessions.len(), sessions.bytes(), sessions.session_mark()), (0, 0, Timestamp(51)));
     }
 }

@@ -49,7 +49,7 @@ fn header(document: &mut Document<'_>) {
     let change = MapChange::CloseKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
-        "version: {VERSION_EXPIRY} if there is a change of kind {PUT_EXPIRING}; else {VERSION_CLOSING} if there is one of kind \
+        "version: {VERSION_EXPIRY} if there is a change of kind {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
          {CLOSE_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
          there is one of kind {HAS_SPLIT}; else {VERSION_GROUP_STATES} if a group has a state other than 0 or a keyspace is split; \
@@ -57,7 +57,7 @@ fn header(document: &mut Document<'_>) {
     );
     let fields = [
         field("`ZHMD`", b"ZHMD"),
-        field(&versions, VERSION_CLOSING.to_le_bytes()),
+        field(&versions, VERSION_DROPPING.to_le_bytes()),
         field("zero", [0; 2]),
         field("epoch from which the changes lead; 0: a whole map", LONG.to_le_bytes()),
         field("epoch to which they lead", (LONG + 1).to_le_bytes()),
@@ -198,8 +198,13 @@ fn group(document: &mut Document<'_>) {
 
 /// Groups by a ring of which one is an exception, and the bytes of that group.
 fn create_placed() -> (MapChange, Vec<u8>) {
-    let ring =
-        Ring { first: InstanceId(A), count: 0x0506_0708, step: 0x0501_0203, turn: 0x0401_0203, splits: 5 };
+    let ring = Ring {
+        first: InstanceId(A),
+        count: 0x0506_0708,
+        step: 0x0501_0203,
+        first_position: 0x0401_0203,
+        splits: 5,
+    };
     let members = Members::Ring(ring, [].into());
     let placed = GroupShape {
         partitions: 1 << 9,

@@ -33,7 +33,7 @@ pub enum DecodeError {
     /// A byte that must be zero is not.
     Reserved,
     /// The bytes end too early.
-    Cut {
+    Truncated {
         /// The offset at which more bytes were needed.
         at: usize,
     },
@@ -105,7 +105,7 @@ impl fmt::Display for DecodeError {
                 write!(f, "it says that it is of version {found}, and what follows needs another")
             }
             Self::Reserved => f.write_str("a byte that must be zero is not"),
-            Self::Cut { at } => write!(f, "it ends at byte {at}, in the middle of something"),
+            Self::Truncated { at } => write!(f, "it ends at byte {at}, in the middle of something"),
             Self::Trailing { bytes } => write!(f, "{bytes} bytes follow its end"),
             Self::TooMany { what, count, limit } => write!(f, "{count} {what}, of at most {limit}"),
             Self::Unknown { what, number } => write!(f, "{number} is no {what}"),

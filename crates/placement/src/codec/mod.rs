@@ -32,7 +32,7 @@ const VERSION_PLACED: u16 = 4;
 /// Adds tokens.
 const VERSION_TOKENS: u16 = 5;
 /// Adds keyspaces that are being dropped.
-const VERSION_CLOSING: u16 = 6;
+const VERSION_DROPPING: u16 = 6;
 /// Adds tokens that expire.
 const VERSION_EXPIRY: u16 = 7;
 
@@ -84,7 +84,7 @@ const EXCEPTION_BYTES: usize = 4;
 /// From this bit on, the byte with the number of followers also has the state of the group.
 const GROUP_STATE_SHIFT: u32 = 6;
 const GROUP_STATES: [(u8, GroupState); 3] =
-    [(0, GroupState::Settled), (1, GroupState::Admitting), (2, GroupState::Recovering)];
+    [(0, GroupState::Stable), (1, GroupState::Admitting), (2, GroupState::Recovering)];
 const _: () = assert!(crate::limits::GROUP_MEMBERS_MAX < 1 << GROUP_STATE_SHIFT);
 
 /// Numbers in the format; they never change.
@@ -152,7 +152,7 @@ fn version_needed(changes: &[MapChange]) -> u16 {
         return VERSION_EXPIRY;
     }
     if changes.iter().any(|change| matches!(change, MapChange::CloseKeyspace(_))) {
-        return VERSION_CLOSING;
+        return VERSION_DROPPING;
     }
     if changes.iter().any(|change| matches!(change, MapChange::PutToken(_) | MapChange::RemoveToken(_))) {
         return VERSION_TOKENS;
@@ -169,9 +169,9 @@ fn version_needed(changes: &[MapChange]) -> u16 {
     }
     let old = changes.iter().all(|change| match change {
         MapChange::CreateKeyspace { groups, .. } => {
-            groups.table().parts().1.all(|(_, group)| group.state == GroupState::Settled)
+            groups.table().parts().1.all(|(_, group)| group.state == GroupState::Stable)
         }
-        MapChange::SetGroup { group, .. } => group.state == GroupState::Settled,
+        MapChange::SetGroup { group, .. } => group.state == GroupState::Stable,
         MapChange::SplitKeyspace(_) => false,
         _ => true,
     });
@@ -193,7 +193,7 @@ pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
         });
         let groups = groups + placed;
         let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
-        let close = if keyspace.is_closing() { CLOSE_KEYSPACE_BYTES } else { 0 };
+        let close = if keyspace.is_dropping() { CLOSE_KEYSPACE_BYTES } else { 0 };
         CHANGE_BYTES_MIN
             + CONFIG_BYTES_MIN
             + keyspace.config().name.as_str().len()
@@ -289,7 +289,7 @@ fn write_placed(bytes: &mut Vec<u8>, placed: &GroupShape) {
         }
         Members::Ring(ring, _) => {
             bytes.push(RING);
-            for number in [ring.first.get(), ring.count, ring.step, ring.turn] {
+            for number in [ring.first.get(), ring.count, ring.step, ring.first_position] {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
             bytes.push(ring.splits);

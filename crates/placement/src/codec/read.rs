@@ -49,7 +49,7 @@ impl<'a> MapReader<'a> {
         if count > limit {
             return Err(DecodeError::TooMany { what, count, limit });
         }
-        self.room_for(count, bytes_min)?;
+        self.check_count(count, bytes_min)?;
         Ok(count)
     }
 
@@ -85,7 +85,7 @@ impl<'a> MapReader<'a> {
     }
 
     /// The check before memory is allocated for `count` elements.
-    fn room_for(&self, count: usize, bytes_min: usize) -> Result<(), DecodeError> {
+    fn check_count(&self, count: usize, bytes_min: usize) -> Result<(), DecodeError> {
         match self.fields.rest().len() / bytes_min {
             room if room < count => Err(self.cut()),
             _ => Ok(()),
@@ -94,7 +94,7 @@ impl<'a> MapReader<'a> {
 
     /// The error of bytes that end before their fields do: `at` is their end.
     fn cut(&self) -> DecodeError {
-        DecodeError::Cut { at: self.fields.position() + self.fields.rest().len() }
+        DecodeError::Truncated { at: self.fields.position() + self.fields.rest().len() }
     }
 }
 
@@ -105,7 +105,7 @@ pub(super) fn change(reader: &mut MapReader<'_>) -> Result<MapChange, DecodeErro
         CREATE_KEYSPACE => {
             let id = KeyspaceId(reader.u32()?);
             let config = config(reader)?;
-            reader.room_for(config.partitions.get() as usize, GROUP_BYTES_MIN)?;
+            reader.check_count(config.partitions.get() as usize, GROUP_BYTES_MIN)?;
             let groups = config
                 .partitions
                 .ids()
@@ -141,7 +141,7 @@ fn token(reader: &mut MapReader<'_>, expires: bool) -> Result<TokenEntry, Decode
     let expiry = if expires { Some(expiry(reader)?) } else { None };
     let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
     let count = usize::from(reader.u8()?);
-    reader.room_for(count, GRANT_BYTES)?;
+    reader.check_count(count, GRANT_BYTES)?;
     let mut grants = Vec::new();
     for _ in 0..count {
         let keyspace = KeyspaceId(reader.u32()?);
@@ -176,14 +176,14 @@ fn placed(reader: &mut MapReader<'_>, partitions: u32) -> Result<Groups, DecodeE
     let told = match told {
         ROWS => {
             let count = partitions as usize * members;
-            reader.room_for(count, size_of::<InstanceId>())?;
+            reader.check_count(count, size_of::<InstanceId>())?;
             let rows = (0..count).map(|_| reader.u32().map(InstanceId)).collect::<Result<_, _>>()?;
             Members::Rows(rows)
         }
         RING => {
             let first = InstanceId(reader.u32()?);
             let (count, step, turn) = (reader.u32()?, reader.u32()?, reader.u32()?);
-            let ring = Ring { first, count, step, turn, splits: reader.u8()? };
+            let ring = Ring { first, count, step, first_position: turn, splits: reader.u8()? };
             if !ring.is_valid(members, partitions) {
                 return Err(DecodeError::Placed { what: "there is no such ring" });
             }
@@ -220,7 +220,7 @@ fn node(reader: &mut MapReader<'_>) -> Result<Node, DecodeError> {
     let count = usize::from(reader.u8()?);
     const { assert!(INSTANCES_PER_NODE_MAX == u8::MAX as usize) };
     let manager = address(reader)?;
-    reader.room_for(count, 1)?;
+    reader.check_count(count, 1)?;
     let instances = (0..count).map(|_| address(reader)).collect::<Result<_, _>>()?;
     Ok(Node { id, state, incarnation, manager, first_instance, instances })
 }

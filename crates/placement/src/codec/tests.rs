@@ -120,7 +120,7 @@ fn states_of_groups_and_splits_are_version_2() {
 }
 
 #[test]
-fn how_often_a_keyspace_was_split_takes_the_third_version() {
+fn split_count_needs_map_version_3() {
     let told = MapChange::HasSplit { keyspace: KeyspaceId(0x0102), splits: 3 };
     let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(9), changes: vec![told] };
     let mut bytes = delta.encode();
@@ -170,12 +170,12 @@ fn tokens_take_the_fifth_version() {
     assert_eq!(with(grants_at, 4), DecodeError::Token, "out of order");
     assert!(matches!(with(grants_at + 4, 0), DecodeError::Unknown { number: 0, .. }));
     assert!(matches!(with(grants_at + 4, 8), DecodeError::Unknown { number: 8, .. }));
-    assert!(matches!(with(grants_at - 1, 200), DecodeError::Cut { .. }));
+    assert!(matches!(with(grants_at - 1, 200), DecodeError::Truncated { .. }));
     // Each name belongs to only one token.
     let put = |id| MapChange::PutToken(TokenEntry::new(id, name.clone(), vec![grant(0, 1)]).unwrap());
     let delta = |changes| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
     let taken = ClusterMap::default().apply(&delta(vec![put(1), put(2)]));
-    assert_eq!(taken, Err(MapError::TokenNameTaken { name: name.clone() }));
+    assert_eq!(taken, Err(MapError::TokenNameInUse { name: name.clone() }));
     let map = ClusterMap::default().apply(&delta(vec![put(1), put(1)])).unwrap();
     assert_eq!((map.tokens().len(), map.token(1).is_ok()), (1, true));
     let gone = ClusterMap::default().apply(&delta(vec![MapChange::RemoveToken(1)]));
@@ -235,7 +235,7 @@ fn bytes_cut_anywhere_are_refused() {
     let whole = golden();
     for length in 0..whole.len() {
         let error = MapDelta::decode(&whole[..length]).unwrap_err();
-        assert!(matches!(error, DecodeError::Cut { .. }), "{length}: {error}");
+        assert!(matches!(error, DecodeError::Truncated { .. }), "{length}: {error}");
     }
     let longer = [&whole[..], &[0]].concat();
     assert_eq!(MapDelta::decode(&longer), Err(DecodeError::Trailing { bytes: 1 }));
@@ -277,7 +277,7 @@ fn placed() -> Vec<u8> {
         partitions: PartitionCount::new(512).unwrap(),
         ..KeyspaceConfig::new("p".parse().unwrap(), 1)
     };
-    let ring = crate::map::Ring { first: InstanceId(10), count: 5, step: 2, turn: 3, splits: 1 };
+    let ring = crate::map::Ring { first: InstanceId(10), count: 5, step: 2, first_position: 3, splits: 1 };
     let groups = crate::map::Groups::in_ring(ring, 512, 1, 1).unwrap();
     let nodes = [node(1, 10, 2), node(2, 12, 3)].map(MapChange::PutNode);
     let create = MapChange::CreateKeyspace { id: KeyspaceId(7), config, groups };
@@ -349,11 +349,11 @@ fn counts_are_refused_before_anything_is_allocated_for_them() {
     let (count, limit) = (u32::MAX as usize, CHANGES_MAX);
     assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::TooMany { what: "changes", count, limit }));
     bytes[24..28].copy_from_slice(&(CHANGES_MAX as u32).to_le_bytes());
-    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Cut { at: bytes.len() }));
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Truncated { at: bytes.len() }));
     // The bytes claim 65536 partitions and have two groups.
     let mut bytes = golden();
     (bytes[72], bytes[73]) = (16, 0);
-    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Cut { at: bytes.len() }));
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Truncated { at: bytes.len() }));
     let bytes = vec![0; crate::limits::MAP_BYTES_MAX + 1];
     assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::TooLong { bytes: bytes.len() }));
 }

@@ -19,39 +19,39 @@ pub enum ConfigError {
     /// The number of copies is zero or too large.
     Replicas {
         /// The requested number.
-        asked: u8,
+        requested: u8,
     },
     /// The number of copies for an acknowledgement is zero, or exceeds the number of copies.
     MinInSync {
         /// The requested number.
-        asked: u8,
+        requested: u8,
         /// Total number of copies.
         replicas: u8,
     },
     /// The flush interval is zero or too long.
     Interval {
         /// The requested interval in milliseconds.
-        asked_ms: u32,
+        requested_ms: u32,
     },
     /// The chunk size is not a power of two, or out of range.
     ChunkBytes {
         /// The requested size in bytes.
-        asked: u32,
+        requested: u32,
     },
     /// The delay is too long.
     BatchDelay {
         /// The requested delay in microseconds.
-        asked_us: u32,
+        requested_us: u32,
     },
     /// The batch size is zero or too large.
     BatchBytes {
         /// The requested size in bytes.
-        asked: u32,
+        requested: u32,
     },
     /// A split would exceed the maximum number of partitions.
     CannotSplit {
         /// The resulting number.
-        asked: u32,
+        requested: u32,
     },
     /// A setting that cannot be changed after creation.
     Fixed {
@@ -68,28 +68,28 @@ impl fmt::Display for ConfigError {
                 "{partitions} partitions with hash crc16, which places the 16384 slots of Redis Cluster: ask for \
                  16384 or fewer, or for hash xxh3"
             ),
-            Self::CannotSplit { asked } => {
+            Self::CannotSplit { requested: asked } => {
                 write!(f, "a split into {asked} partitions: a keyspace has at most {PARTITIONS_MAX}")
             }
-            Self::Replicas { asked } => write!(f, "{asked} replicas: ask for 1 to {REPLICAS_MAX}"),
-            Self::MinInSync { asked, replicas } => write!(
+            Self::Replicas { requested: asked } => write!(f, "{asked} replicas: ask for 1 to {REPLICAS_MAX}"),
+            Self::MinInSync { requested: asked, replicas } => write!(
                 f,
                 "min-in-sync {asked} with {replicas} replicas: ask for 1 to {replicas}, or for more replicas"
             ),
-            Self::Interval { asked_ms } => write!(
+            Self::Interval { requested_ms: asked_ms } => write!(
                 f,
                 "flushing every {asked_ms} ms: ask for 1 to {INTERVAL_MS_MAX} ms, for `sync`, or for `memory`"
             ),
-            Self::ChunkBytes { asked } => {
+            Self::ChunkBytes { requested: asked } => {
                 write!(
                     f,
                     "chunks of {asked} bytes: ask for a power of two from {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
                 )
             }
-            Self::BatchDelay { asked_us } => {
+            Self::BatchDelay { requested_us: asked_us } => {
                 write!(f, "collecting requests for {asked_us} us: ask for at most {BATCH_DELAY_US_MAX}")
             }
-            Self::BatchBytes { asked } => {
+            Self::BatchBytes { requested: asked } => {
                 write!(
                     f,
                     "batches of {asked} bytes: ask for 1 to {BATCH_BYTES_MAX}; a delay of 0 turns batching off"

@@ -82,7 +82,8 @@ impl KeyspaceConfig {
     /// If the number of partitions is already the maximum.
     pub fn doubled(&self) -> Result<KeyspaceConfig, ConfigError> {
         let asked = self.partitions.get() * 2;
-        let partitions = PartitionCount::new(asked).map_err(|_| ConfigError::CannotSplit { asked })?;
+        let partitions =
+            PartitionCount::new(asked).map_err(|_| ConfigError::CannotSplit { requested: asked })?;
         let doubled = KeyspaceConfig { partitions, ..self.clone() };
         doubled.check().map(|()| doubled)
     }
@@ -94,26 +95,26 @@ impl KeyspaceConfig {
             return Err(ConfigError::MorePartitionsThanSlots { partitions: self.partitions });
         }
         if !(1..=REPLICAS_MAX).contains(&self.replicas) {
-            return Err(ConfigError::Replicas { asked: self.replicas });
+            return Err(ConfigError::Replicas { requested: self.replicas });
         }
         if !(1..=self.replicas).contains(&self.min_in_sync) {
-            return Err(ConfigError::MinInSync { asked: self.min_in_sync, replicas: self.replicas });
+            return Err(ConfigError::MinInSync { requested: self.min_in_sync, replicas: self.replicas });
         }
         if let Durability::Interval { ms } = self.durability
             && !(1..=INTERVAL_MS_MAX).contains(&ms)
         {
-            return Err(ConfigError::Interval { asked_ms: ms });
+            return Err(ConfigError::Interval { requested_ms: ms });
         }
         if !self.chunk_bytes.is_power_of_two()
             || !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&self.chunk_bytes)
         {
-            return Err(ConfigError::ChunkBytes { asked: self.chunk_bytes });
+            return Err(ConfigError::ChunkBytes { requested: self.chunk_bytes });
         }
         if self.batch_delay_us > BATCH_DELAY_US_MAX {
-            return Err(ConfigError::BatchDelay { asked_us: self.batch_delay_us });
+            return Err(ConfigError::BatchDelay { requested_us: self.batch_delay_us });
         }
         if !(1..=BATCH_BYTES_MAX).contains(&self.batch_bytes) {
-            return Err(ConfigError::BatchBytes { asked: self.batch_bytes });
+            return Err(ConfigError::BatchBytes { requested: self.batch_bytes });
         }
         Ok(())
     }
@@ -173,21 +174,24 @@ mod tests {
     #[test]
     fn each_bound_is_refused_by_its_own_error() {
         use ConfigError as E;
-        assert_eq!(refused(|c| c.replicas = 0), E::Replicas { asked: 0 });
-        assert_eq!(refused(|c| c.replicas = 9), E::Replicas { asked: 9 });
-        assert_eq!(refused(|c| c.min_in_sync = 0), E::MinInSync { asked: 0, replicas: 3 });
-        assert_eq!(refused(|c| c.min_in_sync = 4), E::MinInSync { asked: 4, replicas: 3 });
-        assert_eq!(refused(|c| c.durability = Durability::Interval { ms: 0 }), E::Interval { asked_ms: 0 });
+        assert_eq!(refused(|c| c.replicas = 0), E::Replicas { requested: 0 });
+        assert_eq!(refused(|c| c.replicas = 9), E::Replicas { requested: 9 });
+        assert_eq!(refused(|c| c.min_in_sync = 0), E::MinInSync { requested: 0, replicas: 3 });
+        assert_eq!(refused(|c| c.min_in_sync = 4), E::MinInSync { requested: 4, replicas: 3 });
+        assert_eq!(
+            refused(|c| c.durability = Durability::Interval { ms: 0 }),
+            E::Interval { requested_ms: 0 }
+        );
         assert_eq!(
             refused(|c| c.durability = Durability::Interval { ms: 60_001 }),
-            E::Interval { asked_ms: 60_001 }
+            E::Interval { requested_ms: 60_001 }
         );
         for asked in [0, 4095, 12 << 10, 16 << 20] {
-            assert_eq!(refused(|c| c.chunk_bytes = asked), E::ChunkBytes { asked });
+            assert_eq!(refused(|c| c.chunk_bytes = asked), E::ChunkBytes { requested: asked });
         }
-        assert_eq!(refused(|c| c.batch_delay_us = 1_000_001), E::BatchDelay { asked_us: 1_000_001 });
-        assert_eq!(refused(|c| c.batch_bytes = 0), E::BatchBytes { asked: 0 });
-        assert_eq!(refused(|c| c.batch_bytes = (8 << 20) + 1), E::BatchBytes { asked: (8 << 20) + 1 });
+        assert_eq!(refused(|c| c.batch_delay_us = 1_000_001), E::BatchDelay { requested_us: 1_000_001 });
+        assert_eq!(refused(|c| c.batch_bytes = 0), E::BatchBytes { requested: 0 });
+        assert_eq!(refused(|c| c.batch_bytes = (8 << 20) + 1), E::BatchBytes { requested: (8 << 20) + 1 });
         let partitions = PartitionCount::new(32_768).unwrap();
         assert_eq!(
             refused(|c| (c.hash, c.partitions) = (HashKind::Crc16, partitions)),
@@ -206,7 +210,7 @@ mod tests {
         assert_eq!(altered(|c| c.replicas = 5), Ok(()));
         assert_eq!(altered(|c| c.durability = Durability::Sync), Ok(()));
         assert_eq!(altered(|c| c.batch_delay_us = 1000), Ok(()));
-        assert_eq!(altered(|c| c.replicas = 1), Err(ConfigError::MinInSync { asked: 2, replicas: 1 }));
+        assert_eq!(altered(|c| c.replicas = 1), Err(ConfigError::MinInSync { requested: 2, replicas: 1 }));
         assert_eq!(altered(|c| c.seed += 1), Err(ConfigError::Fixed { setting: "seed" }));
         assert_eq!(altered(|c| c.hash = HashKind::Sdbm), Err(ConfigError::Fixed { setting: "hash" }));
         assert_eq!(altered(|c| c.chunk_bytes *= 2), Err(ConfigError::Fixed { setting: "chunk size" }));

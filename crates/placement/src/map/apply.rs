@@ -44,7 +44,7 @@ impl ClusterMap {
         if delta.changes.len() > bounds.changes {
             return Err(MapError::TooManyChanges { changes: delta.changes.len() });
         }
-        if delta.is_whole() {
+        if delta.is_complete() {
             return MapBuilder::of(&ClusterMap::default()).change(&delta.changes)?.finish(delta.to, bounds);
         }
         if delta.from != self.epoch {
@@ -66,7 +66,7 @@ struct MapBuilder<'a> {
     /// Keyspaces whose groups are all new.
     renewed: BTreeSet<KeyspaceId>,
     /// Keyspaces whose tables have entries that no group refers to.
-    loose: BTreeSet<KeyspaceId>,
+    unreferenced: BTreeSet<KeyspaceId>,
 }
 
 impl<'a> MapBuilder<'a> {
@@ -78,7 +78,7 @@ impl<'a> MapBuilder<'a> {
             tokens: Arc::clone(&old.tokens),
             set: BTreeSet::new(),
             renewed: BTreeSet::new(),
-            loose: BTreeSet::new(),
+            unreferenced: BTreeSet::new(),
         }
     }
 
@@ -103,14 +103,14 @@ impl<'a> MapBuilder<'a> {
                 MapChange::DropKeyspace(id) => {
                     self.keyspaces.remove(id).ok_or(MapError::UnknownKeyspace { keyspace: *id })?;
                     self.renewed.remove(id);
-                    self.loose.remove(id);
+                    self.unreferenced.remove(id);
                 }
                 MapChange::SetGroup { keyspace, partition, group } => {
                     self.set(*keyspace, *partition, group)?
                 }
                 MapChange::SplitKeyspace(id) => self.split(*id)?,
                 MapChange::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
-                MapChange::CloseKeyspace(id) => self.keyspace(*id)?.is_closing = true,
+                MapChange::CloseKeyspace(id) => self.keyspace(*id)?.is_dropping = true,
                 MapChange::PutToken(token) => self.put_token(token)?,
                 MapChange::RemoveToken(id) => {
                     let gone = Arc::make_mut(&mut self.tokens).remove(id);
@@ -129,7 +129,7 @@ impl<'a> MapBuilder<'a> {
             tokens.retain(|_, other| !gives_up(other) || other.name != token.name);
         }
         if self.tokens.values().any(|other| other.id != token.id && other.name == token.name) {
-            return Err(MapError::TokenNameTaken { name: token.name.clone() });
+            return Err(MapError::TokenNameInUse { name: token.name.clone() });
         }
         let tokens = Arc::make_mut(&mut self.tokens);
         tokens.insert(token.id, token.clone());
@@ -152,7 +152,7 @@ impl<'a> MapBuilder<'a> {
 
     fn create(&mut self, id: KeyspaceId, config: &KeyspaceConfig, groups: &Groups) -> Result<(), MapError> {
         if id == KeyspaceId::NONE || self.keyspaces.contains_key(&id) {
-            return Err(MapError::KeyspaceIdTaken { keyspace: id });
+            return Err(MapError::KeyspaceIdInUse { keyspace: id });
         }
         if self.keyspaces.len() == KEYSPACES_MAX {
             return Err(MapError::TooManyKeyspaces { keyspaces: KEYSPACES_MAX + 1 });
@@ -160,7 +160,7 @@ impl<'a> MapBuilder<'a> {
         if let Some((other, _)) =
             self.keyspaces.iter().find(|(_, keyspace)| keyspace.config.name == config.name)
         {
-            return Err(MapError::NameTaken { name: config.name.clone(), keyspace: *other });
+            return Err(MapError::NameInUse { name: config.name.clone(), keyspace: *other });
         }
         config.check().map_err(|error| MapError::Config { keyspace: id, error })?;
         let partitions = config.partitions.get();
@@ -171,7 +171,7 @@ impl<'a> MapBuilder<'a> {
             return Err(MapError::Group { keyspace: id, partition, fault });
         }
         let groups = groups.table().clone();
-        let keyspace = Keyspace { config: config.clone(), splits: 0, is_closing: false, groups };
+        let keyspace = Keyspace { config: config.clone(), splits: 0, is_dropping: false, groups };
         self.keyspaces.insert(id, Arc::new(keyspace));
         self.renewed.insert(id);
         Ok(())
@@ -193,7 +193,7 @@ impl<'a> MapBuilder<'a> {
         keyspace.splits += 1;
         keyspace.groups.double();
         self.renewed.insert(id);
-        self.loose.remove(&id);
+        self.unreferenced.remove(&id);
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl<'a> MapBuilder<'a> {
             return Err(MapError::EpochNotRaised { keyspace: id, partition, old, new: group.epoch });
         }
         if keyspace.groups.set(partition, group.as_group()) {
-            self.loose.insert(id);
+            self.unreferenced.insert(id);
         }
         self.set.insert((id, partition));
         Ok(())
@@ -229,7 +229,7 @@ impl<'a> MapBuilder<'a> {
     /// Computes the order of rings, once for all keyspaces with the same ring.
     fn order_rings(&mut self, nodes: &NodeTable) -> Result<(), MapError> {
         for id in &self.renewed {
-            let Some(ring) = self.keyspaces.get(id).and_then(|found| found.groups.ring_wanted().copied())
+            let Some(ring) = self.keyspaces.get(id).and_then(|found| found.groups.missing_ring().copied())
             else {
                 continue;
             };
@@ -249,7 +249,7 @@ impl<'a> MapBuilder<'a> {
     }
 
     fn finish(mut self, epoch: MapEpoch, bounds: MapBounds) -> Result<ClusterMap, MapError> {
-        for id in std::mem::take(&mut self.loose) {
+        for id in std::mem::take(&mut self.unreferenced) {
             self.keyspace(id)?.groups.compact();
         }
         let nodes = match self.nodes.is_empty() {

@@ -71,7 +71,7 @@ pub enum MapChange {
 
 impl MapDelta {
     /// Whether this is a complete map instead of a change.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.from == MapEpoch(0)
     }
 
@@ -101,7 +101,7 @@ impl ClusterMap {
             };
             let splits = keyspace.splits();
             let has_split = (splits > 0).then_some(MapChange::HasSplit { keyspace: id, splits });
-            let close = keyspace.is_closing().then_some(MapChange::CloseKeyspace(id));
+            let close = keyspace.is_dropping().then_some(MapChange::CloseKeyspace(id));
             std::iter::once(create).chain(has_split).chain(close)
         });
         let tokens = self.tokens().map(|token| MapChange::PutToken(token.clone()));

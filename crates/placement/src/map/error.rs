@@ -56,7 +56,7 @@ pub enum MapError {
         instances: usize,
     },
     /// Two nodes have the same instance, or an instance's id exceeds the maximum.
-    InstanceTaken {
+    InstanceInUse {
         /// The instance.
         instance: InstanceId,
     },
@@ -71,12 +71,12 @@ pub enum MapError {
         keyspace: KeyspaceId,
     },
     /// The id of a new keyspace is in use, or is zero.
-    KeyspaceIdTaken {
+    KeyspaceIdInUse {
         /// The keyspace.
         keyspace: KeyspaceId,
     },
     /// The name of a new keyspace is in use.
-    NameTaken {
+    NameInUse {
         /// The name.
         name: KeyspaceName,
         /// The keyspace that has it.
@@ -116,7 +116,7 @@ pub enum MapError {
         token: u64,
     },
     /// Another token has this name.
-    TokenNameTaken {
+    TokenNameInUse {
         /// The name.
         name: KeyspaceName,
     },
@@ -211,7 +211,7 @@ impl fmt::Display for MapError {
             Self::Instances { node, instances } => {
                 write!(f, "node {node} has {instances} instances: give it 1 to {INSTANCES_PER_NODE_MAX}")
             }
-            Self::InstanceTaken { instance } => {
+            Self::InstanceInUse { instance } => {
                 write!(
                     f,
                     "the instances from {instance} on belong to another node or lie beyond the last id: use new ids"
@@ -219,10 +219,10 @@ impl fmt::Display for MapError {
             }
             Self::UnknownNode { node } => write!(f, "the map has no node {node}"),
             Self::UnknownKeyspace { keyspace } => write!(f, "the map has no keyspace {keyspace}"),
-            Self::KeyspaceIdTaken { keyspace } => {
+            Self::KeyspaceIdInUse { keyspace } => {
                 write!(f, "keyspace id {keyspace} is in use or zero: every keyspace gets a new id")
             }
-            Self::NameTaken { name, keyspace } => {
+            Self::NameInUse { name, keyspace } => {
                 write!(
                     f,
                     "keyspace {keyspace} is called {name} already: use that one, or choose another name"
@@ -248,7 +248,7 @@ impl fmt::Display for MapError {
             Self::UnknownToken { token } => {
                 write!(f, "there is no token {token:016x}: it was revoked already")
             }
-            Self::TokenNameTaken { name } => {
+            Self::TokenNameInUse { name } => {
                 write!(f, "there is a token {name} already: use another name, or revoke it first")
             }
             Self::RingTooLarge { keyspace, instances } => {

@@ -9,7 +9,7 @@ use crate::limits::GROUP_MEMBERS_MAX;
 pub enum GroupState {
     /// No change. The primary requests the admission of followers only while there are fewer in-sync copies than `min_in_sync`.
     #[default]
-    Settled,
+    Stable,
     /// The first follower is to be admitted to the in-sync set as soon as it has caught up: it is the target of a move.
     Admitting,
     /// No replica serves: the in-sync replicas have restarted, and the control group is choosing the log to continue with.
@@ -49,13 +49,7 @@ pub struct Group<'a> {
 impl ReplicaGroup {
     /// A group of one member.
     pub fn of_one(epoch: PartitionEpoch, primary: InstanceId) -> ReplicaGroup {
-        ReplicaGroup {
-            epoch,
-            primary,
-            in_sync: Vec::new(),
-            followers: Vec::new(),
-            state: GroupState::Settled,
-        }
+        ReplicaGroup { epoch, primary, in_sync: Vec::new(), followers: Vec::new(), state: GroupState::Stable }
     }
 
     /// The same, borrowed.
@@ -91,7 +85,7 @@ impl Group<'_> {
             return Err(GroupFault::TooMany { members: count });
         }
         if self.state == GroupState::Admitting && self.followers.is_empty() {
-            return Err(GroupFault::NobodyToAdmit);
+            return Err(GroupFault::NoFollowerToAdmit);
         }
         let mut members: Vec<InstanceId> = self.members().collect();
         members.sort_unstable();
@@ -116,7 +110,7 @@ pub enum GroupFault {
         instance: InstanceId,
     },
     /// The state says that a follower is to be admitted, but there is none.
-    NobodyToAdmit,
+    NoFollowerToAdmit,
 }
 
 impl std::fmt::Display for GroupFault {
@@ -124,7 +118,7 @@ impl std::fmt::Display for GroupFault {
         match self {
             Self::TooMany { members } => write!(f, "has {members} members, of at most {GROUP_MEMBERS_MAX}"),
             Self::Twice { instance } => write!(f, "names instance {instance} twice"),
-            Self::NobodyToAdmit => f.write_str("has a follower to admit, and no follower"),
+            Self::NoFollowerToAdmit => f.write_str("has a follower to admit, and no follower"),
         }
     }
 }
@@ -260,7 +254,7 @@ mod tests {
                     primary: InstanceId(primary),
                     in_sync: ids(in_sync),
                     followers: ids(followers),
-                    state: if recovering { GroupState::Recovering } else { GroupState::Settled },
+                    state: if recovering { GroupState::Recovering } else { GroupState::Stable },
                 }
             },
         )
@@ -303,6 +297,6 @@ mod tests {
         assert_eq!(check(group(&many[..15], &[])), Ok(()));
         let admitting = |group| check(ReplicaGroup { state: GroupState::Admitting, ..group });
         assert_eq!(admitting(group(&[1], &[2])), Ok(()));
-        assert_eq!(admitting(group(&[1], &[])), Err(GroupFault::NobodyToAdmit));
+        assert_eq!(admitting(group(&[1], &[])), Err(GroupFault::NoFollowerToAdmit));
     }
 }

@@ -55,7 +55,7 @@ impl MapHistory {
     /// As [`ClusterMap::apply`]; nothing has changed then.
     pub fn push(&mut self, delta: &MapDelta) -> Result<(), MapError> {
         self.map = Arc::new(self.map.apply(delta)?);
-        if delta.is_whole() {
+        if delta.is_complete() {
             self.deltas.clear();
             self.bytes = 0;
             return Ok(());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_behind_gets_what_it_lacks_and_has_the_same_map_then() {
+    fn lagging_map_catches_up_by_delta() {
         let (history, maps) = history(4);
         for old in &maps {
             let since = history.since(old.epoch());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_from_before_what_is_remembered_gets_the_whole_map() {
+    fn old_epoch_gets_the_complete_map() {
         let (history, maps) = history(HISTORY_DELTAS_MAX as u32 + 2);
         let since = history.since(maps[0].epoch());
         assert_eq!(since.since, MapEpoch(0));

@@ -60,7 +60,7 @@ pub struct ClusterMap {
 pub struct Keyspace {
     config: KeyspaceConfig,
     splits: u8,
-    is_closing: bool,
+    is_dropping: bool,
     groups: GroupTable,
 }
 
@@ -203,8 +203,8 @@ impl Keyspace {
     }
 
     /// Whether the keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
-    pub fn is_closing(&self) -> bool {
-        self.is_closing
+    pub fn is_dropping(&self) -> bool {
+        self.is_dropping
     }
 
     /// The partition of a key. Header and chunk 0 of a blob are in the same partition; each other chunk is placed by its number.

@@ -167,10 +167,10 @@ impl NodeTable {
         let keep = |old: &[NodeEntry], entries: &mut Vec<NodeEntry>, texts: &mut String| {
             let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(()) };
             let (from, to) = (first.text_at as usize, last.text_at as usize + usize::from(last.text_bytes));
-            let at = text_place(texts)?;
+            let at = text_position(texts)?;
             // The texts are in the order of the entries, without gaps.
             texts.push_str(&self.texts[from..to]);
-            text_place(texts)?;
+            text_position(texts)?;
             entries.extend(
                 old.iter()
                     .map(|one| NodeEntry { text_at: at + (one.text_at - first.text_at), ..one.clone() }),
@@ -248,11 +248,11 @@ impl NodeTable {
             let entry = &self.entries[*at as usize];
             let first = entry.first_instance.get();
             if first < free_from {
-                return Err(MapError::InstanceTaken { instance: entry.first_instance });
+                return Err(MapError::InstanceInUse { instance: entry.first_instance });
             }
             free_from = first
                 .checked_add(u32::from(entry.instances))
-                .ok_or(MapError::InstanceTaken { instance: entry.first_instance })?;
+                .ok_or(MapError::InstanceInUse { instance: entry.first_instance })?;
         }
         Ok(())
     }
@@ -260,7 +260,7 @@ impl NodeTable {
 
 /// A node's entry; its addresses are appended to the text.
 fn entry(node: &Node, texts: &mut String) -> Result<NodeEntry, MapError> {
-    let text_at = text_place(texts)?;
+    let text_at = text_position(texts)?;
     let before = texts.len();
     texts.push_str(node.manager.as_str());
     for instance in &node.instances {
@@ -280,7 +280,7 @@ fn entry(node: &Node, texts: &mut String) -> Result<NodeEntry, MapError> {
 }
 
 /// The number of nodes and their text limit this value. It is checked nonetheless, because a wrong position would be another node.
-fn text_place(texts: &str) -> Result<u32, MapError> {
+fn text_position(texts: &str) -> Result<u32, MapError> {
     u32::try_from(texts.len()).map_err(|_| MapError::TooLarge { bytes: texts.len() })
 }
 
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn instances_belong_to_one_node_each() {
-        let taken = |instance| Err(MapError::InstanceTaken { instance: InstanceId(instance) });
+        let taken = |instance| Err(MapError::InstanceInUse { instance: InstanceId(instance) });
         assert_eq!(table(vec![node(1, 0, 4), node(2, 3, 1)]), taken(3));
         assert_eq!(table(vec![node(1, 7, 1), node(2, 7, 1)]), taken(7));
         assert_eq!(table(vec![node(1, u32::MAX, 2)]), taken(u32::MAX));

@@ -20,7 +20,7 @@ pub struct Ring {
     /// The distance between neighbours; it has no common divisor with `count`.
     pub step: u32,
     /// The position of partition 0, in instances from the start of the ring.
-    pub turn: u32,
+    pub first_position: u32,
     /// How often partitions have been split since they were placed: children have the position of their parent.
     pub splits: u8,
 }
@@ -28,7 +28,7 @@ pub struct Ring {
 impl Ring {
     /// Whether the ring is valid for groups of this many members, and for the present number of partitions.
     pub fn is_valid(&self, members: usize, partitions: u32) -> bool {
-        let Ring { first, count, step, turn, splits } = *self;
+        let Ring { first, count, step, first_position: turn, splits } = *self;
         let step_is_least = step < count || (step, count) == (1, 1);
         (1..=count as usize).contains(&members)
             && first.get().checked_add(count).is_some()
@@ -39,9 +39,9 @@ impl Ring {
     }
 
     /// The position of a partition's primary, for the present number of partitions.
-    pub(super) fn place(&self, partition: u32, partitions: u32) -> usize {
+    pub(super) fn primary_position(&self, partition: u32, partitions: u32) -> usize {
         let (parent, parents) = (u64::from(partition >> self.splits), u64::from(partitions >> self.splits));
-        let place = u64::from(self.turn) + parent * u64::from(self.count) / parents;
+        let place = u64::from(self.first_position) + parent * u64::from(self.count) / parents;
         (place % u64::from(self.count)) as usize
     }
 

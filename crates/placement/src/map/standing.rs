@@ -8,10 +8,10 @@ impl ClusterMap {
     /// Whether a group waits for members that are down. No replica serves it until one of them returns, or until the operator declares that they
     /// will not return (`zerohop recover`). A primary that is down does not count if an in-sync replica is up, because that replica takes over at
     /// once.
-    pub fn is_lost(&self, group: Group<'_>) -> bool {
+    pub fn is_unavailable(&self, group: Group<'_>) -> bool {
         let mut in_sync = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
         match group.state {
-            GroupState::Settled | GroupState::Admitting => in_sync.all(|instance| self.is_down(instance)),
+            GroupState::Stable | GroupState::Admitting => in_sync.all(|instance| self.is_down(instance)),
             // If the other members were sufficient, the recovery would have ended.
             GroupState::Recovering => in_sync.any(|instance| self.is_down(instance)),
         }
@@ -52,7 +52,7 @@ mod tests {
             state,
             ..ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(primary))
         };
-        let (settled, recovering) = (GroupState::Settled, GroupState::Recovering);
+        let (settled, recovering) = (GroupState::Stable, GroupState::Recovering);
         for (expected, group) in [
             (false, group(2, &[1], &[], settled)),
             (false, group(1, &[3], &[], settled)),
@@ -61,7 +61,7 @@ mod tests {
             (true, group(2, &[1], &[3], recovering)),
             (false, group(2, &[3], &[1], recovering)),
         ] {
-            assert_eq!(map.is_lost(group.as_group()), expected, "{group:?}");
+            assert_eq!(map.is_unavailable(group.as_group()), expected, "{group:?}");
         }
     }
 }

@@ -56,7 +56,7 @@ impl GroupShape {
         match &self.members {
             Members::Rows(rows) => rows[partition as usize * size..][..size].to_vec(),
             Members::Ring(ring, _) => {
-                let place = ring.place(partition, self.partitions);
+                let place = ring.primary_position(partition, self.partitions);
                 (place..place + size).map(|place| ring.at(place)).collect()
             }
         }
@@ -69,7 +69,7 @@ impl GroupShape {
 
     fn as_group<'a>(&self, members: &'a [InstanceId]) -> Group<'a> {
         let (in_sync, followers) = members[1..].split_at(usize::from(self.in_sync));
-        Group { epoch: self.epoch, primary: members[0], in_sync, followers, state: GroupState::Settled }
+        Group { epoch: self.epoch, primary: members[0], in_sync, followers, state: GroupState::Stable }
     }
 }
 
@@ -77,7 +77,7 @@ impl GroupTable {
     /// The groups of partitions, in order. If many are alike, only the differences are stored.
     pub(super) fn new(groups: &[ReplicaGroup]) -> GroupTable {
         let list = || GroupTable { placed: None, list: GroupList::new(groups) };
-        let first = groups.iter().filter(|group| group.state == GroupState::Settled);
+        let first = groups.iter().filter(|group| group.state == GroupState::Stable);
         let Some(first) = first.min_by_key(|group| group.epoch) else { return list() };
         let shape =
             |group: &ReplicaGroup| (group.epoch, group.in_sync.len(), group.followers.len(), group.state);
@@ -141,7 +141,9 @@ impl GroupTable {
         let size = placed.size();
         let members = match &placed.members {
             Members::Rows(rows) => &rows[partition.get() as usize * size..][..size],
-            Members::Ring(ring, order) => &order[ring.place(partition.get(), placed.partitions)..][..size],
+            Members::Ring(ring, order) => {
+                &order[ring.primary_position(partition.get(), placed.partitions)..][..size]
+            }
         };
         Some(placed.as_group(members))
     }
@@ -238,7 +240,7 @@ impl GroupTable {
     }
 
     /// The ring, if its order is not present yet.
-    pub(super) fn ring_wanted(&self) -> Option<&Ring> {
+    pub(super) fn missing_ring(&self) -> Option<&Ring> {
         match &self.placed.as_ref()?.members {
             Members::Ring(ring, order) if order.is_empty() => Some(ring),
             _ => None,

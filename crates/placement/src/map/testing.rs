@@ -41,7 +41,7 @@ pub(crate) enum TestStep {
     Token { keyspace: usize, bits: u8, until: Option<u64> },
     Expire,
     Revoke,
-    Place { ring: bool, step: u32, turn: u32, members: (u8, u8) },
+    CreatePlaced { ring: bool, step: u32, turn: u32, members: (u8, u8) },
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<TestStep>> {
@@ -65,7 +65,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<TestStep>> {
         1 => Just(TestStep::Expire),
         1 => Just(TestStep::Revoke),
         1 => (any::<bool>(), 1u32..5, 0u32..5, (0u8..3, 0u8..3))
-            .prop_map(|(ring, step, turn, members)| TestStep::Place { ring, step, turn, members }),
+            .prop_map(|(ring, step, turn, members)| TestStep::CreatePlaced { ring, step, turn, members }),
     ];
     prop::collection::vec(step, 0..30)
 }
@@ -146,12 +146,12 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
             let groups = ReplicaGroup::spread(&config, &some_node(number as usize)?);
             Some(vec![MapChange::CreateKeyspace { id: KeyspaceId(number), config, groups: groups.into() }])
         }
-        TestStep::Place { ring, step, turn, members: (in_sync, followers) } => {
+        TestStep::CreatePlaced { ring, step, turn, members: (in_sync, followers) } => {
             let mut config = KeyspaceConfig::new(format!("placed-{number}").parse().unwrap(), 7);
             config.partitions = PartitionCount::new(PLACED_PARTITIONS_MIN).unwrap();
             let node = some_node(number as usize)?;
             let (first, count) = (node.first_instance, node.instances.len() as u32);
-            let of_ring = Ring { first, count, step: *step, turn: *turn, splits: 0 };
+            let of_ring = Ring { first, count, step: *step, first_position: *turn, splits: 0 };
             let mut groups = Groups::in_ring(of_ring, PLACED_PARTITIONS_MIN, *in_sync, *followers)?;
             if !ring {
                 groups = groups.iter().collect();
@@ -189,7 +189,7 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
                 state: match state {
                     0 if !followers.is_empty() => GroupState::Admitting,
                     1 => GroupState::Recovering,
-                    _ => GroupState::Settled,
+                    _ => GroupState::Stable,
                 },
             };
             Some(vec![MapChange::SetGroup { keyspace: id, partition, group }])

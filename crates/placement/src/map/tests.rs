@@ -101,7 +101,7 @@ fn memory_is_32_bytes_a_node_and_4_bytes_a_replica() {
 }
 
 #[test]
-fn only_a_delta_from_this_epoch_or_a_newer_whole_map_is_applied() {
+fn only_matching_delta_or_newer_complete_map_is_applied() {
     let map = next(&one_node(1), vec![]).unwrap();
     assert_eq!(map.epoch(), MapEpoch(2));
     let delta = |from, to| map.apply(&MapDelta { from: MapEpoch(from), to: MapEpoch(to), changes: vec![] });
@@ -203,12 +203,12 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
     for taken in [0, 1, 2] {
         assert_eq!(
             refused(vec![create(taken, "x", &map)]),
-            MapError::KeyspaceIdTaken { keyspace: KeyspaceId(taken) }
+            MapError::KeyspaceIdInUse { keyspace: KeyspaceId(taken) }
         );
     }
     assert_eq!(
         refused(vec![create(3, "two", &map)]),
-        MapError::NameTaken { name: "two".parse().unwrap(), keyspace: two }
+        MapError::NameInUse { name: "two".parse().unwrap(), keyspace: two }
     );
     let few = MapChange::CreateKeyspace { id: unknown, config: config("x", 4), groups: Groups::default() };
     assert_eq!(refused(vec![few]), MapError::GroupCount { keyspace: unknown, groups: 0, partitions: 4 });
@@ -229,8 +229,8 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
         MapError::UnknownKeyspace { keyspace: unknown }
     );
     let closing = next(&altered, vec![MapChange::CloseKeyspace(two)]).unwrap();
-    assert!(closing.keyspace(two).unwrap().is_closing() && !altered.keyspace(two).unwrap().is_closing());
-    assert!(closing.keyspace(two).unwrap().is_closing() && closing.route(two, b"key").is_ok());
+    assert!(closing.keyspace(two).unwrap().is_dropping() && !altered.keyspace(two).unwrap().is_dropping());
+    assert!(closing.keyspace(two).unwrap().is_dropping() && closing.route(two, b"key").is_ok());
     let dropped = next(&closing, vec![MapChange::DropKeyspace(two)]).unwrap();
     let error = dropped.route(two, b"key").unwrap_err();
     assert_eq!(error, RouteError { keyspace: two, epoch: dropped.epoch() });
@@ -256,7 +256,7 @@ fn a_whole_map_tells_how_often_a_keyspace_was_split() {
 }
 
 #[test]
-fn a_split_cuts_each_partition_and_moves_nothing() {
+fn split_halves_each_partition_without_moves() {
     let raised = ReplicaGroup::of_one(PartitionEpoch(7), InstanceId(11));
     let map = next(&one_node(2), vec![set_group(5, raised)]).unwrap();
     let before = map.keyspace(DEFAULT_KEYSPACE).unwrap();
@@ -291,7 +291,7 @@ fn a_split_cuts_each_partition_and_moves_nothing() {
 #[test]
 fn keyspaces_in_the_same_ring_share_its_order_and_what_changes_is_an_exception() {
     const PARTITIONS: u32 = 1 << 16;
-    let ring = |turn| Ring { first: InstanceId(0), count: 1000, step: 7, turn, splits: 0 };
+    let ring = |turn| Ring { first: InstanceId(0), count: 1000, step: 7, first_position: turn, splits: 0 };
     let nodes = (0..500).map(|id| MapChange::PutNode(node(id, id * 2, 2)));
     let keyspaces = (1..=20).map(|id| MapChange::CreateKeyspace {
         id: KeyspaceId(id),

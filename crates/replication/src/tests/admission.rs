@@ -3,20 +3,20 @@
 
 use super::*;
 
-fn holds_of(matched: u64, durable: u64) -> Call<'static> {
+fn acknowledge_call(matched: u64, durable: u64) -> Call<'static> {
     let (matched, durable) = (LogIndex(matched), LogIndex(durable));
-    Call::ReplicateAck(FollowerReport::Holds { matched, durable, applied: LogIndex(0) })
+    Call::ReplicateAck(FollowerReport::Acknowledged { matched, durable, applied: LogIndex(0) })
 }
 
 /// A, alone, with one write. A move starts, and the follower is reachable.
-fn primary_alone_that_is_to_admit() -> (TestNode, u64) {
+fn lone_primary_to_admit() -> (TestNode, u64) {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.now_us += LEASE_WAIT_US;
-    a.leases.synced(CEILING);
-    a.tell(ReplicaEvent::Tick);
+    a.leases.synced(TIMESTAMP_BOUND);
+    a.handle_event(ReplicaEvent::Tick);
     a.write(1, b"key", b"value");
-    a.tell(ReplicaEvent::Asked(member(2)));
+    a.handle_event(ReplicaEvent::AdmissionRequested(member(2)));
     a.granted_by(2);
     let last = a.replica.log_end().last.index.0;
     (a, last)
@@ -24,48 +24,48 @@ fn primary_alone_that_is_to_admit() -> (TestNode, u64) {
 
 #[test]
 fn a_follower_is_admitted_once_it_has_flushed_what_the_log_had_when_it_had_caught_up() {
-    let (mut a, last) = primary_alone_that_is_to_admit();
-    a.hear(2, 1, &holds_of(last, 0));
-    a.tell(ReplicaEvent::Tick);
-    assert!(a.out.asked.is_empty(), "it would lose all that was flushed here long ago");
+    let (mut a, last) = lone_primary_to_admit();
+    a.receive(2, 1, &acknowledge_call(last, 0));
+    a.handle_event(ReplicaEvent::Tick);
+    assert!(a.out.proposals.is_empty(), "it would lose all that was flushed here long ago");
     // The follower need not have flushed later entries: its own interval counts from their arrival.
     a.write(2, b"key", b"other");
-    a.tell(ReplicaEvent::Tick);
-    a.hear(2, 1, &holds_of(last + 1, last));
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
+    a.handle_event(ReplicaEvent::Tick);
+    a.receive(2, 1, &acknowledge_call(last + 1, last));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals, [GroupChange::Admit(member(2))]);
 }
 
 #[test]
 fn a_follower_that_fell_behind_meanwhile_must_flush_again() {
-    let (mut a, last) = primary_alone_that_is_to_admit();
-    a.hear(2, 1, &holds_of(last, 0));
+    let (mut a, last) = lone_primary_to_admit();
+    a.receive(2, 1, &acknowledge_call(last, 0));
     a.write(2, b"key", b"other");
     for _ in 0..10 {
-        a.now_us += KEEPS_UP_US / 4;
+        a.now_us += KEEPING_UP_US / 4;
         a.granted_by(2);
-        a.tell(ReplicaEvent::Tick);
+        a.handle_event(ReplicaEvent::Tick);
     }
-    a.hear(2, 1, &holds_of(last + 1, last));
-    a.tell(ReplicaEvent::Tick);
-    assert!(a.out.asked.is_empty(), "what came late is older than its interval tells");
-    a.hear(2, 1, &holds_of(last + 1, last + 1));
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
+    a.receive(2, 1, &acknowledge_call(last + 1, last));
+    a.handle_event(ReplicaEvent::Tick);
+    assert!(a.out.proposals.is_empty(), "what came late is older than its interval tells");
+    a.receive(2, 1, &acknowledge_call(last + 1, last + 1));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals, [GroupChange::Admit(member(2))]);
 }
 
 #[test]
-fn a_follower_says_when_it_has_flushed_what_it_was_sent() {
+fn follower_reports_flushed_entries() {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     b.entries(1, 1, (name(0, 0), 2), &[entry(1, 1), entry(1, 2)]);
     let told = |durable| {
         let (matched, durable, applied) = (LogIndex(2), LogIndex(durable), LogIndex(2));
-        format!("{:?}", FollowerReport::Holds { matched, durable, applied })
+        format!("{:?}", FollowerReport::Acknowledged { matched, durable, applied })
     };
-    assert_eq!(b.said(), [told(0)]);
-    b.tell(ReplicaEvent::Tick);
-    assert!(b.said().is_empty(), "nothing is flushed yet");
+    assert_eq!(b.sent_messages(), [told(0)]);
+    b.handle_event(ReplicaEvent::Tick);
+    assert!(b.sent_messages().is_empty(), "nothing is flushed yet");
     for ms in (0..20).map(|at| at * 20) {
         b.engine.maintain(ms).expect("goes on");
     }
@@ -76,50 +76,50 @@ fn a_follower_says_when_it_has_flushed_what_it_was_sent() {
         leases: &b.leases,
         map: MapView::NONE,
     };
-    assert!(b.replica.next_wake_us(&mut context) < u64::MAX, "it wakes for it by itself");
-    b.tell(ReplicaEvent::Tick);
-    assert_eq!(b.said(), [told(2)]);
-    b.tell(ReplicaEvent::Tick);
-    assert!(b.said().is_empty(), "once");
+    assert!(b.replica.next_tick_us(&mut context) < u64::MAX, "it wakes for it by itself");
+    b.handle_event(ReplicaEvent::Tick);
+    assert_eq!(b.sent_messages(), [told(2)]);
+    b.handle_event(ReplicaEvent::Tick);
+    assert!(b.sent_messages().is_empty(), "once");
 }
 
 #[test]
-fn a_follower_whose_word_that_it_has_flushed_was_lost_is_asked_again() {
-    let (mut a, last) = primary_alone_that_is_to_admit();
+fn lost_flush_report_is_requested_again() {
+    let (mut a, last) = lone_primary_to_admit();
     let holds_all = |durable| {
         let (matched, durable, applied) = (LogIndex(last), LogIndex(durable), LogIndex(last));
-        Call::ReplicateAck(FollowerReport::Holds { matched, durable, applied })
+        Call::ReplicateAck(FollowerReport::Acknowledged { matched, durable, applied })
     };
     let beats = |a: &mut TestNode| {
         a.out.sent.clear();
         for _ in 0..8 {
             a.now_us += IDLE_US / 4;
             a.granted_by(2);
-            a.tell(ReplicaEvent::Tick);
+            a.handle_event(ReplicaEvent::Tick);
         }
-        a.said().into_iter().filter(|said| said.ends_with(": 0")).count()
+        a.sent_messages().into_iter().filter(|said| said.ends_with(": 0")).count()
     };
-    a.hear(2, 1, &holds_all(0));
-    a.tell(ReplicaEvent::Tick);
+    a.receive(2, 1, &holds_all(0));
+    a.handle_event(ReplicaEvent::Tick);
     assert!((1..=3).contains(&beats(&mut a)), "its answer tells what it has flushed");
-    a.hear(2, 1, &holds_all(last));
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked, [GroupChange::Admit(member(2))]);
+    a.receive(2, 1, &holds_all(last));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals, [GroupChange::Admit(member(2))]);
     assert_eq!(beats(&mut a), 0, "an idle partition costs nothing");
 }
 
 #[test]
-fn nobody_asks_for_a_follower_whose_node_is_down_though_it_answers() {
-    let (mut a, last) = primary_alone_that_is_to_admit();
-    a.tell(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[], &[2, 3]) }));
+fn follower_on_a_down_node_is_not_proposed() {
+    let (mut a, last) = lone_primary_to_admit();
+    a.handle_event(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[], &[2, 3]) }));
     a.leases.set_absent([InstanceId(2)]);
     for other in [2, 3] {
         a.granted_by(other);
     }
-    a.hear(2, 2, &holds_of(last, last));
-    a.tell(ReplicaEvent::Tick);
-    assert!(a.out.asked.is_empty(), "it ends in order, and the control group would refuse it");
-    a.hear(3, 2, &holds_of(last, last));
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked, [GroupChange::Admit(member(3))]);
+    a.receive(2, 2, &acknowledge_call(last, last));
+    a.handle_event(ReplicaEvent::Tick);
+    assert!(a.out.proposals.is_empty(), "it ends in order, and the control group would refuse it");
+    a.receive(3, 2, &acknowledge_call(last, last));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals, [GroupChange::Admit(member(3))]);
 }

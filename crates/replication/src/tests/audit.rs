@@ -4,19 +4,19 @@ use super::*;
 
 /// Delivers the messages of both members until neither sends any.
 pub(super) fn exchange(a: &mut TestNode, b: &mut TestNode) {
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..20 {
         (a.now_us, b.now_us) = (a.now_us + 3_000, b.now_us + 3_000);
         a.granted_by(2);
         for from in [1, 2] {
             let (sender, taker) = if from == 1 { (&mut *a, &mut *b) } else { (&mut *b, &mut *a) };
-            sender.tell(ReplicaEvent::Tick);
+            sender.handle_event(ReplicaEvent::Tick);
             for (to, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 if let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut Vec::new())
-                    && to == taker.replica.me
+                    && to == taker.replica.this_member
                 {
-                    taker.hear(from, epoch.0, &call);
+                    taker.receive(from, epoch.0, &call);
                 }
             }
         }
@@ -26,11 +26,11 @@ pub(super) fn exchange(a: &mut TestNode, b: &mut TestNode) {
 pub(super) fn pair() -> (TestNode, TestNode) {
     let (mut a, mut b) = (TestNode::new(1), TestNode::new(2));
     for node in [&mut a, &mut b] {
-        node.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+        node.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
         node.now_us += LEASE_WAIT_US;
     }
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     exchange(&mut a, &mut b);
     for n in 0..40u64 {
         a.write(n, format!("key{n}").as_bytes(), &[n as u8; 20]);
@@ -41,12 +41,12 @@ pub(super) fn pair() -> (TestNode, TestNode) {
 }
 
 #[test]
-pub(super) fn those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile() {
+pub(super) fn equal_members_compare_equal_during_writes() {
     let (mut a, mut b) = pair();
     for n in 100..120u64 {
         // The slice is of an uncommitted entry, and more entries follow before its commit.
         a.write(n, format!("key{}", n % 10).as_bytes(), &[n as u8; 30]);
-        a.tell(ReplicaEvent::Scrub { bytes: 0 });
+        a.handle_event(ReplicaEvent::Scrub { bytes: 0 });
         a.write(n + 100, format!("key{}", n % 10).as_bytes(), &[n as u8; 40]);
         exchange(&mut a, &mut b);
     }
@@ -55,7 +55,7 @@ pub(super) fn those_that_hold_the_same_find_it_so_though_more_is_written_meanwhi
 }
 
 #[test]
-fn who_holds_something_else_is_told_counts_no_more_and_takes_it_again() {
+fn differing_member_is_removed_and_reinstalled() {
     let (mut a, mut b) = pair();
     // One record differs there although the log is equal, as after a bug.
     let handle = b.replica.partition.handle();
@@ -65,16 +65,16 @@ fn who_holds_something_else_is_told_counts_no_more_and_takes_it_again() {
     a.write(500, b"elsewhere", b"value");
     a.out.sent.clear();
     b.engine.commit(handle, u64::MAX).expect("commits");
-    a.hear(2, 1, &holds(last.index.0 + 1));
+    a.receive(2, 1, &acknowledge_call(last.index.0 + 1));
     for _ in 0..6 {
-        a.tell(ReplicaEvent::Scrub { bytes: 0 });
+        a.handle_event(ReplicaEvent::Scrub { bytes: 0 });
         exchange(&mut a, &mut b);
     }
     assert_eq!(a.out.differing.first(), Some(&member(2)));
-    assert_eq!(a.out.asked.last(), Some(&GroupChange::Remove(member(2))));
-    assert_eq!(b.replica.counts().states_taken, 0, "what it has may be needed yet");
+    assert_eq!(a.out.proposals.last(), Some(&GroupChange::Remove(member(2))));
+    assert_eq!(b.replica.counts().snapshots_installed, 0, "what it has may be needed yet");
     for node in [&mut a, &mut b] {
-        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[2])));
+        node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[2])));
     }
     for ms in 0..200 {
         a.now_us += 20_000;
@@ -82,6 +82,6 @@ fn who_holds_something_else_is_told_counts_no_more_and_takes_it_again() {
         b.engine.maintain(ms * 20).expect("goes on");
         exchange(&mut a, &mut b);
     }
-    assert_eq!(b.replica.counts().states_taken, 1);
+    assert_eq!(b.replica.counts().snapshots_installed, 1);
     assert_eq!(a.replica.digest(&mut a.engine), b.replica.digest(&mut b.engine));
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::{LAG_SURE_US, LEASE_RENEW_US, LEASE_US};
 
 /// How often an instance checks its leases while nothing happens.
-const LOOK_US: u64 = 25_000;
+const CHECK_US: u64 = 25_000;
 
 /// A, primary with B and C in sync, which checks its leases. C never fails.
 struct Pair {
@@ -16,17 +16,17 @@ struct Pair {
 impl Pair {
     fn new() -> Pair {
         let mut a = TestNode::new(1);
-        a.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
-        a.leases.synced(CEILING);
+        a.handle_event(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
+        a.leases.synced(TIMESTAMP_BOUND);
         let mut pair = Pair { a, grants: true, acknowledges: true };
-        pair.pass(LAG_US + LEASE_US);
-        assert_eq!(pair.a.out.asked, [], "all is well");
+        pair.advance_us(LAG_US + LEASE_US);
+        assert_eq!(pair.a.out.proposals, [], "all is well");
         pair
     }
 
-    fn look(&mut self) {
+    fn check_leases(&mut self) {
         let now_us = self.a.now_us;
-        for (other, _) in self.a.leases.ask(now_us, [member(2), member(3)]) {
+        for (other, _) in self.a.leases.lease_requests(now_us, [member(2), member(3)]) {
             if self.grants || other == member(3) {
                 self.a.granted_by(other.instance.get());
             }
@@ -34,33 +34,37 @@ impl Pair {
         let last = self.a.replica.log_end().last.index.0;
         for other in [2, 3] {
             if self.acknowledges || other == 3 {
-                self.a.hear(other, 1, &holds(last));
+                self.a.receive(other, 1, &acknowledge_call(last));
             }
         }
-        self.a.tell(ReplicaEvent::Tick);
+        self.a.handle_event(ReplicaEvent::Tick);
     }
 
     /// A is on time for so long.
-    fn pass(&mut self, us: u64) {
-        for _ in 0..us.div_ceil(LOOK_US) {
-            self.a.now_us += LOOK_US;
-            self.look();
+    fn advance_us(&mut self, us: u64) {
+        for _ in 0..us.div_ceil(CHECK_US) {
+            self.a.now_us += CHECK_US;
+            self.check_leases();
         }
     }
 
     /// The time until A requests the removal of B, if that is at most `us`.
     fn blames_within(&mut self, us: u64) -> Option<u64> {
         let from_us = self.a.now_us;
-        while self.a.out.asked.is_empty() && self.a.now_us < from_us + us {
-            self.pass(LOOK_US);
+        while self.a.out.proposals.is_empty() && self.a.now_us < from_us + us {
+            self.advance_us(CHECK_US);
         }
-        self.a.out.asked.first().inspect(|change| assert_eq!(**change, GroupChange::Remove(member(2))))?;
+        self.a
+            .out
+            .proposals
+            .first()
+            .inspect(|change| assert_eq!(**change, GroupChange::Remove(member(2))))?;
         Some(self.a.now_us - from_us)
     }
 
-    fn wake_us(&mut self) -> u64 {
+    fn tick_due_us(&mut self) -> u64 {
         let TestNode { engine, replica, leases, now_us, .. } = &mut self.a;
-        replica.next_wake_us(&mut Context {
+        replica.next_tick_us(&mut Context {
             engine,
             now: Now::at_ms(5_000),
             now_us: *now_us,
@@ -71,45 +75,45 @@ impl Pair {
 }
 
 #[test]
-fn who_grants_no_lease_is_reported_after_a_second_and_not_when_the_lease_has_lapsed() {
+fn member_refusing_leases_is_reported_after_a_second() {
     let mut pair = Pair::new();
     pair.grants = false;
     let after_us = pair.blames_within(2 * LAG_US).expect("it grants nothing any more");
-    assert!((LAG_US - LEASE_RENEW_US..=LAG_US + LOOK_US).contains(&after_us), "after {after_us} us");
+    assert!((LAG_US - LEASE_RENEW_US..=LAG_US + CHECK_US).contains(&after_us), "after {after_us} us");
 }
 
 #[test]
-fn who_has_never_granted_one_is_reported_after_a_second_too() {
+fn member_that_never_granted_is_reported_after_a_second() {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
     let mut pair = Pair { a, grants: false, acknowledges: true };
     let after_us = pair.blames_within(2 * LAG_US).expect("it is not there");
-    assert!((LAG_US..=LAG_US + 2 * LOOK_US).contains(&after_us), "after {after_us} us");
+    assert!((LAG_US..=LAG_US + 2 * CHECK_US).contains(&after_us), "after {after_us} us");
 }
 
 #[test]
-fn who_does_not_hold_what_it_was_sent_is_reported_after_a_second() {
+fn member_without_sent_entries_is_reported_after_a_second() {
     let mut pair = Pair::new();
     pair.acknowledges = false;
     pair.a.write(1, b"key", b"value");
     let after_us = pair.blames_within(2 * LAG_US).expect("it lags");
-    assert!((LAG_US - LOOK_US..=LAG_US + 2 * LOOK_US).contains(&after_us), "after {after_us} us");
+    assert!((LAG_US - CHECK_US..=LAG_US + 2 * CHECK_US).contains(&after_us), "after {after_us} us");
 }
 
 #[test]
-fn a_primary_that_was_away_blames_nobody_for_what_it_has_not_heard() {
+fn paused_primary_reports_no_member() {
     for acknowledges in [true, false] {
         let mut pair = Pair::new();
         pair.acknowledges = acknowledges;
         pair.a.write(1, b"key", b"value");
-        pair.a.tell(ReplicaEvent::Tick);
+        pair.a.handle_event(ReplicaEvent::Tick);
         pair.a.now_us += 5 * LAG_US;
         // The first event after the pause is a tick, and not one of the waiting messages.
-        pair.a.tell(ReplicaEvent::Tick);
-        assert_eq!(pair.a.out.asked, [], "it was away");
+        pair.a.handle_event(ReplicaEvent::Tick);
+        assert_eq!(pair.a.out.proposals, [], "it was away");
         pair.grants = false;
-        pair.pass(LAG_US / 2);
-        assert_eq!(pair.a.out.asked, [], "it is back for half a second");
+        pair.advance_us(LAG_US / 2);
+        assert_eq!(pair.a.out.proposals, [], "it is back for half a second");
         // The waiting messages arrive late.
         (pair.grants, pair.acknowledges) = (true, true);
         assert_eq!(pair.blames_within(3 * LAG_US), None);
@@ -117,31 +121,31 @@ fn a_primary_that_was_away_blames_nobody_for_what_it_has_not_heard() {
 }
 
 #[test]
-fn a_primary_that_is_never_on_time_reports_who_hangs_after_longer() {
+fn slow_primary_reports_hanging_member_later() {
     let mut pair = Pair::new();
     pair.grants = false;
     let from_us = pair.a.now_us;
-    while pair.a.out.asked.is_empty() && pair.a.now_us < from_us + 2 * LAG_SURE_US {
-        pair.pass(LAG_US / 2);
+    while pair.a.out.proposals.is_empty() && pair.a.now_us < from_us + 2 * LAG_SURE_US {
+        pair.advance_us(LAG_US / 2);
         pair.a.now_us += LAG_US / 4;
     }
-    assert_eq!(pair.a.out.asked.first(), Some(&GroupChange::Remove(member(2))));
+    assert_eq!(pair.a.out.proposals.first(), Some(&GroupChange::Remove(member(2))));
     assert!(pair.a.now_us - from_us >= LAG_SURE_US - LAG_US, "it was late itself");
 }
 
 #[test]
-fn a_primary_wakes_when_somebody_is_to_be_reported_and_not_all_the_time_before() {
+fn primary_ticks_when_a_report_is_due() {
     let mut pair = Pair::new();
     pair.grants = false;
-    pair.pass(LAG_US / 2);
-    let wake_us = pair.wake_us();
-    assert!(wake_us > pair.a.now_us && wake_us <= pair.a.now_us + LAG_US / 2 + LOOK_US, "{wake_us}");
+    pair.advance_us(LAG_US / 2);
+    let wake_us = pair.tick_due_us();
+    assert!(wake_us > pair.a.now_us && wake_us <= pair.a.now_us + LAG_US / 2 + CHECK_US, "{wake_us}");
     // A is away for longer than that. It has nothing to do at once on its return.
     pair.a.now_us += 3 * LAG_US;
-    pair.look();
-    assert_eq!(pair.a.out.asked, []);
-    let wake_us = pair.wake_us();
+    pair.check_leases();
+    assert_eq!(pair.a.out.proposals, []);
+    let wake_us = pair.tick_due_us();
     assert!(wake_us > pair.a.now_us && wake_us <= pair.a.now_us + LAG_US, "{wake_us}");
-    pair.pass(LAG_US);
-    assert_eq!(pair.a.out.asked.first(), Some(&GroupChange::Remove(member(2))));
+    pair.advance_us(LAG_US);
+    assert_eq!(pair.a.out.proposals.first(), Some(&GroupChange::Remove(member(2))));
 }

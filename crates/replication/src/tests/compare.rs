@@ -19,7 +19,7 @@ fn all(
     let (mut found, mut from): (Vec<ComparisonAnswer>, _) = (Vec::new(), 0);
     loop {
         meanwhile(a, found.len() as u64);
-        a.ask(9_000, &compare(from));
+        a.send_request(9_000, &compare(from));
         meanwhile(a, 500 + found.len() as u64);
         exchange(a, b);
         assert_eq!(a.out.compared.len(), 1, "slice {}", found.len());
@@ -52,7 +52,7 @@ fn every_record_is_read_once_in_every_copy_though_more_is_written_meanwhile() {
 }
 
 #[test]
-fn what_differs_in_its_contents_alone_is_found_and_told() {
+fn different_contents_are_found_and_reported() {
     let (mut a, mut b) = pair();
     let handle = b.replica.partition.handle();
     let last = b.replica.log_end().last;
@@ -67,7 +67,7 @@ fn what_differs_in_its_contents_alone_is_found_and_told() {
     };
     b.entries(1, 1, (last, last.index.0 + 1), &[other]);
     b.engine.commit(handle, u64::MAX).expect("commits");
-    a.hear(2, 1, &holds(last.index.0 + 1));
+    a.receive(2, 1, &acknowledge_call(last.index.0 + 1));
     let heads = a.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units));
     assert_eq!(
         heads,
@@ -77,7 +77,7 @@ fn what_differs_in_its_contents_alone_is_found_and_told() {
     let differing: Vec<InstanceId> = found.iter().flat_map(|one| one.differing.clone()).collect();
     assert_eq!(differing, [InstanceId(2)]);
     assert_eq!(a.out.differing, [member(2)]);
-    assert_eq!(a.out.asked.last(), Some(&GroupChange::Remove(member(2))));
+    assert_eq!(a.out.proposals.last(), Some(&GroupChange::Remove(member(2))));
 }
 
 #[test]
@@ -86,10 +86,10 @@ fn too_much_for_one_step_is_compared_in_smaller_slices() {
     let value = vec![3; 1 << 20];
     for n in 0..24u64 {
         let values: [&[u8]; 1] = [&value];
-        let change = wire::WriteChange::Append { values: Elements::given(&values) };
+        let change = wire::WriteChange::Append { values: Elements::from_slice(&values) };
         let key = format!("list{}", n % 6);
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
-        a.ask(1_000 + n, &Message::Write { stamp: Stamp::default(), write });
+        a.send_request(1_000 + n, &Message::Write { stamp: Stamp::default(), write });
         exchange(&mut a, &mut b);
     }
     let found = all(&mut a, &mut b, |_, _| {});
@@ -99,17 +99,17 @@ fn too_much_for_one_step_is_compared_in_smaller_slices() {
 }
 
 #[test]
-fn who_says_nothing_is_waited_for_and_then_left_out() {
+fn silent_member_is_left_out_after_a_wait() {
     let (mut a, _) = pair();
-    a.ask(9_000, &compare(0));
+    a.send_request(9_000, &compare(0));
     let began_us = a.now_us;
     while a.out.compared.is_empty() {
-        let wake_us = a.wake_us();
+        let wake_us = a.tick_due_us();
         assert!(wake_us > a.now_us && a.now_us < began_us + 2 * COMPARE_US);
         a.now_us = wake_us;
         a.granted_by(2);
         a.out.sent.clear();
-        a.tell(ReplicaEvent::Tick);
+        a.handle_event(ReplicaEvent::Tick);
     }
     assert!(a.now_us >= began_us + COMPARE_US);
     assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
@@ -121,10 +121,10 @@ fn who_says_nothing_is_waited_for_and_then_left_out() {
 fn a_follower_that_does_not_get_on_is_not_waited_for() {
     let (mut a, mut b) = pair();
     for node in [&mut a, &mut b] {
-        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[2])));
+        node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[2])));
     }
     exchange(&mut a, &mut b);
-    a.ask(9_000, &compare(0));
+    a.send_request(9_000, &compare(0));
     exchange(&mut a, &mut b);
     assert_eq!(a.out.compared.pop().unwrap().copies, 2, "it is where the primary is");
 
@@ -132,19 +132,19 @@ fn a_follower_that_does_not_get_on_is_not_waited_for() {
     a.out.sent.clear();
     a.now_us += 2 * AUDIT_ROUND_US;
     let began_us = a.now_us;
-    a.ask(9_001, &compare(0));
+    a.send_request(9_001, &compare(0));
     while a.out.compared.is_empty() {
-        let wake_us = a.wake_us();
+        let wake_us = a.tick_due_us();
         assert!(wake_us > a.now_us && a.now_us < began_us + AUDIT_ROUND_US, "it is waited for");
         a.now_us = wake_us;
         a.out.sent.clear();
-        a.tell(ReplicaEvent::Tick);
+        a.handle_event(ReplicaEvent::Tick);
     }
     assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
 }
 
 #[test]
-fn logs_of_another_seed_are_read_but_not_compared_and_nobody_waits_for_them() {
+fn logs_with_other_hash_seed_are_not_compared() {
     for is_primary in [true, false] {
         let (mut a, mut b) = pair();
         (if is_primary { &mut a } else { &mut b }).replica.options.index_seed = 8;
@@ -157,35 +157,35 @@ fn logs_of_another_seed_are_read_but_not_compared_and_nobody_waits_for_them() {
 }
 
 #[test]
-fn those_who_wait_are_bounded_and_forgotten_with_their_connection_or_group() {
+fn waiting_comparisons_are_bounded_and_dropped() {
     let (mut a, _) = pair();
     a.out.answered.clear();
     for n in 0..COMPARES_MAX as u64 {
-        a.ask(n, &compare(0));
+        a.send_request(n, &compare(0));
     }
     assert!(a.out.answered.is_empty() && a.replica.has_waits());
-    a.ask(100, &compare(0));
+    a.send_request(100, &compare(0));
     assert_eq!(a.out.answered, [(100, false)]);
-    a.tell(ReplicaEvent::Disconnected { connection: 1 });
+    a.handle_event(ReplicaEvent::Disconnected { connection: 1 });
     assert!(!a.replica.has_waits());
-    a.ask(101, &compare(0));
-    a.tell(ReplicaEvent::Group(view(2, 2, &[1], &[])));
+    a.send_request(101, &compare(0));
+    a.handle_event(ReplicaEvent::Group(view(2, 2, &[1], &[])));
     assert_eq!((a.out.wrong_owner, a.replica.has_waits()), (1, false));
-    a.ask(102, &compare(0));
+    a.send_request(102, &compare(0));
     assert_eq!(a.out.wrong_owner, 2, "it is not the primary");
 }
 
 #[test]
-fn a_primary_that_cannot_read_what_it_holds_sends_who_asks_to_the_next() {
+fn primary_with_unreadable_data_redirects_the_client() {
     let (mut a, _) = pair();
     a.out.answered.clear();
-    a.ask(1, &compare(0));
+    a.send_request(1, &compare(0));
     assert!(a.out.answered.is_empty(), "it waits for the other");
     a.replica.give_up_repair();
     a.now_us += 3_000;
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
-    a.ask(2, &compare(0));
+    a.handle_event(ReplicaEvent::Tick);
+    a.send_request(2, &compare(0));
     assert_eq!(a.out.answered, [(1, false), (2, false)]);
     assert!(!a.replica.has_waits() && a.out.compared.is_empty());
 }

@@ -2,24 +2,24 @@
 //! sent at once.
 
 use super::*;
-use crate::limits::{GATHER_ENTRIES_MAX, GATHER_US};
+use crate::limits::{COALESCE_ENTRIES_MAX, COALESCE_US};
 
 /// A, which has started, with B in sync and C following; C has the complete log.
 fn primary() -> TestNode {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
     // A time that all partitions of an instance share.
-    a.now_us = 1_000 * GATHER_US;
+    a.now_us = 1_000 * COALESCE_US;
     [2, 3].into_iter().for_each(|other| a.granted_by(other));
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     for other in [2, 3] {
-        a.hear(other, 1, &holds(0));
-        a.hear(other, 1, &holds(1));
+        a.receive(other, 1, &acknowledge_call(0));
+        a.receive(other, 1, &acknowledge_call(1));
     }
-    a.now_us += GATHER_US;
-    a.tell(ReplicaEvent::Tick);
-    a.hear(3, 1, &holds(1));
-    a.said();
+    a.now_us += COALESCE_US;
+    a.handle_event(ReplicaEvent::Tick);
+    a.receive(3, 1, &acknowledge_call(1));
+    a.sent_messages();
     a
 }
 
@@ -38,7 +38,7 @@ fn entries_to(a: &mut TestNode, to: u32) -> Vec<usize> {
     found
 }
 
-fn wake_us(a: &mut TestNode) -> u64 {
+fn tick_due_us(a: &mut TestNode) -> u64 {
     let mut context = Context {
         engine: &mut a.engine,
         now: Now::at_ms(5_000),
@@ -46,7 +46,7 @@ fn wake_us(a: &mut TestNode) -> u64 {
         leases: &a.leases,
         map: MapView::NONE,
     };
-    a.replica.next_wake_us(&mut context)
+    a.replica.next_tick_us(&mut context)
 }
 
 #[test]
@@ -55,47 +55,47 @@ fn a_follower_gets_several_entries_in_one_message_where_one_in_sync_gets_each_at
     for (request, passed_us) in [(1, 1_000), (2, 4_000), (3, 9_000)] {
         a.now_us += passed_us;
         a.write(request, b"key", b"value");
-        a.tell(ReplicaEvent::Tick);
+        a.handle_event(ReplicaEvent::Tick);
     }
     assert_eq!(entries_to(&mut a, 2), [1, 1, 1]);
     assert_eq!(entries_to(&mut a, 3), [0; 0], "other partitions may have entries for it too");
     // At the next such time, whenever the first of the entries was appended.
-    let due_us = 1_002 * GATHER_US;
-    assert_eq!(wake_us(&mut a), due_us, "it wakes for it by itself");
+    let due_us = 1_002 * COALESCE_US;
+    assert_eq!(tick_due_us(&mut a), due_us, "it wakes for it by itself");
     a.now_us = due_us;
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [3]);
-    a.now_us += GATHER_US;
-    a.tell(ReplicaEvent::Tick);
+    a.now_us += COALESCE_US;
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [0; 0], "once");
 }
 
 #[test]
 fn many_entries_do_not_wait_for_others() {
     let mut a = primary();
-    for request in 0..=GATHER_ENTRIES_MAX {
+    for request in 0..=COALESCE_ENTRIES_MAX {
         a.write(request, b"key", b"value");
     }
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(entries_to(&mut a, 3), [GATHER_ENTRIES_MAX as usize + 1]);
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(entries_to(&mut a, 3), [COALESCE_ENTRIES_MAX as usize + 1]);
 }
 
 #[test]
 fn one_that_is_to_be_admitted_is_sent_everything_at_once() {
     // The target of a move.
     let mut a = primary();
-    a.tell(ReplicaEvent::Asked(member(3)));
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::AdmissionRequested(member(3)));
+    a.handle_event(ReplicaEvent::Tick);
     a.write(1, b"key", b"value");
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [1]);
     // A follower that can replace missing copies.
     let mut a = primary();
     a.write(1, b"key", b"value");
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(entries_to(&mut a, 3), [0; 0]);
-    a.tell(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[], &[3]) }));
-    a.said();
-    a.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    a.handle_event(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[], &[3]) }));
+    a.sent_messages();
+    a.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
     assert_eq!(entries_to(&mut a, 3), [1]);
 }

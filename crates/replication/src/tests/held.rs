@@ -6,7 +6,7 @@ use super::*;
 fn maintain(node: &mut TestNode, ms: &mut u64) {
     for _ in 0..600 {
         *ms += 20;
-        node.tell(ReplicaEvent::Tick);
+        node.handle_event(ReplicaEvent::Tick);
         node.engine.maintain(*ms).expect("goes on");
     }
 }
@@ -14,7 +14,7 @@ fn maintain(node: &mut TestNode, ms: &mut u64) {
 #[test]
 pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent() {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[])));
     a.now_us += LEASE_WAIT_US;
     a.write(1, b"victim", &[1; 50]);
     for round in 0..4_000u64 {
@@ -22,7 +22,7 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
         if round == 3_000 {
             let change = zerohop_wire::messages::WriteChange::Remove;
             let write = RecordWrite { key: b"victim", condition: Condition::Always, change };
-            a.ask(2, &Message::Write { stamp: Stamp::default(), write });
+            a.send_request(2, &Message::Write { stamp: Stamp::default(), write });
         }
     }
     // Only entries that two checkpoints cover may be removed.
@@ -34,16 +34,16 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
     }
     let mut c = TestNode::new(3);
     for node in [&mut a, &mut c] {
-        node.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
+        node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     }
     c.replica.needs_state = true;
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let mut ms = 0;
     for round in 0..100 {
         (a.now_us, c.now_us) = (a.now_us + 20_000, c.now_us + 20_000);
         for from in [1, 3] {
             let (sender, taker) = if from == 1 { (&mut a, &mut c) } else { (&mut c, &mut a) };
-            sender.tell(ReplicaEvent::Tick);
+            sender.handle_event(ReplicaEvent::Tick);
             for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 // All parts except the first are lost at first, and are read again later.
@@ -53,14 +53,14 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
                 };
                 let is_lost = matches!(call, Call::StatePart { part: 1.., .. }) && round < 3;
                 if !is_lost {
-                    taker.hear(from, epoch.0, &call);
+                    taker.receive(from, epoch.0, &call);
                 }
             }
         }
         maintain(&mut a, &mut ms);
         maintain(&mut c, &mut ms);
     }
-    assert_eq!(c.replica.counts().states_taken, 1);
+    assert_eq!(c.replica.counts().snapshots_installed, 1);
     assert_eq!(a.replica.digest(&mut a.engine), c.replica.digest(&mut c.engine));
-    assert!(!a.engine.holds_entry(handle, 9).expect("can be looked for"), "then it is compacted");
+    assert!(!a.engine.has_entry(handle, 9).expect("can be looked for"), "then it is compacted");
 }

@@ -35,11 +35,11 @@ impl PeerEntry {
 /// A primary with an in-sync replica that has everything. The primary's first record is only on disk, and is corrupt there.
 fn corrupt_primary() -> (TestNode, PeerEntry) {
     let mut a = TestNode::with(1, SimulatedDisk::new(1), 128 << 10);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     a.now_us += LEASE_WAIT_US;
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
-    a.hear(2, 1, &holds(1));
+    a.handle_event(ReplicaEvent::Tick);
+    a.receive(2, 1, &acknowledge_call(1));
     a.write(1, b"key", &VALUE);
     let mut ms = 0;
     for round in 2..2_000u64 {
@@ -48,13 +48,13 @@ fn corrupt_primary() -> (TestNode, PeerEntry) {
         if round % 50 == 0 {
             ms += 60;
             let last = a.replica.log_end().last.index.0;
-            a.hear(2, 1, &holds(last));
+            a.receive(2, 1, &acknowledge_call(last));
             a.engine.maintain(ms).expect("goes on");
         }
     }
     a.engine.sync().expect("syncs");
     let last = a.replica.log_end().last.index.0;
-    a.hear(2, 1, &holds(last));
+    a.receive(2, 1, &acknowledge_call(last));
     let kept = PeerEntry::of(&mut a, 2);
     corruption(&mut a.disk.clone());
     a.out = MemberOutput::default();
@@ -81,17 +81,17 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
     let (mut a, kept) = corrupt_primary();
     a.granted_by(2);
     a.read(5_000);
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty(), "{:?}", a.out.answered);
     let asked = format!("{:?}", Call::EntryGet(name(1, 2)));
-    assert_eq!(a.said().iter().filter(|said| **said == asked).count(), 1);
+    assert_eq!(a.sent_messages().iter().filter(|said| **said == asked).count(), 1);
     // A different entry is not accepted, and the right one is requested again.
     let wrong = LogEntry { payload: &[0xA6; 200], ..kept.as_sent() };
-    a.hear(2, 1, &Call::EntryGot(wrong));
-    a.tell(ReplicaEvent::Tick);
+    a.receive(2, 1, &Call::EntryGot(wrong));
+    a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty());
-    assert!(a.said().contains(&asked));
-    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    assert!(a.sent_messages().contains(&asked));
+    a.receive(2, 1, &Call::EntryGot(kept.as_sent()));
     assert_eq!(a.out.answered, [(5_000, true)]);
     assert_eq!(a.replica.counts().repaired, 1);
 }
@@ -103,7 +103,7 @@ fn what_was_repaired_stays_so_across_a_kill_though_nothing_more_is_written() {
     let (mut a, kept) = corrupt_primary();
     a.granted_by(2);
     a.read(5_000);
-    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    a.receive(2, 1, &Call::EntryGot(kept.as_sent()));
     assert_eq!(a.replica.counts().repaired, 1);
     for ms in 10_000..20_000 {
         a.engine.maintain(ms).expect("goes on");
@@ -118,94 +118,94 @@ fn what_was_repaired_stays_so_across_a_kill_though_nothing_more_is_written() {
 }
 
 #[test]
-fn what_nobody_has_is_corrupt_and_another_is_to_be_primary() {
+fn unrepairable_entry_is_corrupt_and_moves_the_primary() {
     let (mut a, kept) = corrupt_primary();
     a.granted_by(2);
     a.read(5_000);
     for _ in 0..10 {
         a.now_us += 10_000;
-        a.tell(ReplicaEvent::Tick);
-        a.hear(2, 1, &Call::EntryLost(kept.as_sent().name));
+        a.handle_event(ReplicaEvent::Tick);
+        a.receive(2, 1, &Call::EntryLost(kept.as_sent().name));
     }
-    a.tell(ReplicaEvent::Tick);
-    assert_eq!(a.out.asked.last(), Some(&GroupChange::Remove(member(1))));
+    a.handle_event(ReplicaEvent::Tick);
+    assert_eq!(a.out.proposals.last(), Some(&GroupChange::Remove(member(1))));
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(a.out.answered, [(5_000, false)]);
 }
 
 /// No other member may be primary, so it continues to ask, but only slowly.
 #[test]
-fn who_is_alone_with_what_is_corrupt_asks_once_a_second_in_the_end() {
+fn corrupt_sole_copy_retries_repair_each_second() {
     let (mut a, kept) = corrupt_primary();
-    a.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
-    a.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    a.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[3])));
+    a.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
     let asked = format!("{:?}", Call::EntryGet(kept.as_sent().name));
     let mut count = 0;
     for _ in 0..1_000 {
         a.now_us += 10_000;
-        a.tell(ReplicaEvent::Tick);
-        let asks = a.said().iter().filter(|said| **said == asked).count();
+        a.handle_event(ReplicaEvent::Tick);
+        let asks = a.sent_messages().iter().filter(|said| **said == asked).count();
         for _ in 0..asks {
-            a.hear(3, 2, &Call::EntryLost(kept.as_sent().name));
+            a.receive(3, 2, &Call::EntryLost(kept.as_sent().name));
         }
         count += asks;
     }
     assert!((10..=15).contains(&count), "asked {count} times in ten seconds");
-    assert!(a.replica.is_corrupt_alone());
+    assert!(a.replica.is_corrupt_sole_copy());
 }
 
 #[test]
 pub(super) fn what_is_corrupt_is_not_left_out_of_what_is_sent() {
     let (mut a, kept) = corrupt_primary();
-    a.tell(ReplicaEvent::Group(view(2, 1, &[2], &[3])));
-    a.said();
-    a.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
-    a.tell(ReplicaEvent::Tick);
-    let said = a.said();
+    a.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[3])));
+    a.sent_messages();
+    a.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    a.handle_event(ReplicaEvent::Tick);
+    let said = a.sent_messages();
     assert!(
         said.iter().all(|said| !said.starts_with("StatePart") && !said.starts_with("after 1 ")),
         "{said:?}"
     );
     assert!(said.contains(&format!("{:?}", Call::EntryGet(name(1, 2)))));
-    a.hear(2, 2, &Call::EntryGot(kept.as_sent()));
-    a.tell(ReplicaEvent::Tick);
-    assert!(a.said().iter().any(|said| said.starts_with("after 1 ")));
+    a.receive(2, 2, &Call::EntryGot(kept.as_sent()));
+    a.handle_event(ReplicaEvent::Tick);
+    assert!(a.sent_messages().iter().any(|said| said.starts_with("after 1 ")));
 }
 
 #[test]
-fn a_scrub_finds_what_nobody_reads() {
+fn scrub_finds_corruption_in_unread_data() {
     let (mut a, kept) = corrupt_primary();
     for _ in 0..200 {
-        a.tell(ReplicaEvent::Scrub { bytes: 16 << 10 });
+        a.handle_event(ReplicaEvent::Scrub { bytes: 16 << 10 });
     }
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     assert_eq!(a.replica.counts().corruption_found, 1);
-    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    a.receive(2, 1, &Call::EntryGot(kept.as_sent()));
     a.read(5_000);
     assert_eq!(a.out.answered, [(5_000, true)]);
 }
 
 #[test]
-fn an_entry_that_is_held_is_sent_to_whoever_asks_and_another_is_lost() {
+fn entry_request_is_answered_or_refused_as_missing() {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
-    b.said();
-    b.hear(1, 1, &Call::EntryGet(name(1, 1)));
-    assert_eq!(b.said(), [format!("{:?}", Call::EntryGot(entry(1, 1)))]);
+    b.sent_messages();
+    b.receive(1, 1, &Call::EntryGet(name(1, 1)));
+    assert_eq!(b.sent_messages(), [format!("{:?}", Call::EntryGot(entry(1, 1)))]);
     for other in [name(2, 1), name(1, 2)] {
-        b.hear(1, 1, &Call::EntryGet(other));
-        assert_eq!(b.said(), [format!("{:?}", Call::EntryLost(other))]);
+        b.receive(1, 1, &Call::EntryGet(other));
+        assert_eq!(b.sent_messages(), [format!("{:?}", Call::EntryLost(other))]);
     }
 }
 
 #[test]
-pub(super) fn a_follower_that_was_found_corrupt_says_nothing_before_it_is_repaired() {
+pub(super) fn corrupt_follower_reports_nothing_until_repaired() {
     let disk = SimulatedDisk::new(2);
     let mut c = TestNode::with(3, disk.clone(), 1 << 20);
-    c.tell(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
+    c.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
     let value = LogEntry { payload: &VALUE, ..entry(1, 1) };
     c.entries(1, 1, (name(0, 0), 2), &[value, entry(1, 2)]);
     let kept = PeerEntry::of(&mut c, 1);
@@ -218,16 +218,16 @@ pub(super) fn a_follower_that_was_found_corrupt_says_nothing_before_it_is_repair
     corruption(&mut disk.clone());
     let mut c = TestNode::with(3, disk, 1 << 20);
     for _ in 0..20 {
-        c.tell(ReplicaEvent::Scrub { bytes: 16 << 10 });
+        c.handle_event(ReplicaEvent::Scrub { bytes: 16 << 10 });
     }
-    c.tell(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
-    c.said();
+    c.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[3])));
+    c.sent_messages();
     c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
-    assert!(c.said().is_empty(), "it does not count");
-    c.tell(ReplicaEvent::Tick);
-    assert_eq!(c.said(), [format!("{:?}", Call::EntryGet(name(1, 1)))]);
-    c.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    assert!(c.sent_messages().is_empty(), "it does not count");
+    c.handle_event(ReplicaEvent::Tick);
+    assert_eq!(c.sent_messages(), [format!("{:?}", Call::EntryGet(name(1, 1)))]);
+    c.receive(2, 1, &Call::EntryGot(kept.as_sent()));
     c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
-    assert_eq!(c.said().len(), 1);
+    assert_eq!(c.sent_messages().len(), 1);
     assert_eq!(c.replica.log_end().last, name(1, 3));
 }

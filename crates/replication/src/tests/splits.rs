@@ -5,27 +5,27 @@ use crate::InheritedState;
 
 /// A member of two successive groups of three. It has granted the first group's primary, and is the second group's primary.
 fn promoted() -> TestNode {
-    let mut node = settled();
+    let mut node = settled_member();
     grant(&mut node, 1);
-    node.tell(ReplicaEvent::Group(view(2, 2, &[3], &[])));
+    node.handle_event(ReplicaEvent::Group(view(2, 2, &[3], &[])));
     node
 }
 
 /// A member in sync with a primary that has waited for all older primaries.
-fn settled() -> TestNode {
+fn settled_member() -> TestNode {
     let mut node = TestNode::new(2);
-    node.tell(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
+    node.handle_event(ReplicaEvent::Group(view(1, 1, &[2, 3], &[])));
     node.replica.primary_has_started();
     node
 }
 
 fn grant(node: &mut TestNode, holder: u32) {
-    let (map_epoch, ceiling) = (node.leases.map_epoch(), CEILING);
-    let call = Call::LeaseAsk { sent_us: node.now_us, map_epoch, ceiling };
-    node.leases.take(node.now_us, member(holder), &call).expect("is granted");
+    let (map_epoch, ceiling) = (node.leases.map_epoch(), TIMESTAMP_BOUND);
+    let call = Call::LeaseAsk { sent_us: node.now_us, map_epoch, timestamp_bound: ceiling };
+    node.leases.handle_message(node.now_us, member(holder), &call).expect("is granted");
 }
 
-fn pass_on(node: &mut TestNode, born_in: u64) -> InheritedState {
+fn split_parent(node: &mut TestNode, born_in: u64) -> InheritedState {
     let mut context = Context {
         engine: &mut node.engine,
         now: Now::at_ms(5_000),
@@ -34,7 +34,7 @@ fn pass_on(node: &mut TestNode, born_in: u64) -> InheritedState {
         map: MapView::NONE,
     };
     let failure = zerohop_wire::Failure::Unavailable { retry_after_ms: 1 };
-    let mut inherited = node.replica.pass_on(&mut context, &failure, &mut node.out);
+    let mut inherited = node.replica.end_by_split(&mut context, &failure, &mut node.out);
     inherited.follows_at_once(PartitionEpoch(born_in));
     inherited
 }
@@ -49,7 +49,7 @@ fn begin(node: &mut TestNode, inherited: &InheritedState, view: GroupView) {
     let opened = Replica::open(&mut node.engine, member(2), PartitionId(2), options);
     node.replica = opened.expect("opens");
     node.replica.inherit(inherited, view.epoch);
-    node.tell(ReplicaEvent::Group(view));
+    node.handle_event(ReplicaEvent::Group(view));
 }
 
 /// A, cut off, is primary of epoch 1, with a lease of B. B is promoted in epoch 2, and would have to wait for that lease. Before
@@ -57,7 +57,7 @@ fn begin(node: &mut TestNode, inherited: &InheritedState, view: GroupView) {
 #[test]
 fn a_child_waits_for_whom_its_parent_was_waiting_for() {
     let mut node = promoted();
-    let inherited = pass_on(&mut node, 3);
+    let inherited = split_parent(&mut node, 3);
     begin(&mut node, &inherited, view(3, 2, &[3], &[]));
     assert!(!node.replica.has_waited(node.now_us));
     assert!(node.replica.has_waited(node.now_us + LEASE_WAIT_US));
@@ -68,9 +68,9 @@ fn a_child_of_a_primary_that_has_waited_waits_no_more() {
     let mut node = promoted();
     node.now_us += LEASE_WAIT_US;
     node.granted_by(3);
-    node.tell(ReplicaEvent::Tick);
-    node.hear(3, 2, &holds(1));
-    let inherited = pass_on(&mut node, 3);
+    node.handle_event(ReplicaEvent::Tick);
+    node.receive(3, 2, &acknowledge_call(1));
+    let inherited = split_parent(&mut node, 3);
     grant(&mut node, 1);
     begin(&mut node, &inherited, view(3, 2, &[3], &[]));
     assert!(node.replica.has_waited(node.now_us));
@@ -80,8 +80,8 @@ fn a_child_of_a_primary_that_has_waited_waits_no_more() {
 /// B has never heard of C, so it waits for all instances that it has granted a lease.
 #[test]
 fn a_child_that_is_opened_late_waits_for_all_whom_it_has_granted() {
-    let mut node = settled();
-    let inherited = pass_on(&mut node, 2);
+    let mut node = settled_member();
+    let inherited = split_parent(&mut node, 2);
     node.leases.set_map(MapEpoch(3));
     grant(&mut node, 3);
     begin(&mut node, &inherited, view(4, 2, &[1], &[]));

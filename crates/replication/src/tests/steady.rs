@@ -1,7 +1,7 @@
 //! A member of a healthy group is not ticked for every message, and is still looked after.
 
 use super::*;
-use crate::limits::SETTLE_US;
+use crate::limits::DEFERRED_CHECK_US;
 use crate::{PartitionKey, Replicas, TableEffects};
 
 impl TableEffects for MemberOutput {
@@ -15,9 +15,9 @@ impl TableEffects for MemberOutput {
 const KEY: PartitionKey = (zerohop_wire::ids::KeyspaceId(1), zerohop_wire::ids::PartitionId(1));
 
 #[test]
-fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
+fn acknowledged_entries_need_no_immediate_tick() {
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[2], &[])));
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1)]);
     let TestNode { mut engine, replica, leases, mut out, mut now_us, .. } = b;
     let mut members = Replicas::default();
@@ -35,25 +35,27 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
             members.step(KEY, &mut context, told, &mut out).expect("goes on");
         }
         let before = members.steps().ticks;
-        let any = members.settle(&mut context, &mut out, |_, error| panic!("{error}"));
+        let any = members.end_batch(&mut context, &mut out, |_, error| panic!("{error}"));
         (any, members.steps().ticks - before)
     };
     assert_eq!(at(&mut members, now_us, None), (true, 1), "it has come");
     for _ in 0..2 {
-        now_us += SETTLE_US;
+        now_us += DEFERRED_CHECK_US;
         at(&mut members, now_us, None);
     }
     assert_eq!(at(&mut members, now_us, None), (false, 0));
     let two = [entry(1, 2)];
-    let call = Call::Replicate { preceding: name(1, 1), commit: LogIndex(1), entries: Elements::given(&two) };
+    let call =
+        Call::Replicate { preceding: name(1, 1), commit: LogIndex(1), entries: Elements::from_slice(&two) };
     assert_eq!(at(&mut members, now_us, Some(&call)), (true, 0), "what it took is to be synced");
-    assert!((now_us + 1..=now_us + SETTLE_US).contains(&members.next_wake_us()));
-    assert_eq!(at(&mut members, now_us + SETTLE_US, None).1, 1, "whether a checkpoint is due");
+    assert!((now_us + 1..=now_us + DEFERRED_CHECK_US).contains(&members.next_tick_us()));
+    assert_eq!(at(&mut members, now_us + DEFERRED_CHECK_US, None).1, 1, "whether a checkpoint is due");
     // A member that differs needs more than that.
-    let call = Call::Replicate { preceding: name(1, 9), commit: LogIndex(1), entries: Elements::given(&[]) };
+    let call =
+        Call::Replicate { preceding: name(1, 9), commit: LogIndex(1), entries: Elements::from_slice(&[]) };
     members.remove(KEY).expect("is there");
     let mut c = TestNode::new(3);
-    c.tell(ReplicaEvent::Group(view(1, 1, &[3], &[])));
+    c.handle_event(ReplicaEvent::Group(view(1, 1, &[3], &[])));
     members.insert(KEY, c.replica);
     let mut context = Context {
         engine: &mut c.engine,
@@ -62,10 +64,10 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
         leases: &c.leases,
         map: MapView::NONE,
     };
-    members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));
+    members.end_batch(&mut context, &mut c.out, |_, error| panic!("{error}"));
     let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call: &call };
     members.step(KEY, &mut context, told, &mut c.out).expect("goes on");
     let before = members.steps().ticks;
-    members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));
+    members.end_batch(&mut context, &mut c.out, |_, error| panic!("{error}"));
     assert_eq!(members.steps().ticks - before, 1);
 }

@@ -3,11 +3,11 @@
 use zerohop_engine::{EntryKind, Meta};
 
 use super::*;
-use crate::limits::GATHER_US;
+use crate::limits::COALESCE_US;
 use zerohop_partition::FILLER;
 
 /// Adds fillers up to a log index, as members before the first release did for entries that a snapshot lacked.
-fn fill(node: &mut TestNode, through: u64) {
+fn append_fillers(node: &mut TestNode, through: u64) {
     let mut payload = Vec::new();
     payload.extend_from_slice(FILLER);
     for index in node.replica.last() + 1..=through {
@@ -19,18 +19,18 @@ fn fill(node: &mut TestNode, through: u64) {
 /// A installed a snapshot from B, with fillers for entries that B no longer had. C comes with an empty log. The fillers in A's
 /// log contain no entries, so C would lack the sessions and deadlines of those entries.
 #[test]
-fn fillers_are_never_passed_on_as_what_they_stand_for() {
+fn fillers_are_never_sent_as_real_entries() {
     let mut node = TestNode::new(1);
-    fill(&mut node, 3);
-    node.tell(ReplicaEvent::Group(view(2, 1, &[], &[3])));
+    append_fillers(&mut node, 3);
+    node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     node.granted_by(3);
-    node.tell(ReplicaEvent::Tick);
-    node.said();
-    node.hear(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
-    node.now_us += GATHER_US;
-    node.tell(ReplicaEvent::Tick);
-    node.tell(ReplicaEvent::Tick);
-    let said = node.said();
+    node.handle_event(ReplicaEvent::Tick);
+    node.sent_messages();
+    node.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
+    node.now_us += COALESCE_US;
+    node.handle_event(ReplicaEvent::Tick);
+    node.handle_event(ReplicaEvent::Tick);
+    let said = node.sent_messages();
     assert!(said.iter().any(|one| one.starts_with("StatePart")), "{said:?}");
     assert!(!said.iter().any(|one| one.starts_with("after 0")), "{said:?}");
 }
@@ -38,20 +38,20 @@ fn fillers_are_never_passed_on_as_what_they_stand_for() {
 /// A, alone, with a log of several segments, and B, which has no data and has reported that.
 fn primary_and_newcomer() -> (TestNode, TestNode) {
     let mut a = TestNode::new(1);
-    a.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
+    a.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.now_us += LEASE_WAIT_US;
-    a.leases.synced(CEILING);
-    a.tell(ReplicaEvent::Tick);
+    a.leases.synced(TIMESTAMP_BOUND);
+    a.handle_event(ReplicaEvent::Tick);
     for number in 0..300_u64 {
         a.write(number, format!("key {number}").as_bytes(), &[number as u8; 1000]);
     }
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
     a.out.sent.clear();
     let mut b = TestNode::new(2);
-    b.tell(ReplicaEvent::Group(view(1, 1, &[], &[2])));
-    a.hear(2, 1, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
-    a.tell(ReplicaEvent::Tick);
+    b.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
+    a.receive(2, 1, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
+    a.handle_event(ReplicaEvent::Tick);
     (a, b)
 }
 
@@ -61,18 +61,18 @@ fn frames(node: &mut TestNode) -> Vec<Vec<u8>> {
 }
 
 fn deliver(frame: &[u8], from: u32, to: &mut TestNode) {
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let DecodeResult::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
     let mut scratch = Vec::new();
     let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut scratch) else {
         panic!("of a peer")
     };
-    to.hear(from, 1, &call);
+    to.receive(from, 1, &call);
 }
 
 /// Those messages of a node that are parts of a snapshot.
 fn parts(node: &mut TestNode) -> Vec<Vec<u8>> {
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let is_part = |frame: &Vec<u8>| {
         let DecodeResult::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
         let mut scratch = Vec::new();
@@ -83,18 +83,18 @@ fn parts(node: &mut TestNode) -> Vec<Vec<u8>> {
 }
 
 /// Delivers all messages both ways until B has all of A's log.
-fn play_until_whole(a: &mut TestNode, b: &mut TestNode) {
+fn deliver_until_complete(a: &mut TestNode, b: &mut TestNode) {
     for round in 0..200 {
         frames(a).iter().for_each(|frame| deliver(frame, 1, b));
         for ms in 0..20 {
             b.engine.maintain(round * 20 + ms).expect("goes on");
         }
         b.now_us += 20_000;
-        b.tell(ReplicaEvent::Tick);
+        b.handle_event(ReplicaEvent::Tick);
         frames(b).iter().for_each(|frame| deliver(frame, 2, a));
         a.now_us += 20_000;
         a.granted_by(2);
-        a.tell(ReplicaEvent::Tick);
+        a.handle_event(ReplicaEvent::Tick);
         if b.replica.log_end() == a.replica.log_end() {
             return;
         }
@@ -103,12 +103,12 @@ fn play_until_whole(a: &mut TestNode, b: &mut TestNode) {
 }
 
 fn assert_same(a: &mut TestNode, b: &mut TestNode) {
-    assert_eq!(b.replica.counts().states_taken, 1);
+    assert_eq!(b.replica.counts().snapshots_installed, 1);
     for number in [0_u64, 1, 150, 299] {
         let key = format!("key {number}");
         let of = |node: &mut TestNode| {
             let handle = node.replica.handle();
-            node.engine.lookup_whole(handle, key.as_bytes()).expect("reads")
+            node.engine.lookup_assembled(handle, key.as_bytes()).expect("reads")
         };
         assert!(of(a).is_some() && of(a) == of(b), "{key}");
     }
@@ -120,19 +120,19 @@ fn assert_same(a: &mut TestNode, b: &mut TestNode) {
 }
 
 #[test]
-fn a_member_with_nothing_is_sent_the_segments_as_they_stand_several_parts_at_a_time() {
+fn empty_member_is_sent_segments_in_parallel_parts() {
     let (mut a, mut b) = primary_and_newcomer();
     let sent = a.out.sent.len();
     assert!(sent > 3, "{sent} parts under way");
     let copying = a.replica.copies().next().expect("is sent");
     assert!(copying.to == member(2) && copying.done_bytes == 0 && copying.total_bytes > 300_000);
-    play_until_whole(&mut a, &mut b);
+    deliver_until_complete(&mut a, &mut b);
     assert_same(&mut a, &mut b);
     assert!(a.replica.copies().next().is_none());
 }
 
 #[test]
-fn parts_that_are_lost_are_read_and_sent_again() {
+fn lost_snapshot_parts_are_resent() {
     let (mut a, mut b) = primary_and_newcomer();
     let sent = frames(&mut a);
     for (number, frame) in sent.iter().enumerate() {
@@ -140,7 +140,7 @@ fn parts_that_are_lost_are_read_and_sent_again() {
             deliver(frame, 1, &mut b);
         }
     }
-    play_until_whole(&mut a, &mut b);
+    deliver_until_complete(&mut a, &mut b);
     assert_same(&mut a, &mut b);
 }
 
@@ -154,24 +154,24 @@ fn parts_of_two_attempts_are_never_put_together() {
     // B's answer is late: A does not receive it, and gives up.
     a.now_us += super::super::limits::SENDING_US;
     a.granted_by(2);
-    a.tell(ReplicaEvent::Tick);
-    a.hear(2, 1, &Call::ReplicateAck(FollowerReport::NeedsState));
-    a.tell(ReplicaEvent::Tick);
+    a.handle_event(ReplicaEvent::Tick);
+    a.receive(2, 1, &Call::ReplicateAck(FollowerReport::NeedsState));
+    a.handle_event(ReplicaEvent::Tick);
     let second = parts(&mut a);
     answer.iter().for_each(|frame| deliver(frame, 2, &mut a));
     let copying = a.replica.copies().next().expect("is sent");
     assert_eq!(copying.done_bytes, 0, "data of the first attempt does not count in the second");
     // Part 1 of the second attempt arrives before its part 0.
     deliver(&second[1], 1, &mut b);
-    let said = b.said();
+    let said = b.sent_messages();
     assert!(said.is_empty(), "{said:?}");
     deliver(&second[0], 1, &mut b);
-    let said = b.said();
+    let said = b.sent_messages();
     assert!(said.len() == 1 && said[0].contains("parts: 1"), "{said:?}");
     // The rest of the first attempt arrives last.
     first.iter().for_each(|frame| deliver(frame, 1, &mut b));
-    let said = b.said();
+    let said = b.sent_messages();
     assert!(said.is_empty(), "{said:?}");
-    play_until_whole(&mut a, &mut b);
+    deliver_until_complete(&mut a, &mut b);
     assert_eq!(b.replica.log_end(), a.replica.log_end());
 }

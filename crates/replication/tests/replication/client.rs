@@ -136,7 +136,7 @@ impl SimulatedClient {
                 // Long enough to fill segments.
                 text = format!("{value:>100}");
                 values = [text.as_bytes()];
-                let change = WriteChange::Append { values: Elements::given(&values) };
+                let change = WriteChange::Append { values: Elements::from_slice(&values) };
                 write(key.as_bytes(), Condition::Always, change)
             }
             ClientOperation::Count { key } => {

@@ -27,7 +27,7 @@ pub enum ControlBug {
 #[derive(Clone, Debug)]
 struct KnownInstance {
     incarnation: Incarnation,
-    heard_us: u64,
+    last_message_us: u64,
     /// For each partition: the log end, and the first start that the disk has survived.
     ends: Vec<(LogEnd, u64)>,
 }
@@ -85,16 +85,22 @@ impl ControlModel {
         }
     }
 
-    pub fn heard(&mut self, now_us: u64, from: Member, ends: Vec<(LogEnd, u64)>) {
+    pub fn record_message(&mut self, now_us: u64, from: Member, ends: Vec<(LogEnd, u64)>) {
         let known = self.known.get(&from.instance);
         if known.is_none_or(|known| known.incarnation <= from.incarnation) {
-            let known = KnownInstance { incarnation: from.incarnation, heard_us: now_us, ends };
+            let known = KnownInstance { incarnation: from.incarnation, last_message_us: now_us, ends };
             self.known.insert(from.instance, known);
         }
     }
 
     /// A primary requests a change of its group.
-    pub fn asked(&mut self, partition: usize, from: Member, epoch: PartitionEpoch, change: GroupChange) {
+    pub fn handle_proposal(
+        &mut self,
+        partition: usize,
+        from: Member,
+        epoch: PartitionEpoch,
+        change: GroupChange,
+    ) {
         let group = &self.map.groups[partition];
         if group.epoch != epoch || group.primary != from {
             return;
@@ -121,7 +127,7 @@ impl ControlModel {
                 group.followers.push(member);
                 self.counts.removals += 1;
             }
-            GroupChange::Keep => self.counts.keeps += 1,
+            GroupChange::RaiseEpoch => self.counts.keeps += 1,
         }
         self.set(partition, group);
     }
@@ -140,11 +146,11 @@ impl ControlModel {
 
     fn is_alive(&self, now_us: u64, member: Member) -> bool {
         let known = self.known.get(&member.instance);
-        known.is_some_and(|k| k.incarnation == member.incarnation && now_us < k.heard_us + DEAD_US)
+        known.is_some_and(|k| k.incarnation == member.incarnation && now_us < k.last_message_us + DEAD_US)
     }
 
     fn present(&self, now_us: u64, instance: InstanceId) -> Option<(Member, &KnownInstance)> {
-        let known = self.known.get(&instance).filter(|known| now_us < known.heard_us + DEAD_US)?;
+        let known = self.known.get(&instance).filter(|known| now_us < known.last_message_us + DEAD_US)?;
         Some((Member { instance, incarnation: known.incarnation }, known))
     }
 
@@ -183,7 +189,7 @@ impl ControlModel {
             }
             let (end, disk_since) = known.ends[partition];
             // The log belongs to the process that the group names, and was not started on an empty disk since.
-            let is_its_own = end.is_intact && end.is_whole && disk_since <= member.incarnation.0;
+            let is_its_own = end.is_intact && end.is_complete && disk_since <= member.incarnation.0;
             let readmits = self.bug == Some(ControlBug::ReadmitsRestarted);
             let replace = |list: &mut Vec<Member>| {
                 list.iter_mut().filter(|one| **one == member).for_each(|one| *one = present);
@@ -244,7 +250,9 @@ impl ControlModel {
             }
             let (end, disk_since) = known.ends[partition];
             let is_its_own = disk_since <= holder.incarnation.0;
-            if end.is_whole && best.is_none_or(|(best, own, _)| (own, rank(best)) < (is_its_own, rank(end))) {
+            if end.is_complete
+                && best.is_none_or(|(best, own, _)| (own, rank(best)) < (is_its_own, rank(end)))
+            {
                 best = Some((end, is_its_own, present));
             }
             all.push(present);

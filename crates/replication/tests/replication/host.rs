@@ -16,7 +16,7 @@ use super::control::Map;
 
 /// Simulated time starts here, so that clocks may be set back.
 const UNIX_BASE_MS: u64 = 1_700_000_000_000;
-const CEILING: &str = "ceiling";
+const TIMESTAMP_BOUND: &str = "ceiling";
 
 /// An output of an instance.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub enum HostOutput {
     /// An answer, with the epoch of the group that answers, and whether the group has the copies that it must have.
     Answer(Token, usize, (PartitionEpoch, bool), Vec<u8>),
     WrongOwner(Token),
-    Ask(usize, PartitionEpoch, GroupChange),
+    Propose(usize, PartitionEpoch, GroupChange),
     FetchMap,
     /// The contents of a member differ from those of the others.
     Differs(usize, Member),
@@ -108,7 +108,9 @@ impl ReplicaEffects for Gather<'_> {
                 let envelope = envelope(self.partition, epoch);
                 HostOutput::Peer(to, peer_frame(&envelope, self.me, to, call))
             }
-            ReplicaEffect::Ask { epoch, change } => HostOutput::Ask(self.partition, epoch, change),
+            ReplicaEffect::ProposeChange { epoch, change } => {
+                HostOutput::Propose(self.partition, epoch, change)
+            }
             ReplicaEffect::Differs { who, .. } => HostOutput::Differs(self.partition, who),
             ReplicaEffect::FetchMap { .. } => HostOutput::FetchMap,
         });
@@ -133,7 +135,7 @@ fn peer_frame(envelope: &Envelope, from: Member, to: Member, call: &Call<'_>) ->
 }
 
 pub fn with_frame<T>(bytes: &[u8], take: impl FnOnce(Envelope, &Message<'_>) -> T) -> T {
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let DecodeResult::Frame { frame, .. } = decoder.decode(bytes) else { panic!("not a frame") };
     let mut scratch = Vec::new();
     let message = frame.message(&mut scratch).expect("was encoded so");
@@ -170,7 +172,7 @@ impl SimulatedHost {
         self.me.incarnation.0 += 1;
         let options = EngineOptions {
             disk_reserve_bytes: 0,
-            checkpoints_begin_alone: false,
+            starts_checkpoints: false,
             // Blocks of 64 KiB may be freed, and must then be read again. The other instances have so many segments that members
             // without data are sent snapshots of them.
             segment_bytes: if self.is_short_of_memory { 256 << 10 } else { 8 << 10 },
@@ -183,7 +185,7 @@ impl SimulatedHost {
         };
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
         let (ceiling, disk_since) =
-            read_ceiling(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
+            read_timestamp_bound(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
         let options = MemberOptions { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let mut replicas = Replicas::default();
         for id in 0..self.partitions {
@@ -239,7 +241,7 @@ impl SimulatedHost {
                 if *map_epoch > live.leases.map_epoch() {
                     out.push(HostOutput::FetchMap);
                 }
-                if let Some(answer) = live.leases.take(clock_us, *from, call) {
+                if let Some(answer) = live.leases.handle_message(clock_us, *from, call) {
                     out.push(HostOutput::Peer(*from, peer_frame(&envelope, me, *from, &answer)));
                 }
                 return;
@@ -261,8 +263,14 @@ impl SimulatedHost {
     }
 
     /// The control group requests the admission of a follower.
-    pub fn take_wish(&mut self, now_us: u64, partition: usize, member: Member, out: &mut Vec<HostOutput>) {
-        self.step(now_us, partition, ReplicaEvent::Asked(member), out);
+    pub fn request_admission(
+        &mut self,
+        now_us: u64,
+        partition: usize,
+        member: Member,
+        out: &mut Vec<HostOutput>,
+    ) {
+        self.step(now_us, partition, ReplicaEvent::AdmissionRequested(member), out);
     }
 
     /// A few milliseconds have passed.
@@ -271,19 +279,19 @@ impl SimulatedHost {
         let day_ms = self.day_ms(now_us);
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
-        live.leases.want_ceiling(live.unix_ms, live.replicas.newest());
+        live.leases.raise_wanted_timestamp_bound(live.unix_ms, live.replicas.newest());
         if let Some(ceiling) = live.leases.to_sync() {
             // With a full or failing disk the write is tried again.
-            if write_ceiling(live.engine.disk(), ceiling, live.disk_since).is_ok() {
+            if write_timestamp_bound(live.engine.disk(), ceiling, live.disk_since).is_ok() {
                 live.leases.synced(ceiling);
             }
         }
-        live.engine.look_at_room();
-        for (to, call) in live.leases.ask(clock_us, live.replicas.lease_wanted_of()) {
+        live.engine.check_disk_space();
+        for (to, call) in live.leases.lease_requests(clock_us, live.replicas.lease_granters()) {
             out.push(HostOutput::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
         }
         if let Err(error) = live.engine.maintain(clock_us / 1_000) {
-            self.went_wrong(&error);
+            self.handle_error(&error);
         }
         self.end_of_batch(now_us, out);
     }
@@ -295,25 +303,25 @@ impl SimulatedHost {
             Ok(()) => ReplicaEvent::Flushed,
             Err(EngineError::DiskFull { .. }) => {
                 live.replicas.put_unflushed(keys);
-                return self.settle(now_us, out);
+                return self.end_batch(now_us, out);
             }
             Err(error) => {
-                self.went_wrong(&error);
+                self.handle_error(&error);
                 ReplicaEvent::FlushFailed
             }
         };
         for partition in keys {
             self.step(now_us, partition.1.0 as usize, told.clone(), out);
         }
-        self.settle(now_us, out);
+        self.end_batch(now_us, out);
     }
 
-    fn settle(&mut self, now_us: u64, out: &mut Vec<HostOutput>) {
+    fn end_batch(&mut self, now_us: u64, out: &mut Vec<HostOutput>) {
         let mut errors = Vec::new();
         self.with_replicas(now_us, out, |replicas, context, gather| {
-            replicas.settle(context, gather, |_, error| errors.push(error));
+            replicas.end_batch(context, gather, |_, error| errors.push(error));
         });
-        errors.iter().for_each(|error| self.went_wrong(error));
+        errors.iter().for_each(|error| self.handle_error(error));
     }
 
     fn step(&mut self, now_us: u64, partition: usize, told: ReplicaEvent<'_>, out: &mut Vec<HostOutput>) {
@@ -322,12 +330,12 @@ impl SimulatedHost {
             result = replicas.step(key_of(partition), context, told, gather);
         });
         if let Err(error) = result {
-            self.went_wrong(&error);
+            self.handle_error(&error);
         }
     }
 
     /// Corruption is repaired, and space becomes free. After any other error nothing more can be made durable.
-    fn went_wrong(&mut self, error: &EngineError) {
+    fn handle_error(&mut self, error: &EngineError) {
         self.has_failed |= !matches!(error, EngineError::Corrupt { .. } | EngineError::DiskFull { .. });
     }
 
@@ -353,8 +361,8 @@ impl SimulatedHost {
     }
 }
 
-fn read_ceiling(disk: &mut SimulatedDisk) -> Option<(Timestamp, u64)> {
-    let file = disk.open(CEILING, OpenMode::Existing).ok()?;
+fn read_timestamp_bound(disk: &mut SimulatedDisk) -> Option<(Timestamp, u64)> {
+    let file = disk.open(TIMESTAMP_BOUND, OpenMode::Existing).ok()?;
     let mut numbers = [[0; 8]; 2];
     for (at, number) in numbers.iter_mut().enumerate() {
         disk.read_at(file, 8 * at as u64, number).expect("was written whole");
@@ -364,13 +372,13 @@ fn read_ceiling(disk: &mut SimulatedDisk) -> Option<(Timestamp, u64)> {
     Some((Timestamp(ceiling), since))
 }
 
-fn write_ceiling(disk: &mut SimulatedDisk, ceiling: Timestamp, since: u64) -> DiskResult<()> {
+fn write_timestamp_bound(disk: &mut SimulatedDisk, ceiling: Timestamp, since: u64) -> DiskResult<()> {
     let _ = disk.remove("ceiling.tmp");
     let file = disk.open("ceiling.tmp", OpenMode::Create)?;
     let written = [ceiling.0, since].iter().try_for_each(|word| disk.append(file, &word.to_le_bytes()));
     let synced = written.and_then(|()| disk.sync(file));
     disk.close(file);
     synced?;
-    disk.rename("ceiling.tmp", CEILING)?;
+    disk.rename("ceiling.tmp", TIMESTAMP_BOUND)?;
     disk.sync_dir("")
 }

@@ -31,7 +31,7 @@ pub struct RunResult {
 }
 
 /// Plays one seed to its end.
-pub fn play(seed: u64, control_bug: Option<ControlBug>) -> RunResult {
+pub fn run_seed(seed: u64, control_bug: Option<ControlBug>) -> RunResult {
     let mut world = ReplicationWorld::new(ReplicationScenario { seed, faults_us: FAULTS_US, control_bug });
     world.run_until(FAULTS_US, |_| false);
     world.heal();
@@ -68,12 +68,12 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
+fn no_acknowledged_write_is_lost_and_one_primary_answers() {
     let mut totals = Totals::default();
     let seeds = seeds();
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        let ended = play(seed, None);
+        let ended = run_seed(seed, None);
         assert!(
             ended.violations.is_empty(),
             "ZEROHOP_SEED={seed} cargo test -p zerohop-partition --test replication\n{:#?}",
@@ -83,7 +83,8 @@ fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
     }
     println!("{count} seeds: {totals:?}");
     if count >= 60 {
-        let Totals { promotions, truncations, states, lapses, admissions, removals, .. } = totals;
+        let Totals { promotions, truncations, states, lease_expiries: lapses, admissions, removals, .. } =
+            totals;
         let Totals { readmissions, restarts_of_all, moves, operations, .. } = totals;
         let Totals { corruption_found, repaired, disk_failures, audits, .. } = totals;
         for (name, seen) in [
@@ -110,7 +111,7 @@ fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in [3, 4] {
-        let (first, second) = (play(seed, None), play(seed, None));
+        let (first, second) = (run_seed(seed, None), run_seed(seed, None));
         assert_eq!((first.trace, first.totals), (second.trace, second.totals));
     }
 }

@@ -3,7 +3,7 @@
 use zerohop_partition::planted::{Bug, plant};
 
 use super::control::ControlBug;
-use super::play;
+use super::run_seed;
 
 /// The bugs that the simulation must find. Each of the others has its own test beside the code.
 const FOUND: [Bug; 13] = [
@@ -31,7 +31,7 @@ fn found(bug: Option<Bug>, control: Option<ControlBug>, seeds: u64) -> Option<(u
     // A panic counts as found; its place is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let found = (1..=seeds).find_map(|seed| {
-        let run = std::panic::catch_unwind(|| play(seed, control));
+        let run = std::panic::catch_unwind(|| run_seed(seed, control));
         match run {
             Ok(ended) => ended.violations.into_iter().next().map(|what| (seed, what)),
             Err(_) => Some((seed, "an assertion".to_owned())),

@@ -7,8 +7,8 @@ pub struct Totals {
     pub promotions: u64,
     pub truncations: u64,
     pub states: u64,
-    pub lapses: u64,
-    pub parked: u64,
+    pub lease_expiries: u64,
+    pub queued_requests: u64,
     pub admissions: u64,
     pub removals: u64,
     pub keeps: u64,
@@ -29,8 +29,8 @@ impl Totals {
         self.promotions += other.promotions;
         self.truncations += other.truncations;
         self.states += other.states;
-        self.lapses += other.lapses;
-        self.parked += other.parked;
+        self.lease_expiries += other.lease_expiries;
+        self.queued_requests += other.queued_requests;
         self.admissions += other.admissions;
         self.removals += other.removals;
         self.keeps += other.keeps;

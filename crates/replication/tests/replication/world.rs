@@ -68,21 +68,21 @@ enum WorldEvent {
         host: usize,
         map: Map,
     },
-    WantsMap {
+    RequestMap {
         host: usize,
     },
-    Heard {
+    MessageRecorded {
         from: Member,
         ends: Vec<(LogEnd, u64)>,
         map_epoch: u64,
     },
-    Asked {
+    Proposal {
         partition: usize,
         from: Member,
         epoch: PartitionEpoch,
         change: GroupChange,
     },
-    Wish {
+    AdmissionRequest {
         host: usize,
         partition: usize,
         member: Member,
@@ -244,7 +244,7 @@ impl ReplicationWorld {
             self.now = at;
             self.events += 1;
             self.note(&event);
-            self.play(event);
+            self.run_to_end(event);
             if self.queue.len() > QUEUE_MAX {
                 self.check.violations.push(format!("it runs away: {} events wait", self.queue.len()));
             }
@@ -260,7 +260,7 @@ impl ReplicationWorld {
             WorldEvent::Frame { bytes, .. } => (1, bytes),
             WorldEvent::Request { bytes, .. } => (2, bytes),
             WorldEvent::Answer { bytes, .. } => (3, bytes),
-            WorldEvent::Asked { .. } => (4, &[]),
+            WorldEvent::Proposal { .. } => (4, &[]),
             WorldEvent::MapFor { .. } => (5, &[]),
             _ => (6, &[]),
         };
@@ -271,7 +271,7 @@ impl ReplicationWorld {
         }
     }
 
-    fn play(&mut self, event: WorldEvent) {
+    fn run_to_end(&mut self, event: WorldEvent) {
         let now = self.now;
         let mut out = Vec::new();
         match event {
@@ -287,14 +287,14 @@ impl ReplicationWorld {
                         self.at(50_000, WorldEvent::Start(host));
                     }
                     if self.events.is_multiple_of(3) {
-                        self.tell_control(host);
+                        self.send_to_control(host);
                     }
                 }
             }
             WorldEvent::Start(host) => {
                 if self.hosts[host].live.is_none() {
                     self.hosts[host].start(now);
-                    self.tell_control(host);
+                    self.send_to_control(host);
                 }
             }
             WorldEvent::Cut(one, other) => {
@@ -334,18 +334,18 @@ impl ReplicationWorld {
                 self.hosts[host].apply_map(now, &map, &mut out);
                 self.carry_out(host, out);
             }
-            WorldEvent::Wish { host, partition, member } => {
-                self.hosts[host].take_wish(now, partition, member, &mut out);
+            WorldEvent::AdmissionRequest { host, partition, member } => {
+                self.hosts[host].request_admission(now, partition, member, &mut out);
             }
-            WorldEvent::WantsMap { host } => self.send_map(host),
-            WorldEvent::Heard { from, ends, map_epoch } => {
-                self.control.heard(now, from, ends);
+            WorldEvent::RequestMap { host } => self.send_map(host),
+            WorldEvent::MessageRecorded { from, ends, map_epoch } => {
+                self.control.record_message(now, from, ends);
                 if map_epoch < self.control.map.epoch {
                     self.send_map(from.instance.0 as usize);
                 }
             }
-            WorldEvent::Asked { partition, from, epoch, change } => {
-                self.control.asked(partition, from, epoch, change);
+            WorldEvent::Proposal { partition, from, epoch, change } => {
+                self.control.handle_proposal(partition, from, epoch, change);
             }
             WorldEvent::Answer { token, bytes } => {
                 let client = &mut self.clients[token.connection as usize - 1];
@@ -368,7 +368,7 @@ impl ReplicationWorld {
             }
             WorldEvent::Control => {
                 self.at(CONTROL_US, WorldEvent::Control);
-                self.control_looks();
+                self.run_control();
             }
             WorldEvent::Fault => {
                 if now < self.faults_end {
@@ -396,18 +396,18 @@ impl ReplicationWorld {
         self.send(4, host, || WorldEvent::MapFor { host, map: map.clone() });
     }
 
-    fn tell_control(&mut self, host: usize) {
+    fn send_to_control(&mut self, host: usize) {
         let Some(live) = &self.hosts[host].live else { return };
         let (from, map_epoch, ends) = (self.hosts[host].me, live.map.epoch, self.hosts[host].log_ends());
-        self.send(host, 4, || WorldEvent::Heard { from, ends: ends.clone(), map_epoch });
+        self.send(host, 4, || WorldEvent::MessageRecorded { from, ends: ends.clone(), map_epoch });
     }
 
-    fn control_looks(&mut self) {
+    fn run_control(&mut self) {
         let epoch = self.control.map.epoch;
         for partition in 0..self.partitions {
             if let Some(member) = self.control.look(self.now, partition) {
                 let host = self.control.map.groups[partition].primary.instance.0 as usize;
-                self.send(4, host, || WorldEvent::Wish { host, partition, member });
+                self.send(4, host, || WorldEvent::AdmissionRequest { host, partition, member });
             }
         }
         for (partition, is_all_gone) in std::mem::take(&mut self.control.losses) {
@@ -445,13 +445,13 @@ impl ReplicationWorld {
                     self.send(host, 5, || WorldEvent::Answer { token, bytes: bytes.clone() });
                 }
                 HostOutput::WrongOwner(token) => self.send(host, 5, || WorldEvent::Refused { token }),
-                HostOutput::Ask(partition, epoch, change) => {
-                    self.send(host, 4, || WorldEvent::Asked { partition, from: me, epoch, change });
+                HostOutput::Propose(partition, epoch, change) => {
+                    self.send(host, 4, || WorldEvent::Proposal { partition, from: me, epoch, change });
                 }
                 HostOutput::Differs(partition, who) => {
                     self.check.violations.push(format!("I6: {who:?} differs from the others in {partition}"));
                 }
-                HostOutput::FetchMap => self.send(host, 4, || WorldEvent::WantsMap { host }),
+                HostOutput::FetchMap => self.send(host, 4, || WorldEvent::RequestMap { host }),
             }
         }
     }
@@ -464,9 +464,9 @@ impl ReplicationWorld {
                 self.past.audits += counts.audits;
                 self.past.corruption_found += counts.corruption_found;
                 self.past.truncations += counts.truncations;
-                self.past.states += counts.states_taken;
-                self.past.lapses += counts.lapses;
-                self.past.parked += counts.parked;
+                self.past.states += counts.snapshots_installed;
+                self.past.lease_expiries += counts.lease_expiries;
+                self.past.queued_requests += counts.queued_requests;
                 self.past.promotions += counts.promotions;
             }
             drop(live);

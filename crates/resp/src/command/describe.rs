@@ -69,10 +69,10 @@ fn keys(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
     if command.keys.first == 0 {
         return Err("ERR The command has no key arguments".to_owned());
     }
-    if !command.takes(args.len()) {
+    if !command.accepts_count(args.len()) {
         return Err("ERR Invalid number of arguments specified for command".to_owned());
     }
-    let (places, step) = command.key_places(args.len());
+    let (places, step) = command.key_positions(args.len());
     let keys: Vec<&[u8]> = places.step_by(step).map(|place| args.at(place)).collect();
     reply.array(keys.len());
     keys.into_iter().for_each(|key| reply.bulk(key));

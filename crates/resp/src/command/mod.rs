@@ -64,7 +64,7 @@ pub(crate) enum Executor {
     /// The connection, by changing its own state.
     Special(ConnectionCommand),
     /// All partitions.
-    Gather(GatherCommand),
+    AllPartitions(GatherCommand),
 }
 
 impl std::fmt::Debug for Executor {
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Executor {
             Executor::Keyed(_) => "Keyed",
             Executor::Local(_) => "Local",
             Executor::Special(_) => "Special",
-            Executor::Gather(_) => "Gather",
+            Executor::AllPartitions(_) => "Gather",
         })
     }
 }
@@ -95,7 +95,7 @@ impl CommandRow {
 
     /// Whether it accepts so many arguments, its name included.
     #[inline]
-    pub(crate) fn takes(&self, arguments: usize) -> bool {
+    pub(crate) fn accepts_count(&self, arguments: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { arguments >= arity } else { arguments == arity }
     }
@@ -110,7 +110,7 @@ impl CommandRow {
 
     /// The positions of its keys among so many arguments, and the step between them.
     #[inline]
-    pub(crate) fn key_places(&self, arguments: usize) -> (Range<usize>, usize) {
+    pub(crate) fn key_positions(&self, arguments: usize) -> (Range<usize>, usize) {
         let KeyPositions { first, last, step } = self.keys;
         if first == 0 {
             return (0..0, 1);

@@ -54,7 +54,7 @@ impl Connection {
             }
             () if args.is(1, "REPLY") => {
                 exactly(3, "client|reply")?;
-                self.wants_replies(args, reply)?;
+                self.set_reply_mode(args, reply)?;
             }
             () => return Err(unknown_subcommand("client", args)),
         }
@@ -62,7 +62,7 @@ impl Connection {
     }
 
     /// `CLIENT REPLY`: which replies are wanted from now on.
-    fn wants_replies(&mut self, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
+    fn set_reply_mode(&mut self, args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
         match () {
             () if args.is(2, "ON") => {
                 (self.replies, self.silent) = (Replies::On, false);

@@ -74,7 +74,7 @@ impl Connection {
                         world.partitions(self.keyspace),
                     );
                     let number = self.pending.number();
-                    return self.go_on(number, Box::new(gather), world, out);
+                    return self.request_pages(number, Box::new(gather), world, out);
                 }
                 None => "ERR this keyspace does not place its keys by slots".to_owned(),
             },

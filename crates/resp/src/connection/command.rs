@@ -3,7 +3,7 @@
 /// Commands that change the state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionCommand {
-    Asking,
+    AskingRedirect,
     Auth,
     Client,
     Cluster,

@@ -12,7 +12,7 @@ pub(super) const NOT_YET: &str =
     "TRYAGAIN the node is starting: it takes no commands with keys in several partitions yet";
 
 /// The memory that waiting commands and replies use is limited per instance and per token.
-pub(super) const NO_ROOM: &str = "OOM commands and replies that wait take as much memory as they may on this instance, or for this token: read \
+pub(super) const MEMORY_FULL: &str = "OOM commands and replies that wait take as much memory as they may on this instance, or for this token: read \
                        replies, end transactions, and try again";
 
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";

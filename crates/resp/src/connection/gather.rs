@@ -3,8 +3,8 @@
 use super::{BlockReason, Connection};
 use crate::execute::{NOT_AN_INTEGER, Page, SYNTAX};
 use crate::limits::{
-    GATHER_PAGE_KEYS, GATHER_WINDOW, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_COUNT_MAX, SCAN_STALLS_MAX,
-    SCAN_STEPS_MAX,
+    ALL_PARTITIONS_PAGE_KEYS, ALL_PARTITIONS_WINDOW, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_COUNT_MAX,
+    SCAN_STALLS_MAX, SCAN_STEPS_MAX,
 };
 use crate::number::{Digits, integer};
 use crate::parse::push_command;
@@ -27,7 +27,7 @@ pub(crate) enum GatherCommand {
 impl Gather {
     /// Bytes that it keeps.
     pub(super) fn bytes(&self) -> usize {
-        self.keys.len() + self.pattern.len() + self.wanted_type.len()
+        self.keys.len() + self.pattern.len() + self.type_filter.len()
     }
 }
 
@@ -48,7 +48,7 @@ impl GatherCommand {
         match self {
             // One after the other, until there is enough.
             GatherCommand::Scan | GatherCommand::RandomKey => 1,
-            _ => GATHER_WINDOW,
+            _ => ALL_PARTITIONS_WINDOW,
         }
     }
 }
@@ -65,8 +65,8 @@ struct Turn {
 /// A command under way.
 #[derive(Debug)]
 pub(super) struct Gather {
-    gathering: GatherCommand,
-    place: PartitionPlace,
+    command: GatherCommand,
+    partition: PartitionPlace,
     partitions: u32,
     /// The next partition to ask, and how many are left; the first follows the last.
     next: u32,
@@ -74,16 +74,16 @@ pub(super) struct Gather {
     /// Further pages of partitions that have more.
     again: Vec<Turn>,
     /// Pages under way, with their units.
-    asked: Vec<(u32, Turn)>,
+    pages_in_flight: Vec<(u32, Turn)>,
     /// A partition was split meanwhile.
     is_split: bool,
     units: u32,
     limit: usize,
     pattern: Vec<u8>,
-    wanted_type: Vec<u8>,
+    type_filter: Vec<u8>,
     /// Results so far.
     count: u64,
-    looked_at: usize,
+    keys_examined: usize,
     keys: Vec<u8>,
     found: usize,
     /// Where `SCAN` continues: see [`cursor_of`].
@@ -91,7 +91,7 @@ pub(super) struct Gather {
     /// How many earlier calls of this `SCAN` have made no progress.
     stalls: u64,
     /// A page has arrived.
-    has_gone_on: bool,
+    has_page: bool,
     /// A random number for `RANDOMKEY`.
     chance: u64,
     /// The reply, if it is an error.
@@ -103,25 +103,25 @@ pub(super) struct Gather {
 impl Gather {
     fn new(gathering: GatherCommand, place: PartitionPlace, partitions: u32) -> Gather {
         Gather {
-            gathering,
-            place,
+            command: gathering,
+            partition: place,
             partitions,
             next: 0,
             left: partitions,
             again: Vec::new(),
-            asked: Vec::new(),
+            pages_in_flight: Vec::new(),
             is_split: false,
             units: 0,
-            limit: GATHER_PAGE_KEYS,
+            limit: ALL_PARTITIONS_PAGE_KEYS,
             pattern: Vec::new(),
-            wanted_type: Vec::new(),
+            type_filter: Vec::new(),
             count: 0,
-            looked_at: 0,
+            keys_examined: 0,
             keys: Vec::new(),
             found: 0,
             cursor: 0,
             stalls: 0,
-            has_gone_on: false,
+            has_page: false,
             chance: 0,
             error: None,
             is_pending: false,
@@ -135,7 +135,7 @@ impl Gather {
 
     /// The next page to ask for: partition and cursor.
     fn next_page(&mut self) -> Option<Turn> {
-        if self.asked.len() >= self.gathering.window() || self.error.is_some() {
+        if self.pages_in_flight.len() >= self.command.window() || self.error.is_some() {
             return None;
         }
         if let Some(page) = self.again.pop() {
@@ -151,16 +151,16 @@ impl Gather {
     }
 
     fn is_done(&self) -> bool {
-        self.asked.is_empty() && (self.error.is_some() || (self.left == 0 && self.again.is_empty()))
+        self.pages_in_flight.is_empty() && (self.error.is_some() || (self.left == 0 && self.again.is_empty()))
     }
 
     /// Adds the answer of the unit with this ticket.
     pub(super) fn fold(&mut self, part: u32, bytes: &[u8], world: &dyn ConnectionWorld) {
-        let Some(at) = self.asked.iter().position(|&(unit, _)| unit == part) else { return };
-        let (_, turn) = self.asked.swap_remove(at);
+        let Some(at) = self.pages_in_flight.iter().position(|&(unit, _)| unit == part) else { return };
+        let (_, turn) = self.pages_in_flight.swap_remove(at);
         let Turn { partition, of, .. } = turn;
         let Some(page) = Page::decode(bytes) else {
-            if self.gathering == GatherCommand::Scan && bytes.starts_with(b"-TRYAGAIN") && self.stall(turn) {
+            if self.command == GatherCommand::Scan && bytes.starts_with(b"-TRYAGAIN") && self.stall(turn) {
                 return;
             }
             // An error, which is the reply to the whole command.
@@ -168,12 +168,12 @@ impl Gather {
             return;
         };
         if let Some(partitions) = page.split {
-            return self.split(turn, partitions, world.partitions(self.place.keyspace));
+            return self.split(turn, partitions, world.partitions(self.partition.keyspace));
         }
-        self.has_gone_on = true;
+        self.has_page = true;
         self.count += page.count;
-        self.looked_at += page.looked_at as usize;
-        match self.gathering {
+        self.keys_examined += page.keys_examined as usize;
+        match self.command {
             GatherCommand::RandomKey => self.choose(&page),
             GatherCommand::CountSlot(slot) => {
                 self.count += page.keys.filter(|key| world.slot_of(key) == slot).count() as u64;
@@ -189,15 +189,15 @@ impl Gather {
             self.fail("ERR too many keys for one reply: use SCAN");
         }
         let Some(next) = page.next else {
-            if self.gathering == GatherCommand::Scan {
+            if self.command == GatherCommand::Scan {
                 self.stop_scan_at(partition + 1, 0);
             }
             return;
         };
-        if self.gathering == GatherCommand::Scan {
+        if self.command == GatherCommand::Scan {
             self.again.push(Turn { partition, cursor: next, of });
             self.stop_scan_at(partition, next);
-        } else if self.left > 0 || self.gathering != GatherCommand::RandomKey || self.found == 0 {
+        } else if self.left > 0 || self.command != GatherCommand::RandomKey || self.found == 0 {
             self.again.push(Turn { partition, cursor: next, of });
         }
     }
@@ -212,7 +212,7 @@ impl Gather {
         };
         self.is_split = true;
         let turn = |partition| Turn { partition, cursor, of: partitions };
-        if self.gathering == GatherCommand::Scan && known < partitions {
+        if self.command == GatherCommand::Scan && known < partitions {
             // The next page may be routed by a map without the split. So the scan ends here, with
             // a cursor of that map.
             if !self.stall(Turn { partition, cursor, of }) {
@@ -220,7 +220,7 @@ impl Gather {
             }
             return;
         }
-        if self.gathering == GatherCommand::Scan {
+        if self.command == GatherCommand::Scan {
             // `SCAN` reads the children one after the other; its cursor uses the new numbers.
             self.partitions = partitions;
             self.next = (first + 1) % partitions;
@@ -249,7 +249,7 @@ impl Gather {
     fn stop_scan_at(&mut self, partition: u32, cursor: u32) {
         if partition >= self.partitions {
             self.cursor = 0;
-        } else if self.looked_at >= self.limit || self.units >= SCAN_STEPS_MAX {
+        } else if self.keys_examined >= self.limit || self.units >= SCAN_STEPS_MAX {
             self.cursor = cursor_of(partition, cursor, 0);
             self.left = 0;
             self.again.clear();
@@ -261,7 +261,7 @@ impl Gather {
     fn stall(&mut self, Turn { partition, cursor, .. }: Turn) -> bool {
         // A cursor of 0 would mean the end of the scan.
         let is_at_begin = (partition, cursor) == (0, 0);
-        let stalls = if self.has_gone_on { u64::from(is_at_begin) } else { self.stalls + 1 };
+        let stalls = if self.has_page { u64::from(is_at_begin) } else { self.stalls + 1 };
         if stalls > SCAN_STALLS_MAX {
             return false;
         }
@@ -294,7 +294,7 @@ impl Gather {
             reply.body().extend_from_slice(error);
             return;
         }
-        match self.gathering {
+        match self.command {
             GatherCommand::DbSize | GatherCommand::CountSlot(_) => reply.count(self.count),
             GatherCommand::Flush => reply.ok(),
             GatherCommand::RandomKey if self.found == 0 => reply.null(),
@@ -311,7 +311,7 @@ impl Gather {
 }
 
 impl Connection {
-    pub(super) fn gather(
+    pub(super) fn start_all_partitions(
         &mut self,
         gathering: GatherCommand,
         args: Args<'_>,
@@ -325,11 +325,11 @@ impl Connection {
             return self.reply(out, |reply| reply.error(&text));
         }
         let number = self.pending.number();
-        self.go_on(number, Box::new(gather), world, out);
+        self.request_pages(number, Box::new(gather), world, out);
     }
 
     /// Asks for all pages that may be asked for now, and replies if none is left.
-    pub(super) fn go_on(
+    pub(super) fn request_pages(
         &mut self,
         number: u64,
         mut gather: Box<Gather>,
@@ -339,16 +339,16 @@ impl Connection {
         while let Some(turn) = gather.next_page() {
             let part = gather.units;
             gather.units += 1;
-            gather.asked.push((part, turn));
-            let place = PartitionPlace { partition: PartitionId(turn.partition), ..gather.place };
+            gather.pages_in_flight.push((part, turn));
+            let place = PartitionPlace { partition: PartitionId(turn.partition), ..gather.partition };
             let question = gather.question(turn);
             let mut bytes = Vec::new();
-            let unit = self.unit(UnitKind::Page, &question, None);
+            let unit = self.build_unit(UnitKind::Page, &question, None);
             if world.run(place, Ticket { number, part }, &unit, &mut bytes) == UnitResult::Done {
                 gather.fold(part, &bytes, world);
             }
         }
-        if gather.is_done() && gather.is_split && gather.gathering == GatherCommand::Keys {
+        if gather.is_done() && gather.is_split && gather.command == GatherCommand::Keys {
             gather.each_once();
         }
         match (gather.is_done(), gather.is_pending) {
@@ -363,7 +363,7 @@ impl Connection {
                     self.pending.push(number, self.silent, 0);
                     gather.is_pending = true;
                 }
-                self.blocked = Some((number, BlockReason::Gather(gather)));
+                self.blocked = Some((number, BlockReason::AllPartitions(gather)));
             }
         }
     }
@@ -372,7 +372,7 @@ impl Connection {
 impl Gather {
     /// Parses the command's arguments.
     fn read(&mut self, args: Args<'_>, world: &dyn ConnectionWorld) -> Result<(), String> {
-        match self.gathering {
+        match self.command {
             GatherCommand::DbSize | GatherCommand::CountSlot(_) => {}
             GatherCommand::Flush => {
                 if args.len() > 2 || (args.len() == 2 && !args.is(1, "ASYNC") && !args.is(1, "SYNC")) {
@@ -407,7 +407,7 @@ impl Gather {
             } else if args.is(at, "MATCH") {
                 self.pattern = pattern(value)?;
             } else if args.is(at, "TYPE") {
-                self.wanted_type = value.to_vec();
+                self.type_filter = value.to_vec();
             } else {
                 return Err(SYNTAX.to_owned());
             }
@@ -431,16 +431,18 @@ impl Gather {
     fn question(&self, Turn { cursor, of, .. }: Turn) -> Vec<u8> {
         let mut bytes = Vec::new();
         let (cursor, limit) = (Digits::of(cursor.into()), Digits::of(self.page_limit() as i64));
-        let (name, of) = (self.gathering.name(), Digits::of(of.into()));
+        let (name, of) = (self.command.name(), Digits::of(of.into()));
         let args =
-            [name, cursor.as_bytes(), limit.as_bytes(), &self.pattern, &self.wanted_type, of.as_bytes()];
+            [name, cursor.as_bytes(), limit.as_bytes(), &self.pattern, &self.type_filter, of.as_bytes()];
         push_command(&mut bytes, &mut Vec::new(), args.into_iter());
         bytes
     }
 
     /// Keys to look at on the next page.
     fn page_limit(&self) -> usize {
-        self.limit.saturating_sub(self.looked_at * usize::from(self.gathering == GatherCommand::Scan)).max(1)
+        self.limit
+            .saturating_sub(self.keys_examined * usize::from(self.command == GatherCommand::Scan))
+            .max(1)
     }
 }
 

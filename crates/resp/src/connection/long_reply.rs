@@ -34,7 +34,7 @@ pub(super) struct PagedCommand {
     /// The part number of the next unit.
     part: u32,
     /// A page is under way.
-    is_asked: bool,
+    is_page_in_flight: bool,
     /// The head of the array is sent.
     is_begun: bool,
 }
@@ -51,7 +51,7 @@ impl PagedCommand {
         let (mut commands, mut spans) = (Vec::new(), Vec::new());
         let mut parser = Parser::default();
         if self.next < self.end && matches!(parser.parse(&self.command), ParseResult::Command { .. }) {
-            let args = Args::within(&self.command, &parser.spans);
+            let args = Args::within(&self.command, &parser.argument_ranges);
             let (from, until) = (self.next.to_string(), self.end.to_string());
             let words: Vec<&[u8]> = if args.is(0, "LRANGE") {
                 vec![args.at(0), args.at(1), from.as_bytes(), until.as_bytes()]
@@ -80,7 +80,7 @@ impl Connection {
         if !matches!(parser.parse(long.unit.commands), ParseResult::Command { .. }) {
             return false;
         }
-        let key = Args::within(long.unit.commands, &parser.spans).at(1);
+        let key = Args::within(long.unit.commands, &parser.argument_ranges).at(1);
         let partition = world.partition_of(self.keyspace, key);
         let paged = PagedCommand {
             place: PartitionPlace { keyspace: self.keyspace, partition },
@@ -91,7 +91,7 @@ impl Connection {
             next: long.first,
             end: long.first.saturating_add(long.count),
             part: 1,
-            is_asked: false,
+            is_page_in_flight: false,
             is_begun: false,
         };
         self.paged.insert(number, Box::new(paged));
@@ -101,11 +101,13 @@ impl Connection {
     /// Whether [`Connection::receive`], perhaps without more bytes, must be called once all output
     /// is sent.
     #[must_use]
-    pub fn wants_room(&self) -> bool {
+    pub fn awaits_output_space(&self) -> bool {
         let Some(front) = self.pending.front() else { return false };
         match &self.blocked {
-            Some((number, super::BlockReason::Steps(steps))) if *number == front => steps.wants_room(),
-            _ => self.paged.get(&front).is_some_and(|paged| !paged.is_asked),
+            Some((number, super::BlockReason::Steps(steps))) if *number == front => {
+                steps.awaits_output_space()
+            }
+            _ => self.paged.get(&front).is_some_and(|paged| !paged.is_page_in_flight),
         }
     }
 
@@ -128,9 +130,9 @@ impl Connection {
         while out.len() < OUTPUT_BYTES_MAX
             && let Some(number) = self.pending.front()
             && let Some(paged) = self.paged.get_mut(&number)
-            && !paged.is_asked
+            && !paged.is_page_in_flight
         {
-            if !self.pending.is_front_wanted() {
+            if !self.pending.is_front_expected() {
                 paged.next = paged.end;
                 self.end_pages(number, world, out);
                 continue;
@@ -138,18 +140,18 @@ impl Connection {
             let mut bytes = Vec::new();
             paged.next_unit(&mut bytes);
             let (place, ticket) = (paged.place, Ticket { number, part: paged.part });
-            (paged.part, paged.is_asked) = (paged.part + 1, true);
+            (paged.part, paged.is_page_in_flight) = (paged.part + 1, true);
             // It was encoded by this crate.
             let Ok(unit) = Unit::decode(&bytes) else { return self.break_reply() };
             let mut page = Vec::new();
             if world.run(place, ticket, &unit, &mut page) == UnitResult::Done {
-                self.take_page(number, &page, world, out);
+                self.handle_page(number, &page, world, out);
             }
         }
     }
 
     /// A page has arrived.
-    pub(super) fn take_page(
+    pub(super) fn handle_page(
         &mut self,
         number: u64,
         page: &[u8],
@@ -157,7 +159,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) {
         let Some(paged) = self.paged.get_mut(&number) else { return };
-        paged.is_asked = false;
+        paged.is_page_in_flight = false;
         let left = paged.end - paged.next;
         match PastPage::decode(page) {
             Some(page) if (1..=left).contains(&page.count) => {

@@ -23,12 +23,16 @@ use std::collections::BTreeMap;
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::command::{CommandRow, Executor, NO_AUTH};
-use crate::limits::{HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX};
+use crate::limits::{
+    OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX, WAITING_REPLY_BYTES_CLOSE, WAITING_REPLY_BYTES_MAX,
+};
 use crate::parse::{ParseResult, Parser, ProtocolError};
 use crate::unit::{MAY_PAGE, Unit, UnitKind};
 use crate::{Args, ConnectionWorld, PartitionPlace, Protocol, ReplyWriter, Ticket};
 
-use errors::{NO_ROOM, NOT_YET, ends_or_stops_transactions, internal, is_http, repeated, unknown_command};
+use errors::{
+    MEMORY_FULL, NOT_YET, ends_or_stops_transactions, internal, is_http, repeated, unknown_command,
+};
 use gather::Gather;
 use long_reply::PagedCommand;
 use pending::PendingReplies;
@@ -57,7 +61,7 @@ pub enum NextStep {
     More,
     /// Read no more. Call [`Connection::receive`] again with the rest once [`Connection::complete`]
     /// has returned true, or, if nothing is pending, once the replies in `out` are sent.
-    Hold,
+    PauseInput,
     /// Send what is in `out`, and close.
     Close,
 }
@@ -74,7 +78,7 @@ enum Replies {
 /// Why a connection accepts no more commands.
 #[derive(Debug)]
 enum BlockReason {
-    Gather(Box<Gather>),
+    AllPartitions(Box<Gather>),
     Steps(Box<Steps>),
     /// A `WATCH` whose versions are not known yet: its keys and their partition.
     Watch {
@@ -123,7 +127,7 @@ pub struct Connection {
     paged: BTreeMap<u64, Box<PagedCommand>>,
     /// The next command waits for all earlier replies: it asks several partitions, or switches the
     /// keyspace.
-    lets_pass: bool,
+    waits_for_replies: bool,
 }
 
 impl Connection {
@@ -157,7 +161,7 @@ impl Connection {
             pending: PendingReplies::default(),
             blocked: None,
             paged: BTreeMap::new(),
-            lets_pass: false,
+            waits_for_replies: false,
         }
     }
 
@@ -187,17 +191,17 @@ impl Connection {
 
     /// Bytes kept of its commands and replies, except input and output buffers.
     #[must_use]
-    pub fn held_bytes(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         let blocked = match &self.blocked {
-            Some((_, BlockReason::Gather(gather))) => gather.bytes(),
+            Some((_, BlockReason::AllPartitions(gather))) => gather.bytes(),
             Some((_, BlockReason::Steps(steps))) => steps.bytes(),
             Some((_, BlockReason::Watch { keys, .. })) => keys.len(),
             Some((_, BlockReason::Wait)) | None => 0,
         };
         self.transaction.as_ref().map_or(0, Transaction::bytes)
             + self.watch.bytes()
-            + self.pending.held_bytes()
-            + self.pending.asked_bytes()
+            + self.pending.waiting_reply_bytes()
+            + self.pending.pending_command_bytes()
             + self.paged.values().map(|paged| paged.bytes()).sum::<usize>()
             + blocked
     }
@@ -216,29 +220,29 @@ impl Connection {
             self.page_on(world, out);
             self.step_on(world, out);
         }
-        self.lets_pass &= !self.pending.is_empty();
+        self.waits_for_replies &= !self.pending.is_empty();
         let mut parser = std::mem::take(&mut self.parser);
         let mut used = 0;
         let then = loop {
             if self.closing {
-                break if self.pending.is_empty() { NextStep::Close } else { NextStep::Hold };
+                break if self.pending.is_empty() { NextStep::Close } else { NextStep::PauseInput };
             }
-            if self.must_hold() || out.len() - begin >= OUTPUT_BYTES_MAX {
-                break NextStep::Hold;
+            if self.must_pause_input() || out.len() - begin >= OUTPUT_BYTES_MAX {
+                break NextStep::PauseInput;
             }
             let rest = &bytes[used..];
             match parser.parse(rest) {
                 ParseResult::Command { used: taken } => {
                     let raw = &rest[..taken];
-                    if !self.command(raw, Args::within(raw, &parser.spans), world, out) {
-                        break NextStep::Hold;
+                    if !self.command(raw, Args::within(raw, &parser.argument_ranges), world, out) {
+                        break NextStep::PauseInput;
                     }
                     used += taken;
                 }
                 ParseResult::Inline { used: taken } => {
                     let raw = &parser.inline;
-                    if !self.command(raw, Args::within(raw, &parser.spans), world, out) {
-                        break NextStep::Hold;
+                    if !self.command(raw, Args::within(raw, &parser.argument_ranges), world, out) {
+                        break NextStep::PauseInput;
                     }
                     used += taken;
                 }
@@ -275,7 +279,7 @@ impl Connection {
 
     /// Receives the reply of a unit that was answered [`crate::UnitResult::Later`], and appends to
     /// `out` what can be sent now. True if [`Connection::receive`], which returned
-    /// [`NextStep::Hold`], must be called again.
+    /// [`NextStep::PauseInput`], must be called again.
     pub fn complete(
         &mut self,
         ticket: Ticket,
@@ -283,35 +287,37 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) -> bool {
-        let was_held = self.must_hold() || self.closing;
+        let was_held = self.must_pause_input() || self.closing;
         match self.blocked.take_if(|(number, _)| *number == ticket.number) {
             Some((_, blocked)) => self.unblock(ticket, blocked, reply, world, out),
             None if self.paged.contains_key(&ticket.number) => {
-                self.take_page(ticket.number, reply, world, out);
+                self.handle_page(ticket.number, reply, world, out);
             }
             None if ticket.part == 0 && self.begin_pages(ticket.number, reply, world) => {}
             None => self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out),
         }
-        let gathers = matches!(self.blocked, Some((_, BlockReason::Gather(_) | BlockReason::Steps(_))));
-        let is_kept = self.pending.held_bytes() > 0 || gathers;
-        let has_room = !is_kept || world.hold(self.held_bytes());
-        if self.pending.held_bytes() > HELD_BYTES_END || !has_room {
+        let gathers =
+            matches!(self.blocked, Some((_, BlockReason::AllPartitions(_) | BlockReason::Steps(_))));
+        let is_kept = self.pending.waiting_reply_bytes() > 0 || gathers;
+        let has_room = !is_kept || world.may_buffer(self.buffered_bytes());
+        if self.pending.waiting_reply_bytes() > WAITING_REPLY_BYTES_CLOSE || !has_room {
             // A client that has so much pending at once is disconnected.
             self.break_reply();
         }
         if self.closing && self.pending.is_empty() {
             return true;
         }
-        self.wants_room() || was_held && !self.must_hold() && (!self.closing || self.pending.is_empty())
+        self.awaits_output_space()
+            || was_held && !self.must_pause_input() && (!self.closing || self.pending.is_empty())
     }
 
-    fn must_hold(&self) -> bool {
+    fn must_pause_input(&self) -> bool {
         self.blocked.is_some()
             || !self.paged.is_empty()
             || self.is_delayed
-            || self.lets_pass && !self.pending.is_empty()
+            || self.waits_for_replies && !self.pending.is_empty()
             || self.pending.len() >= PENDING_MAX
-            || self.pending.held_bytes() >= HELD_BYTES_MAX
+            || self.pending.waiting_reply_bytes() >= WAITING_REPLY_BYTES_MAX
     }
 
     fn unblock(
@@ -330,9 +336,9 @@ impl Connection {
                 self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
             }
             BlockReason::Steps(steps) => self.step_done(ticket, steps, part, world, out),
-            BlockReason::Gather(mut gather) => {
+            BlockReason::AllPartitions(mut gather) => {
                 gather.fold(ticket.part, part, world);
-                self.go_on(number, gather, world, out);
+                self.request_pages(number, gather, world, out);
             }
         }
     }
@@ -351,12 +357,14 @@ impl Connection {
         }
         // A switch would change the keyspace of commands under way.
         let is_switch = args.is(0, "ZH.KEYSPACE");
-        if !self.pending.is_empty() && (is_switch || world.spans() && self.is_spread(args, world)) {
-            self.lets_pass = true;
+        if !self.pending.is_empty()
+            && (is_switch || world.serves_cross_partition() && self.is_spread(args, world))
+        {
+            self.waits_for_replies = true;
             return false;
         }
         let had_to_prove = !self.is_authenticated && world.needs_authentication();
-        self.take_up(raw, args, world, out);
+        self.execute_command(raw, args, world, out);
         if had_to_prove && !self.is_authenticated {
             self.unproved += 1;
             self.closing |= self.unproved >= UNPROVED_COMMANDS_MAX;
@@ -366,21 +374,29 @@ impl Connection {
 
     /// Whether the keys of a command are in several partitions.
     fn is_spread(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> bool {
-        let Some(command) = CommandRow::find(args.at(0)).filter(|command| command.takes(args.len())) else {
+        let Some(command) = CommandRow::find(args.at(0)).filter(|command| command.accepts_count(args.len()))
+        else {
             return false;
         };
         match command.how {
             Executor::Special(ConnectionCommand::Exec) => self.exec_spread() == Some(Spread::Several),
             Executor::Keyed(_) if self.transaction.is_some() => false,
             Executor::Keyed(_) | Executor::Special(ConnectionCommand::Watch) => {
-                let (places, step) = command.key_places(args.len());
-                places.step_by(step).len() > 1 && self.place_of(command, args, world) == Ok(Spread::Several)
+                let (places, step) = command.key_positions(args.len());
+                places.step_by(step).len() > 1
+                    && self.partitions_of(command, args, world) == Ok(Spread::Several)
             }
             _ => false,
         }
     }
 
-    fn take_up(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
+    fn execute_command(
+        &mut self,
+        raw: &[u8],
+        args: Args<'_>,
+        world: &mut dyn ConnectionWorld,
+        out: &mut Vec<u8>,
+    ) {
         self.begin_reply();
         let command = match self.find(args, world) {
             Ok(command) => command,
@@ -396,10 +412,10 @@ impl Connection {
             return self.queue(command, raw, args, world, out);
         }
         match command.how {
-            Executor::Keyed(_) => match self.place_of(command, args, world) {
+            Executor::Keyed(_) => match self.partitions_of(command, args, world) {
                 Ok(spread) => {
                     let blocks = command.has(crate::command::BLOCKING);
-                    let mut unit = self.unit(UnitKind::One, raw, Some((command, args)));
+                    let mut unit = self.build_unit(UnitKind::One, raw, Some((command, args)));
                     if matches!(command.name, "lrange" | "mget") && matches!(spread, Spread::One(_)) {
                         unit.wait_until_ms = Some(MAY_PAGE);
                     }
@@ -419,7 +435,7 @@ impl Connection {
                 }
             }
             Executor::Special(special) => self.special(special, args, world, out),
-            Executor::Gather(gathering) => self.gather(gathering, args, world, out),
+            Executor::AllPartitions(gathering) => self.start_all_partitions(gathering, args, world, out),
         }
     }
 
@@ -427,9 +443,7 @@ impl Connection {
     #[inline]
     fn begin_reply(&mut self) {
         self.silent = self.replies != Replies::On;
-        if self.replies == Replies::SkipNext {
-            self.replies = Replies::On;
-        }
+        self.replies = if self.replies == Replies::SkipNext { Replies::On } else { self.replies };
     }
 
     /// The input is no command: the connection ends.
@@ -443,7 +457,7 @@ impl Connection {
     #[inline]
     fn find(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> Result<&'static CommandRow, String> {
         let command = CommandRow::find(args.at(0)).ok_or_else(|| unknown_command(args))?;
-        if !command.takes(args.len()) {
+        if !command.accepts_count(args.len()) {
             return Err(wrong_number(command.name));
         }
         if !self.is_authenticated && !command.has(NO_AUTH) && world.needs_authentication() {
@@ -454,20 +468,20 @@ impl Connection {
 
     /// The partitions of a command's keys.
     #[inline]
-    fn place_of(
+    fn partitions_of(
         &self,
         command: &CommandRow,
         args: Args<'_>,
         world: &dyn ConnectionWorld,
     ) -> Result<Spread, Cow<'static, str>> {
         let keyspace = self.keyspace;
-        let (places, step) = command.key_places(args.len());
+        let (places, step) = command.key_positions(args.len());
         let first = args.at(places.start);
         let place = PartitionPlace { keyspace, partition: world.partition_of(keyspace, first) };
         for other in places.step_by(step).skip(1) {
             if world.partition_of(keyspace, args.at(other)) != place.partition {
                 // A client that routes by itself expects the behaviour of Redis Cluster.
-                let spans = world.spans() && !self.is_cluster_aware;
+                let spans = world.serves_cross_partition() && !self.is_cluster_aware;
                 return if spans { Ok(Spread::Several) } else { Err(self.cross_slot(world).into()) };
             }
         }
@@ -479,7 +493,7 @@ impl Connection {
         Ok(Spread::One(place))
     }
 
-    fn unit<'u>(
+    fn build_unit<'u>(
         &self,
         kind: UnitKind,
         commands: &'u [u8],
@@ -539,7 +553,7 @@ impl Connection {
                 self.watch = Watch::default();
                 self.reply(out, |reply| reply.ok());
             }
-            ConnectionCommand::Asking => self.reply(out, |reply| reply.ok()),
+            ConnectionCommand::AskingRedirect => self.reply(out, |reply| reply.ok()),
             ConnectionCommand::Quit => {
                 self.reply(out, |reply| reply.ok());
                 self.closing = true;

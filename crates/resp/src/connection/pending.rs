@@ -10,23 +10,23 @@ struct ReplySlot {
     is_silent: bool,
     bytes: Vec<u8>,
     /// Bytes of the command, until it is replied to.
-    asked: usize,
+    command_bytes: usize,
 }
 
 /// Capacity up to which a buffer is kept for the next reply.
-const KEPT_BYTES: usize = 4 << 10;
+const BUFFER_RETAINED_BYTES: usize = 4 << 10;
 
 /// Most buffers that are kept.
-const KEPT_MAX: usize = 32;
+const BUFFERS_RETAINED_MAX: usize = 32;
 
 /// See the module. The first slot never has its reply yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingReplies {
     slots: VecDeque<ReplySlot>,
     next: u64,
-    held_bytes: usize,
-    asked_bytes: usize,
-    spare: Vec<Vec<u8>>,
+    waiting_reply_bytes: usize,
+    pending_command_bytes: usize,
+    pooled: Vec<Vec<u8>>,
 }
 
 impl PendingReplies {
@@ -40,7 +40,7 @@ impl PendingReplies {
     }
 
     /// Whether the first missing reply is wanted.
-    pub(super) fn is_front_wanted(&self) -> bool {
+    pub(super) fn is_front_expected(&self) -> bool {
         self.slots.front().is_some_and(|slot| !slot.is_silent)
     }
 
@@ -54,13 +54,13 @@ impl PendingReplies {
     }
 
     /// Bytes of replies that wait for an earlier one.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.held_bytes
+    pub(super) fn waiting_reply_bytes(&self) -> usize {
+        self.waiting_reply_bytes
     }
 
     /// Bytes of commands that are not replied to.
-    pub(super) fn asked_bytes(&self) -> usize {
-        self.asked_bytes
+    pub(super) fn pending_command_bytes(&self) -> usize {
+        self.pending_command_bytes
     }
 
     /// A number for the next command, higher than all before.
@@ -93,17 +93,17 @@ impl PendingReplies {
             if is_silent {
                 last.bytes.truncate(begin);
             }
-            self.held_bytes += last.bytes.len() - begin;
+            self.waiting_reply_bytes += last.bytes.len() - begin;
             return result;
         }
-        let mut bytes = self.spare.pop().unwrap_or_default();
+        let mut bytes = self.pooled.pop().unwrap_or_default();
         let (is_ready, result) = write(&mut bytes);
         if is_ready && !is_silent {
-            self.held_bytes += bytes.len();
+            self.waiting_reply_bytes += bytes.len();
             let number = self.number();
-            self.slots.push_back(ReplySlot { number, is_ready, is_silent, bytes, asked: 0 });
+            self.slots.push_back(ReplySlot { number, is_ready, is_silent, bytes, command_bytes: 0 });
         } else {
-            self.spare(bytes);
+            self.recycle(bytes);
         }
         result
     }
@@ -111,9 +111,9 @@ impl PendingReplies {
     /// Adds a slot for a later reply to a command of so many bytes.
     #[inline]
     pub(super) fn push(&mut self, number: u64, is_silent: bool, asked: usize) {
-        let bytes = self.spare.pop().unwrap_or_default();
-        self.asked_bytes += asked;
-        self.slots.push_back(ReplySlot { number, is_ready: false, is_silent, bytes, asked });
+        let bytes = self.pooled.pop().unwrap_or_default();
+        self.pending_command_bytes += asked;
+        self.slots.push_back(ReplySlot { number, is_ready: false, is_silent, bytes, command_bytes: asked });
     }
 
     /// Sets a reply, and appends to `out` all that can now be sent. A number that is not pending
@@ -125,11 +125,11 @@ impl PendingReplies {
             return;
         }
         slot.is_ready = true;
-        self.asked_bytes -= std::mem::take(&mut slot.asked);
+        self.pending_command_bytes -= std::mem::take(&mut slot.command_bytes);
         if place > 0 {
             if !slot.is_silent {
                 write(&mut slot.bytes);
-                self.held_bytes += slot.bytes.len();
+                self.waiting_reply_bytes += slot.bytes.len();
             }
             return;
         }
@@ -138,16 +138,17 @@ impl PendingReplies {
         }
         while self.slots.front().is_some_and(|slot| slot.is_ready) {
             let Some(slot) = self.slots.pop_front() else { return };
-            self.held_bytes -= slot.bytes.len();
+            self.waiting_reply_bytes -= slot.bytes.len();
             out.extend_from_slice(&slot.bytes);
-            self.spare(slot.bytes);
+            self.recycle(slot.bytes);
         }
     }
 
-    fn spare(&mut self, mut bytes: Vec<u8>) {
-        if (1..=KEPT_BYTES).contains(&bytes.capacity()) && self.spare.len() < KEPT_MAX {
+    fn recycle(&mut self, mut bytes: Vec<u8>) {
+        if (1..=BUFFER_RETAINED_BYTES).contains(&bytes.capacity()) && self.pooled.len() < BUFFERS_RETAINED_MAX
+        {
             bytes.clear();
-            self.spare.push(bytes);
+            self.pooled.push(bytes);
         }
     }
 }

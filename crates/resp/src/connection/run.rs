@@ -1,8 +1,8 @@
 //! Execution of a unit.
 
-use super::{BlockReason, Connection, NO_ROOM, Spread};
+use super::{BlockReason, Connection, MEMORY_FULL, Spread};
 use crate::execute::INTERNAL;
-use crate::limits::ASKS_FOR_ROOM_BYTES;
+use crate::limits::RESERVE_MEMORY_BYTES;
 use crate::{ConnectionWorld, Ticket, Unit, UnitResult};
 
 impl Connection {
@@ -17,8 +17,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) {
         let bytes = unit.commands.len();
-        if (blocks || bytes >= ASKS_FOR_ROOM_BYTES) && !world.hold(self.held_bytes() + bytes) {
-            return self.reply(out, |reply| reply.error(NO_ROOM));
+        if (blocks || bytes >= RESERVE_MEMORY_BYTES) && !world.may_buffer(self.buffered_bytes() + bytes) {
+            return self.reply(out, |reply| reply.error(MEMORY_FULL));
         }
         let number = self.pending.number();
         let (silent, keyspace) = (self.silent, self.keyspace);

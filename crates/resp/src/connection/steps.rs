@@ -5,7 +5,7 @@
 //! on any instance. Later commands wait until all parts are done. An array is sent in pieces: then
 //! the next part also waits until the client has room.
 
-use super::{BlockReason, Connection, NO_ROOM};
+use super::{BlockReason, Connection, MEMORY_FULL};
 use crate::limits::{OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX};
 use crate::number::integer;
 use crate::parts::{JoinedReplies, Shares};
@@ -24,7 +24,7 @@ pub(super) struct Steps {
     part: u32,
     joined: JoinedReplies,
     /// A unit is under way.
-    is_asked: bool,
+    is_unit_in_flight: bool,
     /// A piece of its array is sent, so it cannot become an error any more.
     is_begun: bool,
 }
@@ -36,8 +36,8 @@ impl Steps {
     }
 
     /// Whether it continues once its client has room.
-    pub(super) fn wants_room(&self) -> bool {
-        !self.is_asked
+    pub(super) fn awaits_output_space(&self) -> bool {
+        !self.is_unit_in_flight
     }
 }
 
@@ -56,7 +56,7 @@ impl Connection {
         }
         let may_stop = unit.wait_until_ms.map(|_| MAY_STOP);
         let (units, joined) = match (Unit { wait_until_ms: may_stop, ..*unit }).steps() {
-            Shares::Whole => return false,
+            Shares::SingleStep => return false,
             Shares::Refused(text) => {
                 self.reply(out, |reply| reply.error(&text));
                 return true;
@@ -64,8 +64,8 @@ impl Connection {
             Shares::Parts(units, joined) => (units, joined),
         };
         let bytes = units.iter().map(Vec::len).sum::<usize>();
-        if !world.hold(self.held_bytes() + bytes) {
-            self.reply(out, |reply| reply.error(NO_ROOM));
+        if !world.may_buffer(self.buffered_bytes() + bytes) {
+            self.reply(out, |reply| reply.error(MEMORY_FULL));
             return true;
         }
         let number = self.pending.number();
@@ -73,7 +73,16 @@ impl Connection {
         let mut units = units.into_iter();
         let unit = units.next().unwrap_or_default();
         let (is_asked, is_begun) = (false, false);
-        let steps = Box::new(Steps { place, unit, units, bytes, part: 0, joined, is_asked, is_begun });
+        let steps = Box::new(Steps {
+            place,
+            unit,
+            units,
+            bytes,
+            part: 0,
+            joined,
+            is_unit_in_flight: is_asked,
+            is_begun,
+        });
         self.next_step(number, steps, world, out);
         true
     }
@@ -87,7 +96,7 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
-        if self.take_step(ticket.number, &mut steps, reply, out) {
+        if self.handle_step(ticket.number, &mut steps, reply, out) {
             self.next_step(ticket.number, steps, world, out);
         }
     }
@@ -96,7 +105,7 @@ impl Connection {
     pub(super) fn step_on(&mut self, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
         let waits = |(number, blocked): &mut (u64, BlockReason)| {
             let is_first = self.pending.front() == Some(*number);
-            is_first && matches!(blocked, BlockReason::Steps(steps) if steps.wants_room())
+            is_first && matches!(blocked, BlockReason::Steps(steps) if steps.awaits_output_space())
         };
         if out.len() < OUTPUT_BYTES_MAX
             && let Some((number, BlockReason::Steps(mut steps))) = self.blocked.take_if(waits)
@@ -111,15 +120,15 @@ impl Connection {
         let begin = out.len();
         steps.joined.piece(!steps.is_begun, self.protocol, out);
         steps.is_begun = true;
-        if !self.pending.is_front_wanted() {
+        if !self.pending.is_front_expected() {
             out.truncate(begin);
         }
     }
 
     /// Adds the reply to a part. `false`: it ends the command.
-    fn take_step(&mut self, number: u64, steps: &mut Steps, reply: &[u8], out: &mut Vec<u8>) -> bool {
-        steps.is_asked = false;
-        if let Err(text) = steps.joined.take(reply) {
+    fn handle_step(&mut self, number: u64, steps: &mut Steps, reply: &[u8], out: &mut Vec<u8>) -> bool {
+        steps.is_unit_in_flight = false;
+        if let Err(text) = steps.joined.add_reply(reply) {
             if steps.is_begun {
                 self.break_reply();
             } else {
@@ -163,11 +172,11 @@ impl Connection {
             let ran = world.run(steps.place, ticket, &unit, &mut reply);
             steps.unit = bytes;
             if ran == UnitResult::Later {
-                steps.is_asked = true;
+                steps.is_unit_in_flight = true;
                 self.blocked = Some((number, BlockReason::Steps(steps)));
                 return;
             }
-            if !self.take_step(number, &mut steps, &reply, out) {
+            if !self.handle_step(number, &mut steps, &reply, out) {
                 return;
             }
         }

@@ -1,7 +1,7 @@
 //! `MULTI`, `EXEC`, `WATCH` and related commands.
 
 use super::{
-    BlockReason, CROSS_SLOT, Connection, ConnectionCommand, NO_ROOM, NOT_YET, Spread, internal, local,
+    BlockReason, CROSS_SLOT, Connection, ConnectionCommand, MEMORY_FULL, NOT_YET, Spread, internal, local,
 };
 use crate::command::{CommandRow, Executor, NO_MULTI};
 use crate::execute::LITERAL;
@@ -105,13 +105,13 @@ impl Connection {
         }
         let partitions = world.partitions(self.keyspace);
         if watch.spread.is_some() && watch.partitions != partitions {
-            let unit = Unit { watched: &watch.bytes, ..self.unit(UnitKind::Transaction, &[], None) };
+            let unit = Unit { watched: &watch.bytes, ..self.build_unit(UnitKind::Transaction, &[], None) };
             let spread = self.spread_of(&unit, world);
             (self.watch.spread, self.watch.partitions) = (spread, partitions);
         }
         let Some(transaction) = &self.transaction else { return };
         if transaction.spread.is_some() && transaction.partitions != partitions {
-            let unit = self.unit(UnitKind::Transaction, &transaction.commands, None);
+            let unit = self.build_unit(UnitKind::Transaction, &transaction.commands, None);
             let spread = self.spread_of(&unit, world);
             if let Some(transaction) = &mut self.transaction {
                 (transaction.spread, transaction.partitions) = (spread, partitions);
@@ -140,15 +140,17 @@ impl Connection {
             _ if command.has(NO_MULTI) => {
                 return self.refuse("ERR Command not allowed inside a transaction", out);
             }
-            Executor::Keyed(_) => match self.place_of(command, args, world) {
+            Executor::Keyed(_) => match self.partitions_of(command, args, world) {
                 Ok(spread) => Some(spread),
                 Err(text) => return self.refuse(&text, out),
             },
             // It would ask all partitions.
-            Executor::Gather(_) => return self.refuse(CROSS_SLOT, out),
-            Executor::Special(ConnectionCommand::Asking | ConnectionCommand::Unwatch)
+            Executor::AllPartitions(_) => return self.refuse(CROSS_SLOT, out),
+            Executor::Special(ConnectionCommand::AskingRedirect | ConnectionCommand::Unwatch)
             | Executor::Local(_) => None,
-            Executor::Special(ConnectionCommand::Client | ConnectionCommand::Cluster) if only_tells(args) => {
+            Executor::Special(ConnectionCommand::Client | ConnectionCommand::Cluster)
+                if is_informational(args) =>
+            {
                 None
             }
             Executor::Special(_) => return self.refuse("ERR Command not allowed inside a transaction", out),
@@ -166,10 +168,10 @@ impl Connection {
         self.follow_splits(world);
         let is_local = spread.is_none();
         let joined = Spread::join(spread, self.exec_spread());
-        if joined == Some(Spread::Several) && !self.may_span(world) {
+        if joined == Some(Spread::Several) && !self.may_be_cross_partition(world) {
             return self.refuse(self.cross_slot(world), out);
         }
-        let held = self.held_bytes() + raw.len();
+        let held = self.buffered_bytes() + raw.len();
         let Some(transaction) = &mut self.transaction else { return };
         if transaction.is_broken {
             transaction.count += 1;
@@ -178,8 +180,8 @@ impl Connection {
         if let Some(limit) = transaction.beyond_queue(raw.len()) {
             return self.refuse_at_limit(&format!("ERR {limit}"), out);
         }
-        if !world.hold(held) {
-            return self.refuse_at_limit(NO_ROOM, out);
+        if !world.may_buffer(held) {
+            return self.refuse_at_limit(MEMORY_FULL, out);
         }
         transaction.spread = Spread::join(transaction.spread, spread);
         transaction.partitions = world.partitions(self.keyspace);
@@ -196,13 +198,13 @@ impl Connection {
     }
 
     /// Whether a unit of this connection may have keys in several partitions.
-    fn may_span(&self, world: &dyn ConnectionWorld) -> bool {
-        world.spans() && !self.is_cluster_aware
+    fn may_be_cross_partition(&self, world: &dyn ConnectionWorld) -> bool {
+        world.serves_cross_partition() && !self.is_cluster_aware
     }
 
     /// The error for keys in several partitions where these are not allowed.
     pub(super) fn cross_slot(&self, world: &dyn ConnectionWorld) -> &'static str {
-        if world.spans_later() && !self.is_cluster_aware { NOT_YET } else { CROSS_SLOT }
+        if world.serves_cross_partition_soon() && !self.is_cluster_aware { NOT_YET } else { CROSS_SLOT }
     }
 
     pub(super) fn exec(&mut self, world: &mut dyn ConnectionWorld, out: &mut Vec<u8>) {
@@ -220,7 +222,7 @@ impl Connection {
             // Nothing in it needs a partition.
             return self.reply_without_partition(&transaction, world, out);
         };
-        if spread == Spread::Several && !self.may_span(world) {
+        if spread == Spread::Several && !self.may_be_cross_partition(world) {
             return self.reply_cross_slot(world, out);
         }
         let commands = if transaction.has_local {
@@ -228,7 +230,7 @@ impl Connection {
         } else {
             transaction.commands
         };
-        let unit = Unit { watched: &watch.bytes, ..self.unit(UnitKind::Transaction, &commands, None) };
+        let unit = Unit { watched: &watch.bytes, ..self.build_unit(UnitKind::Transaction, &commands, None) };
         self.run(spread, &unit, false, world, out);
     }
 
@@ -268,7 +270,7 @@ impl Connection {
         let mut parser = Parser::default();
         while let ParseResult::Command { used } = parser.parse(rest) {
             let (raw, behind) = rest.split_at(used);
-            each(self, raw, Args::within(raw, &parser.spans));
+            each(self, raw, Args::within(raw, &parser.argument_ranges));
             rest = behind;
         }
     }
@@ -296,13 +298,13 @@ impl Connection {
             return self.reply(out, |reply| reply.error("ERR WATCH inside MULTI is not allowed"));
         }
         let Some(command) = CommandRow::find(b"watch") else { return };
-        let spread = match self.place_of(command, args, world) {
+        let spread = match self.partitions_of(command, args, world) {
             Ok(spread) => spread,
             Err(text) => return self.reply(out, |reply| reply.error(&text)),
         };
         self.follow_splits(world);
         let joined = Spread::join(Some(spread), self.watch.spread);
-        if joined == Some(Spread::Several) && !self.may_span(world) {
+        if joined == Some(Spread::Several) && !self.may_be_cross_partition(world) {
             return self.reply_cross_slot(world, out);
         }
         if self.watch.count + args.len() - 1 > WATCHED_KEYS_MAX {
@@ -313,11 +315,11 @@ impl Connection {
         }
         let mut keys = Vec::new();
         push_command(&mut keys, &mut Vec::new(), args.iter());
-        if !world.hold(self.held_bytes() + keys.len()) {
-            return self.reply(out, |reply| reply.error(NO_ROOM));
+        if !world.may_buffer(self.buffered_bytes() + keys.len()) {
+            return self.reply(out, |reply| reply.error(MEMORY_FULL));
         }
         let number = self.pending.number();
-        let unit = self.unit(UnitKind::Watch, &keys, None);
+        let unit = self.build_unit(UnitKind::Watch, &keys, None);
         let mut part = Vec::new();
         let (ticket, keyspace) = (Ticket { number, part: 0 }, self.keyspace);
         let ran = match spread {
@@ -347,7 +349,7 @@ impl Connection {
         let Some(mut versions) = internal(part) else { return part.to_vec() };
         let mut parser = Parser::default();
         parser.parse(keys);
-        for key in Args::within(keys, &parser.spans).iter().skip(1) {
+        for key in Args::within(keys, &parser.argument_ranges).iter().skip(1) {
             let Some((version, rest)) = versions.split_first_chunk::<8>() else { break };
             versions = rest;
             // A key that is watched twice is also compared with the version seen first.
@@ -364,7 +366,7 @@ impl Connection {
 
 /// Whether a subcommand of `CLIENT` or `CLUSTER` only returns information, without asking a
 /// partition. It may then wait until `EXEC`, which may fail.
-fn only_tells(args: Args<'_>) -> bool {
+fn is_informational(args: Args<'_>) -> bool {
     let names = ["ID", "GETNAME", "INFO", "LIST", "MYID", "KEYSLOT", "SLOTS", "SHARDS", "NODES"];
     names.iter().any(|name| args.is(1, name))
 }

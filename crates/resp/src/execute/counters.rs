@@ -31,7 +31,7 @@ fn add(run: &mut Execution<'_>, key: &[u8], by: i64) -> ExecuteResult {
     let number = number.ok_or(NOT_AN_INTEGER)?;
     let sum = number.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
     let digits = Digits::of(sum);
-    run.records.put(key, digits.as_bytes(), Deadline::Keep)?;
+    run.records.put(key, digits.as_bytes(), Deadline::Unchanged)?;
     run.reply.digits(&digits);
     Ok(())
 }
@@ -48,7 +48,7 @@ pub(crate) fn incrbyfloat(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteRes
     }
     let sum = number::float_sum(scratch, args.at(2)).ok_or(NOT_A_FLOAT)?;
     let sum = sum.ok_or(StopReason::from("ERR increment would produce NaN or Infinity"))?;
-    run.records.put(key, sum.as_bytes(), Deadline::Keep)?;
+    run.records.put(key, sum.as_bytes(), Deadline::Unchanged)?;
     run.reply.bulk(sum.as_bytes());
     Ok(())
 }

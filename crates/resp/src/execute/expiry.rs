@@ -58,7 +58,7 @@ fn expire_at(
     let number = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
     let now_ms = run.records.now_ms();
     let at = instant(number, unit, relative, now_ms, command)?;
-    let holds = run.records.inspect(key)?.is_some_and(|info| conditions.hold(info.deadline_ms, at));
+    let holds = run.records.inspect(key)?.is_some_and(|info| conditions.are_met(info.deadline_ms, at));
     if holds {
         match u64::try_from(at) {
             Ok(at) if at > now_ms => run.records.set_deadline(key, Some(at))?,
@@ -104,7 +104,7 @@ impl Conditions {
     }
 
     /// A record without a deadline counts as later than every deadline.
-    fn hold(&self, deadline_ms: Option<u64>, at: i64) -> bool {
+    fn are_met(&self, deadline_ms: Option<u64>, at: i64) -> bool {
         let now_has = deadline_ms.map(|deadline| deadline as i64);
         !(self.if_none && now_has.is_some()
             || self.if_some && now_has.is_none()

@@ -78,7 +78,7 @@ pub struct Scratch {
 }
 
 /// Capacity that is kept from one execution to the next.
-const KEPT_BYTES: usize = 64 << 10;
+const RETAINED_BYTES: usize = 64 << 10;
 
 /// The reply to a unit that was not executed, or whose changes could not be committed.
 pub fn failure_reply(failure: &Failure<'_>, reply: &mut Vec<u8>) {
@@ -130,11 +130,11 @@ fn run(
     };
     let result = match (unit.kind, unit.parsed) {
         (UnitKind::One, Some((command, args))) => execution.one(command, args),
-        _ => execution.unit(unit, parser),
+        _ => execution.execute_unit(unit, parser),
     };
     let outcome = match result {
         Ok(()) => ExecutionOutcome::Done,
-        Err(StopReason::Say(text)) => {
+        Err(StopReason::ErrorReply(text)) => {
             execution.reply.truncate(begin);
             execution.reply.error(&text);
             ExecutionOutcome::Done
@@ -158,7 +158,7 @@ fn run(
             ExecutionOutcome::Aborted(failure)
         }
     };
-    if scratch.bytes.capacity() > KEPT_BYTES {
+    if scratch.bytes.capacity() > RETAINED_BYTES {
         scratch.bytes = Vec::new();
     }
     scratch.parser.shrink();
@@ -169,7 +169,7 @@ fn run(
 #[derive(Debug)]
 pub(crate) enum StopReason {
     /// It is answered with this error and has changed nothing.
-    Say(Cow<'static, str>),
+    ErrorReply(Cow<'static, str>),
     /// The whole unit is undone.
     Failed(Failure<'static>),
     /// The whole unit is undone and answered with this error: a limit is exceeded.
@@ -188,13 +188,13 @@ impl From<Failure<'static>> for StopReason {
 
 impl From<&'static str> for StopReason {
     fn from(text: &'static str) -> StopReason {
-        StopReason::Say(Cow::Borrowed(text))
+        StopReason::ErrorReply(Cow::Borrowed(text))
     }
 }
 
 impl From<String> for StopReason {
     fn from(text: String) -> StopReason {
-        StopReason::Say(Cow::Owned(text))
+        StopReason::ErrorReply(Cow::Owned(text))
     }
 }
 
@@ -225,7 +225,7 @@ impl Execution<'_> {
     }
 
     /// A unit whose commands have not been parsed.
-    fn unit(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> ExecuteResult {
+    fn execute_unit(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> ExecuteResult {
         match unit.kind {
             UnitKind::One => {
                 let (spans, _) = next(parser, unit.commands)?;
@@ -266,7 +266,7 @@ impl Execution<'_> {
                 }
                 None => found(args).and_then(|command| self.one(command, args)),
             };
-            if let Err(StopReason::Say(text)) = done {
+            if let Err(StopReason::ErrorReply(text)) = done {
                 self.reply.truncate(begin);
                 self.reply.error(&text);
             } else {
@@ -322,7 +322,7 @@ fn next<'p>(
 ) -> Result<(&'p [ArgumentSpan], usize), Failure<'static>> {
     parser.restart();
     match parser.parse(commands) {
-        ParseResult::Command { used } => Ok((&parser.spans, used)),
+        ParseResult::Command { used } => Ok((&parser.argument_ranges, used)),
         _ => Err(zerohop_wire::What::Lengths.into()),
     }
 }
@@ -343,6 +343,6 @@ fn count(parser: &mut Parser, mut commands: &[u8]) -> Result<usize, Failure<'sta
 /// The command of these arguments. The connection has checked it; bytes from elsewhere may be
 /// invalid.
 fn found(args: Args<'_>) -> Result<&'static CommandRow, StopReason> {
-    let command = CommandRow::find(args.at(0)).filter(|command| command.takes(args.len()));
+    let command = CommandRow::find(args.at(0)).filter(|command| command.accepts_count(args.len()));
     command.ok_or_else(|| StopReason::Failed(zerohop_wire::What::Unexpected.into()))
 }

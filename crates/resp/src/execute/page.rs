@@ -20,7 +20,9 @@ use super::keys::type_name;
 use super::{ExecuteResult, Execution, INTERNAL, StopReason};
 use crate::Args;
 use crate::glob::Glob;
-use crate::limits::{GATHER_PAGE_KEYS, GATHER_STEP_PAGES_MAX, GATHER_STEP_WORK_MAX, SPLIT_RETRY_MS};
+use crate::limits::{
+    ALL_PARTITIONS_PAGE_KEYS, ALL_PARTITIONS_STEP_PAGES_MAX, ALL_PARTITIONS_STEP_WORK_MAX, SPLIT_RETRY_MS,
+};
 use crate::number::integer;
 
 /// The answer of one partition.
@@ -33,7 +35,7 @@ pub(crate) struct Page<'a> {
     /// Records counted or removed.
     pub(crate) count: u64,
     /// Keys that were looked at.
-    pub(crate) looked_at: u32,
+    pub(crate) keys_examined: u32,
     pub(crate) keys: PageKeys<'a>,
 }
 
@@ -70,7 +72,7 @@ impl<'a> Page<'a> {
             next: (more != 0).then_some(u32::from_le_bytes([n0, n1, n2, n3])),
             split: if more == SPLIT { Some(u32::try_from(count).ok()?) } else { None },
             count,
-            looked_at: u32::from_le_bytes([l0, l1, l2, l3]),
+            keys_examined: u32::from_le_bytes([l0, l1, l2, l3]),
             keys: PageKeys(keys),
         })
     }
@@ -137,14 +139,14 @@ impl Execution<'_> {
                 }
             })?;
             if !wanted_type.is_empty() {
-                work += self.keep_type(begin, wanted_type)? * INSPECT_COST;
+                work += self.filter_type(begin, wanted_type)? * INSPECT_COST;
             }
             self.check_reply()?;
             match next {
                 Some(next)
                     if looked_at < limit
-                        && work < GATHER_STEP_WORK_MAX
-                        && page < GATHER_STEP_PAGES_MAX
+                        && work < ALL_PARTITIONS_STEP_WORK_MAX
+                        && page < ALL_PARTITIONS_STEP_PAGES_MAX
                         && next != cursor =>
                 {
                     cursor = next;
@@ -156,7 +158,7 @@ impl Execution<'_> {
     }
 
     /// Drops keys after `begin` whose records have another type. Returns how many it looked at.
-    fn keep_type(&mut self, begin: usize, wanted: &[u8]) -> Result<usize, StopReason> {
+    fn filter_type(&mut self, begin: usize, wanted: &[u8]) -> Result<usize, StopReason> {
         let found = self.reply.body().split_off(begin);
         let mut looked_at = 0;
         for key in PageKeys(&found) {
@@ -174,7 +176,7 @@ impl Execution<'_> {
     /// Removes up to so many records.
     fn flush(&mut self, mut cursor: u32, limit: u32) -> Result<(u64, u32, Option<u32>), StopReason> {
         let mut removed = 0;
-        let limit = u64::from(limit).min(GATHER_PAGE_KEYS as u64);
+        let limit = u64::from(limit).min(ALL_PARTITIONS_PAGE_KEYS as u64);
         for page in 1.. {
             let found = &mut *self.scratch;
             found.clear();
@@ -186,7 +188,7 @@ impl Execution<'_> {
                 removed += u64::from(self.records.remove(key)?);
             }
             match next {
-                Some(next) if removed < limit && page < GATHER_STEP_PAGES_MAX && next != cursor => {
+                Some(next) if removed < limit && page < ALL_PARTITIONS_STEP_PAGES_MAX && next != cursor => {
                     cursor = next
                 }
                 next => return Ok((removed, removed as u32, next)),

@@ -57,7 +57,7 @@ struct SetOptions<'a> {
     if_absent: bool,
     if_present: bool,
     get: bool,
-    keep: bool,
+    keep_ttl: bool,
     persist: bool,
     /// The unit, whether it is relative to now, and the number.
     expiry: Option<(TimeUnit, bool, &'a [u8])>,
@@ -81,11 +81,11 @@ impl<'a> SetOptions<'a> {
             } else if is_set && args.is(at, "GET") {
                 options.get = true;
             } else if is_set && args.is(at, "KEEPTTL") && !options.persist && options.expiry.is_none() {
-                options.keep = true;
-            } else if !is_set && args.is(at, "PERSIST") && !options.keep && options.expiry.is_none() {
+                options.keep_ttl = true;
+            } else if !is_set && args.is(at, "PERSIST") && !options.keep_ttl && options.expiry.is_none() {
                 options.persist = true;
             } else if let Some((_, unit, relative)) = expiry.into_iter().find(|(name, ..)| args.is(at, name))
-                && !options.keep
+                && !options.keep_ttl
                 && !options.persist
                 && options.expiry.is_none_or(|(is, from_now, _)| (is, from_now) == (unit, relative))
                 && let Some(number) = args.get(at + 1)
@@ -131,7 +131,7 @@ pub(crate) fn set(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let options = SetOptions::read(args.from(3), true)?;
     let deadline = match options.deadline(run.records.now_ms(), "set")? {
         Some(at) => Deadline::AtMs(at),
-        None if options.keep => Deadline::Keep,
+        None if options.keep_ttl => Deadline::Unchanged,
         None => Deadline::Never,
     };
     let is_there = if options.get {
@@ -276,7 +276,7 @@ impl Execution<'_> {
             self.records.read(key, 0..length, self.scratch)?;
         }
         change(self.scratch);
-        Ok(self.records.put(key, self.scratch, Deadline::Keep)?)
+        Ok(self.records.put(key, self.scratch, Deadline::Unchanged)?)
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn cas(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let is_there = run.records.lookup(key, &mut |bytes| scratch.extend_from_slice(bytes))?.is_some();
     let holds = is_there && *scratch == expected;
     if holds {
-        run.records.put(key, new, Deadline::Keep)?;
+        run.records.put(key, new, Deadline::Unchanged)?;
     }
     run.reply.array(2);
     run.reply.integer(i64::from(holds));

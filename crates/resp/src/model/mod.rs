@@ -189,7 +189,7 @@ impl Records for ModelRecords {
         let deadline_ms = match deadline {
             Deadline::Never => None,
             Deadline::AtMs(at) => Some(at),
-            Deadline::Keep => self.deadline_of(key),
+            Deadline::Unchanged => self.deadline_of(key),
         };
         self.change(key, GatheredContents::Bytes(contents.to_vec()), deadline_ms)
     }

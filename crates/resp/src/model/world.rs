@@ -15,7 +15,7 @@ use crate::{
 /// A unit with a later reply, as encoded bytes.
 #[derive(Clone, Debug)]
 struct PromisedUnit {
-    place: PartitionPlace,
+    partition_place: PartitionPlace,
     ticket: Ticket,
     unit: Vec<u8>,
 }
@@ -26,19 +26,19 @@ pub struct ModelWorld {
     /// The current time.
     pub now_ms: u64,
     /// Remote partitions, which do not execute at once.
-    pub away: BTreeSet<u32>,
+    pub remote: BTreeSet<u32>,
     /// Whether a client that knows the layout is redirected to these.
     pub moves: bool,
     /// The password of connections, if they need one.
     pub password: Option<Vec<u8>>,
     /// Whether units may have keys in several partitions.
-    pub spans: bool,
+    pub serves_cross_partition: bool,
     /// Whether that will be so soon: the node is starting.
-    pub spans_later: bool,
+    pub serves_cross_partition_soon: bool,
     /// Whether the connection may only read.
     pub is_read_only: bool,
     /// Bytes of a connection that may wait.
-    pub room_bytes: usize,
+    pub waiting_bytes_max: usize,
     /// Whether changes are refused.
     pub is_full: bool,
     /// Whether partitions are busy for a long time.
@@ -73,13 +73,13 @@ impl ModelWorld {
     pub fn new(partitions: u32, slot_of: fn(&[u8]) -> u16) -> ModelWorld {
         ModelWorld {
             now_ms: 1_700_000_000_000,
-            away: BTreeSet::new(),
+            remote: BTreeSet::new(),
             moves: false,
-            spans: false,
-            spans_later: false,
+            serves_cross_partition: false,
+            serves_cross_partition_soon: false,
             password: None,
             is_read_only: false,
-            room_bytes: usize::MAX,
+            waiting_bytes_max: usize::MAX,
             is_full: false,
             is_busy: false,
             slept_ms: 0,
@@ -131,22 +131,27 @@ impl ModelWorld {
     /// Executes the first of the units with a later reply that are for the same partition as unit
     /// `at`, and delivers its reply. True if the connection wants to receive again.
     pub fn deliver(&mut self, at: usize, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
-        let place = self.promised.get(at).map(|promised| promised.place);
-        let first = self.promised.iter().position(|promised| Some(promised.place) == place);
+        let place = self.promised.get(at).map(|promised| promised.partition_place);
+        let first = self.promised.iter().position(|promised| Some(promised.partition_place) == place);
         let Some(promised) = first.and_then(|first| self.promised.remove(first)) else { return false };
-        self.hand_over(promised, connection, out)
+        self.deliver_unit(promised, connection, out)
     }
 
     /// Executes waiting units whose key has changed or whose time is over.
-    pub fn wake(&mut self, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
+    pub fn run_waiting(&mut self, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
         let mut again = false;
         for promised in std::mem::take(&mut self.waiting) {
-            again |= self.hand_over(promised, connection, out);
+            again |= self.deliver_unit(promised, connection, out);
         }
         again
     }
 
-    fn hand_over(&mut self, promised: PromisedUnit, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
+    fn deliver_unit(
+        &mut self,
+        promised: PromisedUnit,
+        connection: &mut Connection,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let mut reply = Vec::new();
         let ticket = promised.ticket;
         self.run_promised(promised, &mut reply) && connection.complete(ticket, &reply, self, out)
@@ -154,7 +159,12 @@ impl ModelWorld {
 
     /// Delivers everything, and passes the rest of the input to the connection again. Returns what
     /// is left.
-    pub fn settle(&mut self, connection: &mut Connection, mut rest: Vec<u8>, out: &mut Vec<u8>) -> Vec<u8> {
+    pub fn deliver_all(
+        &mut self,
+        connection: &mut Connection,
+        mut rest: Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Vec<u8> {
         while self.promised() > 0 {
             self.deliver(0, connection, out);
             let used = connection.receive(&rest, self, out).used;
@@ -167,7 +177,7 @@ impl ModelWorld {
     fn run_promised(&mut self, mut promised: PromisedUnit, reply: &mut Vec<u8>) -> bool {
         let bytes = promised.unit.clone();
         match Unit::decode(&bytes) {
-            Ok(mut unit) => match self.execute(promised.place, &unit, reply) {
+            Ok(mut unit) => match self.execute(promised.partition_place, &unit, reply) {
                 ExecutionOutcome::Wait { until_ms, .. } => {
                     unit.wait_until_ms = Some(until_ms);
                     promised.unit.clear();
@@ -192,10 +202,10 @@ impl ModelWorld {
         let (mut gathered, mut scratch) = (GatheredRecords::default(), Scratch::default());
         loop {
             match gathered.execute(unit, self.now_ms, &mut scratch, reply) {
-                GatherStep::Wants(wants) => {
+                GatherStep::NeedsRecords(wants) => {
                     for (key, looks) in wants {
                         let found = self.found(keyspace, &key, looks);
-                        assert!(gathered.note(key, found).is_ok(), "models are small");
+                        assert!(gathered.add_record(key, found).is_ok(), "models are small");
                     }
                 }
                 GatherStep::Done(changes) => {
@@ -215,12 +225,12 @@ impl ModelWorld {
         }
     }
 
-    fn place(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionPlace {
+    fn partition_place(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionPlace {
         PartitionPlace { keyspace, partition: self.partition_of(keyspace, key) }
     }
 
     fn found(&mut self, keyspace: KeyspaceId, key: &[u8], looks: bool) -> FoundRecord {
-        let place = self.place(keyspace, key);
+        let place = self.partition_place(keyspace, key);
         let records = self.records(place);
         let info = records.inspect(key).unwrap_or(None);
         let contents = records.get(key).filter(|_| looks).map(|record| record.contents.clone());
@@ -232,7 +242,7 @@ impl ModelWorld {
         keyspace: KeyspaceId,
         (key, change): &(Vec<u8>, GatheredChange),
     ) -> Result<(), zerohop_wire::Failure<'static>> {
-        let place = self.place(keyspace, key);
+        let place = self.partition_place(keyspace, key);
         let records = self.records(place);
         match change {
             GatheredChange::Put(bytes, deadline) => records.put(key, bytes, *deadline),
@@ -324,9 +334,11 @@ impl ConnectionWorld for ModelWorld {
     ) -> UnitResult {
         let mut bytes = Vec::new();
         unit.encode(&mut bytes);
-        let promised = PromisedUnit { place: to, ticket, unit: bytes };
+        let promised = PromisedUnit { partition_place: to, ticket, unit: bytes };
         // It must also queue after other units of the same partition.
-        if self.away.contains(&to.partition.0) || self.promised.iter().any(|other| other.place == to) {
+        if self.remote.contains(&to.partition.0)
+            || self.promised.iter().any(|other| other.partition_place == to)
+        {
             self.promised.push_back(promised);
             return UnitResult::Later;
         }
@@ -339,12 +351,12 @@ impl ConnectionWorld for ModelWorld {
         }
     }
 
-    fn spans(&self) -> bool {
-        self.spans
+    fn serves_cross_partition(&self) -> bool {
+        self.serves_cross_partition
     }
 
-    fn spans_later(&self) -> bool {
-        self.spans_later
+    fn serves_cross_partition_soon(&self) -> bool {
+        self.serves_cross_partition_soon
     }
 
     fn run_over(
@@ -355,7 +367,7 @@ impl ConnectionWorld for ModelWorld {
         reply: &mut Vec<u8>,
     ) -> UnitResult {
         assert!(self.promised.is_empty(), "nothing else of the connection is under way");
-        if self.away.is_empty() {
+        if self.remote.is_empty() {
             // A failure is a reply too.
             let _ = self.execute_over(keyspace, unit, reply);
             return UnitResult::Done;
@@ -363,7 +375,7 @@ impl ConnectionWorld for ModelWorld {
         let mut bytes = Vec::new();
         unit.encode(&mut bytes);
         let place = PartitionPlace { keyspace, partition: SEVERAL };
-        self.promised.push_back(PromisedUnit { place, ticket, unit: bytes });
+        self.promised.push_back(PromisedUnit { partition_place: place, ticket, unit: bytes });
         UnitResult::Later
     }
 
@@ -396,7 +408,7 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {
-        (self.moves && self.away.contains(&place.partition.0)).then(|| ("127.0.0.1".to_owned(), 7002))
+        (self.moves && self.remote.contains(&place.partition.0)).then(|| ("127.0.0.1".to_owned(), 7002))
     }
 
     fn layout(&self, _keyspace: KeyspaceId) -> Layout {
@@ -408,7 +420,7 @@ impl ConnectionWorld for ModelWorld {
             is_up,
         };
         let slots = |partition: u32| {
-            let is_away = usize::from(self.away.contains(&partition));
+            let is_away = usize::from(self.remote.contains(&partition));
             Slots {
                 first: (partition * SLOTS).div_ceil(self.partitions) as u16,
                 last: ((partition + 1) * SLOTS).div_ceil(self.partitions) as u16 - 1,
@@ -455,8 +467,8 @@ impl ConnectionWorld for ModelWorld {
         }
     }
 
-    fn hold(&mut self, bytes: usize) -> bool {
-        bytes <= self.room_bytes
+    fn may_buffer(&mut self, bytes: usize) -> bool {
+        bytes <= self.waiting_bytes_max
     }
 
     fn needs_authentication(&self) -> bool {

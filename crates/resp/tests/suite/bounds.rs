@@ -11,7 +11,7 @@ fn set(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn an_argument_that_is_too_long_is_told_and_the_connection_goes_on() {
+fn too_long_argument_is_refused_and_connection_stays() {
     let mut client = ModelClient::new();
     let text = "-ERR an argument of 16777217 bytes, 16777216 are allowed: keep large data in a blob";
     client.bytes(&[&b"PING\r\n"[..], &set(BULK_BYTES_MAX + 1), b"PING\r\nEXISTS k\r\n"].concat());
@@ -21,7 +21,7 @@ fn an_argument_that_is_too_long_is_told_and_the_connection_goes_on() {
     // Nothing of it is kept while it arrives in pieces.
     for piece in set(BULK_BYTES_MAX + 1).chunks(100_001) {
         client.bytes(piece);
-        assert!(client.rest.len() < 100, "{}", client.rest.len());
+        assert!(client.unread.len() < 100, "{}", client.unread.len());
     }
     assert!(client.replies().starts_with(text));
     // A transaction with it is refused.
@@ -42,7 +42,7 @@ fn an_argument_that_is_too_long_is_told_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_command_that_is_too_long_is_told_and_the_connection_goes_on() {
+fn too_long_command_is_refused_and_connection_stays() {
     let mut client = ModelClient::new();
     let value = [format!("${BULK_BYTES_MAX}\r\n").as_bytes(), &vec![b'x'; BULK_BYTES_MAX], b"\r\n"].concat();
     let mut bytes = b"*7\r\n$4\r\nMSET\r\n".to_vec();
@@ -60,7 +60,7 @@ fn a_command_that_is_too_long_is_told_and_the_connection_goes_on() {
 }
 
 #[test]
-fn strangers_may_not_send_arguments_that_are_too_long() {
+fn unauthenticated_clients_may_not_send_long_arguments() {
     let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     client.bytes(format!("*3\r\n$4\r\nAUTH\r\n$1\r\nk\r\n${}\r\n", BULK_BYTES_MAX + 1).as_bytes());
@@ -153,7 +153,7 @@ fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
         );
     }
     client.replies();
-    client.world.away.extend(0..4);
+    client.world.remote.extend(0..4);
     let slow = format!("*{}b*", "?".repeat(1000));
     for (pattern, found) in [(slow.as_str(), 0), ("{a}1*", 10), (&format!("*{}*", "a".repeat(1000)), 40)] {
         client.bytes(format!("KEYS {pattern}\r\n").as_bytes());
@@ -183,7 +183,7 @@ fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
 fn a_scan_of_which_a_partition_cannot_answer_goes_on_later() {
     let mut client = ModelClient::new();
     client.send("SET {b}1 v\nSET {a}1 v");
-    client.world.away.extend(0..4);
+    client.world.remote.extend(0..4);
     client.world.is_busy = true;
     let (mut cursor, mut seen) = ("0".to_owned(), Vec::new());
     for call in 0.. {

@@ -11,7 +11,7 @@ use zerohop_wire::ids::KeyspaceId;
 pub(crate) struct ModelClient {
     pub(crate) world: ModelWorld,
     pub(crate) connection: Connection,
-    pub(crate) rest: Vec<u8>,
+    pub(crate) unread: Vec<u8>,
     pub(crate) out: Vec<u8>,
     pub(crate) then: NextStep,
 }
@@ -20,15 +20,15 @@ impl ModelClient {
     pub(crate) fn new() -> ModelClient {
         let world = ModelWorld::new(4, key_slot);
         let connection = Connection::new(7, KeyspaceId(1), "1.2.3.4:5", "5.4.3.2:1", world.now_us());
-        ModelClient { world, connection, rest: Vec::new(), out: Vec::new(), then: NextStep::More }
+        ModelClient { world, connection, unread: Vec::new(), out: Vec::new(), then: NextStep::More }
     }
 
     /// Sends bytes after those left over from before.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.rest.extend_from_slice(bytes);
+        self.unread.extend_from_slice(bytes);
         let ReceiveResult { used, then } =
-            self.connection.receive(&self.rest, &mut self.world, &mut self.out);
-        self.rest.drain(..used);
+            self.connection.receive(&self.unread, &mut self.world, &mut self.out);
+        self.unread.drain(..used);
         self.then = then;
     }
 
@@ -51,9 +51,9 @@ impl ModelClient {
         self.replies()
     }
 
-    pub(crate) fn settle(&mut self) -> String {
-        let rest = std::mem::take(&mut self.rest);
-        self.rest = self.world.settle(&mut self.connection, rest, &mut self.out);
+    pub(crate) fn deliver_all(&mut self) -> String {
+        let rest = std::mem::take(&mut self.unread);
+        self.unread = self.world.deliver_all(&mut self.connection, rest, &mut self.out);
         self.replies()
     }
 }
@@ -102,9 +102,9 @@ fn what_a_connection_tells_of_itself_may_stand_in_a_transaction() {
 }
 
 #[test]
-fn replies_leave_in_order_though_units_finish_out_of_order() {
+fn replies_keep_order_though_units_do_not() {
     let mut client = ModelClient::new();
-    client.world.away.extend([0, 1, 3]);
+    client.world.remote.extend([0, 1, 3]);
     let replies = client.send("SET {a}1 first\nSET {b}1 second\nPING\nGET {c}1\nGET {a}1\nPING last");
     assert_eq!((replies.as_str(), client.world.promised()), ("", 4));
     assert_eq!(client.deliver(2), "", "the third reply waits for the first");
@@ -117,11 +117,11 @@ fn replies_leave_in_order_though_units_finish_out_of_order() {
 #[test]
 fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
     let mut client = ModelClient::new();
-    client.world.away.insert(3);
+    client.world.remote.insert(3);
     client.world.moves = true;
     // Before it asks for the layout, its commands are forwarded.
     assert_eq!(client.send("SET {a}1 x"), "");
-    assert_eq!(client.settle(), "+OK\r\n");
+    assert_eq!(client.deliver_all(), "+OK\r\n");
     let slots = client.send("CLUSTER SLOTS");
     assert!(
         slots.starts_with("*4\r\n*5\r\n:0\r\n:4095\r\n*4\r\n$9\r\n127.0.0.1\r\n:7001\r\n$40\r\naaaa"),
@@ -137,7 +137,7 @@ fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
 #[test]
 fn the_cluster_is_told_as_redis_tells_it() {
     let mut client = ModelClient::new();
-    client.world.away.insert(3);
+    client.world.remote.insert(3);
     assert_eq!(client.send("CLUSTER KEYSLOT somekey"), ":11058\r\n");
     assert_eq!(client.send("CLUSTER MYID"), format!("$40\r\n{}\r\n", "a".repeat(40)));
     let info = client.send("CLUSTER INFO");
@@ -174,11 +174,11 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
             client.send(&format!("SET key{number} x"));
         }
         if is_away {
-            client.world.away.extend([0, 2]);
+            client.world.remote.extend([0, 2]);
         }
         let mut ask = |line: &str| {
             let replies = client.send(line);
-            replies + &client.settle()
+            replies + &client.deliver_all()
         };
         assert_eq!(ask("DBSIZE"), ":100\r\n");
         let keys = ask("KEYS key1?");
@@ -204,19 +204,19 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
 }
 
 #[test]
-fn a_command_over_all_partitions_goes_on_when_the_keyspace_is_split_in_the_midst_of_it() {
+fn all_partitions_command_survives_a_split() {
     for asked_before in 0..20 {
         let mut client = ModelClient::new();
         for number in 0..100 {
             client.send(&format!("SET key{number} x"));
         }
-        client.world.away.extend(0..8);
+        client.world.remote.extend(0..8);
         let ask = |client: &mut ModelClient, line: &str| {
             let mut replies = client.send(line);
             (0..asked_before).for_each(|_| replies += &client.deliver(0));
             client.world.split();
-            replies += &client.settle();
-            client.world.away.extend(0..512);
+            replies += &client.deliver_all();
+            client.world.remote.extend(0..512);
             replies
         };
         let keys = ask(&mut client, "KEYS *");
@@ -232,7 +232,7 @@ fn a_command_over_all_partitions_goes_on_when_the_keyspace_is_split_in_the_midst
             let reply = if splits < 3 {
                 ask(&mut client, &format!("SCAN {cursor} COUNT 17"))
             } else {
-                client.send(&format!("SCAN {cursor} COUNT 17")) + &client.settle()
+                client.send(&format!("SCAN {cursor} COUNT 17")) + &client.deliver_all()
             };
             let mut lines = reply.lines().skip(2);
             cursor = lines.next().unwrap().to_owned();
@@ -256,7 +256,7 @@ fn a_transaction_goes_where_its_keys_are_after_a_split() {
     let (one, other) = (one.as_str(), other.as_str());
     let place = |client: &ModelClient, key: &str| client.world.partition_of(KeyspaceId(1), key.as_bytes());
     assert_eq!(place(&client, one), place(&client, other));
-    client.world.spans = true;
+    client.world.serves_cross_partition = true;
     client.send(&format!("SET {one} x\nWATCH {other}\nMULTI\nSET {one} y"));
     client.world.split();
     assert_ne!(place(&client, one), place(&client, other));
@@ -271,17 +271,17 @@ fn a_transaction_goes_where_its_keys_are_after_a_split() {
 #[test]
 fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() {
     let mut client = ModelClient::new();
-    client.world.spans_later = true;
+    client.world.serves_cross_partition_soon = true;
     for command in ["MGET a b", "MSET a 1 b 2", "WATCH a b"] {
         assert!(client.send(command).starts_with("-TRYAGAIN"), "{command}");
     }
     assert!(client.send("WATCH {a}1\nWATCH {b}1").starts_with("+OK\r\n-TRYAGAIN"));
     let replies = client.send("UNWATCH\nMULTI\nSET {a}1 1\nSET {b}1 1\nEXEC");
     assert!(replies.starts_with("+OK\r\n+OK\r\n+QUEUED\r\n-TRYAGAIN"), "{replies}");
-    (client.world.spans_later, client.world.spans) = (false, true);
+    (client.world.serves_cross_partition_soon, client.world.serves_cross_partition) = (false, true);
     assert_eq!(client.send("MSET a 1 b 2"), "+OK\r\n");
     let mut client = ModelClient::new();
-    client.world.spans_later = true;
+    client.world.serves_cross_partition_soon = true;
     client.send("CLUSTER SLOTS");
     assert_eq!(client.send("MGET a b"), CROSS_SLOT);
 }
@@ -290,10 +290,10 @@ fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() 
 fn what_follows_a_command_over_all_partitions_waits_for_it() {
     let mut client = ModelClient::new();
     client.send("SET {a}1 x");
-    client.world.away.extend([0, 1]);
+    client.world.remote.extend([0, 1]);
     assert_eq!(client.send("FLUSHALL\nGET {a}1\nSET {a}1 y"), "");
-    assert_eq!(client.then, NextStep::Hold);
-    assert_eq!(client.settle(), "+OK\r\n$-1\r\n+OK\r\n");
+    assert_eq!(client.then, NextStep::PauseInput);
+    assert_eq!(client.deliver_all(), "+OK\r\n$-1\r\n+OK\r\n");
 }
 
 #[test]
@@ -301,11 +301,11 @@ fn watched_keys_that_change_undo_the_transaction() {
     for is_away in [false, true] {
         let mut client = ModelClient::new();
         if is_away {
-            client.world.away.insert(3);
+            client.world.remote.insert(3);
         }
         let mut ask = |lines: &str| {
             let replies = client.send(lines);
-            replies + &client.settle()
+            replies + &client.deliver_all()
         };
         ask("SET {a}1 x");
         // Commands pipelined after WATCH wait until the versions are known.
@@ -346,19 +346,19 @@ fn a_wait_ends_when_the_value_is_there_or_the_time_is_over() {
     let mut client = ModelClient::new();
     assert_eq!(client.send("SET k a\nZH.WAIT k a 1000\nZH.WAIT k b 0"), "+OK\r\n:1\r\n:0\r\n");
     assert_eq!(client.send("ZH.WAIT k b 1000\nPING"), "");
-    assert_eq!((client.then, client.world.waiting()), (NextStep::Hold, 1));
+    assert_eq!((client.then, client.world.waiting()), (NextStep::PauseInput, 1));
     client.world.now_ms += 999;
-    client.world.wake(&mut client.connection, &mut client.out);
+    client.world.run_waiting(&mut client.connection, &mut client.out);
     assert_eq!(client.replies(), "");
     client.world.now_ms += 1;
-    assert!(client.world.wake(&mut client.connection, &mut client.out), "it wants to go on");
+    assert!(client.world.run_waiting(&mut client.connection, &mut client.out), "it wants to go on");
     client.bytes(b"");
     assert_eq!(client.replies(), ":0\r\n+PONG\r\n");
     // Another client sets it.
     assert_eq!(client.send("ZH.WAIT k b 1000"), "");
     let mut other = Connection::new(8, KeyspaceId(1), "", "", 0);
     other.receive(b"SET k b\r\n", &mut client.world, &mut Vec::new());
-    client.world.wake(&mut client.connection, &mut client.out);
+    client.world.run_waiting(&mut client.connection, &mut client.out);
     assert_eq!(client.replies(), ":1\r\n");
     // In a transaction nothing waits.
     assert_eq!(client.send("MULTI\nZH.WAIT k x 1000\nEXEC"), "+OK\r\n+QUEUED\r\n*1\r\n:0\r\n");
@@ -399,13 +399,13 @@ fn replies_that_are_not_wanted_do_not_come() {
     for is_away in [false, true] {
         let mut client = ModelClient::new();
         if is_away {
-            client.world.away.extend(0..4);
+            client.world.remote.extend(0..4);
         }
         client.send("CLIENT REPLY OFF\nSET {a}1 x\nGET {a}1\nNOSUCH\nDBSIZE\nCLIENT REPLY ON\nGET {a}1");
-        let replies = client.replies() + &client.settle();
+        let replies = client.replies() + &client.deliver_all();
         assert_eq!(replies.replace("+OK\r\n$1\r\nx\r\n", ""), "", "{replies}");
         client.send("CLIENT REPLY SKIP\nGET {a}1\nPING");
-        let replies = client.replies() + &client.settle();
+        let replies = client.replies() + &client.deliver_all();
         assert_eq!(replies.replace("+PONG\r\n", ""), "", "{replies}");
     }
 }
@@ -447,9 +447,9 @@ fn the_server_is_told_of() {
 #[test]
 fn quitting_closes_once_all_replies_are_out() {
     let mut client = ModelClient::new();
-    client.world.away.insert(3);
+    client.world.remote.insert(3);
     assert_eq!(client.send("GET {a}1\nQUIT\nPING"), "");
-    assert_eq!(client.then, NextStep::Hold);
+    assert_eq!(client.then, NextStep::PauseInput);
     assert!(client.world.deliver(0, &mut client.connection, &mut client.out));
     assert_eq!(client.replies(), "$-1\r\n+OK\r\n");
     client.bytes(b"");
@@ -482,34 +482,34 @@ fn bytes_that_are_no_command_close_after_an_error() {
 #[test]
 fn a_client_that_waits_for_too_much_is_not_read() {
     let mut client = ModelClient::new();
-    client.world.away.insert(3);
+    client.world.remote.insert(3);
     let commands = "GET {a}1\r\n".repeat(PENDING_MAX + 10);
     client.bytes(commands.as_bytes());
-    assert_eq!((client.then, client.world.promised()), (NextStep::Hold, PENDING_MAX));
-    assert_eq!(client.rest.len(), 10 * "GET {a}1\r\n".len());
-    assert_eq!(client.settle(), "$-1\r\n".repeat(PENDING_MAX + 10));
+    assert_eq!((client.then, client.world.promised()), (NextStep::PauseInput, PENDING_MAX));
+    assert_eq!(client.unread.len(), 10 * "GET {a}1\r\n".len());
+    assert_eq!(client.deliver_all(), "$-1\r\n".repeat(PENDING_MAX + 10));
 }
 
 #[test]
-fn replies_that_are_held_back_are_bounded() {
+fn waiting_replies_are_bounded() {
     let mut client = ModelClient::new();
     client.send(&format!("SET {{b}}1 {}", "x".repeat(60_000)));
-    client.world.away.insert(3);
+    client.world.remote.insert(3);
     client.bytes(format!("GET {{a}}1\r\n{}", "GET {b}1\r\n".repeat(1000)).as_bytes());
-    assert_eq!(client.then, NextStep::Hold);
-    let taken = 1000 - client.rest.len() / "GET {b}1\r\n".len();
-    assert_eq!(taken, HELD_BYTES_MAX.div_ceil(60_010));
+    assert_eq!(client.then, NextStep::PauseInput);
+    let taken = 1000 - client.unread.len() / "GET {b}1\r\n".len();
+    assert_eq!(taken, WAITING_REPLY_BYTES_MAX.div_ceil(60_010));
 }
 
 #[test]
-fn a_client_that_makes_too_much_be_held_back_is_let_go() {
+fn client_with_too_many_waiting_replies_is_closed() {
     let mut client = ModelClient::new();
     let value = vec![b'x'; BULK_BYTES_MAX];
     let head = format!("*3\r\n$3\r\nSET\r\n$4\r\n{{b}}1\r\n${}\r\n", value.len());
     client.bytes(&[head.as_bytes(), &value, b"\r\n"].concat());
-    client.world.away.extend([0, 3]);
+    client.world.remote.extend([0, 3]);
     client.send(&["GET {a}1\n", &"GET {b}1\n".repeat(20)].concat());
-    let before_end = HELD_BYTES_END / (value.len() + 13);
+    let before_end = WAITING_REPLY_BYTES_CLOSE / (value.len() + 13);
     for _ in 0..before_end {
         assert!(!client.world.deliver(1, &mut client.connection, &mut client.out));
     }
@@ -526,16 +526,16 @@ fn a_client_that_does_not_read_is_not_read() {
     let mut client = ModelClient::new();
     client.send(&format!("SET k {}", "x".repeat(60_000)));
     client.bytes("GET k\r\n".repeat(100).as_bytes());
-    assert_eq!(client.then, NextStep::Hold);
+    assert_eq!(client.then, NextStep::PauseInput);
     assert!(client.out.len() < OUTPUT_BYTES_MAX + 60_010, "{}", client.out.len());
     client.replies();
     client.bytes(b"");
-    assert_eq!(client.then, NextStep::Hold);
-    while client.then == NextStep::Hold {
+    assert_eq!(client.then, NextStep::PauseInput);
+    while client.then == NextStep::PauseInput {
         client.replies();
         client.bytes(b"");
     }
-    assert!(client.rest.is_empty());
+    assert!(client.unread.is_empty());
 }
 
 #[test]

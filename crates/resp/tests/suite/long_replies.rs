@@ -35,12 +35,12 @@ fn with_list(count: usize, bytes: usize) -> (ModelClient, Vec<String>) {
 fn read_on(client: &mut ModelClient) -> (String, usize) {
     let (mut all, mut most) = (client.replies(), 0);
     loop {
-        if client.connection.wants_room() {
+        if client.connection.awaits_output_space() {
             client.bytes(b"");
         } else if client.world.promised() > 0 {
             all += &client.deliver(0);
             continue;
-        } else if !client.rest.is_empty() {
+        } else if !client.unread.is_empty() {
             client.bytes(b"");
         } else {
             return (all, most);
@@ -52,39 +52,43 @@ fn read_on(client: &mut ModelClient) -> (String, usize) {
 }
 
 #[test]
-fn a_list_longer_than_any_unit_replies_comes_whole_in_pieces() {
+fn long_list_is_returned_in_pages() {
     let (mut client, values) = with_list(700, 100 << 10);
     let words: Vec<&str> = values.iter().map(String::as_str).collect();
     let expected = array(&words);
     assert!(expected.len() > REPLY_BYTES_MAX);
     for is_away in [false, true] {
         if is_away {
-            client.world.away.insert(PARTITION);
+            client.world.remote.insert(PARTITION);
         }
         assert_eq!(client.send("LRANGE {a}list 0 -1"), "");
         let (all, most) = read_on(&mut client);
         assert!(all == expected, "{} of {} bytes", all.len(), expected.len());
         assert!(most <= OUTPUT_BYTES_MAX + PAGE_BYTES + 100, "{most} bytes at once");
-        assert!(client.connection.held_bytes() == 0 && client.world.snapshots.is_empty());
+        assert!(client.connection.buffered_bytes() == 0 && client.world.snapshots.is_empty());
         client.send("LRANGE {a}list -600 -2");
         assert!(read_on(&mut client).0 == array(&words[100..699]));
     }
 }
 
 #[test]
-fn nothing_is_read_while_the_client_takes_nothing() {
+fn no_page_is_read_while_output_is_full() {
     let (mut client, values) = with_list(100, 64 << 10);
-    client.world.away.insert(PARTITION);
+    client.world.remote.insert(PARTITION);
     client.send("LRANGE {a}list 0 -1\nPING");
     let mut all = client.deliver(0);
     let mut pages = 0;
-    while client.connection.wants_room() {
+    while client.connection.awaits_output_space() {
         client.bytes(b"");
-        assert_eq!(client.then, NextStep::Hold);
-        assert_eq!((client.world.promised(), client.connection.wants_room()), (1, false), "one is asked for");
+        assert_eq!(client.then, NextStep::PauseInput);
+        assert_eq!(
+            (client.world.promised(), client.connection.awaits_output_space()),
+            (1, false),
+            "one is asked for"
+        );
         client.world.deliver(0, &mut client.connection, &mut client.out);
         assert_eq!(client.world.promised(), usize::from(!client.connection.is_waiting()));
-        assert!(client.connection.held_bytes() < 1000, "no page is kept");
+        assert!(client.connection.buffered_bytes() < 1000, "no page is kept");
         let page = client.replies();
         assert!(page.len() <= PAGE_BYTES + 1000);
         all += &page;
@@ -101,7 +105,7 @@ fn a_long_reply_is_of_the_moment_of_its_command_whatever_is_changed() {
         ["RPUSH {a}list more", "LTRIM {a}list 5 10", "DEL {a}list", "SET {a}list x", "RENAME {a}list {a}l"]
     {
         let (mut client, values) = with_list(100, 64 << 10);
-        client.world.away.insert(PARTITION);
+        client.world.remote.insert(PARTITION);
         let expected = array(&values.iter().map(String::as_str).collect::<Vec<_>>());
         // Pipelined: the change is under way before anything was read.
         client.send(&format!("LRANGE {{a}}list 0 -1\n{change}"));
@@ -121,7 +125,7 @@ fn values_of_many_keys_are_of_one_moment_too() {
         client.bytes(array(&["SET", key, &value]).as_bytes());
     }
     client.replies();
-    client.world.away.insert(PARTITION);
+    client.world.remote.insert(PARTITION);
     let words: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     client.bytes(array(&words).as_bytes());
     client.send(&format!("DEL {}", keys[398]));
@@ -144,7 +148,7 @@ fn long_values_of_more_keys_than_a_step_has_come_in_pieces() {
     let words: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     for is_away in [false, true] {
         if is_away {
-            client.world.away.insert(PARTITION);
+            client.world.remote.insert(PARTITION);
         }
         client.bytes(&[array(&words).as_bytes(), b"PING\r\n"].concat());
         let (all, most) = read_on(&mut client);
@@ -155,7 +159,7 @@ fn long_values_of_more_keys_than_a_step_has_come_in_pieces() {
             all.len()
         );
         assert!(all.len() > REPLY_BYTES_MAX && most < 3 * OUTPUT_BYTES_MAX, "{most}");
-        assert_eq!(client.connection.held_bytes(), 0);
+        assert_eq!(client.connection.buffered_bytes(), 0);
     }
 }
 
@@ -179,13 +183,13 @@ fn what_is_short_or_whole_is_one_step_and_opens_nothing() {
 #[test]
 fn a_client_that_closes_in_the_middle_leaves_nothing_open() {
     let (mut client, _) = with_list(100, 64 << 10);
-    client.world.away.insert(PARTITION);
+    client.world.remote.insert(PARTITION);
     client.send("LRANGE {a}list 0 -1");
     client.deliver(0);
     client.bytes(b"");
     assert!(!client.deliver(0).is_empty());
     assert_eq!((client.world.snapshots.len(), client.connection.ends().len()), (1, 1));
-    client.world.away.clear();
+    client.world.remote.clear();
     for (place, unit) in client.connection.ends() {
         let (unit, ticket) =
             (zerohop_resp::Unit::decode(&unit).unwrap(), zerohop_resp::Ticket { number: 1, part: 9 });
@@ -198,7 +202,7 @@ fn a_client_that_closes_in_the_middle_leaves_nothing_open() {
 fn a_reply_that_cannot_be_read_on_is_an_error_before_it_has_begun_and_ends_the_connection_after() {
     for pages in [0, 1, 2] {
         let (mut client, _) = with_list(100, 64 << 10);
-        client.world.away.insert(PARTITION);
+        client.world.remote.insert(PARTITION);
         client.send("LRANGE {a}list 0 -1\nPING");
         client.deliver(0);
         for _ in 0..pages {
@@ -228,7 +232,7 @@ fn replies_that_nobody_wants_are_not_read() {
 #[test]
 fn long_replies_that_are_pipelined_come_in_order() {
     let (mut client, values) = with_list(100, 64 << 10);
-    client.world.away.insert(PARTITION);
+    client.world.remote.insert(PARTITION);
     client.send("LRANGE {a}list 0 -1\nLRANGE {a}list 1 -1\nGET {a}none\nLRANGE {a}list 2 -1");
     let words: Vec<&str> = values.iter().map(String::as_str).collect();
     let expected = array(&words) + &array(&words[1..]) + "$-1\r\n" + &array(&words[2..]);

@@ -113,7 +113,7 @@ const TEMPLATES: &[&str] = &[
     "MSET k",
 ];
 
-fn word(kind: char) -> BoxedStrategy<Vec<u8>> {
+fn command_word(kind: char) -> BoxedStrategy<Vec<u8>> {
     let keys = ["a", "b", "c", "{a}1", "{a}2", "{b}1", "", "list", "{list}2"];
     let values = ["", "x", "10", "-7", "3.25", "a longer value", "\r\n", "\0\u{ff}"];
     let numbers = ["0", "1", "-1", "2", "7", "-3", "100", "9223372036854775807", "x"];
@@ -141,7 +141,7 @@ fn command() -> impl Strategy<Value = SentCommand> {
         let words: Vec<BoxedStrategy<Vec<u8>>> = template
             .split(' ')
             .map(|one| match one {
-                "k" | "v" | "n" => word(one.chars().next().unwrap()),
+                "k" | "v" | "n" => command_word(one.chars().next().unwrap()),
                 other => Just(other.as_bytes().to_vec()).boxed(),
             })
             .collect();
@@ -176,14 +176,14 @@ fn one_by_one(commands: &[SentCommand]) -> (ModelWorld, Vec<u8>) {
 }
 
 /// The same with remote partitions, in pieces, and with units in another order.
-fn cut_and_delayed(
+fn in_pieces_delayed(
     commands: &[SentCommand],
     away: &[u32],
     cuts: &[usize],
     order: &[usize],
 ) -> (ModelWorld, Vec<u8>) {
     let mut world = ModelWorld::new(PARTITIONS, key_slot);
-    world.away.extend(away);
+    world.remote.extend(away);
     let mut connection = connection(&world);
     let (mut out, mut rest) = (Vec::new(), Vec::new());
     let mut coming: Vec<u8> = commands.iter().flat_map(|sent| sent.0.clone()).collect();
@@ -209,8 +209,8 @@ fn cut_and_delayed(
 fn spread_and_not(commands: &[SentCommand], away: &[u32], cut: usize) -> [(ModelWorld, Vec<u8>); 2] {
     [(PARTITIONS, away), (1, &[][..])].map(|(partitions, away)| {
         let mut world = ModelWorld::new(partitions, key_slot);
-        world.spans = true;
-        world.away.extend(away);
+        world.serves_cross_partition = true;
+        world.remote.extend(away);
         let mut connection = connection(&world);
         let (mut out, mut rest) = (Vec::new(), Vec::new());
         let mut coming: Vec<u8> = commands.iter().flat_map(|sent| sent.0.clone()).collect();
@@ -225,7 +225,7 @@ fn spread_and_not(commands: &[SentCommand], away: &[u32], cut: usize) -> [(Model
 }
 
 /// Whether the reply does not depend on the partition count.
-fn tells_nothing_of_partitions(command: &SentCommand) -> bool {
+fn is_partition_independent(command: &SentCommand) -> bool {
     let telling = ["SCAN", "KEYS", "RANDOMKEY", "CLUSTER", "COUNTKEYS", "FLUSH"];
     let text = String::from_utf8_lossy(&command.0).into_owned();
     !telling.iter().any(|one| text.contains(one))
@@ -255,14 +255,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn replies_depend_neither_on_cuts_nor_on_delays(
+    fn replies_do_not_depend_on_fragmentation_or_delay(
         commands in prop::collection::vec(command(), 1..60),
         away in prop::collection::vec(0..PARTITIONS, 0..5),
         cuts in prop::collection::vec(1..200usize, 1..8),
         order in prop::collection::vec(0..100usize, 1..20),
     ) {
         let (mut straight, expected) = one_by_one(&commands);
-        let (mut delayed, replies) = cut_and_delayed(&commands, &away, &cuts, &order);
+        let (mut delayed, replies) = in_pieces_delayed(&commands, &away, &cuts, &order);
         // The reply of `CLUSTER SLOTS` depends on where partitions are.
         if !commands.iter().any(|one| one.0.windows(5).any(|word| word == b"SLOTS")) {
             prop_assert_eq!(String::from_utf8_lossy(&replies), String::from_utf8_lossy(&expected));
@@ -272,7 +272,7 @@ proptest! {
 
     #[test]
     fn commands_over_several_partitions_are_answered_as_over_one(
-        commands in prop::collection::vec(command().prop_filter("the same", tells_nothing_of_partitions), 1..60),
+        commands in prop::collection::vec(command().prop_filter("the same", is_partition_independent), 1..60),
         away in prop::collection::vec(0..PARTITIONS, 0..5),
         cut in 1..300usize,
     ) {
@@ -284,12 +284,12 @@ proptest! {
     #[test]
     fn one_byte_at_a_time_is_enough(commands in prop::collection::vec(command(), 1..20)) {
         let (_, expected) = one_by_one(&commands);
-        let (_, replies) = cut_and_delayed(&commands, &[], &[1], &[1]);
+        let (_, replies) = in_pieces_delayed(&commands, &[], &[1], &[1]);
         prop_assert_eq!(String::from_utf8_lossy(&replies), String::from_utf8_lossy(&expected));
     }
 
     #[test]
-    fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1..300usize) {
+    fn any_bytes_are_accepted_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1..300usize) {
         let mut world = ModelWorld::new(PARTITIONS, key_slot);
         let mut connection = connection(&world);
         let mut rest: Vec<u8> = Vec::new();

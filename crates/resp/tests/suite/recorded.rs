@@ -61,7 +61,7 @@ fn check(protocol: &str, is_away: bool) {
     for (file, text) in FILES {
         let mut world = ModelWorld::new(1, key_slot);
         if is_away {
-            world.away.insert(0);
+            world.remote.insert(0);
         }
         let mut connection = Connection::new(1, KeyspaceId(1), "1.2.3.4:5", "5.4.3.2:1", world.now_us());
         let mut send = |line: &str| {
@@ -69,7 +69,7 @@ fn check(protocol: &str, is_away: bool) {
             let bytes = format!("{line}\r\n").into_bytes();
             let used = connection.receive(&bytes, &mut world, &mut out).used;
             assert_eq!(used, bytes.len(), "{file}: {line}");
-            world.settle(&mut connection, Vec::new(), &mut out);
+            world.deliver_all(&mut connection, Vec::new(), &mut out);
             assert!(!connection.is_waiting(), "{file}: {line}");
             escaped(&out)
         };

@@ -15,7 +15,7 @@ fn a_password_comes_first() {
         assert!(client.send(wrong).starts_with("-WRONGPASS"));
         assert_eq!(
             (client.then, client.send("PING"), client.then),
-            (NextStep::Hold, String::new(), NextStep::Hold)
+            (NextStep::PauseInput, String::new(), NextStep::PauseInput)
         );
         client.connection.end_delay();
         client.bytes(b"");
@@ -58,9 +58,9 @@ fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
     client.world.is_read_only = true;
     assert_eq!(client.send("MULTI\nGET k"), "+OK\r\n+QUEUED\r\n");
     assert!(client.send("SET k v").starts_with("-NOPERM"));
-    assert_eq!(client.connection.held_bytes(), 0, "nothing of it is kept");
+    assert_eq!(client.connection.buffered_bytes(), 0, "nothing of it is kept");
     assert_eq!(client.send("GET k"), "+QUEUED\r\n");
-    assert_eq!(client.connection.held_bytes(), 0, "nor what follows, as it will not be executed");
+    assert_eq!(client.connection.buffered_bytes(), 0, "nor what follows, as it will not be executed");
     assert!(client.send("EXEC").starts_with("-EXECABORT"));
     assert_eq!(client.send("MULTI\nGET k\nEXEC"), "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n");
 }
@@ -68,12 +68,12 @@ fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
 #[test]
 fn what_waits_for_a_connection_has_room_or_is_refused() {
     let mut client = ModelClient::new();
-    client.world.room_bytes = 100;
+    client.world.waiting_bytes_max = 100;
     assert_eq!(client.send("MULTI\nSET k 12345678901234567890"), "+OK\r\n+QUEUED\r\n");
-    let held = client.connection.held_bytes();
+    let held = client.connection.buffered_bytes();
     assert!((1..100).contains(&held), "{held}");
     assert!(client.send(&format!("SET k {}", "x".repeat(80))).starts_with("-OOM"));
-    assert_eq!(client.connection.held_bytes(), 0);
+    assert_eq!(client.connection.buffered_bytes(), 0);
     assert!(client.send("EXEC").starts_with("-EXECABORT"));
     assert!(client.send(&format!("WATCH {}", "x".repeat(100))).starts_with("-OOM"));
     assert!(

@@ -20,13 +20,13 @@ fn command(name: &str, keys: usize, value: Option<&str>) -> Vec<u8> {
     format!("*{}\r\n{bulks}", words.len()).into_bytes()
 }
 
-fn ask(client: &mut ModelClient, name: &str, keys: usize) -> String {
+fn send_command(client: &mut ModelClient, name: &str, keys: usize) -> String {
     client.bytes(&command(name, keys, None));
     client.replies()
 }
 
 /// A client with this many keys, written by several commands.
-fn filled(keys: usize) -> ModelClient {
+fn client_with_keys(keys: usize) -> ModelClient {
     let mut client = ModelClient::new();
     assert_eq!(client.world.partition_of(KeyspaceId(1), b"{a}1").0, PARTITION);
     assert_eq!(key_slot(b"{a}1"), key_slot(b"{a}2"));
@@ -39,9 +39,9 @@ fn filled(keys: usize) -> ModelClient {
 #[test]
 fn a_command_of_many_keys_is_answered_as_one_where_its_partition_is_here() {
     const KEYS: usize = 2 * PART_KEYS_MAX + 9;
-    let mut client = filled(KEYS);
+    let mut client = client_with_keys(KEYS);
     let all = format!("*{KEYS}\r\n{}", "$1\r\nv\r\n".repeat(KEYS));
-    assert!(ask(&mut client, "MGET", KEYS) == all);
+    assert!(send_command(&mut client, "MGET", KEYS) == all);
     for (name, keys, count) in [
         ("EXISTS", KEYS + 5, KEYS),
         ("TOUCH", PART_KEYS_MAX + 1, PART_KEYS_MAX + 1),
@@ -49,53 +49,53 @@ fn a_command_of_many_keys_is_answered_as_one_where_its_partition_is_here() {
         ("UNLINK", KEYS, KEYS - PART_KEYS_MAX - 1),
         ("EXISTS", KEYS, 0),
     ] {
-        assert_eq!(ask(&mut client, name, keys), format!(":{count}\r\n"), "{name}");
+        assert_eq!(send_command(&mut client, name, keys), format!(":{count}\r\n"), "{name}");
     }
-    assert_eq!(client.connection.held_bytes(), 0);
+    assert_eq!(client.connection.buffered_bytes(), 0);
 }
 
 #[test]
 fn a_step_has_few_keys_and_what_comes_behind_the_command_waits_for_all_of_them() {
     const KEYS: usize = 3 * PART_KEYS_MAX;
-    let mut client = filled(KEYS);
-    client.world.away.insert(PARTITION);
+    let mut client = client_with_keys(KEYS);
+    client.world.remote.insert(PARTITION);
     for (name, keys, steps) in
         [("MGET", PART_KEYS_MAX, 1), ("MGET", PART_KEYS_MAX + 1, 2), ("EXISTS", KEYS, 3), ("DEL", KEYS, 3)]
     {
-        assert_eq!(ask(&mut client, name, keys), "");
+        assert_eq!(send_command(&mut client, name, keys), "");
         assert_eq!(client.send("PING"), "");
         for step in 1..steps {
             assert_eq!(client.world.promised(), 1, "{name}: one step at a time");
             assert_eq!(
                 (client.deliver(0).as_str(), client.then),
-                ("", NextStep::Hold),
+                ("", NextStep::PauseInput),
                 "{name}: {step} of {steps}"
             );
-            assert!(client.connection.held_bytes() > 0);
+            assert!(client.connection.buffered_bytes() > 0);
         }
-        let reply = client.settle();
+        let reply = client.deliver_all();
         assert!(reply.ends_with("+PONG\r\n"), "{name}: {}", reply.len());
         assert!(reply.starts_with(if name == "MGET" { "*" } else { ":3072\r\n" }), "{name}");
-        assert_eq!((client.world.promised(), client.connection.held_bytes()), (0, 0));
+        assert_eq!((client.world.promised(), client.connection.buffered_bytes()), (0, 0));
     }
 }
 
 #[test]
 fn what_was_done_before_a_step_fails_is_told() {
     const KEYS: usize = 2 * PART_KEYS_MAX + 1;
-    let mut client = filled(KEYS);
-    client.world.away.insert(PARTITION);
-    assert_eq!(ask(&mut client, "DEL", KEYS), "");
+    let mut client = client_with_keys(KEYS);
+    client.world.remote.insert(PARTITION);
+    assert_eq!(send_command(&mut client, "DEL", KEYS), "");
     assert_eq!(client.deliver(0), "");
     client.world.is_busy = true;
-    let told = client.settle();
+    let told = client.deliver_all();
     assert!(
         told.starts_with(&format!("-ERR DEL is done for the first 1024 of its {KEYS} keys, and not")),
         "{told}"
     );
     client.world.is_busy = false;
-    assert_eq!(ask(&mut client, "EXISTS", KEYS), "");
-    assert_eq!(client.settle(), format!(":{}\r\n", KEYS - PART_KEYS_MAX));
+    assert_eq!(send_command(&mut client, "EXISTS", KEYS), "");
+    assert_eq!(client.deliver_all(), format!(":{}\r\n", KEYS - PART_KEYS_MAX));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn more_keys_than_one_step_sets_are_refused_by_name_and_limit() {
         let text =
             format!("-ERR {name} of 16385 keys in one partition, 16384 are allowed, as it is one step");
         assert!(told.starts_with(&text), "{told}");
-        assert_eq!(ask(&mut client, "EXISTS", SET_KEYS_MAX + 1), ":0\r\n");
+        assert_eq!(send_command(&mut client, "EXISTS", SET_KEYS_MAX + 1), ":0\r\n");
     }
     client.bytes(&command("MSET", SET_KEYS_MAX, Some("v")));
     assert_eq!(client.replies(), "+OK\r\n");
@@ -115,9 +115,9 @@ fn more_keys_than_one_step_sets_are_refused_by_name_and_limit() {
 
 #[test]
 fn a_client_without_room_is_refused_before_anything_is_done() {
-    let mut client = filled(2 * PART_KEYS_MAX);
-    client.world.room_bytes = 1000;
-    assert!(ask(&mut client, "DEL", 2 * PART_KEYS_MAX).starts_with("-OOM"));
-    client.world.room_bytes = usize::MAX;
-    assert_eq!(ask(&mut client, "EXISTS", 2 * PART_KEYS_MAX), ":2048\r\n");
+    let mut client = client_with_keys(2 * PART_KEYS_MAX);
+    client.world.waiting_bytes_max = 1000;
+    assert!(send_command(&mut client, "DEL", 2 * PART_KEYS_MAX).starts_with("-OOM"));
+    client.world.waiting_bytes_max = usize::MAX;
+    assert_eq!(send_command(&mut client, "EXISTS", 2 * PART_KEYS_MAX), ":2048\r\n");
 }

@@ -21,7 +21,7 @@ use zerohop_base::time::Time;
 
 impl<T> Session<T> {
     /// Processes an operation's answer to the frame `flight`, which was sent at `sent`.
-    pub(super) fn settle(
+    pub(super) fn handle_answer(
         &mut self,
         now: Time,
         flight: Handle,
@@ -33,10 +33,10 @@ impl<T> Session<T> {
         let Some(operation) = self.operations.get(handle) else { return };
         match answer {
             Ok(outcome) => {
-                self.note_version(version_of(&outcome));
+                self.record_version(version_of(&outcome));
                 let Some(operation) = self.operations.get(handle) else { return };
                 if let (RequestKind::Point { what, .. }, Some(AssignedSequence { session, sequence, .. })) =
-                    (&operation.ask, operation.stamp)
+                    (&operation.request, operation.stamp)
                 {
                     return match what {
                         PointMessage::Stage => {
@@ -49,18 +49,18 @@ impl<T> Session<T> {
                 let reply = Reply::of(&outcome, operation.partition.unwrap_or_default(), whole);
                 self.finish(now, handle, Ok(reply), Some(sent));
             }
-            Err(failure) if is_outcome(&failure) && !(operation.doubt && is_of_frame(&failure)) => {
+            Err(failure) if is_outcome(&failure) && !(operation.may_be_executed && is_of_frame(&failure)) => {
                 if let Failure::ConditionFailed { version, .. } | Failure::CompareFailed { version, .. } =
                     &failure
                 {
-                    self.note_version(*version);
+                    self.record_version(*version);
                 }
                 let failure = failure.into_owned();
                 self.finish(now, handle, Err(SessionError::Answer { failure }), Some(sent));
             }
             // The operation has been sent again since: the answer to that frame decides.
             Err(_) if !operation.flies_in(flight) => {}
-            Err(failure) => self.judge(now, handle, failure.into_owned()),
+            Err(failure) => self.handle_failure(now, handle, failure.into_owned()),
         }
     }
 
@@ -75,17 +75,17 @@ impl<T> Session<T> {
         whole: Option<&Bytes>,
     ) {
         let Some(operation) = self.operations.get(handle) else { return };
-        if !matches!(operation.ask, RequestKind::Point { what: PointMessage::Transact, .. }) {
+        if !matches!(operation.request, RequestKind::Point { what: PointMessage::Transact, .. }) {
             return self.repeat(now, flight, handle);
         }
-        self.note_version(transacted.version);
+        self.record_version(transacted.version);
         let Some(operation) = self.operations.get(handle) else { return };
         let reply = Reply::of_transaction(transacted, operation.partition.unwrap_or_default(), whole);
         self.finish(now, handle, Ok(reply), Some(sent));
     }
 
     /// Decides how to react to an error that is not the operation's outcome.
-    fn judge(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+    fn handle_failure(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         // Its frame has been answered: any remaining doubt is recorded in `doubt`.
         operation.state = OperationState::Unrouted;
@@ -102,17 +102,17 @@ impl<T> Session<T> {
             Failure::Corrupt => 0,
             // The session does not know whether the write was done, but learns it by sending the write again.
             Failure::TimedOut { .. } if !operation.is_wait() && !operation.is_admin() => {
-                operation.doubt |= changes;
+                operation.may_be_executed |= changes;
                 0
             }
             // A frame of its own has enough room; a write that was done is not executed again.
             Failure::AnswerTooLong { .. } if operation.collecting != Coalescing::Never => {
                 operation.collecting = Coalescing::Never;
-                operation.doubt |= changes;
+                operation.may_be_executed |= changes;
                 0
             }
             _ => {
-                operation.doubt |= changes && leaves_doubt(&failure);
+                operation.may_be_executed |= changes && may_be_executed(&failure);
                 return self.end(now, handle, failure);
             }
         };
@@ -123,15 +123,15 @@ impl<T> Session<T> {
         operation.last = Some(Box::new(AttemptFailure::Answered { failure }));
         if is_unavailable {
             // Another server may know a primary that can execute it.
-            self.want_map(now);
+            self.request_map_soon(now);
         }
-        self.rest(now, handle, rest_us);
+        self.pause(now, handle, rest_us);
     }
 
     /// Ends an operation with this answer, or in doubt if an earlier frame of it may have been executed.
     fn end(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
         let Some(operation) = self.operations.get(handle) else { return };
-        let error = match operation.doubt && operation.changes() {
+        let error = match operation.may_be_executed && operation.changes() {
             true => SessionError::Unknown { why: Box::new(AttemptFailure::Answered { failure }) },
             false => SessionError::Answer { failure },
         };
@@ -148,12 +148,12 @@ impl<T> Session<T> {
         };
         let place = (operation.keyspace(), partition);
         operation.redirects += 1;
-        let hopeless = operation.doubt || operation.redirects > REDIRECTS_MAX;
+        let hopeless = operation.may_be_executed || operation.redirects > REDIRECTS_MAX;
         if !hopeless {
             operation.stamp = None;
             operation.last = Some(Box::new(AttemptFailure::Answered { failure: failure.clone() }));
         }
-        self.forget_session(session, place);
+        self.handle_forgotten(session, place);
         match hopeless {
             true => self.end(now, handle, failure),
             false => self.dispatch(now, handle),
@@ -182,7 +182,7 @@ fn is_of_frame(failure: &Failure<'_>) -> bool {
 }
 
 /// Whether a write with this answer may have been done. An error that this version does not know may mean anything.
-fn leaves_doubt(failure: &Failure<'_>) -> bool {
+fn may_be_executed(failure: &Failure<'_>) -> bool {
     matches!(
         failure,
         Failure::TimedOut { .. }

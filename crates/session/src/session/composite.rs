@@ -41,14 +41,14 @@ impl<T> Session<T> {
             waiting.into_iter().for_each(|handle| self.begin(now, handle));
         }
         self.together_map = (epoch, self.mapping.answered_question);
-        while let Some(EndedOperation { procedure: handle, slot, result, held_until }) =
+        while let Some(EndedOperation { procedure: handle, slot, result, read_locked_until: held_until }) =
             self.ended.pop_front()
         {
             // Another of its operations may have ended it.
             if let Some(procedure) = self.together.get_mut(handle) {
                 // All results arrived before the time of this turn.
                 let step = procedure.together.ended((&self.map, now), slot, (result, held_until));
-                self.go_on(now, handle, step);
+                self.next_step(now, handle, step);
             }
         }
     }
@@ -79,7 +79,7 @@ impl<T> Session<T> {
         let asked = self.mapping.answered_question;
         let is_newest = asked >= Some(since.unwrap_or(procedure.submitted));
         let step = procedure.together.begin(&self.map, is_newest);
-        self.go_on(now, handle, step);
+        self.next_step(now, handle, step);
         // It still waits for the same request, which is not repeated with every map that arrives.
         if let (Some(since), Some(procedure)) = (since, self.together.get_mut(handle))
             && procedure.awaits_map.is_some()
@@ -89,18 +89,18 @@ impl<T> Session<T> {
         }
     }
 
-    fn go_on(&mut self, now: Time, handle: Handle, step: CompositeStep) {
+    fn next_step(&mut self, now: Time, handle: Handle, step: CompositeStep) {
         let Some(procedure) = self.together.get_mut(handle) else { return };
         match step {
             CompositeStep::Wait => {}
             CompositeStep::AwaitMap => {
                 procedure.awaits_map = Some(now);
                 self.timers.arm(Subject::Together(handle.index), procedure.deadline);
-                self.want_map(now);
+                self.request_map_soon(now);
             }
             CompositeStep::End(result) => {
                 if result.is_ok() {
-                    self.reads.note(&procedure.together);
+                    self.reads.count(&procedure.together);
                 }
                 self.end_together(handle, result);
             }
@@ -115,8 +115,13 @@ impl<T> Session<T> {
                 }
                 for sending in sendings {
                     let owner = CompletionTarget::Together { procedure: handle, slot: sending.slot };
-                    self.operation_bytes += sending.ask.bytes();
-                    self.take_up(now, (sending.ask, sending.collecting, sending.hold), limit_us, owner);
+                    self.operation_bytes += sending.operation.bytes();
+                    self.accept_operation(
+                        now,
+                        (sending.operation, sending.collecting, sending.wants_read_lock),
+                        limit_us,
+                        owner,
+                    );
                 }
             }
         }

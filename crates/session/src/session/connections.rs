@@ -24,8 +24,8 @@ impl<T> Session<T> {
         self.connection_mut(index).phase = ConnectionPhase::Greeting { due };
         self.timers.arm(Subject::Connection(index), due);
         let features = match self.settings.compress_from_bytes {
-            Some(_) => Features(Features::GATHER.0 | Features::HOLD.0 | Features::LZ4.0),
-            None => Features(Features::GATHER.0 | Features::HOLD.0),
+            Some(_) => Features(Features::COALESCED.0 | Features::READ_LOCKS.0 | Features::LZ4.0),
+            None => Features(Features::COALESCED.0 | Features::READ_LOCKS.0),
         };
         let name = self.settings.name.clone();
         let mut hello = Hello {
@@ -39,9 +39,10 @@ impl<T> Session<T> {
             name: &name,
         };
         let credential = self.settings.credential.as_mut();
-        let caller = credential.map(|one| one.greet(&mut hello).expect("the name was cut to its bound"));
+        let caller =
+            credential.map(|one| one.add_proof_offer(&mut hello).expect("the name was cut to its bound"));
         self.connection_mut(index).caller = caller;
-        self.ask(now, index, &Message::Hello(hello), Cargo::Hello);
+        self.send_own_request(now, index, &Message::Hello(hello), Cargo::Hello);
     }
 
     /// The shell reports that it could not open this connection, or that the connection has ended.
@@ -51,7 +52,7 @@ impl<T> Session<T> {
             return self.refused(now, index, Failure::AuthFailed { fault });
         }
         let address = Arc::clone(&self.connection_mut(index).address);
-        self.lose(now, index, AttemptFailure::Lost { address, kind: lost.kind }, false);
+        self.lose(now, index, AttemptFailure::ConnectionLost { address, kind: lost.kind }, false);
     }
 
     /// Whether the server at this address has completed the greeting, so that requests can be sent at once.
@@ -68,7 +69,7 @@ impl<T> Session<T> {
             let draining = self.connection_mut(index).draining;
             return (!draining).then_some(index);
         }
-        if !self.make_room(now) {
+        if !self.free_connection_slot(now) {
             return None;
         }
         let address: Arc<str> = address.into();
@@ -90,7 +91,13 @@ impl<T> Session<T> {
     }
 
     /// Sends a request of the session itself on a connection, ahead of the operations in its queue.
-    pub(super) fn ask(&mut self, now: Time, index: u32, message: &Message<'_>, cargo: Cargo) -> Handle {
+    pub(super) fn send_own_request(
+        &mut self,
+        now: Time,
+        index: u32,
+        message: &Message<'_>,
+        cargo: Cargo,
+    ) -> Handle {
         let flight = self.launch(now, index, cargo);
         let envelope = Envelope { request: request_id(flight, 0), ..Envelope::default() };
         self.write(index, &envelope, message).expect("the session's own requests keep every bound");
@@ -102,22 +109,22 @@ impl<T> Session<T> {
     pub(super) fn launch(&mut self, now: Time, index: u32, cargo: Cargo) -> Handle {
         let quiet_us = self.settings.quiet_us;
         let connection = self.connection_mut(index);
-        if connection.flights == 0 {
+        if connection.frames_in_flight == 0 {
             connection.quiet_since = now;
             connection.pinged = false;
         }
-        connection.flights += 1;
+        connection.frames_in_flight += 1;
         let due = connection.due(quiet_us);
         self.timers.arm(Subject::Connection(index), due);
-        self.flights.insert(Flight { connection: index, sent: now, cargo, overdue: false })
+        self.frames_in_flight.insert(Flight { connection: index, sent: now, cargo, overdue: false })
     }
 
     /// Removes a frame from the frames in flight: it was answered, or lost with its connection.
     pub(super) fn land(&mut self, handle: Handle) -> Option<Flight> {
-        let flight = self.flights.remove(handle)?;
+        let flight = self.frames_in_flight.remove(handle)?;
         let index = flight.connection;
         let connection = self.connection_mut(index);
-        connection.flights -= 1;
+        connection.frames_in_flight -= 1;
         connection.overdue -= u32::from(flight.overdue);
         if !connection.queue.is_empty() || !connection.collected.is_empty() || connection.draining {
             self.mark_dirty(index);
@@ -129,7 +136,7 @@ impl<T> Session<T> {
     /// does not answer, or not in time. Such frames must not count forever.
     pub(super) fn mark_overdue(&mut self, now: Time, handle: Handle) {
         let window = self.settings.window_frames;
-        let Some(flight) = self.flights.get_mut(handle) else { return };
+        let Some(flight) = self.frames_in_flight.get_mut(handle) else { return };
         if std::mem::replace(&mut flight.overdue, true) {
             return;
         }
@@ -156,13 +163,14 @@ impl<T> Session<T> {
                     // From now on they only wait for room; their time has passed.
                     (connection.collect_due, connection.collect_bytes) = (Time::NEVER, 0);
                 }
-                let quiet = connection.flights > 0 && now >= connection.quiet_since.after_us(quiet_us);
+                let quiet =
+                    connection.frames_in_flight > 0 && now >= connection.quiet_since.after_us(quiet_us);
                 if connection.due(quiet_us) <= now && quiet && connection.pinged {
                     self.lose(now, index, silent, true);
                 } else if quiet && !connection.pinged {
                     connection.pinged = true;
                     let map_epoch = self.map.epoch();
-                    self.ask(now, index, &Message::Ping(Ping { map_epoch }), Cargo::Ping);
+                    self.send_own_request(now, index, &Message::Ping(Ping { map_epoch }), Cargo::Ping);
                 }
                 self.mark_dirty(index);
             }
@@ -179,7 +187,7 @@ impl<T> Session<T> {
     }
 
     /// Handles the server's reply to the greeting, which includes the check of the server's proof.
-    pub(super) fn greeted(&mut self, now: Time, index: u32, ack: &HelloAck) {
+    pub(super) fn handle_hello_ack(&mut self, now: Time, index: u32, ack: &HelloAck) {
         let cluster = self.cluster;
         let connection = self.connection_mut(index);
         let prove = match Caller::check_if_any(connection.caller.take(), ack) {
@@ -191,13 +199,13 @@ impl<T> Session<T> {
             return self.lose(now, index, AttemptFailure::OtherCluster { address }, true);
         }
         connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
-        connection.decoder = Decoder::agreed(ack.version, ack.features);
-        connection.gathers = ack.features.has(Features::GATHER);
-        connection.holds = ack.features.has(Features::HOLD);
+        connection.decoder = Decoder::with_version(ack.version, ack.features);
+        connection.accepts_coalesced = ack.features.has(Features::COALESCED);
+        connection.supports_read_locks = ack.features.has(Features::READ_LOCKS);
         match prove {
             Some(prove) => {
                 connection.proving = Some(Box::new(*ack));
-                self.ask(now, index, &Message::Prove(prove), Cargo::Prove);
+                self.send_own_request(now, index, &Message::Prove(prove), Cargo::Prove);
             }
             None => self.ready(now, index, ack),
         }
@@ -222,7 +230,7 @@ impl<T> Session<T> {
             self.mapping.next_at = now;
         }
         if ack.map_epoch > self.map.epoch() {
-            self.want_map(now);
+            self.request_map_soon(now);
         }
         self.mark_dirty(index);
         self.arm_connection(index);
@@ -234,7 +242,7 @@ impl<T> Session<T> {
         for handle in self.take_waiting(index) {
             let refused = SessionError::Refused { address: Arc::clone(&address), failure: failure.clone() };
             let trouble = || AttemptFailure::Answered { failure: failure.clone() };
-            self.give_up(now, handle, |_| refused, trouble);
+            self.end_unanswered(now, handle, |_| refused, trouble);
         }
         self.map_refused(now, &address, &failure);
         self.lose(now, index, AttemptFailure::Answered { failure }, true);
@@ -256,7 +264,7 @@ impl<T> Session<T> {
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
         let was_ready = connection.phase == ConnectionPhase::Ready;
         connection.failures = connection.failures.saturating_add(1);
-        let until = now.after_us(jitter.rest_us(connection.failures, least, most));
+        let until = now.after_us(jitter.pause_us(connection.failures, least, most));
         connection.phase = ConnectionPhase::Resting { until };
         connection.decoder = Decoder::before_hello();
         connection.encoder = Encoder::default();
@@ -268,7 +276,7 @@ impl<T> Session<T> {
         self.timers.arm(Subject::Connection(index), until);
 
         // The primary may have moved because its node has failed.
-        self.want_map(now);
+        self.request_map_soon(now);
         if was_for_map {
             self.mapping.next_at = now;
         }
@@ -281,17 +289,17 @@ impl<T> Session<T> {
 
     fn land_all(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
         let aboard = |(handle, flight): (Handle, &Flight)| (flight.connection == index).then_some(handle);
-        let lost: Vec<Handle> = self.flights.iter().filter_map(aboard).collect();
+        let lost: Vec<Handle> = self.frames_in_flight.iter().filter_map(aboard).collect();
         for handle in lost {
             let Some(flight) = self.land(handle) else { continue };
             match flight.cargo {
                 Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
                 Cargo::Map => self.map_question_failed(now, trouble.clone()),
                 Cargo::SessionOpen => self.opening_failed(now),
-                Cargo::One(operation) => self.lost_in(now, handle, operation, trouble),
-                cargo @ (Cargo::Batch(_) | Cargo::Gather(_)) => {
+                Cargo::One(operation) => self.operation_lost(now, handle, operation, trouble),
+                cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)) => {
                     for operation in cargo.into_operations() {
-                        self.lost_in(now, handle, operation, trouble);
+                        self.operation_lost(now, handle, operation, trouble);
                     }
                 }
             }
@@ -299,7 +307,13 @@ impl<T> Session<T> {
     }
 
     /// Handles an operation of a frame that was lost, or whose answer was lost.
-    pub(super) fn lost_in(&mut self, now: Time, flight: Handle, operation: Handle, trouble: &AttemptFailure) {
+    pub(super) fn operation_lost(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        operation: Handle,
+        trouble: &AttemptFailure,
+    ) {
         if self.operations.get(operation).is_some_and(|found| found.flies_in(flight)) {
             self.again(now, operation, trouble.clone());
         }
@@ -318,7 +332,7 @@ impl<T> Session<T> {
             if let Some(operation) = self.operations.get_mut(handle) {
                 operation.last = Some(Box::new(trouble.clone()));
             }
-            self.rest(now, handle, 0);
+            self.pause(now, handle, 0);
         }
     }
 
@@ -377,7 +391,7 @@ impl<T> Session<T> {
 
     /// Returns whether there is room for one more connection. If necessary, the session closes the connection that has been idle for longest. If
     /// all are in use, it drains the least recently used one.
-    fn make_room(&mut self, now: Time) -> bool {
+    fn free_connection_slot(&mut self, now: Time) -> bool {
         if self.by_address.len() < self.settings.connections_max {
             return true;
         }

@@ -6,7 +6,7 @@ use zerohop_wire::{Failure, What};
 
 use super::Session;
 use crate::error::{AttemptFailure, SessionError};
-use crate::limits::{REDIRECTS_MAX, REST_US_MAX, REST_US_MIN};
+use crate::limits::{PAUSE_US_MAX, PAUSE_US_MIN, REDIRECTS_MAX};
 use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
@@ -22,7 +22,7 @@ enum Destination {
     /// Not in this map.
     Nowhere,
     /// At an instance without a connection, and the session has no room for another.
-    NoRoom,
+    NoFreeConnection,
     /// No map can have it.
     Never(Failure<'static>),
     /// In several partitions; the keyspace has this many.
@@ -33,10 +33,10 @@ impl<T> Session<T> {
     /// Puts an operation where it belongs according to the current map.
     pub(super) fn dispatch(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
-        if matches!(operation.ask, RequestKind::Keyspace { .. }) {
-            return self.look_up(now, handle);
+        if matches!(operation.request, RequestKind::Keyspace { .. }) {
+            return self.send_lookup(now, handle);
         }
-        match self.place(now, handle) {
+        match self.destination(now, handle) {
             Destination::At { connection, partition, epoch, collect } => {
                 let Some(operation) = self.operations.get_mut(handle) else { return };
                 operation.state = OperationState::Queued { connection };
@@ -45,7 +45,7 @@ impl<T> Session<T> {
                 self.enqueue(now, connection, handle, collect);
             }
             Destination::Nowhere => self.await_map(now, handle),
-            Destination::NoRoom => {
+            Destination::NoFreeConnection => {
                 let Some(operation) = self.operations.get_mut(handle) else { return };
                 operation.state = OperationState::Starved;
                 self.starved.push(handle);
@@ -58,7 +58,7 @@ impl<T> Session<T> {
                 self.finish(now, handle, Err(SessionError::Split { partitions }), None);
             }
             Destination::Never(failure) => {
-                self.give_up(
+                self.end_unanswered(
                     now,
                     handle,
                     |_| SessionError::Answer { failure: failure.clone() },
@@ -91,28 +91,29 @@ impl<T> Session<T> {
     /// Sends an operation again, at once or after a pause, depending on its history.
     pub(super) fn again(&mut self, now: Time, handle: Handle, trouble: AttemptFailure) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
-        operation.doubt |= operation.changes();
+        operation.may_be_executed |= operation.changes();
         operation.last = Some(Box::new(trouble));
         if is_planted(Bug::RetriesAgain)
             && let (Some(stamp), Some(partition)) = (operation.stamp.take(), operation.partition)
         {
             let keyspace = operation.keyspace();
-            super::lane(&mut self.lanes, keyspace, partition).close(stamp.session, stamp.sequence);
+            super::window_of(&mut self.sequence_windows, keyspace, partition)
+                .close(stamp.session, stamp.sequence);
         }
         let Some(operation) = self.operations.get_mut(handle) else { return };
         if operation.is_admin() {
             // A control request has no sequence number, so a server could not detect that it was already done.
-            return self.give_up(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
+            return self.end_unanswered(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
         }
         self.dispatch(now, handle);
     }
 
     /// Delays an operation by about `us`, and by more with each delay in a row.
-    pub(super) fn rest(&mut self, now: Time, handle: Handle, us: u64) {
+    pub(super) fn pause(&mut self, now: Time, handle: Handle, us: u64) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
-        operation.rests += 1;
-        let least = us.clamp(REST_US_MIN, REST_US_MAX);
-        let until = now.after_us(self.jitter.rest_us(operation.rests, least, REST_US_MAX));
+        operation.pauses += 1;
+        let least = us.clamp(PAUSE_US_MIN, PAUSE_US_MAX);
+        let until = now.after_us(self.jitter.pause_us(operation.pauses, least, PAUSE_US_MAX));
         operation.state = OperationState::Resting { until };
         self.timers.arm(Subject::Operation(handle.index), until);
     }
@@ -133,20 +134,20 @@ impl<T> Session<T> {
         operation.redirects += 1;
         let redirects = operation.redirects;
         if redirects > REDIRECTS_MAX {
-            return self.give_up(
+            return self.end_unanswered(
                 now,
                 handle,
                 |_| SessionError::NoOwner { redirects },
                 || AttemptFailure::Overdue,
             );
         }
-        self.rest(now, handle, 0);
+        self.pause(now, handle, 0);
     }
 
-    fn place(&mut self, now: Time, handle: Handle) -> Destination {
+    fn destination(&mut self, now: Time, handle: Handle) -> Destination {
         let map = std::sync::Arc::clone(&self.map);
         let Some(operation) = self.operations.get(handle) else { return Destination::Nowhere };
-        let (keyspace, partition) = match &operation.ask {
+        let (keyspace, partition) = match &operation.request {
             ask @ (RequestKind::Record { keyspace, .. }
             | RequestKind::Point { keyspace, .. }
             | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Key, .. }) => {
@@ -174,7 +175,7 @@ impl<T> Session<T> {
             RequestKind::Admin { .. } => {
                 if let Some(manager) = self.settings.manager.clone() {
                     let Some(connection) = self.connection_to(now, manager.as_str()) else {
-                        return Destination::NoRoom;
+                        return Destination::NoFreeConnection;
                     };
                     let epoch = PartitionEpoch(0);
                     return Destination::At { connection, partition: None, epoch, collect: None };
@@ -184,16 +185,16 @@ impl<T> Session<T> {
                     up.map(|node| node.manager())
                 };
                 // The first choice is a server that answers, if there is one; after a failure or a lost connection, the next one.
-                let known = match operation.rests {
+                let known = match operation.pauses {
                     0 => managers().find(|address| self.is_ready_at(address)),
                     _ => None,
                 };
-                let turn = operation.rests as usize % managers().count().max(1);
+                let turn = operation.pauses as usize % managers().count().max(1);
                 let Some(manager) = known.or_else(|| managers().nth(turn)) else {
                     return Destination::Nowhere;
                 };
                 let Some(connection) = self.connection_to(now, manager) else {
-                    return Destination::NoRoom;
+                    return Destination::NoFreeConnection;
                 };
                 let epoch = PartitionEpoch(0);
                 return Destination::At { connection, partition: None, epoch, collect: None };
@@ -209,7 +210,7 @@ impl<T> Session<T> {
             None => {
                 let instance = map.instance(group.primary).expect("groups name instances of the map");
                 let Some(connection) = self.connection_to(now, instance.addr) else {
-                    return Destination::NoRoom;
+                    return Destination::NoFreeConnection;
                 };
                 self.by_instance.insert(group.primary, connection);
                 connection
@@ -221,7 +222,7 @@ impl<T> Session<T> {
     /// Whether an operation may wait for others. An operation that was sent before has waited enough.
     fn collects(&self, handle: Handle, keyspace: &Keyspace) -> Option<Collect> {
         let operation = self.operations.get(handle)?;
-        let RequestKind::Record { item, wait: false, .. } = &operation.ask else { return None };
+        let RequestKind::Record { item, wait: false, .. } = &operation.request else { return None };
         if operation.attempts > 0 {
             return None;
         }
@@ -241,7 +242,7 @@ impl<T> Session<T> {
     }
 
     fn enqueue(&mut self, now: Time, index: u32, handle: Handle, collect: Option<Collect>) {
-        let bytes = match self.operations.get(handle).map(|operation| &operation.ask) {
+        let bytes = match self.operations.get(handle).map(|operation| &operation.request) {
             Some(RequestKind::Record { item, .. }) => item.len(),
             _ => 0,
         };
@@ -286,19 +287,19 @@ impl<T> Session<T> {
         match self.map_is_newer_than(handle) {
             true => Destination::Never(Failure::UnknownKeyspace { keyspace }),
             false => {
-                self.want_map(now);
+                self.request_map_soon(now);
                 Destination::Nowhere
             }
         }
     }
 
-    fn look_up(&mut self, now: Time, handle: Handle) {
+    fn send_lookup(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
-        let RequestKind::Keyspace { name, least } = &operation.ask else { return };
+        let RequestKind::Keyspace { name, least } = &operation.request else { return };
         if self.map.epoch() < *least {
             return self.await_map(now, handle);
         }
-        match self.map.keyspace_named(name).filter(|(_, found)| !found.is_closing()) {
+        match self.map.keyspace_named(name).filter(|(_, found)| !found.is_dropping()) {
             Some((id, keyspace)) => {
                 let found = FoundKeyspace { id, config: keyspace.config().clone() };
                 self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);
@@ -319,7 +320,7 @@ impl<T> Session<T> {
                 let operations = &self.operations;
                 self.unrouted.retain(|handle| operations.get(*handle).is_some());
             }
-            self.want_map(now);
+            self.request_map_soon(now);
         }
     }
 

@@ -11,7 +11,7 @@ use zerohop_wire::{Advice, Failure};
 use super::Session;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::Cargo;
-use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, REST_US_MAX, SILENT_US};
+use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, SILENT_US};
 use crate::operation::OperationState;
 use crate::slots::Handle;
 use crate::timers::Subject;
@@ -23,13 +23,13 @@ pub(super) struct Mapping {
     /// An operation needs a newer map, or any map.
     pub(super) needed: bool,
     /// The request in flight, and when it is overdue.
-    asking: Option<(Handle, Time)>,
+    request_in_flight: Option<(Handle, Time)>,
     /// No request before this time.
     pub(super) next_at: Time,
     /// Changes did not apply: the next request is for the complete map.
-    whole: bool,
+    needs_complete_map: bool,
     /// Counts the requests, so that each goes to another server.
-    turn: usize,
+    request_count: usize,
     failures: u32,
     /// When the latest answered request was sent.
     pub(super) answered_question: Option<Time>,
@@ -42,10 +42,10 @@ impl Mapping {
     pub(super) fn new() -> Self {
         Self {
             needed: true,
-            asking: None,
+            request_in_flight: None,
             next_at: Time(0),
-            whole: true,
-            turn: 0,
+            needs_complete_map: true,
+            request_count: 0,
             failures: 0,
             answered_question: None,
             last: None,
@@ -56,15 +56,15 @@ impl Mapping {
 
 impl<T> Session<T> {
     /// Has the session request the map at the end of this turn, or soon.
-    pub(super) fn want_map(&mut self, now: Time) {
+    pub(super) fn request_map_soon(&mut self, now: Time) {
         self.mapping.needed = !self.closed;
-        self.timers.arm(Subject::Upkeep, self.mapping.next_at.max(now));
+        self.timers.arm(Subject::Maintenance, self.mapping.next_at.max(now));
     }
 
-    pub(super) fn ask_for_map(&mut self, now: Time) {
-        if let Some((flight, due)) = self.mapping.asking {
+    pub(super) fn send_map_request(&mut self, now: Time) {
+        if let Some((flight, due)) = self.mapping.request_in_flight {
             if now < due {
-                return self.timers.arm(Subject::Upkeep, due);
+                return self.timers.arm(Subject::Maintenance, due);
             }
             self.mark_overdue(now, flight);
             self.map_question_failed(now, AttemptFailure::Overdue);
@@ -73,16 +73,17 @@ impl<T> Session<T> {
             return;
         }
         if now < self.mapping.next_at {
-            return self.timers.arm(Subject::Upkeep, self.mapping.next_at);
+            return self.timers.arm(Subject::Maintenance, self.mapping.next_at);
         }
         match self.next_ready() {
             Some(index) => {
-                let since = if self.mapping.whole { MapEpoch(0) } else { self.map.epoch() };
-                let flight = self.ask(now, index, &Message::MapGet(MapGet { since }), Cargo::Map);
+                let since = if self.mapping.needs_complete_map { MapEpoch(0) } else { self.map.epoch() };
+                let flight =
+                    self.send_own_request(now, index, &Message::MapGet(MapGet { since }), Cargo::Map);
                 // Any server answers it at once, and there are other servers.
                 let due = now.after_us(self.settings.attempt_us.min(2 * SILENT_US));
-                self.mapping.asking = Some((flight, due));
-                self.timers.arm(Subject::Upkeep, due);
+                self.mapping.request_in_flight = Some((flight, due));
+                self.timers.arm(Subject::Maintenance, due);
             }
             None => self.open_for_map(now),
         }
@@ -90,9 +91,9 @@ impl<T> Session<T> {
 
     /// Handles a `Map` message that answers a request sent at `sent`.
     pub(super) fn map_came(&mut self, now: Time, sent: Time, map: &Map<'_>) {
-        self.mapping.asking = None;
+        self.mapping.request_in_flight = None;
         if !map.encoded.is_empty() && !self.apply(map.encoded) && self.map.epoch() < map.epoch {
-            self.mapping.whole = true;
+            self.mapping.needs_complete_map = true;
             return self.map_question_failed(now, AttemptFailure::Damaged);
         }
         self.mapping.needed = false;
@@ -104,17 +105,17 @@ impl<T> Session<T> {
     }
 
     pub(super) fn map_question_failed(&mut self, now: Time, trouble: AttemptFailure) {
-        self.mapping.asking = None;
+        self.mapping.request_in_flight = None;
         self.mapping.failures = self.mapping.failures.saturating_add(1);
         self.mapping.last = Some(trouble);
-        let rest = self.jitter.rest_us(self.mapping.failures, MAP_QUESTION_US_MIN, REST_US_MAX);
+        let rest = self.jitter.pause_us(self.mapping.failures, MAP_QUESTION_US_MIN, PAUSE_US_MAX);
         self.mapping.next_at = now.after_us(rest);
-        self.want_map(now);
+        self.request_map_soon(now);
     }
 
     /// Handles a server that refuses this client. If all endpoints refuse it, and no map names other servers, operations that wait for a map end.
     pub(super) fn map_refused(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
-        if self.map.epoch() != MapEpoch(0) || failure.advice() != Advice::GiveUp {
+        if self.map.epoch() != MapEpoch(0) || failure.advice() != Advice::ReportToUser {
             return;
         }
         self.mapping.refusals += 1;
@@ -128,7 +129,7 @@ impl<T> Session<T> {
     pub(super) fn map_question_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
         let address = Arc::clone(&self.connection_mut(index).address);
         self.map_question_failed(now, AttemptFailure::Answered { failure: failure.clone() });
-        if failure.advice() != Advice::GiveUp {
+        if failure.advice() != Advice::ReportToUser {
             return;
         }
         self.mapping.refusals += 1;
@@ -145,7 +146,12 @@ impl<T> Session<T> {
         });
         for handle in waiting {
             let refused = SessionError::Refused { address: Arc::clone(address), failure: failure.clone() };
-            self.give_up(now, handle, |_| refused, || AttemptFailure::Answered { failure: failure.clone() });
+            self.end_unanswered(
+                now,
+                handle,
+                |_| refused,
+                || AttemptFailure::Answered { failure: failure.clone() },
+            );
         }
     }
 
@@ -156,7 +162,7 @@ impl<T> Session<T> {
         }
         match !delta.is_empty() && self.apply(delta) {
             true => self.dispatch_waiting(now),
-            false => self.want_map(now),
+            false => self.request_map_soon(now),
         }
     }
 
@@ -169,7 +175,7 @@ impl<T> Session<T> {
         let Ok(next) = next else { return false };
         let before = std::mem::replace(&mut self.map, Arc::new(next));
         self.follow_splits(&before);
-        self.mapping.whole = false;
+        self.mapping.needs_complete_map = false;
         // Addresses may have changed: they are looked up again as operations need them.
         self.by_instance.clear();
         true
@@ -185,8 +191,8 @@ impl<T> Session<T> {
         if count == 0 {
             return None;
         }
-        let index = ready().nth(self.mapping.turn % count);
-        self.mapping.turn = self.mapping.turn.wrapping_add(1);
+        let index = ready().nth(self.mapping.request_count % count);
+        self.mapping.request_count = self.mapping.request_count.wrapping_add(1);
         index
     }
 
@@ -201,12 +207,12 @@ impl<T> Session<T> {
         // If this connection does not open, or its server is silent for a while, the next server is tried: a machine that has failed or is paused
         // sends nothing at all.
         self.mapping.next_at = now.after_us(self.settings.connect_us.min(SILENT_US));
-        self.timers.arm(Subject::Upkeep, self.mapping.next_at);
+        self.timers.arm(Subject::Maintenance, self.mapping.next_at);
         let count = known.len();
         for step in 0..count {
-            let address = known[(self.mapping.turn + step) % count];
+            let address = known[(self.mapping.request_count + step) % count];
             if !self.by_address.contains_key(address) || step + 1 == count {
-                self.mapping.turn = (self.mapping.turn + step + 1) % count;
+                self.mapping.request_count = (self.mapping.request_count + step + 1) % count;
                 if let Some(index) = self.connection_to(now, address) {
                     self.connection_mut(index).for_map = true;
                 }

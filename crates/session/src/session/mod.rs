@@ -1,6 +1,6 @@
 //! The session itself: its state, and its events.
 //!
-//! Each event only changes the state of operations. [`Session::turn`] then handles what is due, packs and encodes what can be sent, and returns the
+//! Each event only changes the state of operations. [`Session::step`] then handles what is due, packs and encodes what can be sent, and returns the
 //! effects. A shell that passes in all pending events before it calls `turn` therefore makes one write per connection, however many operations it
 //! carries.
 
@@ -28,7 +28,9 @@ use crate::connection::Connection;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError, WaitReason};
 use crate::in_flight_frame::Flight;
-use crate::limits::{HELD_NINTHS, SILENT_US, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
+use crate::limits::{
+    POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX, READ_LOCK_USABLE_NINTHS, SILENT_US, WAIT_GRACE_US,
+};
 use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
@@ -62,11 +64,11 @@ pub struct Session<T> {
     /// Results of their operations that have not been passed on yet.
     ended: VecDeque<EndedOperation>,
     /// The duration of the read lock in the frame, or the part of a frame, that is being processed.
-    held_us: u32,
+    read_lock_us: u32,
     /// The map, and the latest answer about it, with which the composite operations that wait for a map were last started.
     together_map: (MapEpoch, Option<Time>),
     operation_bytes: usize,
-    flights: Slots<Flight>,
+    frames_in_flight: Slots<Flight>,
     /// Operations that the map does not place.
     unrouted: Vec<Handle>,
     /// Operations for which no connection is available.
@@ -81,17 +83,17 @@ pub struct Session<T> {
     /// Connections with something to send, or with room to send it.
     dirty: Vec<u32>,
 
-    lanes: BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
+    sequence_windows: BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
     issued: Option<IssuedSession>,
     /// The frame that requests a session, and when it is overdue.
     opening: Option<(Handle, Time)>,
     awaiting_session: Vec<Handle>,
 
-    handed_out: FramePool,
+    frame_pool: FramePool,
     timers: Timers,
     jitter: Jitter,
     effects: Vec<SessionEffect<T>>,
-    spare: Vec<Vec<u8>>,
+    send_buffers: Vec<Vec<u8>>,
     /// The buffer in which batches are encoded.
     packed: Vec<u8>,
     /// The buffer into which compressed bodies are expanded.
@@ -106,7 +108,7 @@ struct EndedOperation {
     slot: u32,
     result: Result<Reply, SessionError>,
     /// Until when a read lock protects what was read; `None`: no lock.
-    held_until: Option<Time>,
+    read_locked_until: Option<Time>,
 }
 
 impl<T> Session<T> {
@@ -124,10 +126,10 @@ impl<T> Session<T> {
             together: Slots::new(),
             reads: ReadCounts::default(),
             ended: VecDeque::new(),
-            held_us: 0,
+            read_lock_us: 0,
             together_map: (MapEpoch(0), None),
             operation_bytes: 0,
-            flights: Slots::new(),
+            frames_in_flight: Slots::new(),
             unrouted: Vec::new(),
             starved: Vec::new(),
             connections: Vec::new(),
@@ -136,14 +138,14 @@ impl<T> Session<T> {
             by_instance: BTreeMap::new(),
             serial: 0,
             dirty: Vec::new(),
-            lanes: BTreeMap::new(),
+            sequence_windows: BTreeMap::new(),
             issued: None,
             opening: None,
             awaiting_session: Vec::new(),
-            handed_out: FramePool::default(),
+            frame_pool: FramePool::default(),
             timers: Timers::new(),
             effects: Vec::new(),
-            spare: Vec::new(),
+            send_buffers: Vec::new(),
             packed: Vec::new(),
             scratch: Vec::new(),
             closed: false,
@@ -157,15 +159,20 @@ impl<T> Session<T> {
             return;
         }
         self.operation_bytes += request.bytes();
-        let SessionRequest { ask, limit_us, collecting } = request;
+        let SessionRequest { operation: ask, limit_us, collecting } = request;
         match ask {
             RequestKind::Together(together) => self.begin_together(now, *together, limit_us, token),
-            ask => self.take_up(now, (ask, collecting, false), limit_us, CompletionTarget::Caller(token)),
+            ask => self.accept_operation(
+                now,
+                (ask, collecting, false),
+                limit_us,
+                CompletionTarget::Caller(token),
+            ),
         }
     }
 
     /// Accepts an operation for which there is room.
-    fn take_up(
+    fn accept_operation(
         &mut self,
         now: Time,
         (ask, collecting, hold): (RequestKind, Coalescing, bool),
@@ -176,19 +183,19 @@ impl<T> Session<T> {
         let deadline = now.after_us(limit_us).after_us(grace_us);
         let handle = self.operations.insert(OpenOperation {
             owner,
-            ask,
+            request: ask,
             collecting,
-            hold,
+            wants_read_lock: hold,
             submitted: now,
             deadline,
             state: OperationState::Unrouted,
             partition: None,
             epoch: Default::default(),
             stamp: None,
-            doubt: false,
+            may_be_executed: false,
             attempts: 0,
             redirects: 0,
-            rests: 0,
+            pauses: 0,
             last: None,
         });
         self.timers.arm(Subject::Operation(handle.index), deadline);
@@ -196,17 +203,17 @@ impl<T> Session<T> {
     }
 
     /// Handles what is due, sends what can be sent, and adds all effects since the last turn to `effects`.
-    pub fn turn(&mut self, now: Time, effects: &mut Vec<SessionEffect<T>>) {
+    pub fn step(&mut self, now: Time, effects: &mut Vec<SessionEffect<T>>) {
         while let Some(subject) = self.timers.pop(now) {
             match subject {
                 Subject::Operation(index) => self.operation_is_due(now, index),
                 Subject::Connection(index) => self.connection_is_due(now, index),
                 Subject::Together(index) => self.together_is_due(now, index),
-                Subject::Upkeep => self.opening_is_due(now),
+                Subject::Maintenance => self.opening_is_due(now),
             }
         }
         self.run_together(now);
-        self.ask_for_map(now);
+        self.send_map_request(now);
         while let Some(index) = self.dirty.pop() {
             self.transmit(now, index);
             if self.dirty.is_empty() && !self.ended.is_empty() {
@@ -219,7 +226,7 @@ impl<T> Session<T> {
 
     /// When the next turn is due if no event occurs before. The turn may find nothing to do.
     #[must_use]
-    pub fn wake_at(&self) -> Option<Time> {
+    pub fn next_turn_due(&self) -> Option<Time> {
         self.timers.next()
     }
 
@@ -228,7 +235,7 @@ impl<T> Session<T> {
         self.closed = true;
         let all: Vec<Handle> = self.operations.iter().map(|(handle, _)| handle).collect();
         for handle in all {
-            self.give_up(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
+            self.end_unanswered(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
         }
         for index in 0..self.connections.len() as u32 {
             self.drop_connection(now, index);
@@ -257,9 +264,9 @@ impl<T> Session<T> {
 
     /// Returns a send buffer to the session for reuse.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_BYTES_MAX {
+        if self.send_buffers.len() < POOLED_BUFFERS_MAX && buffer.capacity() <= POOLED_BUFFER_BYTES_MAX {
             buffer.clear();
-            self.spare.push(buffer);
+            self.send_buffers.push(buffer);
         }
     }
 
@@ -289,17 +296,17 @@ impl<T> Session<T> {
             OperationState::Flying { flight, due, .. } if now >= due => {
                 self.mark_overdue(now, flight);
                 // Not if the connection was closed for it, because that has already sent the operation again.
-                self.lost_in(now, flight, handle, &AttemptFailure::Overdue);
+                self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
             }
             OperationState::Flying { flight, due, look } if now >= look => {
                 match self.has_another_owner(handle) {
                     true => {
                         self.mark_overdue(now, flight);
-                        self.lost_in(now, flight, handle, &AttemptFailure::Overdue);
+                        self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
                     }
                     // The server may be alive but cut off from the nodes that have replaced it.
                     false => {
-                        self.want_map(now);
+                        self.request_map_soon(now);
                         if let Some(operation) = self.operations.get_mut(handle) {
                             let look = now.after_us(SILENT_US);
                             operation.state = OperationState::Flying { flight, due, look };
@@ -334,26 +341,26 @@ impl<T> Session<T> {
         if let OperationState::Flying { flight, .. } = operation.state {
             self.mark_overdue(now, flight);
         }
-        let behind = self.trouble_behind(&waiting);
+        let behind = self.wait_cause(&waiting);
         let clean = |last: Option<Box<AttemptFailure>>| {
             if let Some(partition) = lost {
-                return SessionError::Lost { partition, waited_us };
+                return SessionError::PartitionLost { partition, waited_us };
             }
             let last = last.or_else(|| behind.map(Box::new));
             SessionError::Deadline { waited_us, waiting, last }
         };
-        self.give_up(now, handle, clean, || AttemptFailure::Overdue);
+        self.end_unanswered(now, handle, clean, || AttemptFailure::Overdue);
     }
 
     /// The partition of an operation, if no replica will serve it according to the map.
     fn lost_partition(&self, operation: &OpenOperation<T>) -> Option<PartitionId> {
         let partition = operation.partition?;
         let group = self.map.keyspace(operation.keyspace())?.group(partition)?;
-        self.map.is_lost(group).then_some(partition)
+        self.map.is_unavailable(group).then_some(partition)
     }
 
     /// The cause why a wait lasts, if the session has seen one.
-    fn trouble_behind(&self, waiting: &WaitReason) -> Option<AttemptFailure> {
+    fn wait_cause(&self, waiting: &WaitReason) -> Option<AttemptFailure> {
         match waiting {
             WaitReason::Map => self.mapping.last.clone(),
             WaitReason::Connection { address } => {
@@ -365,7 +372,7 @@ impl<T> Session<T> {
     }
 
     /// Ends an operation without a server's answer: with `clean` if it cannot have been done.
-    fn give_up(
+    fn end_unanswered(
         &mut self,
         now: Time,
         handle: Handle,
@@ -374,7 +381,7 @@ impl<T> Session<T> {
     ) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let last = operation.last.take();
-        let sent = operation.doubt || matches!(operation.state, OperationState::Flying { .. });
+        let sent = operation.may_be_executed || matches!(operation.state, OperationState::Flying { .. });
         let error = match sent && operation.changes() && !is_planted(Bug::DoubtDenied) {
             true => SessionError::Unknown { why: last.unwrap_or_else(|| Box::new(trouble())) },
             false => clean(last),
@@ -391,26 +398,31 @@ impl<T> Session<T> {
         answered: Option<Time>,
     ) {
         let Some(operation) = self.operations.remove(handle) else { return };
-        let OpenOperation { owner, ask, stamp, partition, .. } = operation;
-        let request = SessionRequest { ask, limit_us: 0, collecting: Default::default() };
+        let OpenOperation { owner, request: ask, stamp, partition, .. } = operation;
+        let request = SessionRequest { operation: ask, limit_us: 0, collecting: Default::default() };
         self.operation_bytes -= request.bytes();
         match owner {
             CompletionTarget::Caller(token) => self.effects.push(SessionEffect::Complete { token, result }),
             CompletionTarget::Together { procedure, slot } => {
                 // The lock counts from the time of the request, by this clock: the server read the record later, so its lock lasts longer.
-                let held_us = u64::from(self.held_us) * HELD_NINTHS / 9;
+                let held_us = u64::from(self.read_lock_us) * READ_LOCK_USABLE_NINTHS / 9;
                 let held_until = answered.filter(|_| held_us > 0).map(|sent| sent.after_us(held_us));
-                self.ended.push_back(EndedOperation { procedure, slot, result, held_until });
+                self.ended.push_back(EndedOperation {
+                    procedure,
+                    slot,
+                    result,
+                    read_locked_until: held_until,
+                });
             }
         }
         if let (Some(stamp), Some(partition)) = (stamp, partition) {
-            let keyspace = request.ask.keyspace();
-            let lane = lane(&mut self.lanes, keyspace, partition);
+            let keyspace = request.operation.keyspace();
+            let lane = window_of(&mut self.sequence_windows, keyspace, partition);
             lane.close(stamp.session, stamp.sequence);
             if let Some(sent) = answered.filter(|_| lane.session == stamp.session) {
                 lane.touched = lane.touched.max(sent);
             }
-            if !lane.parked.is_empty() {
+            if !lane.waiting_writes.is_empty() {
                 self.unpark(now, keyspace, partition);
             }
         }
@@ -418,13 +430,16 @@ impl<T> Session<T> {
 
     /// Dispatches as many parked writes as the window has room for.
     fn unpark(&mut self, now: Time, keyspace: KeyspaceId, partition: PartitionId) {
-        let lane = lane(&mut self.lanes, keyspace, partition);
-        let room = lane.room() as usize;
+        let lane = window_of(&mut self.sequence_windows, keyspace, partition);
+        let room = lane.free_numbers() as usize;
         let mut freed = Vec::new();
         while freed.len() < room
-            && let Some(handle) = lane.parked.pop_front()
+            && let Some(handle) = lane.waiting_writes.pop_front()
         {
-            if self.operations.get(handle).is_some_and(|operation| operation.state == OperationState::Parked)
+            if self
+                .operations
+                .get(handle)
+                .is_some_and(|operation| operation.state == OperationState::WindowFull)
             {
                 freed.push(handle);
             }
@@ -437,18 +452,18 @@ impl<T> Session<T> {
         match operation.state {
             OperationState::Unrouted => WaitReason::Map,
             OperationState::Queued { connection } => match self.connections[connection as usize].as_ref() {
-                Some(found) if found.is_ready() => WaitReason::Turn { address: found.address.clone() },
+                Some(found) if found.is_ready() => WaitReason::FreeFrame { address: found.address.clone() },
                 Some(found) => WaitReason::Connection { address: found.address.clone() },
                 None => WaitReason::Map,
             },
-            OperationState::Starved => WaitReason::Room,
+            OperationState::Starved => WaitReason::FreeConnection,
             OperationState::AwaitingSession => WaitReason::Session,
-            OperationState::Parked => WaitReason::Window,
+            OperationState::WindowFull => WaitReason::Window,
             OperationState::Flying { flight, .. } => {
-                let address = self.flights.get(flight).and_then(|flight| address(flight.connection));
-                address.map_or(WaitReason::Rest, |address| WaitReason::Answer { address })
+                let address = self.frames_in_flight.get(flight).and_then(|flight| address(flight.connection));
+                address.map_or(WaitReason::Pause, |address| WaitReason::Answer { address })
             }
-            OperationState::Resting { .. } => WaitReason::Rest,
+            OperationState::Resting { .. } => WaitReason::Pause,
         }
     }
 
@@ -459,13 +474,13 @@ impl<T> Session<T> {
             .is_some_and(|operation| operation.state == OperationState::Queued { connection })
     }
 
-    fn note_version(&mut self, version: Timestamp) {
+    fn record_version(&mut self, version: Timestamp) {
         self.seen = self.seen.max(version);
     }
 }
 
 /// The sequence window of a partition.
-fn lane(
+fn window_of(
     lanes: &mut BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
     keyspace: KeyspaceId,
     partition: PartitionId,

@@ -7,7 +7,7 @@
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId};
 use zerohop_wire::messages::{Message, SessionOpen, SessionOpened};
 
-use super::{NO_SESSION, Session, lane};
+use super::{NO_SESSION, Session, window_of};
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::Cargo;
 use crate::slots::Handle;
@@ -19,7 +19,7 @@ use zerohop_base::time::Time;
 pub(super) struct IssuedSession {
     id: SessionId,
     /// When it was requested.
-    asked: Time,
+    requested_at: Time,
     /// Minimum time for which a partition remembers it; 0: the server does not report it.
     idle_us: u64,
 }
@@ -38,14 +38,14 @@ impl<T> Session<T> {
         now: Time,
         (keyspace, partition): (KeyspaceId, PartitionId),
     ) -> bool {
-        let lane = lane(&mut self.lanes, keyspace, partition);
-        let issued = self.issued.filter(|issued| remembers(now, issued.asked, issued.idle_us));
+        let lane = window_of(&mut self.sequence_windows, keyspace, partition);
+        let issued = self.issued.filter(|issued| remembers(now, issued.requested_at, issued.idle_us));
         if lane.session != NO_SESSION && remembers(now, lane.touched, lane.idle_us) {
             return true;
         }
         match issued {
             Some(issued) => {
-                lane.begin(issued.id, issued.asked, issued.idle_us);
+                lane.begin(issued.id, issued.requested_at, issued.idle_us);
                 true
             }
             None => false,
@@ -54,10 +54,11 @@ impl<T> Session<T> {
 
     pub(super) fn open_session(&mut self, now: Time, index: u32) {
         if self.opening.is_none() {
-            let flight = self.ask(now, index, &Message::SessionOpen(SessionOpen), Cargo::SessionOpen);
+            let flight =
+                self.send_own_request(now, index, &Message::SessionOpen(SessionOpen), Cargo::SessionOpen);
             let due = now.after_us(self.settings.attempt_us);
             self.opening = Some((flight, due));
-            self.timers.arm(Subject::Upkeep, due);
+            self.timers.arm(Subject::Maintenance, due);
         }
     }
 
@@ -65,7 +66,7 @@ impl<T> Session<T> {
         let SessionOpened { session: id, idle_ms } = *opened;
         self.opening = None;
         if id.is_some() {
-            self.issued = Some(IssuedSession { id, asked, idle_us: u64::from(idle_ms) * 1000 });
+            self.issued = Some(IssuedSession { id, requested_at: asked, idle_us: u64::from(idle_ms) * 1000 });
         }
         self.dispatch_awaiting(now);
     }
@@ -81,8 +82,10 @@ impl<T> Session<T> {
         self.opening = None;
         for handle in std::mem::take(&mut self.awaiting_session) {
             match &error {
-                Some(error) => self.give_up(now, handle, |_| error.clone(), || AttemptFailure::Overdue),
-                None => self.rest(now, handle, 0),
+                Some(error) => {
+                    self.end_unanswered(now, handle, |_| error.clone(), || AttemptFailure::Overdue)
+                }
+                None => self.pause(now, handle, 0),
             }
         }
     }
@@ -93,14 +96,14 @@ impl<T> Session<T> {
                 self.mark_overdue(now, flight);
                 self.opening_failed(now);
             }
-            Some((_, due)) => self.timers.arm(Subject::Upkeep, due),
+            Some((_, due)) => self.timers.arm(Subject::Maintenance, due),
             None => {}
         }
     }
 
     /// Handles a partition that has forgotten this session.
-    pub(super) fn forget_session(&mut self, session: SessionId, place: (KeyspaceId, PartitionId)) {
-        let lane = lane(&mut self.lanes, place.0, place.1);
+    pub(super) fn handle_forgotten(&mut self, session: SessionId, place: (KeyspaceId, PartitionId)) {
+        let lane = window_of(&mut self.sequence_windows, place.0, place.1);
         if lane.session == session {
             lane.session = NO_SESSION;
         }

@@ -36,12 +36,12 @@ impl<T> Session<T> {
             let step = match large {
                 Some(bytes) => {
                     let whole = input.split_to(bytes).freeze();
-                    let step = self.take_frame(now, index, &whole, Some(&whole));
-                    self.handed_out.keep(whole);
+                    let step = self.handle_frame(now, index, &whole, Some(&whole));
+                    self.frame_pool.add(whole);
                     step
                 }
                 None => {
-                    let step = self.take_frame(now, index, input, None);
+                    let step = self.handle_frame(now, index, input, None);
                     if let ReceiveStep::Used(bytes) = step {
                         input.advance(bytes);
                     }
@@ -51,14 +51,14 @@ impl<T> Session<T> {
             match step {
                 ReceiveStep::Used(_) => {}
                 ReceiveStep::Need(bytes) => {
-                    self.handed_out.make_room(bytes, input);
+                    self.frame_pool.make_room(bytes, input);
                     return bytes;
                 }
             }
         }
     }
 
-    fn take_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> ReceiveStep {
+    fn handle_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> ReceiveStep {
         let decoder = self.connection_mut(index).decoder;
         match decoder.decode(bytes) {
             DecodeResult::Need(bytes) => ReceiveStep::Need(bytes),
@@ -66,9 +66,9 @@ impl<T> Session<T> {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 match frame.message(&mut scratch) {
                     Ok(message) => {
-                        self.held_us = self.believed(index, frame.envelope.held_us());
+                        self.read_lock_us = self.believed(index, frame.envelope.read_lock_us());
                         self.answered(now, index, frame.envelope.request, message, whole);
-                        self.held_us = 0;
+                        self.read_lock_us = 0;
                     }
                     Err(_) => self.refused_frame(now, index, frame.envelope.request),
                 }
@@ -99,9 +99,9 @@ impl<T> Session<T> {
             for answer in answers.iter() {
                 match answer.message() {
                     Ok(message) => {
-                        self.held_us = self.believed(index, answer.held_us.into());
+                        self.read_lock_us = self.believed(index, answer.read_lock_us.into());
                         self.answered(now, index, answer.request, message, whole);
-                        self.held_us = 0;
+                        self.read_lock_us = 0;
                     }
                     Err(_) => self.damaged(now, index, answer.request),
                 }
@@ -113,19 +113,19 @@ impl<T> Session<T> {
         match (flight.cargo, message) {
             (Cargo::One(operation), Message::Answer(answer)) => {
                 self.connection_mut(index).failures = 0;
-                self.settle(now, handle, operation, sent, answer, whole);
+                self.handle_answer(now, handle, operation, sent, answer, whole);
             }
             (Cargo::Batch(operations), Message::BatchAnswer(answers)) => {
                 self.connection_mut(index).failures = 0;
                 let mut answers = answers.iter();
                 for operation in operations {
                     match answers.next() {
-                        Some(answer) => self.settle(now, handle, operation, sent, answer, whole),
-                        None => self.lost_in(now, handle, operation, &AttemptFailure::Damaged),
+                        Some(answer) => self.handle_answer(now, handle, operation, sent, answer, whole),
+                        None => self.operation_lost(now, handle, operation, &AttemptFailure::Damaged),
                     }
                 }
             }
-            (cargo @ (Cargo::Batch(_) | Cargo::Gather(_)), Message::Answer(Err(failure))) => {
+            (cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)), Message::Answer(Err(failure))) => {
                 if let Failure::WrongOwner { epoch, delta } = &failure {
                     self.map_moved(now, *epoch, delta);
                 }
@@ -137,7 +137,7 @@ impl<T> Session<T> {
                     other => other.into_owned(),
                 };
                 for operation in cargo.into_operations() {
-                    self.settle(now, handle, operation, sent, Err(failure.clone()), None);
+                    self.handle_answer(now, handle, operation, sent, Err(failure.clone()), None);
                 }
             }
             (Cargo::One(operation), Message::Transacted(transacted)) => {
@@ -154,14 +154,14 @@ impl<T> Session<T> {
 
     /// The duration of a read lock according to the server; 0 if the server has not agreed to such locks.
     fn believed(&self, index: u32, held_us: u32) -> u32 {
-        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.holds);
+        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.supports_read_locks);
         if holds { held_us } else { 0 }
     }
 
     /// Handles an answer to a request of the session itself, or an answer that does not fit its request.
     fn own_answered(&mut self, now: Time, index: u32, handle: Handle, flight: Flight, message: Message<'_>) {
         match (flight.cargo, message) {
-            (Cargo::Hello, Message::HelloAck(ack)) => self.greeted(now, index, &ack),
+            (Cargo::Hello, Message::HelloAck(ack)) => self.handle_hello_ack(now, index, &ack),
             (Cargo::Prove, Message::Proved) => self.proved(now, index),
             (Cargo::Hello | Cargo::Prove, Message::Answer(Err(failure))) => {
                 self.refused(now, index, failure.into_owned())
@@ -174,7 +174,7 @@ impl<T> Session<T> {
                 self.session_opened(now, flight.sent, &opened);
             }
             (Cargo::SessionOpen, Message::Answer(Err(failure))) => {
-                let for_ever = failure.advice() == Advice::GiveUp;
+                let for_ever = failure.advice() == Advice::ReportToUser;
                 let error = for_ever.then(|| SessionError::Answer { failure: failure.into_owned() });
                 self.opening_refused(now, error);
             }
@@ -206,7 +206,7 @@ impl<T> Session<T> {
             // Its connection stays in the greeting until that is overdue.
             Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
             Cargo::One(operation) => self.repeat(now, handle, operation),
-            cargo @ (Cargo::Batch(_) | Cargo::Gather(_)) => {
+            cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)) => {
                 for operation in cargo.into_operations() {
                     self.repeat(now, handle, operation);
                 }
@@ -223,20 +223,20 @@ impl<T> Session<T> {
         if found.is_admin() {
             return self.again(now, operation, AttemptFailure::Damaged);
         }
-        found.doubt |= found.changes();
+        found.may_be_executed |= found.changes();
         found.last = Some(Box::new(AttemptFailure::Damaged));
-        self.rest(now, operation, 0);
+        self.pause(now, operation, 0);
     }
 
     /// Removes the request that an answer names, if it is still in flight on this connection: a frame, or a request in a coalesced frame.
     fn landed(&mut self, index: u32, request: RequestId) -> Option<(Handle, Flight)> {
         let (handle, place) = Handle::unpack(request.0);
-        let flight = self.flights.get_mut(handle).filter(|flight| flight.connection == index)?;
+        let flight = self.frames_in_flight.get_mut(handle).filter(|flight| flight.connection == index)?;
         if place == 0 {
             return Some((handle, self.land(handle)?));
         }
         let sent = flight.sent;
-        let Cargo::Gather(gather) = &mut flight.cargo else { return None };
+        let Cargo::Coalesced(gather) = &mut flight.cargo else { return None };
         let request = Flight { connection: index, sent, cargo: gather.take(place)?, overdue: false };
         if gather.is_answered() {
             self.land(handle);

@@ -25,20 +25,24 @@ impl<T> Session<T> {
         for (keyspace, found) in map.keyspaces() {
             let Some(old) = before.keyspace(keyspace) else { continue };
             if let Some(further) = found.splits().checked_sub(old.splits()).filter(|further| *further > 0) {
-                let open = self.place_again(keyspace, found);
-                self.split_lanes(keyspace, further, &open);
+                let open = self.reassign_operations(keyspace, found);
+                self.split_windows(keyspace, further, &open);
             }
         }
     }
 
     /// Recomputes the partition of every operation on a record. Returns the open numbers of each partition.
-    fn place_again(&mut self, keyspace: KeyspaceId, found: &zerohop_placement::Keyspace) -> OpenNumbers {
+    fn reassign_operations(
+        &mut self,
+        keyspace: KeyspaceId,
+        found: &zerohop_placement::Keyspace,
+    ) -> OpenNumbers {
         let mut open = OpenNumbers::new();
         for operation in self.operations.iter_mut() {
             if operation.keyspace() != keyspace || operation.partition.is_none() {
                 continue;
             }
-            let Some(partition) = operation.ask.partition_in(found) else { continue };
+            let Some(partition) = operation.request.partition_in(found) else { continue };
             operation.partition = Some(partition);
             if let Some(stamp) = operation.stamp {
                 open.entry(partition).or_default().push((stamp.session, stamp.sequence.0));
@@ -47,12 +51,12 @@ impl<T> Session<T> {
         open
     }
 
-    fn split_lanes(&mut self, keyspace: KeyspaceId, further: u8, open: &OpenNumbers) {
-        let Some(lanes) = self.lanes.remove(&keyspace) else { return };
+    fn split_windows(&mut self, keyspace: KeyspaceId, further: u8, open: &OpenNumbers) {
+        let Some(lanes) = self.sequence_windows.remove(&keyspace) else { return };
         let mut parked: Vec<Handle> = Vec::new();
         let mut children = Vec::with_capacity(lanes.len() << further);
         for mut lane in lanes {
-            parked.extend(std::mem::take(&mut lane.parked));
+            parked.extend(std::mem::take(&mut lane.waiting_writes));
             for _ in 0..1u32 << further {
                 let partition = PartitionId(children.len() as u32);
                 let open = open.get(&partition).map_or(&[][..], Vec::as_slice);
@@ -61,11 +65,11 @@ impl<T> Session<T> {
                 children.push(if is_planted(Bug::LanesBeginAgain) { SequenceWindow::new() } else { child });
             }
         }
-        self.lanes.insert(keyspace, children);
+        self.sequence_windows.insert(keyspace, children);
         // They wait for room in the window of their new partition.
         for handle in parked {
             let Some(operation) = self.operations.get_mut(handle) else { continue };
-            if operation.state == OperationState::Parked {
+            if operation.state == OperationState::WindowFull {
                 operation.state = OperationState::Unrouted;
                 self.unrouted.push(handle);
             }

@@ -9,12 +9,14 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Elements, Envelope, Failure};
 
-use super::{Session, lane};
+use super::{Session, window_of};
 use crate::connection::{ConnectionId, ConnectionPhase};
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, request_id};
-use crate::limits::{BATCH_SLACK_BYTES, FLIGHTS_MAX, GATHERED_REQUEST_BYTES_MAX, SILENT_US, WAIT_GRACE_US};
+use crate::limits::{
+    BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, SILENT_US, WAIT_GRACE_US,
+};
 use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
@@ -38,11 +40,11 @@ impl<T> Session<T> {
         if connection.phase == ConnectionPhase::Ready {
             let collected = if connection.collected_is_due(now) { connection.collected.len() } else { 0 };
             // A single request has no other request to share a frame with.
-            let gathers = connection.gathers && collected + connection.queue.len() > 1;
+            let gathers = connection.accepts_coalesced && collected + connection.queue.len() > 1;
             if collected > 0 {
                 self.send_collected(now, index, gathers);
             }
-            while self.has_room(index)
+            while self.may_send_more(index)
                 && let Some(handle) = self.connection_mut(index).queue.pop_front()
             {
                 if self.waits_at(handle, index) {
@@ -50,7 +52,7 @@ impl<T> Session<T> {
                 }
             }
         }
-        self.hand_out(index, Bytes::new());
+        self.emit_output(index, Bytes::new());
     }
 
     /// Adds a frame to the connection's output of this turn. Errors: a limit is exceeded, and nothing was added.
@@ -65,14 +67,18 @@ impl<T> Session<T> {
     }
 
     /// Whether these operations request read locks: all or none of them, because one reply answers them together.
-    pub(super) fn asks_hold(&self, index: u32, handles: &[Handle]) -> bool {
-        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.holds);
-        holds && handles.iter().all(|handle| self.operations.get(*handle).is_some_and(|one| one.hold))
+    pub(super) fn want_read_locks(&self, index: u32, handles: &[Handle]) -> bool {
+        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.supports_read_locks);
+        holds
+            && handles
+                .iter()
+                .all(|handle| self.operations.get(*handle).is_some_and(|one| one.wants_read_lock))
     }
 
-    fn has_room(&self, index: u32) -> bool {
+    fn may_send_more(&self, index: u32) -> bool {
         let Some(connection) = self.connections[index as usize].as_ref() else { return false };
-        let another = connection.flights < self.settings.window_frames && self.flights.len() < FLIGHTS_MAX;
+        let another = connection.frames_in_flight < self.settings.window_frames
+            && self.frames_in_flight.len() < FRAMES_IN_FLIGHT_MAX;
         another || self.has_room_in_open(connection)
     }
 
@@ -83,7 +89,7 @@ impl<T> Session<T> {
     }
 
     fn send_stamped(&mut self, now: Time, index: u32, handle: Handle, stamp: Stamp, gathers: bool) {
-        if gathers && self.gather_one(now, index, handle, &stamp) {
+        if gathers && self.coalesce_operation(now, index, handle, &stamp) {
             return;
         }
         let Some(operation) = self.operations.get(handle) else { return };
@@ -92,7 +98,7 @@ impl<T> Session<T> {
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
             time_out_ms: time_out_ms(now, operation),
-            hold: self.asks_hold(index, &[handle]),
+            read_lock: self.want_read_locks(index, &[handle]),
             ..Envelope::default()
         };
         let flight = self.launch(now, index, Cargo::One(handle));
@@ -101,9 +107,9 @@ impl<T> Session<T> {
             // The operation exceeds a limit that packing does not check: that of a frame.
             self.land(flight);
             let error = SessionError::Answer { failure: failure.clone() };
-            return self.give_up(now, handle, |_| error, || AttemptFailure::Answered { failure });
+            return self.end_unanswered(now, handle, |_| error, || AttemptFailure::Answered { failure });
         }
-        self.took_off(now, handle, flight);
+        self.record_sent(now, handle, flight);
     }
 
     fn encode_one(
@@ -116,7 +122,7 @@ impl<T> Session<T> {
         let seen = self.seen;
         // These are references to the same bytes, so that a large tail can be sent without a copy.
         let ask = match self.operations.get(handle) {
-            Some(operation) => operation.ask.clone(),
+            Some(operation) => operation.request.clone(),
             None => return Ok(()),
         };
         let message = match &ask {
@@ -151,10 +157,10 @@ impl<T> Session<T> {
         };
         if let (Some(whole), [_, ..]) = (whole, tail) {
             let tail = whole.slice_ref(tail);
-            self.hand_out(index, tail);
+            self.emit_output(index, tail);
         } else if !tail.is_empty() {
             let tail = Bytes::copy_from_slice(tail);
-            self.hand_out(index, tail);
+            self.emit_output(index, tail);
         }
         Ok(())
     }
@@ -187,7 +193,7 @@ impl<T> Session<T> {
         let mut left = Vec::new();
         for group in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
             let mut rest = group;
-            while !rest.is_empty() && self.has_room(index) {
+            while !rest.is_empty() && self.may_send_more(index) {
                 rest = self.send_batch(now, index, rest, (bytes_max, gathers));
             }
             left.extend(rest.iter().map(|(_, _, handle)| *handle));
@@ -209,7 +215,7 @@ impl<T> Session<T> {
         (bytes_max, gathers): (usize, bool),
     ) -> &'o [PlacedOperation] {
         // The frame size limits a batch; the caller's limit only decides when it is sent.
-        let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_SLACK_BYTES);
+        let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_FIELDS_BYTES);
         let mut packed = std::mem::take(&mut self.packed);
         packed.clear();
         let mut aboard: Vec<Handle> = Vec::with_capacity(placed.len().min(BATCH_ITEMS_MAX as usize));
@@ -221,7 +227,7 @@ impl<T> Session<T> {
                 used += 1;
                 continue;
             };
-            let RequestKind::Record { item, write, .. } = &operation.ask else { break };
+            let RequestKind::Record { item, write, .. } = &operation.request else { break };
             let full = aboard.len() == BATCH_ITEMS_MAX as usize || packed.len() + item.len() > limit;
             if full && !aboard.is_empty() {
                 break;
@@ -247,8 +253,8 @@ impl<T> Session<T> {
             _ => {
                 // A batch of reads also carries the highest timestamp that the session has seen.
                 let stamp = Stamp { seen: self.seen, ..first.unwrap_or_default() };
-                match gathers && packed.len() <= GATHERED_REQUEST_BYTES_MAX {
-                    true => self.gather_batch(now, index, aboard, &packed, (stamp, time_out)),
+                match gathers && packed.len() <= COALESCED_REQUEST_BYTES_MAX {
+                    true => self.coalesce_batch(now, index, aboard, &packed, (stamp, time_out)),
                     false => self.send_packed(now, index, aboard, &packed, (stamp, time_out)),
                 }
             }
@@ -271,7 +277,7 @@ impl<T> Session<T> {
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
             time_out_ms,
-            hold: self.asks_hold(index, &aboard),
+            read_lock: self.want_read_locks(index, &aboard),
             ..Envelope::default()
         };
         let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
@@ -280,7 +286,7 @@ impl<T> Session<T> {
         self.write(index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
-            self.took_off(now, handle, flight);
+            self.record_sent(now, handle, flight);
         }
     }
 
@@ -289,12 +295,12 @@ impl<T> Session<T> {
     fn stamp(&mut self, now: Time, index: u32, handle: Handle) -> Option<Stamp> {
         let seen = self.seen;
         let operation = self.operations.get(handle)?;
-        let Some(partition) = operation.partition.filter(|_| operation.ask.is_numbered()) else {
+        let Some(partition) = operation.partition.filter(|_| operation.request.is_numbered()) else {
             return Some(Stamp::default());
         };
         let place = (operation.keyspace(), partition);
         if let Some(AssignedSequence { session, sequence, lowest }) = operation.stamp {
-            let lane = lane(&mut self.lanes, place.0, place.1);
+            let lane = window_of(&mut self.sequence_windows, place.0, place.1);
             let lowest_unanswered = if lane.session == session { lane.lowest_open() } else { lowest };
             return Some(Stamp { session, sequence, lowest_unanswered, seen });
         }
@@ -304,18 +310,18 @@ impl<T> Session<T> {
             self.open_session(now, index);
             return None;
         }
-        let lane = lane(&mut self.lanes, place.0, place.1);
-        if lane.room() == 0 {
-            lane.parked.push_back(handle);
-            self.operations.get_mut(handle)?.state = OperationState::Parked;
+        let lane = window_of(&mut self.sequence_windows, place.0, place.1);
+        if lane.free_numbers() == 0 {
+            lane.waiting_writes.push_back(handle);
+            self.operations.get_mut(handle)?.state = OperationState::WindowFull;
             return None;
         }
-        let (session, sequence, lowest) = (lane.session, lane.take(), lane.lowest_open());
+        let (session, sequence, lowest) = (lane.session, lane.next_number(), lane.lowest_open());
         self.operations.get_mut(handle)?.stamp = Some(AssignedSequence { session, sequence, lowest });
         Some(Stamp { session, sequence, lowest_unanswered: lowest, seen })
     }
 
-    pub(super) fn took_off(&mut self, now: Time, handle: Handle, flight: Handle) {
+    pub(super) fn record_sent(&mut self, now: Time, handle: Handle, flight: Handle) {
         let attempt_us = self.settings.attempt_us;
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let (due, look) = match operation.is_wait() || operation.is_admin() {
@@ -331,7 +337,7 @@ impl<T> Session<T> {
     }
 
     /// Passes the output so far to the shell, followed by `tail`.
-    fn hand_out(&mut self, index: u32, tail: Bytes) {
+    fn emit_output(&mut self, index: u32, tail: Bytes) {
         self.end_open(index);
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
         if connection.out.is_empty() && tail.is_empty() {
@@ -345,7 +351,7 @@ impl<T> Session<T> {
     /// The buffer for the next frame of a connection, after the complete frames.
     pub(super) fn buffer(&mut self, index: u32) -> (&mut Vec<u8>, zerohop_wire::Encoder) {
         self.end_open(index);
-        let spare = &mut self.spare;
+        let spare = &mut self.send_buffers;
         let connection = self.connections[index as usize].as_mut().expect("only what is there is written to");
         if connection.out.capacity() == 0
             && let Some(buffer) = spare.pop()

@@ -132,7 +132,12 @@ impl Commit {
         };
         let RoutingKey { keyspace, point } = coordinator;
         let ask = RequestKind::Point { keyspace, point, what: PointMessage::Transact, bytes };
-        CompositeStep::Send(vec![ItemRequest { slot: 0, ask, collecting: Coalescing::Never, hold: false }])
+        CompositeStep::Send(vec![ItemRequest {
+            slot: 0,
+            operation: ask,
+            collecting: Coalescing::Never,
+            wants_read_lock: false,
+        }])
     }
 
     /// Nothing was done. If an outdated map or slow staging was the only reason, the session retries the operations as a new transaction.
@@ -167,7 +172,7 @@ fn stage(pieces: Vec<(RoutingKey, bytes::Bytes)>) -> CompositeStep {
     let send = |((place, bytes), slot): ((RoutingKey, bytes::Bytes), u32)| {
         let RoutingKey { keyspace, point } = place;
         let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
-        ItemRequest { slot, ask, collecting: Coalescing::Never, hold: false }
+        ItemRequest { slot, operation: ask, collecting: Coalescing::Never, wants_read_lock: false }
     };
     CompositeStep::Send(pieces.into_iter().zip(0..).map(send).collect())
 }

@@ -6,9 +6,9 @@ use super::Composite;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// Read in one round under read locks with a time limit.
-    pub held: u64,
+    pub read_locked: u64,
     /// Read in one round without the guarantee of one moment; the caller confirms them.
-    pub looked: u64,
+    pub unconfirmed: u64,
     /// Confirmed as they were first read.
     pub confirmed: u64,
     /// Confirmed after a part was read again.
@@ -20,8 +20,8 @@ pub struct ReadCounts {
 /// The way in which a read was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompositePath {
-    Held,
-    Looked,
+    ReadLocked,
+    Unconfirmed,
     Confirmed,
     ReadAgain,
     Transacted,
@@ -29,11 +29,11 @@ pub(super) enum CompositePath {
 
 impl ReadCounts {
     /// Counts a composite operation that has succeeded.
-    pub(crate) fn note(&mut self, together: &Composite) {
+    pub(crate) fn count(&mut self, together: &Composite) {
         if let Composite::Reading(reading) = together {
-            let count = match reading.went() {
-                CompositePath::Held => &mut self.held,
-                CompositePath::Looked => &mut self.looked,
+            let count = match reading.path_taken() {
+                CompositePath::ReadLocked => &mut self.read_locked,
+                CompositePath::Unconfirmed => &mut self.unconfirmed,
                 CompositePath::Confirmed => &mut self.confirmed,
                 CompositePath::ReadAgain => &mut self.read_again,
                 CompositePath::Transacted => &mut self.transacted,

@@ -72,7 +72,7 @@ impl CompositeItem {
     }
 
     /// Adds a read dependency on this version of its record, as in [`CompositeItem::new`].
-    pub fn rest_on(&mut self, seen: Timestamp) {
+    pub fn add_read_dependency(&mut self, seen: Timestamp) {
         self.seen = Some(seen);
     }
 

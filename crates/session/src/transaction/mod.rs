@@ -61,10 +61,10 @@ pub(crate) enum CompositeStep {
 #[derive(Debug)]
 pub(crate) struct ItemRequest {
     pub(crate) slot: u32,
-    pub(crate) ask: RequestKind,
+    pub(crate) operation: RequestKind,
     pub(crate) collecting: Coalescing,
     /// The operation requests a read lock with a time limit.
-    pub(crate) hold: bool,
+    pub(crate) wants_read_lock: bool,
 }
 
 impl Composite {

@@ -62,7 +62,7 @@ impl TransactionPlan {
     pub(super) fn of(map: &ClusterMap, items: &[CompositeItem]) -> Result<TransactionPlan, NoPlan> {
         let mut parts: BTreeMap<(Durability, KeyspaceId, u64), PlannedPart> = BTreeMap::new();
         for (number, item) in items.iter().enumerate() {
-            let found = map.keyspace(item.keyspace).filter(|found| !found.is_closing());
+            let found = map.keyspace(item.keyspace).filter(|found| !found.is_dropping());
             let found = found.ok_or(NoPlan::Keyspace(item.keyspace))?;
             let config = found.config();
             let cell = config.hash.hash(config.seed, routed(item.key()));
@@ -70,7 +70,7 @@ impl TransactionPlan {
             // The first hash of the partition's hash range; the wider shift avoids a special case for a keyspace of one partition.
             let point = (u128::from(partition.0) << (64 - config.partitions.bits())) as u64;
             let part = TransactionPart {
-                place: RoutingKey { keyspace: item.keyspace, point },
+                routing_key: RoutingKey { keyspace: item.keyspace, point },
                 durability: match config.durability {
                     Configured::Memory => Durability::Memory,
                     Configured::Interval { .. } => Durability::Interval,
@@ -90,7 +90,7 @@ impl TransactionPlan {
             };
             planned.items.push(number);
             if let Items::Inline(sent) = &mut planned.part.items {
-                sent.push(Sent { cell, access: item.access, seen: item.seen, body });
+                sent.push(Sent { lock_key: cell, access: item.access, seen: item.seen, body });
             }
         }
         let parts: Vec<PlannedPart> = parts.into_values().collect();
@@ -147,7 +147,7 @@ impl TransactionPlan {
                 Items::Staged(_) => None,
             };
             match body {
-                Some(ItemBody::Inline(bytes)) => Some((planned.part.place, bytes.clone())),
+                Some(ItemBody::Inline(bytes)) => Some((planned.part.routing_key, bytes.clone())),
                 _ => None,
             }
         };
@@ -159,7 +159,7 @@ impl TransactionPlan {
         let bytes = |piece: &Piece| {
             let part = &self.parts[piece.part].part;
             match &part.items {
-                Items::Inline(items) => Some((part.place, encode_items(items).into())),
+                Items::Inline(items) => Some((part.routing_key, encode_items(items).into())),
                 Items::Staged(_) => None,
             }
         };
@@ -185,7 +185,7 @@ impl TransactionPlan {
 
     /// The coordinator, and the encoded parts.
     pub(super) fn encoded(&self) -> Option<(RoutingKey, Bytes)> {
-        let coordinator = self.parts.last()?.part.place;
+        let coordinator = self.parts.last()?.part.routing_key;
         let parts: Vec<TransactionPart> = self.parts.iter().map(|planned| planned.part.clone()).collect();
         Some((coordinator, encode_parts(&parts).into()))
     }
@@ -262,14 +262,16 @@ mod tests {
         let plan = TransactionPlan::of(&map, &items).unwrap();
         let (coordinator, bytes) = plan.encoded().unwrap();
         let parts = decode_parts(&bytes).unwrap();
-        let keyspaces: Vec<u32> = parts.iter().map(|part| part.place.keyspace.0).collect();
+        let keyspaces: Vec<u32> = parts.iter().map(|part| part.routing_key.keyspace.0).collect();
         assert_eq!(keyspaces, [2, 2, 2, 2, 3, 3, 3, 3, 1, 1, 1, 1], "the most durable decide");
         let id = TransactionId { coordinator, ..TransactionId::default() };
         assert_eq!(TransactionRequest { id, parts: parts.clone() }.check(), Ok(()));
         for part in &parts {
             let Items::Inline(items) = &part.items else { panic!("nothing is staged") };
-            let own = partition_of(part.place.point, PartitionCount::new(4).unwrap());
-            assert!(items.iter().all(|item| partition_of(item.cell, PartitionCount::new(4).unwrap()) == own));
+            let own = partition_of(part.routing_key.point, PartitionCount::new(4).unwrap());
+            assert!(
+                items.iter().all(|item| partition_of(item.lock_key, PartitionCount::new(4).unwrap()) == own)
+            );
         }
         let order: Vec<usize> = plan.order().collect();
         assert_eq!(order.len(), 60);
@@ -290,7 +292,7 @@ mod tests {
             let plan = TransactionPlan::of(&map, &items).unwrap();
             assert_eq!(plan.parts.len(), 1, "header and chunk 0 lie together");
             let partition = map.keyspace(KeyspaceId(1)).unwrap().partition(items[0].key());
-            let point = plan.parts[0].part.place.point;
+            let point = plan.parts[0].part.routing_key.point;
             assert_eq!(partition_of(point, PartitionCount::new(4).unwrap()), partition);
         }
     }

@@ -23,7 +23,7 @@ use super::item::CompositeItem;
 use super::unfit::InvalidTransaction;
 use super::{CompositeStep, ItemRequest, ItemResult};
 use crate::error::SessionError;
-use crate::limits::{APART_BYTES_MIN, CHECKS_MAX, CONFIRMS_MAX};
+use crate::limits::{CHECKS_MAX, CONFIRMS_MAX, SEPARATE_PART_BYTES_MIN};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Coalescing, Collect, RequestKind};
@@ -41,10 +41,10 @@ pub(crate) struct ConsistentRead {
     /// Number of rounds in which a record had changed.
     failures: u32,
     /// Until when read locks protect everything that was read; `None`: some of it is not protected.
-    held_until: Option<Time>,
+    read_locked_until: Option<Time>,
     /// The records are read in one round, and the reply says whether the results are of one moment.
-    is_look: bool,
-    was_held: bool,
+    is_unconfirmed: bool,
+    was_read_locked: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -77,12 +77,20 @@ impl ConsistentRead {
         let got = vec![None; items.len()];
         let held_until = Some(Time::NEVER);
         let phase = ReadPhase::Beginning;
-        Ok(Self { items, got, phase, failures: 0, held_until, is_look: false, was_held: false })
+        Ok(Self {
+            items,
+            got,
+            phase,
+            failures: 0,
+            read_locked_until: held_until,
+            is_unconfirmed: false,
+            was_read_locked: false,
+        })
     }
 
     /// A read that does not make sure that its results are of one moment, but says whether they are.
-    pub(crate) fn look_only(items: Vec<CompositeItem>) -> Result<Self, InvalidTransaction> {
-        Ok(Self { is_look: true, ..Self::new(items)? })
+    pub(crate) fn unconfirmed(items: Vec<CompositeItem>) -> Result<Self, InvalidTransaction> {
+        Ok(Self { is_unconfirmed: true, ..Self::new(items)? })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -93,7 +101,7 @@ impl ConsistentRead {
         match &mut self.phase {
             ReadPhase::Transaction { commit, .. } => commit.begin(map, is_newest),
             _ if self.items.is_empty() => CompositeStep::End(Ok(Reply::Many(Vec::new()))),
-            _ => self.look((0..self.items.len()).collect()),
+            _ => self.read_records((0..self.items.len()).collect()),
         }
     }
 
@@ -110,14 +118,15 @@ impl ConsistentRead {
                 let is_last = *left == 0;
                 let got = match result {
                     Ok(reply) => Ok(reply),
-                    Err(SessionError::Answer { failure }) if says_of_record(&failure) => Err(failure),
+                    Err(SessionError::Answer { failure }) if is_record_failure(&failure) => Err(failure),
                     Err(error) => return CompositeStep::End(Err(error)),
                 };
                 if let Some(place) = self.got.get_mut(slot as usize) {
                     *place = Some(got);
                 }
-                self.held_until = self.held_until.zip(held_until).map(|(all, one)| all.min(one));
-                if is_last { self.all_looked_at(map, now) } else { CompositeStep::Wait }
+                self.read_locked_until =
+                    self.read_locked_until.zip(held_until).map(|(all, one)| all.min(one));
+                if is_last { self.finish_unconfirmed(map, now) } else { CompositeStep::Wait }
             }
             ReadPhase::Confirming { left, changed } => {
                 *left -= 1;
@@ -143,18 +152,18 @@ impl ConsistentRead {
     }
 
     /// Whether a part was read again, and whether it ran as a transaction in the end.
-    pub(super) fn went(&self) -> CompositePath {
+    pub(super) fn path_taken(&self) -> CompositePath {
         match self.phase {
             ReadPhase::Transaction { .. } => CompositePath::Transacted,
             _ if self.failures > 0 => CompositePath::ReadAgain,
-            _ if self.was_held => CompositePath::Held,
-            _ if self.is_look => CompositePath::Looked,
+            _ if self.was_read_locked => CompositePath::ReadLocked,
+            _ if self.is_unconfirmed => CompositePath::Unconfirmed,
             _ => CompositePath::Confirmed,
         }
     }
 
     /// Reads these records.
-    fn look(&mut self, which: Vec<usize>) -> CompositeStep {
+    fn read_records(&mut self, which: Vec<usize>) -> CompositeStep {
         self.phase = ReadPhase::Looking { left: which.len() };
         // A record that has just changed gets no read lock.
         let hold = self.failures == 0 && self.items.len() > 1;
@@ -162,15 +171,16 @@ impl ConsistentRead {
             let item = &self.items[at];
             let sending = together(at, record(item.keyspace, item.packed.clone()));
             let collecting = if is_long(item) { Coalescing::Never } else { sending.collecting };
-            ItemRequest { collecting, hold, ..sending }
+            ItemRequest { collecting, wants_read_lock: hold, ..sending }
         };
         CompositeStep::Send(which.into_iter().map(sending).collect())
     }
 
-    fn all_looked_at(&mut self, map: &ClusterMap, now: Time) -> CompositeStep {
-        let is_in_time = is_planted(Bug::HeldTooLong) || self.held_until.is_some_and(|until| now < until);
-        self.was_held = self.failures == 0 && self.held_until.is_some() && is_in_time;
-        if self.was_held || self.is_look {
+    fn finish_unconfirmed(&mut self, map: &ClusterMap, now: Time) -> CompositeStep {
+        let is_in_time =
+            is_planted(Bug::HeldTooLong) || self.read_locked_until.is_some_and(|until| now < until);
+        self.was_read_locked = self.failures == 0 && self.read_locked_until.is_some() && is_in_time;
+        if self.was_read_locked || self.is_unconfirmed {
             return self.end();
         }
         // A single item was true at one moment.
@@ -204,7 +214,7 @@ impl ConsistentRead {
         }
         match self.failures >= CONFIRMS_MAX && self.is_short() {
             true => self.transact(map),
-            false => self.look(changed),
+            false => self.read_records(changed),
         }
     }
 
@@ -236,7 +246,7 @@ impl ConsistentRead {
                 if self.failures < CHECKS_MAX =>
             {
                 self.failures += 1;
-                self.look((0..self.items.len()).collect())
+                self.read_records((0..self.items.len()).collect())
             }
             // The transaction has only reads, so an unknown outcome does no harm.
             Err(SessionError::Unknown { why }) => CompositeStep::End(Err(SessionError::Unread { why })),
@@ -247,8 +257,11 @@ impl ConsistentRead {
     fn end(&mut self) -> CompositeStep {
         let got = std::mem::take(&mut self.got);
         let answers = got.into_iter().map(|got| got.unwrap_or(Err(Failure::NotFound))).collect();
-        CompositeStep::End(Ok(match self.is_look {
-            true => Reply::Looked { answers, is_one_moment: self.was_held || self.items.len() == 1 },
+        CompositeStep::End(Ok(match self.is_unconfirmed {
+            true => Reply::UnconfirmedReads {
+                answers,
+                is_one_moment: self.was_read_locked || self.items.len() == 1,
+            },
             false => Reply::Many(answers),
         }))
     }
@@ -267,7 +280,7 @@ impl ConsistentRead {
 }
 
 /// Errors that describe the record, and are therefore as good a result as its value.
-fn says_of_record(failure: &Failure<'_>) -> bool {
+fn is_record_failure(failure: &Failure<'_>) -> bool {
     matches!(failure, Failure::NotFound | Failure::WrongType { .. })
 }
 
@@ -307,14 +320,14 @@ fn record(keyspace: KeyspaceId, item: Bytes) -> RequestKind {
 /// The operation shares a frame with all others of the same partition.
 fn together(at: usize, ask: RequestKind) -> ItemRequest {
     let collecting = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
-    ItemRequest { slot: at as u32, ask, collecting, hold: false }
+    ItemRequest { slot: at as u32, operation: ask, collecting, wants_read_lock: false }
 }
 
 /// Whether the result is so long that the server should send it without a copy.
 fn is_long(item: &CompositeItem) -> bool {
     match item.operation() {
         RecordOperation::Read(RecordRead { query: Query::ReadChunk { length, .. }, .. }) => {
-            length >= APART_BYTES_MIN
+            length >= SEPARATE_PART_BYTES_MIN
         }
         _ => false,
     }

@@ -9,24 +9,24 @@ use crate::support::{
 };
 
 #[test]
-fn what_is_submitted_before_a_turn_goes_out_in_one_write() {
+fn operations_of_one_turn_are_sent_in_one_write() {
     let mut world = world(1);
     world.submit(lookup("warm"));
-    world.settle();
+    world.run_until_idle();
     let before = world.writes;
     for at in 0..100 {
         world.submit(lookup(&format!("key-{at}")));
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.writes - before, 1);
     assert_eq!(count(&world, Kind::Lookup), 101);
 }
 
 #[test]
-fn collected_operations_go_as_one_batch_for_each_partition_when_their_time_is_over() {
+fn collected_operations_are_batched_per_partition() {
     let mut world = world(1);
     world.submit(append("warm", "v"));
-    world.settle();
+    world.run_until_idle();
     let (one, other) = (keys_of(&world, 1, 3), keys_of(&world, 2, 1));
     let collecting = Coalescing::Within(Collect { delay_us: 1000, bytes: 1 << 20 });
     let (start, writes) = (world.now, world.writes);
@@ -37,7 +37,7 @@ fn collected_operations_go_as_one_batch_for_each_partition_when_their_time_is_ov
     tokens.push(world.submit(append(&one[1], "v").collecting(collecting)));
     world.run_until(start.after_us(999));
     assert_eq!(world.writes, writes);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.writes, writes + 1);
     assert_eq!(world.now.since_us(start), 1100);
     assert!(tokens.iter().all(|token| world.result(*token).is_ok()));
@@ -49,16 +49,16 @@ fn collected_operations_go_as_one_batch_for_each_partition_when_their_time_is_ov
 }
 
 #[test]
-fn collected_operations_go_early_when_they_are_many_bytes() {
+fn large_collected_batch_is_sent_early() {
     let mut world = world(1);
     world.submit(append("warm", "v"));
-    world.settle();
+    world.run_until_idle();
     let collecting = Coalescing::Within(Collect { delay_us: 1_000_000, bytes: 1000 });
     let start = world.now;
     for _ in 0..20 {
         world.submit(append("k", &"v".repeat(40)).collecting(collecting));
     }
-    world.settle();
+    world.run_until_idle();
     assert!(world.now.since_us(start) < 1000);
     assert_eq!(count(&world, Kind::Batch), 1);
 }
@@ -71,13 +71,13 @@ fn a_keyspace_may_ask_for_collecting_and_a_call_for_none() {
     cluster.change(vec![zerohop_placement::MapChange::AlterKeyspace { id: KEYSPACE, config }]);
     let mut world = SessionWorld::new(1, cluster, |_| {});
     world.submit(lookup("warm"));
-    world.settle();
+    world.run_until_idle();
     let start = world.now;
     world.submit(lookup("k").collecting(Coalescing::Never));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.now.since_us(start), 100);
     world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.now.since_us(start), 2200);
 }
 
@@ -85,28 +85,28 @@ fn a_keyspace_may_ask_for_collecting_and_a_call_for_none() {
 fn attempts_to_connect_are_spaced_out() {
     let mut world = world(1);
     world.submit(lookup("warm"));
-    world.settle();
+    world.run_until_idle();
     world.cluster.down = vec!["i0:7401".to_owned()];
     world.reset_all();
     let before = world.connects.len();
     world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     let attempts = world.connects.len() - before;
     assert!((8..60).contains(&attempts), "{attempts} attempts in ten seconds");
 }
 
 #[test]
-fn a_silent_connection_is_asked_for_a_sign_of_life_and_then_closed() {
+fn silent_connection_is_pinged_then_closed() {
     let mut world = world_with(1, |settings| settings.attempt_us = 60_000_000);
     world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     let connects = world.connects.len();
     world.faults = NetworkFaultRates { lose: 1000, ..NetworkFaultRates::default() };
     let token = world.submit(lookup("k"));
     world.run_ms(150);
     assert_eq!((count(&world, Kind::Ping), world.connects.len()), (1, connects));
     world.faults = NetworkFaultRates::default();
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
     assert_eq!(world.connects.len(), connects + 1);
 }
@@ -115,43 +115,43 @@ fn a_silent_connection_is_asked_for_a_sign_of_life_and_then_closed() {
 fn no_more_frames_are_in_flight_than_the_window_has() {
     let mut world = world_with(1, |settings| settings.window_frames = 4);
     world.submit(lookup("warm"));
-    world.settle();
+    world.run_until_idle();
     let before = count(&world, Kind::Lookup);
     let tokens: Vec<usize> = (0..50).map(|_| world.submit(lookup("k"))).collect();
-    world.turn();
+    world.run_turn();
     assert_eq!(count(&world, Kind::Lookup) - before, 4);
-    world.settle();
+    world.run_until_idle();
     assert!(tokens.iter().all(|token| world.results[*token].is_some()));
     assert_eq!(count(&world, Kind::Lookup) - before, 50);
 }
 
 #[test]
-fn the_connection_used_least_recently_makes_room() {
+fn least_recently_used_connection_is_closed() {
     let mut world = world_with(PARTITIONS, |settings| settings.connections_max = 3);
     for round in 0..3 {
         for partition in 0..PARTITIONS {
             let key = &keys_of(&world, partition, 1)[0];
             let token = world.submit(append(key, &round.to_string()));
-            world.settle();
+            world.run_until_idle();
             assert!(world.result(token).is_ok());
         }
     }
     // All at once: each waits for a connection, and all are sent.
     let keys: Vec<String> = (0..PARTITIONS).map(|at| keys_of(&world, at, 1)[0].clone()).collect();
     let tokens: Vec<usize> = keys.iter().map(|key| world.submit(append(key, "all"))).collect();
-    world.settle();
+    world.run_until_idle();
     assert!(tokens.iter().all(|token| world.result(*token).is_ok()));
 }
 
 #[test]
-fn large_values_are_sent_from_where_they_lie_and_arrive_whole() {
+fn large_values_are_sent_without_copy() {
     let mut world = world_with(1, |settings| settings.body_checksum = false);
     let value: Vec<u8> = (0..100_000u32).map(|at| at as u8).collect();
     let written = world.submit(insert("k", &value));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(written).is_ok());
     let found = world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     assert!(matches!(world.result(found), Ok(Reply::Value { bytes, .. }) if bytes[..] == value));
 }
 
@@ -163,7 +163,7 @@ fn bodies_are_compressed_if_both_sides_can() {
         let mut world = SessionWorld::new(1, cluster, |settings| settings.compress_from_bytes = Some(1024));
         world.sent = Some(Vec::new());
         let token = world.submit(insert("k", &[7; 10_000]));
-        world.settle();
+        world.run_until_idle();
         assert!(world.result(token).is_ok());
         let longest = world.sent.as_ref().unwrap().iter().map(|frame| frame.bytes.len()).max();
         assert_eq!(longest < Some(2000), shorter, "{longest:?}");

@@ -33,7 +33,7 @@ struct OutcomeCounts {
 }
 
 /// Runs one world to its end and checks every operation.
-fn play(
+fn run_world(
     seed: u64,
     operations: u64,
     faults: NetworkFaultRates,
@@ -85,7 +85,7 @@ fn play(
             world.reset_all();
         }
     }
-    world.settle();
+    world.run_until_idle();
     // Delivers all messages that are still in flight.
     world.run_ms(60_000);
     check(&world, &asked, seed)
@@ -164,7 +164,7 @@ proptest! {
             // be.
             faults.repeat = 0;
         }
-        play(seed, 150, faults, |cluster| {
+        run_world(seed, 150, faults, |cluster| {
             (cluster.busy, cluster.time_out, cluster.without_delta) = (busy, time_out, without_delta);
         });
     }
@@ -173,8 +173,8 @@ proptest! {
     /// session before the copy arrives. Real connections do not repeat frames, so this test
     /// excludes repeats.
     #[test]
-    fn forgotten_sessions_repeat_nothing(seed: u64, faults in faults(), expire in 0..60u64, idle_ms in 0..100u32) {
-        play(seed, 150, NetworkFaultRates { repeat: 0, ..faults }, |cluster| {
+    fn expired_sessions_repeat_nothing(seed: u64, faults in faults(), expire in 0..60u64, idle_ms in 0..100u32) {
+        run_world(seed, 150, NetworkFaultRates { repeat: 0, ..faults }, |cluster| {
             (cluster.expire, cluster.idle_ms) = (expire, idle_ms);
         });
     }
@@ -183,7 +183,7 @@ proptest! {
 #[test]
 fn without_faults_everything_is_done() {
     for seed in 0..20 {
-        let tally = play(seed, 300, NetworkFaultRates::default(), |_| {});
+        let tally = run_world(seed, 300, NetworkFaultRates::default(), |_| {});
         // Resets and moves are a part of every world; operations with a limit of 20 ms may fail
         // because of them.
         assert!(tally.done >= 285 && tally.failed + tally.unknown <= 15, "seed {seed}: {tally:?}");
@@ -196,7 +196,7 @@ fn most_operations_outlive_the_faults() {
         NetworkFaultRates { lose: 20, repeat: 0, reset: 5, refuse_connection: 50, damage: 10, delay_us: 500 };
     let mut all = OutcomeCounts::default();
     for seed in 0..20 {
-        let tally = play(seed, 300, faults, |cluster| cluster.busy = 20);
+        let tally = run_world(seed, 300, faults, |cluster| cluster.busy = 20);
         all.done += tally.done;
         all.unknown += tally.unknown;
         all.failed += tally.failed;
@@ -216,7 +216,7 @@ fn one_seed_plays_the_same_way_twice() {
             world.submit(append_within("list", &number.to_string(), 4_000_000));
             world.run_until(Time(world.now.0 + 300));
         }
-        world.settle();
+        world.run_until_idle();
         let replies: Vec<Option<Reply>> = world.results.iter().map(|one| one.clone().unwrap().ok()).collect();
         let sent: Vec<Vec<u8>> = world.sent.unwrap().into_iter().map(|frame| frame.bytes).collect();
         (replies, sent)

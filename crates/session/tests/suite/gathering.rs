@@ -18,7 +18,7 @@ fn ready(instances: u32) -> SessionWorld {
     for partition in 0..server::PARTITIONS {
         world.submit(append(&keys_of(&world, partition, 1)[0].clone(), "first"));
     }
-    world.settle();
+    world.run_until_idle();
     world.sent = Some(Vec::new());
     world
 }
@@ -43,10 +43,10 @@ fn assert_done(world: &SessionWorld, tokens: &[usize], value: &str) {
 }
 
 #[test]
-fn what_is_collected_for_several_partitions_of_an_instance_goes_in_one_frame() {
+fn operations_for_one_instance_share_a_frame() {
     let mut world = ready(1);
     let tokens = append_each(&mut world, "together", TOGETHER);
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "together");
     assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
     let stamps = stamps(&world);
@@ -58,7 +58,7 @@ fn what_is_collected_for_several_partitions_of_an_instance_goes_in_one_frame() {
 fn each_instance_gets_a_frame_with_what_is_for_it() {
     let mut world = ready(2);
     let tokens = append_each(&mut world, "together", TOGETHER);
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "together");
     assert_eq!(count(&world, Kind::Gather), 2);
     assert_eq!(kinds(&world).len(), 2);
@@ -68,7 +68,7 @@ fn each_instance_gets_a_frame_with_what_is_for_it() {
 fn what_is_submitted_in_one_turn_shares_a_frame_though_nothing_waits() {
     let mut world = ready(1);
     let tokens = append_each(&mut world, "now", Coalescing::Never);
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "now");
     assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
 }
@@ -78,11 +78,11 @@ fn a_lone_operation_and_a_lone_batch_have_frames_of_their_own() {
     let mut world = ready(1);
     let keys = keys_of(&world, 3, 5);
     world.submit(append(&keys[0], "alone"));
-    world.settle();
+    world.run_until_idle();
     for key in &keys {
         world.submit(insert(key, b"value").collecting(TOGETHER));
     }
-    world.settle();
+    world.run_until_idle();
     let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [Kind::Append, Kind::Batch]);
 }
@@ -98,7 +98,7 @@ fn operations_on_one_partition_are_a_batch_in_the_frame() {
     for key in &keys {
         tokens.push(world.submit(lookup(key).collecting(TOGETHER)));
     }
-    world.settle();
+    world.run_until_idle();
     for token in tokens {
         assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     }
@@ -124,7 +124,7 @@ fn a_long_operation_has_a_frame_of_its_own_between_others() {
             _ => world.submit(append(&keys[at], "short")),
         })
         .collect();
-    world.settle();
+    world.run_until_idle();
     for token in tokens {
         assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     }
@@ -143,27 +143,27 @@ fn a_wait_has_a_frame_of_its_own_with_its_own_time_out() {
     world.submit(SessionRequest::record(KEYSPACE, &operation, 5_000).unwrap());
     world.submit(lookup(&keys[2]));
     world.submit(lookup(&keys[3]));
-    world.settle();
+    world.run_until_idle();
     let sent: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(sent, [Kind::Gather, Kind::Wait, Kind::Gather]);
 }
 
 #[test]
-fn a_server_that_takes_no_such_frames_gets_none() {
+fn server_without_support_gets_no_coalesced_frames() {
     let mut world = world(1);
     let tokens = append_each(&mut world, "plain", TOGETHER);
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "plain");
     assert_eq!((count(&world, Kind::Gather), count(&world, Kind::Append)), (0, 8));
 }
 
 #[test]
-fn one_that_is_redirected_goes_on_alone_and_the_others_are_done() {
+fn redirected_request_leaves_others_of_its_frame() {
     let mut world = ready(2);
     // One of the first instance's partitions has moved to the second; the session has an older map.
     world.cluster.move_to(PartitionId(2), InstanceId(2));
     let tokens = append_each(&mut world, "moved", TOGETHER);
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "moved");
     let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, [Kind::Gather, Kind::Gather, Kind::Append]);
@@ -178,30 +178,30 @@ fn one_that_fails_leaves_the_others_and_is_sent_again_under_its_number() {
     // The second request takes effect, though its answer is a time-out.
     world.cluster.script.push_back((true, Failure::TimedOut { version: Default::default() }));
     let tokens = append_each(&mut world, "again", TOGETHER);
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "again");
     assert_eq!(stamps(&world).len(), 10);
     assert!(stamps(&world).iter().all(|stamp| stamp.sequence.0 == 2));
 }
 
 #[test]
-fn a_lost_connection_sends_all_in_the_frame_again_once() {
+fn lost_connection_resends_its_frame_once() {
     let mut world = ready(1);
     let tokens = append_each(&mut world, "lost", TOGETHER);
-    world.turn();
+    world.run_turn();
     world.reset_all();
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "lost");
 }
 
 #[test]
-fn a_frame_refused_as_a_whole_is_sent_again_and_done_once() {
+fn refused_frame_is_resent_and_applied_once() {
     let mut world = ready(1);
     world.faults.damage = 1000;
     let tokens = append_each(&mut world, "damaged", TOGETHER);
-    world.turn();
+    world.run_turn();
     world.faults.damage = 0;
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "damaged");
 }
 
@@ -210,26 +210,26 @@ fn a_damaged_frame_of_answers_ends_the_connection_and_nothing_is_done_twice() {
     let mut world = ready(1);
     let connects = world.connects.len();
     let tokens = append_each(&mut world, "answers", TOGETHER);
-    world.turn();
+    world.run_turn();
     world.faults.damage = 1000;
     // The frame arrives, and its answers are corrupted in the network.
     world.run_until(world.now.after_us(60));
     world.faults.damage = 0;
-    world.settle();
+    world.run_until_idle();
     assert_done(&world, &tokens, "answers");
     assert_eq!(world.connects.len(), connects + 1);
 }
 
 #[test]
-fn answers_to_reads_that_share_a_frame_go_to_those_who_asked() {
+fn answers_in_a_shared_frame_reach_their_requests() {
     let mut world = ready(1);
     let names: Vec<String> = (0..50).map(|number| format!("name-{number}")).collect();
     for name in &names {
         world.submit(insert(name, name.as_bytes()));
     }
-    world.settle();
+    world.run_until_idle();
     let tokens: Vec<usize> = names.iter().map(|name| world.submit(lookup(name))).collect();
-    world.settle();
+    world.run_until_idle();
     for (token, name) in tokens.into_iter().zip(&names) {
         match world.result(token) {
             Ok(Reply::Value { bytes, .. }) => assert_eq!(bytes, name.as_bytes()),

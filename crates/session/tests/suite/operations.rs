@@ -18,13 +18,13 @@ fn a_write_opens_a_session_once_and_numbers_per_partition() {
     for key in [&one[0], &one[0], &other[0], &one[0]] {
         world.submit(append(key, "v"));
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!((count(&world, Kind::SessionOpen), world.cluster.sessions_opened), (1, 1));
     let numbers: Vec<u64> = stamps(&world).iter().map(|stamp| stamp.sequence.0).collect();
     assert_eq!(numbers, [1, 2, 1, 3]);
     assert!(stamps(&world).iter().all(|stamp| stamp.lowest_unanswered.0 == 1));
     world.submit(append(&one[0], "v"));
-    world.settle();
+    world.run_until_idle();
     let last = *stamps(&world).last().unwrap();
     assert_eq!((last.sequence.0, last.lowest_unanswered.0), (4, 4));
     assert!(last.seen > Timestamp(0), "versions of answers are carried along");
@@ -34,11 +34,11 @@ fn a_write_opens_a_session_once_and_numbers_per_partition() {
 fn a_write_is_sent_again_under_its_number_after_a_reset() {
     let mut world = world(1);
     world.submit(append("k", "first"));
-    world.settle();
+    world.run_until_idle();
     let token = world.submit(append("k", "v"));
-    world.turn();
+    world.run_turn();
     world.reset_all();
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert_eq!(world.cluster.count("k", "v"), 1);
     let numbers: Vec<u64> = stamps(&world).iter().map(|stamp| stamp.sequence.0).collect();
@@ -46,29 +46,29 @@ fn a_write_is_sent_again_under_its_number_after_a_reset() {
 }
 
 #[test]
-fn a_lost_answer_is_asked_for_again_and_the_write_is_done_once() {
+fn lost_answer_is_retried_and_write_applied_once() {
     let mut world = world(1);
     world.submit(append("k", "first"));
-    world.settle();
+    world.run_until_idle();
     let token = world.submit(append("k", "v"));
-    world.turn();
+    world.run_turn();
     world.faults = NetworkFaultRates { lose: 1000, ..NetworkFaultRates::default() };
     world.run_ms(10);
     world.faults = NetworkFaultRates::default();
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.result(token).as_ref().ok(), world.result(token).as_ref().ok());
     assert!(matches!(world.result(token), Ok(Reply::Done { number: 2, .. })), "{:?}", world.result(token));
     assert_eq!((world.cluster.count("k", "v"), stamps(&world).len()), (1, 3));
 }
 
 #[test]
-fn an_expired_session_is_replaced_and_what_was_not_taken_up_goes_again() {
+fn expired_session_is_replaced_and_unsent_work_retried() {
     let mut world = world(1);
     world.submit(append("k", "first"));
-    world.settle();
-    world.cluster.forget_sessions(world.cluster.partition_of("k"));
+    world.run_until_idle();
+    world.cluster.clear_sessions(world.cluster.partition_of("k"));
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert_eq!((world.cluster.count("k", "v"), world.cluster.sessions_opened), (1, 2));
     let sessions: Vec<SessionId> = stamps(&world).iter().map(|stamp| stamp.session).collect();
@@ -80,29 +80,29 @@ fn an_expired_session_is_replaced_and_what_was_not_taken_up_goes_again() {
 fn a_write_in_doubt_whose_session_expires_is_reported_and_not_repeated() {
     let mut world = world(1);
     world.submit(append("k", "first"));
-    world.settle();
+    world.run_until_idle();
     let token = world.submit(append("k", "v"));
-    world.turn();
+    world.run_turn();
     world.faults = NetworkFaultRates { lose: 1000, ..NetworkFaultRates::default() };
     world.run_ms(10);
     world.faults = NetworkFaultRates::default();
-    world.cluster.forget_sessions(world.cluster.partition_of("k"));
-    world.settle();
+    world.cluster.clear_sessions(world.cluster.partition_of("k"));
+    world.run_until_idle();
     let Err(SessionError::Unknown { why }) = world.result(token) else { panic!("{:?}", world.result(token)) };
     assert!(matches!(**why, AttemptFailure::Answered { failure: Failure::SessionExpired { .. } }), "{why:?}");
     assert_eq!(world.cluster.count("k", "v"), 1);
 }
 
 #[test]
-fn a_session_that_a_partition_may_have_forgotten_is_renewed_before_it_matters() {
+fn session_is_renewed_before_it_may_expire() {
     let mut world = world(1);
     world.cluster.idle_ms = 1000;
     for _ in 0..4 {
         let token = world.submit(append("k", "v"));
-        world.settle();
+        world.run_until_idle();
         assert!(world.result(token).is_ok());
         world.run_ms(5000);
-        world.cluster.forget_sessions(world.cluster.partition_of("k"));
+        world.cluster.clear_sessions(world.cluster.partition_of("k"));
     }
     assert_eq!((world.cluster.sessions_opened, stamps(&world).len()), (4, 4));
 }
@@ -112,12 +112,12 @@ fn a_refusal_is_final_but_leaves_the_doubt_of_an_earlier_attempt() {
     let mut world = world(1);
     world.cluster.script.push_back((false, Failure::DiskFull));
     let refused = world.submit(append("k", "a"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.result(refused), &Err(SessionError::Answer { failure: Failure::DiskFull }));
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     world.cluster.script.push_back((false, Failure::DiskFull));
     let unknown = world.submit(append("k", "b"));
-    world.settle();
+    world.run_until_idle();
     assert!(
         matches!(world.result(unknown), Err(SessionError::Unknown { .. })),
         "{:?}",
@@ -127,14 +127,14 @@ fn a_refusal_is_final_but_leaves_the_doubt_of_an_earlier_attempt() {
 }
 
 #[test]
-fn busy_is_waited_out_for_as_long_as_the_server_says() {
+fn busy_waits_as_long_as_the_server_requests() {
     let mut world = world(1);
     world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     world.cluster.script.push_back((false, Failure::Busy { retry_after_ms: 40 }));
     let start = world.now;
     let token = world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
     assert!((20_000..41_000).contains(&world.now.since_us(start)));
 }
@@ -144,7 +144,7 @@ fn a_deadline_names_what_was_waited_for_and_what_went_wrong() {
     let mut world = world(1);
     world.cluster.down = vec!["m0:7400".to_owned()];
     let token = world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     let Err(error @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us }) =
         world.result(token)
     else {
@@ -159,7 +159,7 @@ fn a_deadline_names_what_was_waited_for_and_what_went_wrong() {
 
     world.cluster.down = vec!["i0:7401".to_owned()];
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     let text = world.result(token).as_ref().unwrap_err().to_string();
     assert!(text.contains("a connection to i0:7401") && text.contains("connection refused"), "{text}");
 }
@@ -171,7 +171,7 @@ fn writes_beyond_the_session_window_wait_for_their_partition() {
     let tokens: Vec<usize> = (0..20_000)
         .map(|_| world.submit(write("k", WriteChange::Increment { delta: 1 }).collecting(collecting)))
         .collect();
-    world.settle();
+    world.run_until_idle();
     assert!(tokens.iter().all(|token| world.result(*token).is_ok()));
     assert!(stamps(&world).iter().all(|stamp| stamp.sequence.0 - stamp.lowest_unanswered.0 <= 16_384));
     assert!(matches!(world.result(tokens[19_999]), Ok(Reply::Counter { value: 20_000, .. })));
@@ -183,14 +183,14 @@ fn more_operations_than_allowed_are_refused_at_once() {
         world_with(1, |settings| (settings.operations_max, settings.operation_bytes_max) = (2, 1000));
     let large = world.submit(insert("k", &[7; 3000]));
     let bytes = world.submit(lookup("k"));
-    world.turn();
+    world.run_turn();
     assert_eq!(world.result(bytes), &Err(SessionError::TooManyBytes { limit: 1000 }));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(large).is_ok());
     world.submit(lookup("k"));
     world.submit(lookup("k"));
     let third = world.submit(lookup("k"));
-    world.turn();
+    world.run_turn();
     assert_eq!(world.result(third), &Err(SessionError::TooManyOperations { limit: 2 }));
 }
 
@@ -199,15 +199,15 @@ fn a_wait_is_given_its_time_and_not_sent_again() {
     let mut world = world(1);
     world.faults.delay_us = 0;
     world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     world.cluster.script.push_back((false, Failure::TimedOut { version: Timestamp(5) }));
     let token = world.submit(read("k", Query::Wait { until: WaitUntil::Present }));
-    world.settle();
+    world.run_until_idle();
     let failure = Failure::TimedOut { version: Timestamp(5) };
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure }));
     let frames = world.sent.as_ref().unwrap();
     let DecodeResult::Frame { frame, .. } =
-        Decoder::agreed(1, support::FEATURES).decode(&frames.last().unwrap().bytes)
+        Decoder::with_version(1, support::FEATURES).decode(&frames.last().unwrap().bytes)
     else {
         panic!()
     };
@@ -223,11 +223,11 @@ fn operations_that_end_unsent_leave_nothing_behind() {
         world.submit(last.clone());
         world.run_until(world.now.after_us(500));
     }
-    world.settle();
+    world.run_until_idle();
     assert!(world.results.iter().all(|result| matches!(result, Some(Err(SessionError::Deadline { .. })))));
     world.cluster.down.clear();
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert_eq!(world.cluster.count("k", "v"), 1);
 }
@@ -236,12 +236,12 @@ fn operations_that_end_unsent_leave_nothing_behind() {
 fn shutting_down_ends_everything_at_once() {
     let mut world = world(1);
     world.submit(lookup("warm"));
-    world.settle();
+    world.run_until_idle();
     let (read, write) = (world.submit(lookup("k")), world.submit(append("k", "v")));
-    world.turn();
+    world.run_turn();
     world.session.shut_down(world.now);
     let late = world.submit(lookup("k"));
-    world.turn();
+    world.run_turn();
     assert_eq!(world.result(read), &Err(SessionError::Closed));
     // It waited for a session, so that it was never sent.
     assert_eq!(world.result(write), &Err(SessionError::Closed));

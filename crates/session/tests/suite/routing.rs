@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// A partition, with the initial number of partitions.
-fn slice(partition: u32) -> (PartitionId, PartitionCount) {
+fn partition_of(partition: u32) -> (PartitionId, PartitionCount) {
     (PartitionId(partition), PartitionCount::new(PARTITIONS).expect("is a power of two"))
 }
 
@@ -22,7 +22,7 @@ fn the_first_request_learns_the_map_and_the_next_goes_straight_to_the_owner() {
     let mut world = world(3);
     let key = &keys_of(&world, 1, 1)[0];
     let token = world.submit(lookup(key));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
     let expected = [
         (Kind::Hello, "m0:7400"),
@@ -33,7 +33,7 @@ fn the_first_request_learns_the_map_and_the_next_goes_straight_to_the_owner() {
     assert_eq!(kinds(&world), expected.map(|(kind, address)| (kind, address.to_owned())));
     world.sent = Some(Vec::new());
     world.submit(lookup(key));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(kinds(&world), [(Kind::Lookup, "i1:7401".to_owned())]);
 }
 
@@ -42,11 +42,11 @@ fn a_stale_route_is_followed_at_once_by_the_delta_that_the_answer_carries() {
     let mut world = world(3);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(lookup(key));
-    world.settle();
+    world.run_until_idle();
     world.cluster.move_to(PartitionId(0), InstanceId(3));
     let (start, sent) = (world.now, kinds(&world).len());
     let token = world.submit(append(key, "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     // Session, write, redirect, connection and greeting, write.
     assert!(world.now.since_us(start) < 800, "{}", world.now.since_us(start));
@@ -63,11 +63,11 @@ fn a_redirect_without_changes_has_the_map_fetched() {
     let mut world = world(2);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(lookup(key));
-    world.settle();
+    world.run_until_idle();
     world.cluster.without_delta = 1000;
     world.cluster.move_to(PartitionId(0), InstanceId(2));
     let token = world.submit(append(key, "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert_eq!(count(&world, Kind::MapGet), 2);
 }
@@ -80,7 +80,7 @@ fn redirects_without_end_are_an_error() {
         world.cluster.script.push_back((false, failure));
     }
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(
         matches!(world.result(token), Err(SessionError::NoOwner { redirects: 17 })),
         "{:?}",
@@ -90,12 +90,12 @@ fn redirects_without_end_are_an_error() {
 }
 
 #[test]
-fn the_next_endpoint_is_asked_when_the_first_is_away() {
+fn next_endpoint_is_tried_when_first_is_down() {
     let mut world = world_with(2, |settings| {
         settings.endpoints = vec!["nowhere:1".into(), "m1:7400".into()];
     });
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert!(
         world.connects.starts_with(&["nowhere:1".to_owned(), "m1:7400".to_owned()]),
@@ -105,7 +105,7 @@ fn the_next_endpoint_is_asked_when_the_first_is_away() {
 }
 
 #[test]
-fn the_next_endpoint_is_asked_soon_when_the_first_says_nothing() {
+fn next_endpoint_is_tried_when_first_is_silent() {
     let mut world = world_with(2, |settings| {
         settings.endpoints = vec!["m0:7400".into(), "m1:7400".into()];
         settings.connect_us = 3_000_000;
@@ -128,17 +128,17 @@ fn the_next_endpoint_is_asked_soon_when_the_first_says_nothing() {
 }
 
 #[test]
-fn a_dead_owner_prompts_a_look_at_the_map() {
+fn dead_primary_causes_a_map_request() {
     let mut world = world(2);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(append(key, "first"));
-    world.settle();
+    world.run_until_idle();
     world.cluster.down = vec!["i0:7401".to_owned()];
     world.cluster.move_to(PartitionId(0), InstanceId(2));
     world.reset_all();
     let start = world.now;
     let token = world.submit(append(key, "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert!(world.now.since_us(start) < 100_000, "{}", world.now.since_us(start));
 }
@@ -146,18 +146,18 @@ fn a_dead_owner_prompts_a_look_at_the_map() {
 /// The former primary is alive, and cut off from the control group, which has promoted another: it
 /// does not answer, or answers that it cannot serve.
 #[test]
-fn an_owner_that_says_nothing_prompts_looks_at_the_map_until_there_is_another() {
+fn silent_primary_causes_map_requests() {
     // Longer than the time in which the test expects the answer, so that only a new map helps.
     let mut world = world_with(3, |settings| settings.attempt_us = 5_000_000);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(append(key, "first"));
-    world.settle();
+    world.run_until_idle();
     world.mute = Some("i0:7401".to_owned());
     let start = world.now;
     let token = world.submit(append(key, "v"));
     world.run_ms(600);
     world.cluster.move_to(PartitionId(0), InstanceId(2));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     let took_us = world.now.since_us(start);
     assert!(took_us < 600_000 + 2 * 250_000 + 10_000, "{took_us}");
@@ -165,16 +165,16 @@ fn an_owner_that_says_nothing_prompts_looks_at_the_map_until_there_is_another() 
 }
 
 #[test]
-fn an_owner_that_cannot_answer_prompts_a_look_at_the_map() {
+fn unable_primary_causes_a_map_request() {
     let mut world = world(2);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(append(key, "first"));
-    world.settle();
+    world.run_until_idle();
     // Map requests are not sent in quick succession.
     world.run_ms(100);
     world.cluster.script.push_back((false, Failure::Unavailable { retry_after_ms: 20 }));
     let token = world.submit(append(key, "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert_eq!(count(&world, Kind::MapGet), 2);
 }
@@ -184,7 +184,7 @@ fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
     let mut world = world(1);
     let found = world.submit(SessionRequest::keyspace("default", MapEpoch(0), LIMIT_US));
     let missing = world.submit(SessionRequest::keyspace("absent", MapEpoch(0), LIMIT_US));
-    world.settle();
+    world.run_until_idle();
     let Ok(Reply::Keyspace(found)) = world.result(found) else { panic!() };
     assert_eq!((found.id, found.config.name.as_str()), (KEYSPACE, "default"));
     let absent = Err(SessionError::NoKeyspace { name: "absent".into(), epoch: MapEpoch(1) });
@@ -196,13 +196,13 @@ fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
         (0..PARTITIONS).map(|_| zerohop_placement::ReplicaGroup::of_one(1.into(), InstanceId(1))).collect();
     world.cluster.change(vec![zerohop_placement::MapChange::CreateKeyspace { id: 7.into(), config, groups }]);
     let found = world.submit(SessionRequest::keyspace("absent", MapEpoch(0), LIMIT_US));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(found).is_ok());
     // A dropped keyspace is found in the session's map, unless its caller knows of a newer map.
     world.cluster.change(vec![zerohop_placement::MapChange::DropKeyspace(7.into())]);
     for (least, is_found) in [(MapEpoch(2), true), (MapEpoch(3), false)] {
         let found = world.submit(SessionRequest::keyspace("absent", least, LIMIT_US));
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.result(found).is_ok(), is_found);
     }
     // A request for a future map waits for it until the deadline.
@@ -218,12 +218,13 @@ fn a_scan_pages_through_a_partition() {
     for key in &keys {
         world.submit(insert(key, b"v"));
     }
-    world.settle();
+    world.run_until_idle();
     let (mut cursor, mut found) = (Bytes::new(), Vec::new());
     loop {
         let prefix = Bytes::from_static(b"key-");
-        let token = world.submit(SessionRequest::scan(KEYSPACE, slice(3), cursor, prefix, 2, LIMIT_US));
-        world.settle();
+        let token =
+            world.submit(SessionRequest::scan(KEYSPACE, partition_of(3), cursor, prefix, 2, LIMIT_US));
+        world.run_until_idle();
         let Ok(Reply::Page { next, keys }) = world.result(token) else { panic!("{:?}", world.result(token)) };
         found.extend(keys.iter().map(|key| String::from_utf8(key.key.to_vec()).unwrap()));
         assert!(keys.iter().all(|key| key.partition == PartitionId(3)));
@@ -236,22 +237,28 @@ fn a_scan_pages_through_a_partition() {
     let mut expected = keys;
     expected.sort();
     assert_eq!(found, expected);
-    let token =
-        world.submit(SessionRequest::scan(KEYSPACE, slice(99), Bytes::new(), Bytes::new(), 2, LIMIT_US));
-    world.settle();
+    let token = world.submit(SessionRequest::scan(
+        KEYSPACE,
+        partition_of(99),
+        Bytes::new(),
+        Bytes::new(),
+        2,
+        LIMIT_US,
+    ));
+    world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Answer { failure: Failure::BadRequest { .. } })));
 }
 
 #[test]
-fn a_write_that_a_split_meets_keeps_its_number_and_goes_to_the_child() {
+fn write_during_split_keeps_its_sequence_number() {
     let mut world = world(3);
     let key = &keys_of(&world, 3, 1)[0];
     let first = world.submit(append(key, "before"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(first).is_ok());
     world.cluster.split();
     let token = world.submit(append(key, "after"));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert_eq!((world.cluster.count(key, "before"), world.cluster.count(key, "after")), (1, 1));
     let stamps = stamps(&world);
@@ -264,17 +271,17 @@ fn a_write_that_a_split_meets_keeps_its_number_and_goes_to_the_child() {
 fn a_scan_that_counted_by_fewer_partitions_is_told_so() {
     let mut world = world(3);
     world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     world.cluster.split();
     world.submit(append("k", "v"));
-    world.settle();
-    let scan = SessionRequest::scan(KEYSPACE, slice(3), Bytes::new(), Bytes::new(), 2, LIMIT_US);
+    world.run_until_idle();
+    let scan = SessionRequest::scan(KEYSPACE, partition_of(3), Bytes::new(), Bytes::new(), 2, LIMIT_US);
     let token = world.submit(scan);
-    world.settle();
+    world.run_until_idle();
     let partitions = PartitionCount::new(2 * PARTITIONS).expect("is a power of two");
     assert_eq!(world.result(token), &Err(SessionError::Split { partitions }));
-    let token = world.submit(SessionRequest::compare(KEYSPACE, slice(3), 7, LIMIT_US));
-    world.settle();
+    let token = world.submit(SessionRequest::compare(KEYSPACE, partition_of(3), 7, LIMIT_US));
+    world.run_until_idle();
     assert_eq!(world.result(token), &Err(SessionError::Split { partitions }));
 }
 
@@ -282,13 +289,13 @@ fn a_scan_that_counted_by_fewer_partitions_is_told_so() {
 fn control_requests_go_to_a_manager_and_are_not_repeated_in_doubt() {
     let mut world = world(1);
     let token = world.submit(SessionRequest::admin(Bytes::from_static(b"status"), LIMIT_US));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.result(token), &Ok(Reply::Admin(Bytes::from_static(b"status"))));
     assert_eq!(kinds(&world).last(), Some(&(Kind::Admin, "m0:7400".to_owned())));
     let token = world.submit(SessionRequest::admin(Bytes::from_static(b"create"), LIMIT_US));
-    world.turn();
+    world.run_turn();
     world.reset_all();
-    world.settle();
+    world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Unknown { .. })), "{:?}", world.result(token));
     assert_eq!(count(&world, Kind::Admin), 2);
 }
@@ -297,10 +304,10 @@ fn control_requests_go_to_a_manager_and_are_not_repeated_in_doubt() {
 fn a_server_of_another_cluster_is_not_talked_to() {
     let mut world = world(2);
     world.submit(lookup(&keys_of(&world, 0, 1)[0]));
-    world.settle();
+    world.run_until_idle();
     world.cluster.cluster_id = ClusterId([1; 16]);
     let token = world.submit(append(&keys_of(&world, 1, 1)[0], "v"));
-    world.settle();
+    world.run_until_idle();
     let text = world.result(token).as_ref().unwrap_err().to_string();
     assert!(text.contains("belongs to another cluster"), "{text}");
 }

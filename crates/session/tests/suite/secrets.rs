@@ -24,18 +24,18 @@ fn world(servers: Option<&str>, clients: Option<&str>) -> SessionWorld {
 }
 
 #[test]
-fn who_knows_the_secret_is_served_on_every_connection_and_again_after_losing_it() {
+fn client_with_secret_is_served_after_reconnect() {
     let mut world = world(Some(OURS), Some(OURS));
     for round in 0..3 {
         let tokens: Vec<usize> = (0..20).map(|at| world.submit(append(&format!("key-{at}"), "v"))).collect();
-        world.settle();
+        world.run_until_idle();
         assert!(tokens.iter().all(|token| world.result(*token).is_ok()), "round {round}");
         world.reset_all();
     }
 }
 
 #[test]
-fn who_does_not_know_it_is_told_at_once_and_has_sent_nothing_else() {
+fn client_with_wrong_secret_fails_at_once() {
     let failed = |fault| Failure::AuthFailed { fault };
     for (servers, clients, expected) in [
         (Some(OURS), None, Failure::AuthRequired),
@@ -45,7 +45,7 @@ fn who_does_not_know_it_is_told_at_once_and_has_sent_nothing_else() {
         let mut world = world(servers, clients);
         let start = world.now;
         let token = world.submit(lookup("k"));
-        world.settle();
+        world.run_until_idle();
         let Err(SessionError::Refused { failure, .. }) = world.result(token) else {
             panic!("{:?}", world.result(token));
         };
@@ -55,21 +55,21 @@ fn who_does_not_know_it_is_told_at_once_and_has_sent_nothing_else() {
 }
 
 #[test]
-fn a_cluster_that_gets_another_secret_is_left_alone_until_it_has_the_old_one() {
+fn cluster_with_changed_secret_is_not_used() {
     let mut world = world(Some(OURS), Some(OURS));
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(matches!(world.result(token), Ok(Reply::Done { .. })));
     world.cluster.guard = Some(Guard::new(&secret(ANOTHER), Nonces::new([3; 32])));
     world.reset_all();
     world.run_ms(1);
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Refused { .. })), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("k", "v"), 1);
     world.cluster.guard = Some(Guard::new(&secret(OURS), Nonces::new([4; 32])));
     let token = world.submit(append("k", "v"));
-    world.settle();
+    world.run_until_idle();
     assert!(matches!(world.result(token), Ok(Reply::Done { .. })), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("k", "v"), 2);
 }
@@ -78,7 +78,7 @@ fn a_cluster_that_gets_another_secret_is_left_alone_until_it_has_the_old_one() {
 fn errors_say_what_to_do() {
     let mut world = world(Some(OURS), None);
     let token = world.submit(lookup("k"));
-    world.settle();
+    world.run_until_idle();
     let Err(error) = world.result(token) else { panic!("it was served") };
     assert!(error.to_string().contains("--secret-file"), "{error}");
     let trouble = AttemptFailure::Answered { failure: Failure::AuthRequired };

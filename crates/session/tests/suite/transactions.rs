@@ -24,7 +24,7 @@ fn put(key: &str, value: &[u8]) -> CompositeItem {
     item(key, Condition::Always, WriteChange::Insert { value, expiry: Expiry::Never }, None)
 }
 
-fn look(key: &str) -> CompositeItem {
+fn read_item(key: &str) -> CompositeItem {
     CompositeItem::new(
         KEYSPACE,
         &RecordOperation::Read(RecordRead { key: key.as_bytes(), query: Query::Lookup }),
@@ -38,7 +38,7 @@ fn transaction(items: Vec<CompositeItem>) -> SessionRequest {
 }
 
 fn read_many(keys: &[&str]) -> SessionRequest {
-    SessionRequest::read_many(keys.iter().map(|key| look(key)).collect(), LIMIT_US).unwrap()
+    SessionRequest::read_many(keys.iter().map(|key| read_item(key)).collect(), LIMIT_US).unwrap()
 }
 
 /// A key of each of these partitions, in their order.
@@ -62,19 +62,19 @@ fn values(reply: &Result<Reply, SessionError>) -> Vec<Option<Vec<u8>>> {
 
 fn version(world: &mut SessionWorld, key: &str, value: &[u8]) -> Timestamp {
     let token = world.submit(insert(key, value));
-    world.settle();
+    world.run_until_idle();
     world.result(token).as_ref().unwrap().version()
 }
 
 #[test]
-fn one_frame_to_the_last_partition_does_all_and_brings_answers_in_the_callers_order() {
+fn one_frame_to_coordinator_returns_answers_in_order() {
     let mut world = world(3);
     let keys = spread(&world, &[6, 1, 4]);
     version(&mut world, &keys[1], b"was");
     world.sent = Some(Vec::new());
-    let items = vec![put(&keys[0], b"six"), look(&keys[1]), put(&keys[2], b"four"), look(&keys[0])];
+    let items = vec![put(&keys[0], b"six"), read_item(&keys[1]), put(&keys[2], b"four"), read_item(&keys[0])];
     let token = world.submit(transaction(items));
-    world.settle();
+    world.run_until_idle();
     let answers = values(world.result(token));
     let expected: [&[u8]; 4] = [b"done", b"was", b"done", b"six"];
     assert_eq!(answers, expected.map(|value| Some(value.to_vec())));
@@ -97,17 +97,17 @@ fn what_has_changed_since_it_was_read_aborts_and_is_named() {
     let change = || WriteChange::Insert { value: b"mine", expiry: Expiry::Never };
     let items = vec![put(&keys[1], b"v"), item(&keys[0], Condition::Always, change(), Some(seen))];
     let token = world.submit(transaction(items));
-    world.settle();
+    world.run_until_idle();
     let expected = SessionError::Aborted { reason: AbortReason::ReadChanged, item: Some(1) };
     assert_eq!(world.result(token), &Err(expected));
     assert_eq!(world.cluster.record(&keys[1]), None);
     let items = vec![item(&keys[1], Condition::Always, change(), Some(Timestamp::ZERO))];
     let token = world.submit(transaction(items));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok(), "an absence that was seen is still one");
-    let token =
-        world.submit(transaction(vec![look(&keys[0]), item(&keys[1], Condition::IfAbsent, change(), None)]));
-    world.settle();
+    let token = world
+        .submit(transaction(vec![read_item(&keys[0]), item(&keys[1], Condition::IfAbsent, change(), None)]));
+    world.run_until_idle();
     let expected = SessionError::Aborted { reason: AbortReason::ConditionFailed, item: Some(1) };
     assert_eq!(world.result(token), &Err(expected));
 }
@@ -117,7 +117,7 @@ fn nothing_and_too_much_are_refused_with_words() {
     let refused = |items| SessionRequest::transaction(items, LIMIT_US).unwrap_err();
     assert_eq!(refused(Vec::new()), InvalidTransaction::Empty);
     let limit = TRANSACTION_ITEMS_MAX as usize;
-    let many = vec![look("k"); limit + 1];
+    let many = vec![read_item("k"); limit + 1];
     let unfit = InvalidTransaction::Items { count: limit + 1, limit };
     assert_eq!(refused(many.clone()), unfit);
     assert_eq!(SessionRequest::read_many(many, LIMIT_US).unwrap_err(), unfit);
@@ -143,7 +143,7 @@ fn long_operations_are_staged_where_they_belong_before_they_are_referred_to() {
     let large = vec![7; 200_000];
     let items = vec![put(&keys[0], &large), put(&keys[1], &large), put(&keys[2], b"small")];
     let token = world.submit(transaction(items));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert_eq!(world.cluster.record(&keys[1]), Some(ServerRecord::Bytes(large.clone())));
     assert_eq!((count(&world, Kind::Stage), count(&world, Kind::Transact)), (2, 1));
@@ -155,13 +155,13 @@ fn long_operations_are_staged_where_they_belong_before_they_are_referred_to() {
 }
 
 #[test]
-fn a_list_that_is_too_long_to_travel_is_staged_whole() {
+fn too_long_list_is_staged() {
     let mut world = world(3);
     let value = vec![3; 50_000];
     let keys: Vec<String> = (0..60).map(|at| format!("key-{at}")).collect();
     let items = keys.iter().map(|key| put(key, &value)).collect();
     let token = world.submit(transaction(items));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert!(keys.iter().all(|key| world.cluster.record(key) == Some(ServerRecord::Bytes(value.clone()))));
     let staged = count(&world, Kind::Stage);
@@ -174,7 +174,7 @@ fn what_has_expired_is_staged_again() {
     world.cluster.abort.push_back(AbortReason::StagedGone);
     let large = vec![7; 200_000];
     let token = world.submit(transaction(vec![put("k", &large)]));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert_eq!((count(&world, Kind::Stage), count(&world, Kind::Transact)), (2, 2));
 }
@@ -189,27 +189,27 @@ fn a_map_older_than_a_split_is_renewed_and_the_transaction_planned_again() {
     // The client receives the missing map changes; the partition number means another hash range
     // now.
     let token = world.submit(transaction(keys.iter().map(|key| put(key, b"w")).collect()));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert!(keys.iter().all(|key| world.cluster.record(key) == Some(ServerRecord::Bytes(b"w".to_vec()))));
     assert_eq!(world.cluster.transacted_parts.last(), Some(&2));
     world.cluster.abort.extend([AbortReason::Misplaced; 20]);
     let token = world.submit(transaction(vec![put(&keys[0], b"x")]));
-    world.settle();
+    world.run_until_idle();
     let expected = SessionError::Aborted { reason: AbortReason::Misplaced, item: None };
     assert_eq!(world.result(token), &Err(expected));
 }
 
 #[test]
-fn a_repeated_transaction_brings_the_first_outcome() {
+fn repeated_transaction_returns_first_outcome() {
     let mut world = world(3);
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     let mut items = vec![put("a", b"v")];
     let values: [&[u8]; 1] = [b"once"];
-    let change = WriteChange::Append { values: zerohop_wire::Elements::given(&values) };
+    let change = WriteChange::Append { values: zerohop_wire::Elements::from_slice(&values) };
     items.push(item("list", Condition::Always, change, None));
     let token = world.submit(transaction(items));
-    world.settle();
+    world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("list", "once"), 1);
     assert_eq!(count(&world, Kind::Transact), 2);
@@ -225,30 +225,30 @@ fn what_may_have_been_done_is_not_planned_again() {
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     world.cluster.script.push_back((false, misplaced));
     let values: [&[u8]; 1] = [b"once"];
-    let change = WriteChange::Append { values: zerohop_wire::Elements::given(&values) };
+    let change = WriteChange::Append { values: zerohop_wire::Elements::from_slice(&values) };
     let token = world.submit(transaction(vec![item("list", Condition::Always, change, None)]));
-    world.settle();
+    world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Unknown { .. })), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("list", "once"), 1);
 }
 
 #[test]
-fn a_keyspace_that_is_gone_and_a_cluster_that_is_away_are_told() {
+fn missing_keyspace_and_unreachable_cluster_are_reported() {
     let mut world = world(3);
     let write = RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove };
     let elsewhere = CompositeItem::new(99.into(), &RecordOperation::Write(write), None).unwrap();
     let token = world.submit(transaction(vec![elsewhere]));
-    world.settle();
+    world.run_until_idle();
     let failure = Failure::UnknownKeyspace { keyspace: 99.into() };
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure }));
     let mut world = support::world(1);
     world.cluster.down = vec!["m0:7400".to_owned(), "i0:7401".to_owned()];
     let token = world.submit(transaction(vec![put("k", b"v")]));
-    world.settle();
+    world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Deadline { .. })), "{:?}", world.result(token));
     let token = world.submit(transaction(vec![put("k", b"v")]));
     world.session.shut_down(world.now);
-    world.turn();
+    world.run_turn();
     assert_eq!(world.result(token), &Err(SessionError::Closed));
 }
 
@@ -262,14 +262,14 @@ fn several_reads_take_two_rounds_and_one_takes_one() {
     world.sent = Some(Vec::new());
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let token = world.submit(read_many(&keys));
-    world.settle();
+    world.run_until_idle();
     let expected: Vec<_> = keys.iter().map(|key| Some(key.as_bytes().to_vec())).collect();
     assert_eq!(values(world.result(token)), expected);
     assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 3));
     world.sent = Some(Vec::new());
     world.submit(read_many(&keys[..1]));
     world.submit(read_many(&[]));
-    world.settle();
+    world.run_until_idle();
     assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (1, 0));
 }
 
@@ -277,8 +277,8 @@ fn several_reads_take_two_rounds_and_one_takes_one() {
 fn holding() -> (SessionWorld, Vec<String>) {
     let mut world = world(3);
     // Without coalesced frames, so that each frame shows its request.
-    world.cluster.features = zerohop_wire::Features::HOLD;
-    world.cluster.hold = 1000;
+    world.cluster.features = zerohop_wire::Features::READ_LOCKS;
+    world.cluster.read_lock_settings = 1000;
     let keys = spread(&world, &[6, 1, 5]);
     for key in &keys {
         version(&mut world, key, key.as_bytes());
@@ -292,20 +292,20 @@ fn rounds(world: &mut SessionWorld, keys: &[String]) -> (usize, Vec<Option<Vec<u
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     world.sent = Some(Vec::new());
     let token = world.submit(read_many(&keys));
-    world.settle();
+    world.run_until_idle();
     let confirms = count(world, Kind::Confirm);
     assert!(confirms == 0 || confirms == keys.len(), "all are confirmed, or none");
     (1 + usize::from(confirms > 0), values(world.result(token)))
 }
 
 #[test]
-fn several_reads_that_are_held_take_one_round() {
+fn read_locked_reads_take_one_round() {
     let (mut world, keys) = holding();
     let expected: Vec<_> = keys.iter().map(|key| Some(key.as_bytes().to_vec())).collect();
     assert_eq!(rounds(&mut world, &keys), (1, expected.clone()));
-    assert_eq!(world.session.reads().held, 1);
+    assert_eq!(world.session.reads().read_locked, 1);
     // Some read locks are not granted.
-    world.cluster.hold = 700;
+    world.cluster.read_lock_settings = 700;
     let mut both = [0, 0];
     for _ in 0..20 {
         let (rounds, found) = rounds(&mut world, &keys);
@@ -314,7 +314,7 @@ fn several_reads_that_are_held_take_one_round() {
     }
     assert!(both[0] > 0 && both[1] > 0, "{both:?}");
     // Several records of one partition are requested and locked together.
-    world.cluster.hold = 1000;
+    world.cluster.read_lock_settings = 1000;
     let near = keys_of(&world, 2, 3);
     for key in &near {
         version(&mut world, key, b"near");
@@ -322,11 +322,11 @@ fn several_reads_that_are_held_take_one_round() {
     assert_eq!(rounds(&mut world, &near).0, 1);
     assert_eq!((count(&world, Kind::Batch), count(&world, Kind::Lookup)), (1, 0));
     // The absence of a record cannot be locked.
-    let held = world.session.reads().held;
+    let held = world.session.reads().read_locked;
     let token = world.submit(read_many(&[&keys[0], "absent"]));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(values(world.result(token)), [Some(keys[0].as_bytes().to_vec()), None]);
-    assert_eq!(world.session.reads().held, held);
+    assert_eq!(world.session.reads().read_locked, held);
 }
 
 #[test]
@@ -338,57 +338,57 @@ fn eight_reads_at_three_instances_take_a_frame_and_a_write_for_each_and_round() 
         version(&mut world, key, key.as_bytes());
     }
     for (hold, rounds) in [(1000, 1), (0, 2)] {
-        world.cluster.hold = hold;
+        world.cluster.read_lock_settings = hold;
         world.sent = Some(Vec::new());
         let before = world.writes;
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let token = world.submit(read_many(&keys));
-        world.settle();
+        world.run_until_idle();
         assert_eq!(values(world.result(token)).len(), 8);
         assert_eq!((world.writes - before, count(&world, Kind::Gather)), (3 * rounds, 3 * rounds));
     }
 }
 
 #[test]
-fn what_was_held_for_a_shorter_time_than_the_answers_took_is_confirmed() {
+fn expired_read_lock_needs_confirmation() {
     let (mut world, keys) = holding();
     // The round trip takes 100 us, and clock drift may take a ninth of the lock's time.
     for (held_us, expected) in [(112, 2), (113, 2), (114, 1), (200, 1), (0, 2)] {
-        world.cluster.held_us = held_us;
+        world.cluster.read_lock_us = held_us;
         assert_eq!(rounds(&mut world, &keys).0, expected, "{held_us}");
     }
 }
 
 #[test]
-fn who_has_not_agreed_to_hold_anything_is_not_asked_and_not_believed() {
+fn server_without_read_locks_is_not_trusted() {
     let mut world = world(3);
     let keys = spread(&world, &[6, 1, 4]);
     for key in &keys {
         version(&mut world, key, key.as_bytes());
     }
     // The server claims read locks without the feature.
-    world.cluster.says_held = true;
+    world.cluster.claims_read_locks = true;
     assert_eq!(rounds(&mut world, &keys).0, 2);
 }
 
 #[test]
-fn a_look_takes_one_round_and_tells_whether_it_is_of_one_moment() {
+fn unconfirmed_read_takes_one_round_and_reports_consistency() {
     let (mut world, keys) = holding();
     for (hold, expected) in [(1000, true), (0, false)] {
-        world.cluster.hold = hold;
+        world.cluster.read_lock_settings = hold;
         world.sent = Some(Vec::new());
-        let items = keys.iter().map(|key| look(key)).collect();
-        let token = world.submit(SessionRequest::look_at(items, LIMIT_US).unwrap());
-        world.settle();
-        let Ok(Reply::Looked { answers, is_one_moment }) = world.result(token) else { panic!() };
+        let items = keys.iter().map(|key| read_item(key)).collect();
+        let token = world.submit(SessionRequest::read_unconfirmed(items, LIMIT_US).unwrap());
+        world.run_until_idle();
+        let Ok(Reply::UnconfirmedReads { answers, is_one_moment }) = world.result(token) else { panic!() };
         assert_eq!((answers.len(), *is_one_moment), (3, expected));
         assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 0));
     }
     // A single read is always of one moment, and absence is an answer too.
-    let token = world.submit(SessionRequest::look_at(vec![look("absent")], LIMIT_US).unwrap());
-    world.settle();
+    let token = world.submit(SessionRequest::read_unconfirmed(vec![read_item("absent")], LIMIT_US).unwrap());
+    world.run_until_idle();
     let answers = vec![Err(Failure::NotFound)];
-    assert_eq!(world.result(token), &Ok(Reply::Looked { answers, is_one_moment: true }));
+    assert_eq!(world.result(token), &Ok(Reply::UnconfirmedReads { answers, is_one_moment: true }));
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn what_is_absent_is_read_by_a_transaction() {
     let keys = spread(&world, &[6, 1]);
     version(&mut world, &keys[0], b"six");
     let token = world.submit(read_many(&[&keys[0], &keys[1]]));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(values(world.result(token)), [Some(b"six".to_vec()), None]);
     assert_eq!((count(&world, Kind::Confirm), count(&world, Kind::Transact)), (0, 1));
     // Long values are not part of a transaction: it only validates that they are unchanged.
@@ -405,7 +405,7 @@ fn what_is_absent_is_read_by_a_transaction() {
     version(&mut world, &keys[0], &large);
     world.sent = Some(Vec::new());
     let token = world.submit(read_many(&[&keys[0], &keys[1]]));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(values(world.result(token)), [Some(large), None]);
     assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Transact)), (2, 1));
 }
@@ -430,7 +430,7 @@ fn what_is_changed_in_between_is_read_again_and_then_by_a_transaction() {
         known.1 = ServerRecord::Bytes(format!("new-{writes}").into_bytes());
         writes += 1;
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!(values(world.result(token)).len(), 2);
     assert_eq!(count(&world, Kind::Transact), 1, "{:?}", kinds(&world));
     assert!(count(&world, Kind::Lookup) == 3, "only what has changed is read again: {:?}", kinds(&world));

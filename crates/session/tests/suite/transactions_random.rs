@@ -35,14 +35,14 @@ fn add(key: &str, delta: i64) -> CompositeItem {
     CompositeItem::new(KEYSPACE, &RecordOperation::Write(write), None).unwrap()
 }
 
-fn note(key: &str, value: &str) -> CompositeItem {
+fn write_item(key: &str, value: &str) -> CompositeItem {
     let values = [value.as_bytes()];
-    let change = WriteChange::Append { values: Elements::given(&values) };
+    let change = WriteChange::Append { values: Elements::from_slice(&values) };
     let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
     CompositeItem::new(KEYSPACE, &RecordOperation::Write(write), None).unwrap()
 }
 
-fn look(key: &str) -> CompositeItem {
+fn read_item(key: &str) -> CompositeItem {
     CompositeItem::new(
         KEYSPACE,
         &RecordOperation::Read(RecordRead { key: key.as_bytes(), query: Query::Lookup }),
@@ -58,16 +58,16 @@ fn transfer(draw: &mut Random, number: u64) -> (TransferQuestion, Vec<CompositeI
     let number = format!("t{number}");
     let items = vec![
         add(&account(from), -amount),
-        note(&lists[0], &number),
+        write_item(&lists[0], &number),
         add(&account(to), amount),
-        note(&lists[1], &number),
+        write_item(&lists[1], &number),
     ];
     (TransferQuestion::Transfer { number, lists }, items)
 }
 
 /// Runs one world to its end. Returns the errors found, and the number of operations that
 /// succeeded.
-fn play(
+fn run_world(
     seed: u64,
     operations: u64,
     faults: NetworkFaultRates,
@@ -79,7 +79,7 @@ fn play(
     // The accounts exist before any fault: reads of absent records always become transactions.
     let opened: Vec<CompositeItem> = (0..ACCOUNTS).map(|at| add(&account(at), 0)).collect();
     world.submit(SessionRequest::transaction(opened, 4_000_000).unwrap());
-    world.settle();
+    world.run_until_idle();
     world.faults = faults;
     let mut draw = Random::new(seed ^ 0x7a);
     let mut asked = Vec::new();
@@ -89,7 +89,7 @@ fn play(
             let (what, items) = transfer(&mut draw, number);
             (what, SessionRequest::transaction(items, limit_us))
         } else {
-            let items = (0..ACCOUNTS).map(|at| look(&account(at))).collect();
+            let items = (0..ACCOUNTS).map(|at| read_item(&account(at))).collect();
             (TransferQuestion::Sum, SessionRequest::read_many(items, limit_us))
         };
         world.submit(request.unwrap());
@@ -108,7 +108,7 @@ fn play(
             world.reset_all();
         }
     }
-    world.settle();
+    world.run_until_idle();
     world.run_ms(60_000);
     check(&world, &asked)
 }
@@ -181,7 +181,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn transactions_are_done_whole_and_once_or_not_at_all(
+    fn transactions_are_atomic_and_applied_once(
         seed: u64,
         mut faults in faults(),
         (busy, time_out, without_delta) in (prop_oneof![Just(0), 0..100u64], 0..50u64, 0..1000u64),
@@ -191,21 +191,21 @@ proptest! {
         if busy > 0 || hold > 0 {
             faults.repeat = 0;
         }
-        let played = play(seed, 60, faults, |cluster| {
+        let played = run_world(seed, 60, faults, |cluster| {
             (cluster.busy, cluster.time_out, cluster.without_delta) = (busy, time_out, without_delta);
-            (cluster.features, cluster.hold) = (FEATURES, hold);
+            (cluster.features, cluster.read_lock_settings) = (FEATURES, hold);
         });
         prop_assert!(played.is_ok(), "{:?}", played);
     }
 
     #[test]
-    fn forgotten_sessions_repeat_no_transaction(seed: u64, faults in faults(), expire in 0..60u64) {
-        let played = play(seed, 60, NetworkFaultRates { repeat: 0, ..faults }, |cluster| cluster.expire = expire);
+    fn expired_sessions_repeat_no_transaction(seed: u64, faults in faults(), expire in 0..60u64) {
+        let played = run_world(seed, 60, NetworkFaultRates { repeat: 0, ..faults }, |cluster| cluster.expire = expire);
         prop_assert!(played.is_ok(), "{:?}", played);
     }
 }
 
-const CALM: NetworkFaultRates =
+const QUIET: NetworkFaultRates =
     NetworkFaultRates { lose: 5, repeat: 0, reset: 2, refuse_connection: 0, damage: 0, delay_us: 300 };
 
 #[test]
@@ -215,21 +215,21 @@ fn most_are_done_for_all_the_faults() {
         let adjust = |cluster: &mut FakeCluster| {
             cluster.abort = vec![AbortReason::StagedGone, AbortReason::Misplaced].into();
         };
-        done += play(seed, 100, CALM, adjust).unwrap();
+        done += run_world(seed, 100, QUIET, adjust).unwrap();
     }
     assert!(done > 850, "{done} of 1000");
 }
 
 /// A slow network: some answers arrive after their read lock has expired.
-const SLOW: NetworkFaultRates = NetworkFaultRates { delay_us: 3_000, ..CALM };
+const SLOW: NetworkFaultRates = NetworkFaultRates { delay_us: 3_000, ..QUIET };
 
-fn hold(cluster: &mut FakeCluster) {
-    (cluster.features, cluster.hold) = (FEATURES, 900);
+fn enable_read_locks(cluster: &mut FakeCluster) {
+    (cluster.features, cluster.read_lock_settings) = (FEATURES, 900);
 }
 
 #[test]
-fn what_is_held_sums_up_though_answers_come_late() {
-    let done: usize = (0..40).map(|seed| play(seed, 100, SLOW, hold).unwrap()).sum();
+fn read_locked_reads_are_consistent_despite_late_answers() {
+    let done: usize = (0..40).map(|seed| run_world(seed, 100, SLOW, enable_read_locks).unwrap()).sum();
     assert!(done > 3_000, "{done} of 4000");
 }
 
@@ -239,14 +239,14 @@ fn planted_bugs_are_found() {
     use zerohop_session::planted::{Bug, plant};
     for bug in Bug::OF_TRANSACTIONS {
         let (faults, adjust): (NetworkFaultRates, fn(&mut FakeCluster)) = match bug {
-            Bug::HeldTooLong => (SLOW, hold),
-            _ => (CALM, |_| {}),
+            Bug::HeldTooLong => (SLOW, enable_read_locks),
+            _ => (QUIET, |_| {}),
         };
         plant(Some(bug));
-        let is_found = (0..40).any(|seed| play(seed, 100, faults, adjust).is_err());
+        let is_found = (0..40).any(|seed| run_world(seed, 100, faults, adjust).is_err());
         plant(None);
         assert!(is_found, "{bug:?} is not found");
     }
-    assert!((0..40).all(|seed| play(seed, 100, CALM, |_| {}).is_ok()));
-    assert!((0..40).all(|seed| play(seed, 100, SLOW, hold).is_ok()));
+    assert!((0..40).all(|seed| run_world(seed, 100, QUIET, |_| {}).is_ok()));
+    assert!((0..40).all(|seed| run_world(seed, 100, SLOW, enable_read_locks).is_ok()));
 }

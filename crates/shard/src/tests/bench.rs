@@ -23,7 +23,7 @@ use super::super::{
     OpenReport,
 };
 use zerohop_partition::Token;
-use zerohop_partition::limits::HOLD_MS;
+use zerohop_partition::limits::READ_LOCK_MS;
 
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 
@@ -36,10 +36,10 @@ pub(super) struct BenchOutput {
     pub(super) versions: BTreeMap<u64, Timestamp>,
     pub(super) maps: Vec<(u64, u64, Vec<u8>)>,
     pub(super) sessions: Vec<zerohop_wire::ids::SessionId>,
-    pub(super) let_go: Vec<u64>,
+    pub(super) dropped_requests: Vec<u64>,
     pub(super) to_peers: Vec<Vec<u8>>,
-    pub(super) ceilings: Vec<Timestamp>,
-    pub(super) asked: Vec<(AnswerOrigin, zerohop_replication::GroupChange)>,
+    pub(super) timestamp_bounds: Vec<Timestamp>,
+    pub(super) proposals: Vec<(AnswerOrigin, zerohop_replication::GroupChange)>,
     pub(super) drained: Vec<(KeyspaceId, MapEpoch)>,
 }
 
@@ -48,10 +48,10 @@ impl InstanceEffects for BenchOutput {
         match effect {
             InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
             InstanceEffect::Reply { to, bytes } => self.reply(to, bytes),
-            InstanceEffect::Dropped { to } => self.let_go.push(to.request.0),
+            InstanceEffect::Dropped { to } => self.dropped_requests.push(to.request.0),
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
-            InstanceEffect::AskControl { place, change } => self.asked.push((place, change)),
-            InstanceEffect::SyncCeiling(ceiling) => self.ceilings.push(ceiling),
+            InstanceEffect::ProposeChange { place, change } => self.proposals.push((place, change)),
+            InstanceEffect::SyncCeiling(ceiling) => self.timestamp_bounds.push(ceiling),
             InstanceEffect::Drained { keyspace, map } => self.drained.push((keyspace, map)),
             InstanceEffect::FetchMap => {}
         }
@@ -64,7 +64,7 @@ impl BenchOutput {
             self.versions.insert(to.request.0, *version);
         }
         let answer = match message {
-            Message::Answer(answer) => said(answer),
+            Message::Answer(answer) => answer_text(answer),
             Message::Transacted(told) => {
                 let mut answers = String::new();
                 told.answers.iter().for_each(|one| answers += &format!(" {:?}", one.0));
@@ -98,7 +98,7 @@ impl BenchOutput {
     }
 }
 
-fn said(answer: &OperationAnswer<'_>) -> Result<String, Failure<'static>> {
+fn answer_text(answer: &OperationAnswer<'_>) -> Result<String, Failure<'static>> {
     match answer {
         Ok(Outcome::Value { bytes, .. }) => Ok(String::from_utf8_lossy(bytes).into_owned()),
         Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }) => Ok("done 0".to_owned()),
@@ -204,7 +204,8 @@ impl InstanceBench {
         let options = InstanceOptions { identity, engine };
         let (instance, opened) = Instance::open(disk.clone(), options, history, now).expect("opens");
         // From then on records can be changed that the previous process has read-locked.
-        let now = ClockReading { unix_ms: now.unix_ms + HOLD_MS, elapsed_ms: now.elapsed_ms + HOLD_MS };
+        let now =
+            ClockReading { unix_ms: now.unix_ms + READ_LOCK_MS, elapsed_ms: now.elapsed_ms + READ_LOCK_MS };
         (InstanceBench { disk, instance, sent: BenchOutput::default(), now, next: 0 }, opened)
     }
 
@@ -222,7 +223,7 @@ impl InstanceBench {
     }
 
     /// Passes a request in; its answer arrives at once or at the end of the batch.
-    pub(super) fn ask(&mut self, envelope: Envelope, message: &Message<'_>) -> u64 {
+    pub(super) fn send_request(&mut self, envelope: Envelope, message: &Message<'_>) -> u64 {
         self.next += 1;
         let to = Token { connection: 1, request: RequestId(self.next) };
         let envelope = Envelope { request: to.request, ..envelope };
@@ -258,7 +259,7 @@ impl InstanceBench {
         let change = messages::WriteChange::Insert { value: value.as_bytes(), expiry };
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let envelope = self.envelope(keyspace, key);
-        self.ask(envelope, &Message::Write { stamp: Stamp::default(), write })
+        self.send_request(envelope, &Message::Write { stamp: Stamp::default(), write })
     }
 
     pub(super) fn get(&mut self, keyspace: u32, key: &str) -> u64 {
@@ -273,7 +274,7 @@ impl InstanceBench {
 
     pub(super) fn read_at(&mut self, envelope: Envelope, key: &str, query: Query<'_>) -> u64 {
         let read = RecordRead { key: key.as_bytes(), query };
-        self.ask(envelope, &Message::Read { seen: Timestamp::ZERO, read })
+        self.send_request(envelope, &Message::Read { seen: Timestamp::ZERO, read })
     }
 
     /// Writes a record, ends the batch, and expects success.
@@ -289,7 +290,7 @@ impl InstanceBench {
         self.answer(request).expect("is answered")
     }
 
-    pub(super) fn pass_ms(&mut self, ms: u64) {
+    pub(super) fn advance_ms(&mut self, ms: u64) {
         self.now.unix_ms += ms;
         self.now.elapsed_ms += ms;
         self.end();

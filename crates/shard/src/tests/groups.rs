@@ -13,8 +13,8 @@ use zerohop_partition::Token;
 use zerohop_replication::LogEnd;
 
 /// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
-fn play(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let mut said = Vec::new();
     for _ in 0..ms / 5 {
         for at in 0..2 {
@@ -22,8 +22,8 @@ fn play(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
             bench.now.unix_ms += 5;
             bench.now.elapsed_ms += 5;
             bench.end();
-            for ceiling in std::mem::take(&mut bench.sent.ceilings) {
-                bench.instance.ceiling_synced(ceiling);
+            for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                bench.instance.timestamp_bound_synced(ceiling);
             }
             for bytes in std::mem::take(&mut bench.sent.to_peers) {
                 let other = &mut benches[1 - at];
@@ -67,18 +67,18 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
     let first = if first == InstanceId(1) { 0 } else { 1 };
     benches[first].store(9, "k", "alone");
     apply(&mut benches, group(2, first as u32 + 1));
-    play(&mut benches, 1_500);
+    run_batches(&mut benches, 1_500);
     let request = benches[first].put(9, "k", "together");
     benches[first].end();
     assert_eq!(benches[first].sent.to_peers.len(), 1, "the other flushes meanwhile");
     assert_eq!(benches[first].answer(request), None, "the other must have it");
-    play(&mut benches, 200);
+    run_batches(&mut benches, 200);
     assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
     // The other instance takes over. The first yields, and redirects clients.
     apply(&mut benches, group(3, 2 - first as u32));
     let second = 1 - first;
     let request = benches[second].get(9, "k");
-    play(&mut benches, 1_500);
+    run_batches(&mut benches, 1_500);
     assert_eq!(benches[second].answer(request), Some(Ok("together".to_owned())));
     let request = benches[first].get(9, "k");
     benches[first].end();
@@ -86,7 +86,7 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
 }
 
 #[test]
-fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_follower() {
+fn only_the_move_target_is_proposed_for_admission() {
     use zerohop_replication::GroupChange as Asked;
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =
@@ -108,26 +108,26 @@ fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_fo
         }]
     };
     let asks = |benches: &mut [InstanceBench; 2], ms| {
-        benches[first.get() as usize - 1].sent.asked.clear();
-        play(benches, ms);
-        let mut asked = benches[first.get() as usize - 1].sent.asked.clone();
+        benches[first.get() as usize - 1].sent.proposals.clear();
+        run_batches(benches, ms);
+        let mut asked = benches[first.get() as usize - 1].sent.proposals.clone();
         asked.dedup();
         asked.into_iter().map(|(place, change)| (place.epoch.get(), change)).collect::<Vec<_>>()
     };
-    apply(&mut benches, group(2, GroupState::Settled));
+    apply(&mut benches, group(2, GroupState::Stable));
     assert_eq!(asks(&mut benches, 1_500), []);
     apply(&mut benches, group(3, GroupState::Admitting));
     let asked = asks(&mut benches, 900);
     assert!(asked.len() == 1 && asked[0].0 == 3, "{asked:?}");
     assert!(matches!(asked[0].1, Asked::Admit(member) if member.instance == follower), "{asked:?}");
-    apply(&mut benches, group(4, GroupState::Settled));
+    apply(&mut benches, group(4, GroupState::Stable));
     assert_eq!(asks(&mut benches, 1_500), []);
 }
 
 /// Removal takes a little room as well. A member that was removed without room is removed all the same. A member that returns
 /// starts again once there is room, without another map.
 #[test]
-fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back() {
+fn full_disk_does_not_block_leaving_or_rejoining_a_group() {
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =
         |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
@@ -146,22 +146,22 @@ fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back()
         benches[second].instance.replicas().filter(|(_, _, replica)| !replica.is_lone()).count()
     };
     apply(&mut benches, group(2, &[other], &[]));
-    play(&mut benches, 1_500);
+    run_batches(&mut benches, 1_500);
     benches[first].put(9, "k", "both");
-    play(&mut benches, 200);
+    run_batches(&mut benches, 200);
     benches[second].disk.set_capacity(Some(0));
     apply(&mut benches, group(3, &[], &[]));
     assert_eq!(holds(&benches), 0);
     apply(&mut benches, group(4, &[], &[other]));
-    play(&mut benches, 1_500);
+    run_batches(&mut benches, 1_500);
     assert_eq!(holds(&benches), 0, "there is no room");
     benches[second].disk.set_capacity(None);
-    play(&mut benches, 1_500);
+    run_batches(&mut benches, 1_500);
     assert_eq!(holds(&benches), 1);
 }
 
 #[test]
-fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name() {
+fn recovering_group_and_unlisted_process_do_not_serve() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -169,7 +169,7 @@ fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name
     let partition = bench.envelope(2, "a").partition;
     let map = ClusterMap::clone(bench.instance.map());
     // The control group has decided that another start of this process is running, and that its groups recover.
-    for (incarnation, state) in [(11, GroupState::Recovering), (10, GroupState::Settled)] {
+    for (incarnation, state) in [(11, GroupState::Recovering), (10, GroupState::Stable)] {
         let map = map.apply(&restarted(&map, incarnation, state)).expect("follows");
         let InstanceBench { disk, instance, now, .. } = bench;
         drop(instance);
@@ -182,11 +182,11 @@ fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name
         let ends = |end: &(KeyspaceId, _, LogEnd)| (end.0, end.1) == (KeyspaceId(2), partition);
         let ends: Vec<_> = other.instance.log_ends().filter(ends).collect();
         assert!(ends.len() == 1 && ends[0].2.last.index.0 > 0, "{ends:?}");
-        other.apply(&restarted(other.instance.map(), 11, GroupState::Settled));
+        other.apply(&restarted(other.instance.map(), 11, GroupState::Stable));
         for _ in 0..200 {
-            other.pass_ms(5);
-            for ceiling in std::mem::take(&mut other.sent.ceilings) {
-                other.instance.ceiling_synced(ceiling);
+            other.advance_ms(5);
+            for ceiling in std::mem::take(&mut other.sent.timestamp_bounds) {
+                other.instance.timestamp_bound_synced(ceiling);
             }
         }
         assert_eq!(other.value(2, "a"), Ok("1".to_owned()));
@@ -238,20 +238,20 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
         MapChange::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(n), group }
     };
     apply(&mut benches, (0..PARTITIONS).map(shared).collect());
-    play(&mut benches, 2_000);
+    run_batches(&mut benches, 2_000);
     let steps = |benches: &[InstanceBench; 2]| {
         let of = |bench: &InstanceBench| bench.instance.partitions.steps();
         let (first, second) = (of(&benches[0]), of(&benches[1]));
         (first.ticks + first.others, second.ticks + second.others)
     };
     let before = steps(&benches);
-    let said = play(&mut benches, 5_000);
+    let said = run_batches(&mut benches, 5_000);
     assert_eq!((said, steps(&benches)), (Vec::new(), before), "1,000 batches in which nothing happens");
     // For one write only the partition's own members are stepped, some times each.
     let partition = benches[0].envelope(9, "k").partition;
     let first = (partition.0 % 2) as usize;
     let request = benches[first].put(9, "k", "v");
-    let said = play(&mut benches, 5_000);
+    let said = run_batches(&mut benches, 5_000);
     assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
     assert!(said.iter().all(|(of, _)| *of == partition), "{said:?}");
     // The entry and its acknowledgement, the commit index and its acknowledgement.
@@ -260,12 +260,12 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     let spent = after.0 - before.0 + after.1 - before.1;
     assert!(spent <= 16, "{spent} steps for one write");
     // The loss of a member is noticed although no request needs it.
-    assert!(benches[0].sent.asked.is_empty());
+    assert!(benches[0].sent.proposals.is_empty());
     for _ in 0..200 {
-        benches[0].pass_ms(5);
+        benches[0].advance_ms(5);
         benches[0].sent.to_peers.clear();
     }
     let asked: BTreeSet<PartitionId> =
-        benches[0].sent.asked.iter().map(|(place, _)| place.partition).collect();
+        benches[0].sent.proposals.iter().map(|(place, _)| place.partition).collect();
     assert_eq!(asked.len(), PARTITIONS as usize / 2, "the removal of the other, from each group led here");
 }

@@ -49,7 +49,7 @@ fn a_keyspace_is_served_from_its_creation_to_its_drop_and_leaves_no_file() {
 }
 
 #[test]
-fn another_durability_holds_from_its_change_on() {
+fn changed_durability_applies_from_the_change() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Interval { ms: 100 });
     bench.apply(&delta);
@@ -63,7 +63,7 @@ fn another_durability_holds_from_its_change_on() {
 }
 
 #[test]
-fn what_was_held_in_memory_survives_a_crash_once_its_keyspace_is_altered() {
+fn memory_keyspace_survives_crash_after_durability_change() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "scratch", Durability::Memory);
     bench.apply(&delta);
@@ -77,12 +77,12 @@ fn what_was_held_in_memory_survives_a_crash_once_its_keyspace_is_altered() {
         for key in 0..200 {
             bench.store(2, &format!("key {key}"), &format!("{round} {filler}"));
         }
-        (0..50).for_each(|_| bench.pass_ms(10));
+        (0..50).for_each(|_| bench.advance_ms(10));
     }
     let delta = alter(bench.instance.map(), 2, Durability::Sync);
     bench.apply(&delta);
     let (mut bench, opened) = bench.crash();
-    assert!(opened.states_lost.is_empty(), "{opened:?}");
+    assert!(opened.lost_states.is_empty(), "{opened:?}");
     for key in 0..200 {
         assert_eq!(bench.value(2, &format!("key {key}")), Ok(format!("19 {filler}")));
     }
@@ -119,7 +119,7 @@ fn a_keyspace_that_becomes_one_in_memory_serves_on_and_begins_empty_at_the_next_
 }
 
 #[test]
-fn answers_that_wait_for_a_flush_are_given_when_the_map_changes() {
+fn replies_awaiting_flush_are_sent_on_map_change() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -138,13 +138,13 @@ fn a_raised_epoch_keeps_data_and_refuses_the_old_one() {
     bench.apply(&delta);
     assert_eq!(bench.value(DEFAULT, "a"), Ok("1".to_owned()));
     bench.store(DEFAULT, "a", "2");
-    bench.pass_ms(3_000);
+    bench.advance_ms(3_000);
     let (mut bench, _) = bench.crash();
     assert_eq!(bench.value(DEFAULT, "a"), Ok("2".to_owned()));
 }
 
 #[test]
-fn what_another_instance_holds_is_not_served_here() {
+fn partition_of_other_instance_is_refused() {
     let disk = SimulatedDisk::new(1);
     let (mut bench, opened) =
         InstanceBench::on(disk, first_map(2), ClockReading { unix_ms: 1_000_000, elapsed_ms: 0 });

@@ -14,7 +14,7 @@ use zerohop_wire::{Elements, Envelope, Failure, Message};
 
 use super::super::ClockReading;
 use super::bench::{InstanceBench, create, first_map, next};
-use super::splits::{play, settle, split};
+use super::splits::{run_batches, run_until_idle, split};
 use zerohop_partition::Token;
 use zerohop_partition::{Program, ProgramResult, Unit};
 
@@ -39,7 +39,7 @@ fn split_of(bench: &InstanceBench) -> zerohop_placement::ClusterMap {
 
 /// Counts its runs for each key, as a client's `INCR` does, after it has read other keys.
 struct Count<'k> {
-    looks: &'k [&'k str],
+    lookups: &'k [&'k str],
     key: &'k str,
 }
 
@@ -49,7 +49,7 @@ impl Program for Count<'_> {
         unit: &mut Unit<'_, D>,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
-        for key in self.looks {
+        for key in self.lookups {
             // The program ignores the result.
             drop(unit.inspect(key.as_bytes()));
         }
@@ -88,8 +88,8 @@ fn is_refused<T: std::fmt::Debug>(result: Result<T, Failure<'static>>) {
 /// Atomic batches and requests; the latter's keys have left the partition to which the former were routed.
 fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]: &[String; 2]) {
     let first = PartitionId(0);
-    is_refused(run(bench, first, &mut Count { looks: &[], key: leaves }));
-    is_refused(run(bench, first, &mut Count { looks: &[leaves], key: stays }));
+    is_refused(run(bench, first, &mut Count { lookups: &[], key: leaves }));
+    is_refused(run(bench, first, &mut Count { lookups: &[leaves], key: stays }));
     is_refused(run(bench, first, &mut BlindPut(leaves)));
     let envelope = Envelope { keyspace: PAPERS, partition: first, ..Envelope::default() };
     let read = |query| RecordRead { key: leaves.as_bytes(), query };
@@ -103,18 +103,18 @@ fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]:
         Message::Write { stamp, write },
         Message::Read { seen, read: read(Query::Lookup) },
         Message::Read { seen, read: read(Query::Wait { until: WaitUntil::Present }) },
-        Message::Batch(OperationBatch { stamp, operations: Elements::given(&operations) }),
-        Message::Snapshot(SnapshotRequest { seen, id: SnapshotId::default(), ask }),
+        Message::Batch(OperationBatch { stamp, operations: Elements::from_slice(&operations) }),
+        Message::Snapshot(SnapshotRequest { seen, id: SnapshotId::default(), request: ask }),
     ];
     for request in &requests {
-        let asked = bench.ask(envelope, request);
+        let asked = bench.send_request(envelope, request);
         bench.end();
         is_refused(bench.answer(asked).expect("is answered"));
     }
 }
 
 #[test]
-fn what_was_routed_before_a_split_is_not_done_by_the_child_that_has_taken_the_number() {
+fn request_routed_before_split_is_refused_by_first_child() {
     for durability in [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory] {
         let mut bench = InstanceBench::new();
         let delta = create(bench.instance.map(), 2, "papers", durability);
@@ -123,19 +123,19 @@ fn what_was_routed_before_a_split_is_not_done_by_the_child_that_has_taken_the_nu
         keys.iter().for_each(|key| bench.store(2, key, "+"));
         let delta = split(bench.instance.map());
         bench.apply(&delta);
-        settle(&mut bench);
+        run_until_idle(&mut bench);
         nothing_of_the_other_half_is_done(&mut bench, &keys);
         let [stays, leaves] = &keys;
         for (n, key) in [(0, stays), (1, leaves)] {
-            run(&mut bench, PartitionId(n), &mut Count { looks: &[key], key }).expect("is its own");
-            bench.pass_ms(200);
+            run(&mut bench, PartitionId(n), &mut Count { lookups: &[key], key }).expect("is its own");
+            bench.advance_ms(200);
             assert_eq!(bench.value(2, key), Ok("++".to_owned()));
         }
     }
 }
 
 #[test]
-fn what_was_routed_before_a_split_is_not_done_by_a_child_that_others_hold_too() {
+fn request_routed_before_split_is_refused_by_shared_child() {
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =
         |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
@@ -151,26 +151,26 @@ fn what_was_routed_before_a_split_is_not_done_by_a_child_that_others_hold_too() 
     let group = ReplicaGroup { in_sync, ..ReplicaGroup::of_one(PartitionEpoch(2), InstanceId(1)) };
     let partition = PartitionId(0);
     apply(&mut benches, vec![MapChange::SetGroup { keyspace: PAPERS, partition, group }]);
-    play(&mut benches, 1_500);
+    run_batches(&mut benches, 1_500);
     for key in &keys {
         let asked = benches[0].put(2, key, "+");
-        play(&mut benches, 100);
+        run_batches(&mut benches, 100);
         assert_eq!(benches[0].answer(asked), Some(Ok("done".to_owned())));
     }
     apply(&mut benches, vec![MapChange::SplitKeyspace(PAPERS)]);
-    play(&mut benches, 1_000);
+    run_batches(&mut benches, 1_000);
     nothing_of_the_other_half_is_done(&mut benches[0], &keys);
     for (n, key) in [(0, &keys[0]), (1, &keys[1])] {
-        run(&mut benches[0], PartitionId(n), &mut Count { looks: &[key], key }).expect("is its own");
-        play(&mut benches, 100);
+        run(&mut benches[0], PartitionId(n), &mut Count { lookups: &[key], key }).expect("is its own");
+        run_batches(&mut benches, 100);
         let asked = benches[0].get(2, key);
-        play(&mut benches, 10);
+        run_batches(&mut benches, 10);
         assert_eq!(benches[0].answer(asked), Some(Ok("++".to_owned())));
     }
 }
 
 #[test]
-fn whoever_waits_for_a_key_that_leaves_with_a_split_is_answered_at_once_so_that_it_asks_elsewhere() {
+fn wait_on_key_moved_by_split_is_redirected_at_once() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -191,8 +191,8 @@ fn planted_units_of_siblings_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
 
     let tests = [
-        what_was_routed_before_a_split_is_not_done_by_the_child_that_has_taken_the_number as fn(),
-        what_was_routed_before_a_split_is_not_done_by_a_child_that_others_hold_too,
+        request_routed_before_split_is_refused_by_first_child as fn(),
+        request_routed_before_split_is_refused_by_shared_child,
     ];
     for test in tests {
         plant(Some(Bug::SliceNotChecked));

@@ -22,7 +22,7 @@ fn hello(cluster: ClusterId, map_epoch: u64) -> Hello<'static> {
 }
 
 #[test]
-fn what_is_put_is_found_and_answers_say_where_they_come_from() {
+fn written_record_is_found_and_answer_names_its_origin() {
     let mut bench = InstanceBench::new();
     let put = bench.put(DEFAULT, "colour", "blue");
     bench.end();
@@ -57,7 +57,7 @@ fn a_synced_write_is_answered_by_the_flush_of_its_batch_and_not_before() {
 }
 
 #[test]
-fn a_failed_flush_is_told_to_everyone_who_waited_for_it() {
+fn failed_flush_fails_all_waiting_requests() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -66,11 +66,11 @@ fn a_failed_flush_is_told_to_everyone_who_waited_for_it() {
     bench.disk.fail_nth(DiskOperation::Sync, 1);
     bench.end();
     assert_eq!(bench.answer(put), Some(Err(Failure::DiskFailed)));
-    assert!(!bench.instance.stats().troubles.is_empty());
+    assert!(!bench.instance.stats().errors.is_empty());
 }
 
 #[test]
-fn what_is_not_served_here_is_told_what_the_asker_lacks() {
+fn misrouted_request_is_told_the_newer_map_epoch() {
     let mut bench = InstanceBench::new();
     bench.instance.hello(1, &hello(CLUSTER, 1), bench.now).expect("is accepted");
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
@@ -120,22 +120,22 @@ fn names_of_nothing_are_answered_so() {
 fn sessions_differ_and_maps_and_pulses_are_answered() {
     let mut bench = InstanceBench::new();
     for _ in 0..3 {
-        bench.ask(Envelope::default(), &Message::SessionOpen(SessionOpen));
+        bench.send_request(Envelope::default(), &Message::SessionOpen(SessionOpen));
     }
     let mut sessions = bench.sent.sessions.clone();
     sessions.dedup();
     assert_eq!(sessions.len(), 3);
     assert!(sessions.iter().all(|session| session.issued.millis() == bench.now.unix_ms));
-    bench.ask(Envelope::default(), &Message::MapGet(MapGet { since: MapEpoch(0) }));
+    bench.send_request(Envelope::default(), &Message::MapGet(MapGet { since: MapEpoch(0) }));
     let (epoch, since, encoded) = bench.sent.maps.pop().expect("is answered");
     assert_eq!((epoch, since), (1, 0));
     assert_eq!(encoded, bench.instance.map().encode());
-    let ping = bench.ask(Envelope::default(), &Message::Ping(Ping { map_epoch: MapEpoch(1) }));
+    let ping = bench.send_request(Envelope::default(), &Message::Ping(Ping { map_epoch: MapEpoch(1) }));
     assert_eq!(bench.answer(ping), Some(Ok("pong 1".to_owned())));
 }
 
 #[test]
-fn a_client_of_another_cluster_is_turned_away() {
+fn client_of_other_cluster_is_refused() {
     let mut bench = InstanceBench::new();
     let stranger = hello(ClusterId([1; 16]), 0);
     assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::OtherCluster));

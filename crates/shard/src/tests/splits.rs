@@ -26,7 +26,7 @@ pub(super) fn split(map: &ClusterMap) -> MapDelta {
 }
 
 /// A keyspace of four partitions with some records, half of which were overwritten many times.
-fn filled(durability: Durability) -> InstanceBench {
+fn filled_bench(durability: Durability) -> InstanceBench {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", durability);
     bench.apply(&delta);
@@ -37,9 +37,9 @@ fn filled(durability: Durability) -> InstanceBench {
     bench
 }
 
-pub(super) fn settle(bench: &mut InstanceBench) {
+pub(super) fn run_until_idle(bench: &mut InstanceBench) {
     while bench.instance.splits_pending() > 0 {
-        bench.pass_ms(1);
+        bench.advance_ms(1);
     }
 }
 
@@ -84,7 +84,7 @@ fn scanned(bench: &mut InstanceBench) -> Vec<String> {
         bench.instance.run(now, to, place, (&mut walk, &mut reply), &mut bench.sent).expect("runs");
         let envelope = Envelope { keyspace: KeyspaceId(2), partition, ..Envelope::default() };
         let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 4096, blobs: false };
-        let asked = bench.ask(envelope, &Message::Scan(scan));
+        let asked = bench.send_request(envelope, &Message::Scan(scan));
         bench.end();
         let page = bench.answer(asked).expect("is answered").expect("is a page");
         pages += page.matches("ScannedKey").count();
@@ -116,14 +116,14 @@ fn names_of_partitions_that_were_never_split_stay_and_no_two_are_alike() {
 #[test]
 fn a_split_keeps_every_record_and_shows_each_once() {
     for durability in [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory] {
-        let mut bench = filled(durability);
+        let mut bench = filled_bench(durability);
         let delta = split(bench.instance.map());
         bench.apply(&delta);
         let early = bench.get(2, &key(1));
         bench.end();
         let early = bench.answer(early).expect("is answered");
         assert!(matches!(early, Ok(_) | Err(Failure::Unavailable { .. })), "{early:?}");
-        settle(&mut bench);
+        run_until_idle(&mut bench);
         all_are_there(&mut bench);
         let mut keys = scanned(&mut bench);
         keys.sort();
@@ -132,7 +132,7 @@ fn a_split_keeps_every_record_and_shows_each_once() {
         assert_eq!(scanned(&mut bench).len(), KEYS as usize, "each comes once, {durability:?}");
         assert!(records_of(&mut bench) > u64::from(KEYS), "what went to siblings is still here");
         for _ in 0..200 {
-            bench.pass_ms(10);
+            bench.advance_ms(10);
         }
         assert_eq!(records_of(&mut bench), u64::from(KEYS), "and has gone, {durability:?}");
         all_are_there(&mut bench);
@@ -140,16 +140,16 @@ fn a_split_keeps_every_record_and_shows_each_once() {
 }
 
 #[test]
-fn a_split_survives_a_crash_at_once_and_goes_on_with_letting_go() {
-    let mut bench = filled(Durability::Sync);
+fn split_survives_crash_and_continues_cleanup() {
+    let mut bench = filled_bench(Durability::Sync);
     let delta = split(bench.instance.map());
     bench.apply(&delta);
-    settle(&mut bench);
+    run_until_idle(&mut bench);
     let (mut bench, opened) = bench.crash();
-    assert!(opened.states_lost.is_empty() && opened.removed == 0, "{opened:?}");
+    assert!(opened.lost_states.is_empty() && opened.removed == 0, "{opened:?}");
     all_are_there(&mut bench);
     for _ in 0..200 {
-        bench.pass_ms(10);
+        bench.advance_ms(10);
     }
     let (mut bench, _) = bench.crash();
     assert_eq!(records_of(&mut bench), u64::from(KEYS));
@@ -160,7 +160,7 @@ fn a_split_survives_a_crash_at_once_and_goes_on_with_letting_go() {
 #[test]
 fn a_crash_before_any_partition_was_split_has_the_start_do_it() {
     for splits in 1..3 {
-        let mut bench = filled(Durability::Sync);
+        let mut bench = filled_bench(Durability::Sync);
         let mut map = ClusterMap::clone(bench.instance.map());
         for _ in 0..splits {
             map = map.apply(&split(&map)).expect("follows");
@@ -174,19 +174,19 @@ fn a_crash_before_any_partition_was_split_has_the_start_do_it() {
         drop(instance);
         disk.crash();
         let (mut bench, opened) = InstanceBench::on(disk, map, now);
-        assert!(opened.states_lost.is_empty() && opened.removed == 0, "{opened:?}");
+        assert!(opened.lost_states.is_empty() && opened.removed == 0, "{opened:?}");
         all_are_there(&mut bench);
         assert_eq!(scanned(&mut bench).len(), KEYS as usize, "{splits} splits");
         for _ in 0..200 {
-            bench.pass_ms(10);
+            bench.advance_ms(10);
         }
         assert_eq!(records_of(&mut bench), u64::from(KEYS));
     }
 }
 
 #[test]
-fn a_retry_that_meets_a_child_gets_the_first_outcome() {
-    let mut bench = filled(Durability::Sync);
+fn retry_at_a_child_gets_the_first_outcome() {
+    let mut bench = filled_bench(Durability::Sync);
     let session = SessionId { issued: Timestamp::from_millis(999_000), nonce: 5 };
     let stamp = |sequence| Stamp {
         session,
@@ -198,7 +198,7 @@ fn a_retry_that_meets_a_child_gets_the_first_outcome() {
         let change = messages::WriteChange::Increment { delta: 1 };
         let key = format!("counter {n}");
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
-        let asked = bench.ask(envelope, &Message::Write { stamp: stamp(sequence), write });
+        let asked = bench.send_request(envelope, &Message::Write { stamp: stamp(sequence), write });
         bench.end();
         bench.answer(asked).expect("is answered")
     };
@@ -209,7 +209,7 @@ fn a_retry_that_meets_a_child_gets_the_first_outcome() {
     }
     let delta = split(bench.instance.map());
     bench.apply(&delta);
-    settle(&mut bench);
+    run_until_idle(&mut bench);
     for restarted in [false, true] {
         if restarted {
             bench = bench.crash().0;
@@ -225,8 +225,8 @@ fn a_retry_that_meets_a_child_gets_the_first_outcome() {
 }
 
 #[test]
-fn deadlines_hold_in_the_children_and_waits_are_told_to_ask_again() {
-    let mut bench = filled(Durability::Interval { ms: 100 });
+fn children_keep_deadlines_and_waits_are_retried() {
+    let mut bench = filled_bench(Durability::Interval { ms: 100 });
     let at_ms = bench.now.unix_ms + 5_000;
     let expiring = bench.put_with(2, "short-lived", "x", Expiry::AtMs(at_ms));
     let wait = bench.wait(2, "never", 60_000);
@@ -235,34 +235,34 @@ fn deadlines_hold_in_the_children_and_waits_are_told_to_ask_again() {
     let delta = split(bench.instance.map());
     bench.apply(&delta);
     assert!(matches!(bench.answer(wait), Some(Err(Failure::Unavailable { .. }))));
-    settle(&mut bench);
+    run_until_idle(&mut bench);
     assert_eq!(bench.value(2, "short-lived"), Ok("x".to_owned()));
-    bench.pass_ms(5_000);
+    bench.advance_ms(5_000);
     assert_eq!(bench.value(2, "short-lived"), Err(Failure::NotFound));
 }
 
 #[test]
-fn a_full_disk_puts_the_split_off_until_there_is_room() {
-    let mut bench = filled(Durability::Sync);
+fn full_disk_delays_a_split() {
+    let mut bench = filled_bench(Durability::Sync);
     bench.disk.set_capacity(Some(0));
     let delta = split(bench.instance.map());
     bench.apply(&delta);
     for _ in 0..5 {
-        bench.pass_ms(300);
+        bench.advance_ms(300);
     }
     assert!(bench.instance.splits_pending() > 0);
     bench.disk.set_capacity(None);
     for _ in 0..20 {
-        bench.pass_ms(300);
+        bench.advance_ms(300);
     }
     assert_eq!(bench.instance.splits_pending(), 0);
     all_are_there(&mut bench);
 }
 
 #[test]
-fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
+fn start_on_full_disk_delays_a_split() {
     for capacity in [Some(0), None] {
-        let bench = filled(Durability::Sync);
+        let bench = filled_bench(Durability::Sync);
         let map = ClusterMap::clone(bench.instance.map());
         let map = map.apply(&split(&map)).expect("follows");
         let InstanceBench { disk, instance, now, .. } = bench;
@@ -271,10 +271,10 @@ fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
         disk.set_capacity(capacity);
         let (mut bench, opened) = InstanceBench::on(disk, map, now);
         assert_eq!((bench.instance.splits_pending() > 0, opened.removed), (capacity.is_some(), 0));
-        bench.pass_ms(300);
+        bench.advance_ms(300);
         bench.disk.set_capacity(None);
         for _ in 0..20 {
-            bench.pass_ms(300);
+            bench.advance_ms(300);
         }
         assert_eq!(bench.instance.splits_pending(), 0);
         all_are_there(&mut bench);
@@ -284,41 +284,41 @@ fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
 /// A partition that a start or a map change could not open still has a log. Its children start with that log, and not empty.
 #[test]
 fn what_is_stored_and_not_open_is_split_as_well() {
-    let mut bench = filled(Durability::Sync);
+    let mut bench = filled_bench(Durability::Sync);
     let id = bench.instance.partitions.of(KeyspaceId(2))[1];
-    drop(bench.instance.partitions.take(KeyspaceId(2), id));
+    drop(bench.instance.partitions.take_replica(KeyspaceId(2), id));
     let delta = split(bench.instance.map());
     bench.apply(&delta);
-    settle(&mut bench);
+    run_until_idle(&mut bench);
     all_are_there(&mut bench);
 }
 
 #[test]
 fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
-    let mut bench = filled(Durability::Sync);
+    let mut bench = filled_bench(Durability::Sync);
     let delta = split(bench.instance.map());
     bench.apply(&delta);
-    bench.pass_ms(1);
+    bench.advance_ms(1);
     let drop = next(bench.instance.map(), vec![MapChange::DropKeyspace(KeyspaceId(2))]);
     bench.apply(&drop);
     assert_eq!(bench.instance.splits_pending(), 0);
     // Their files are removed in small steps.
-    (0..50).for_each(|_| bench.pass_ms(50));
+    (0..50).for_each(|_| bench.advance_ms(50));
     let names = bench.disk.list("").expect("lists");
     assert!(!names.iter().any(|name| name.name.starts_with("p-00000002")), "{names:?}");
 }
 
 /// Time passes, batches end, and the messages between the two instances arrive.
-pub(super) fn play(benches: &mut [InstanceBench; 2], ms: u64) {
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+pub(super) fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) {
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..ms / 5 {
         for at in 0..2 {
             let bench = &mut benches[at];
             bench.now.unix_ms += 5;
             bench.now.elapsed_ms += 5;
             bench.end();
-            for ceiling in std::mem::take(&mut bench.sent.ceilings) {
-                bench.instance.ceiling_synced(ceiling);
+            for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                bench.instance.timestamp_bound_synced(ceiling);
             }
             for bytes in std::mem::take(&mut bench.sent.to_peers) {
                 let other = &mut benches[1 - at];
@@ -334,7 +334,7 @@ pub(super) fn play(benches: &mut [InstanceBench; 2], ms: u64) {
 }
 
 #[test]
-fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
+fn replicated_partitions_split_and_fail_over() {
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =
         |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
@@ -357,10 +357,10 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
     };
     let changes = regroup(&benches, 1);
     apply(&mut benches, changes);
-    play(&mut benches, 1_500);
+    run_batches(&mut benches, 1_500);
     let put = |benches: &mut [InstanceBench; 2], at: usize, n: u32| {
         let asked = benches[at].put(2, &key(n), &format!("value {n}"));
-        play(benches, 30);
+        run_batches(benches, 30);
         assert_eq!(benches[at].answer(asked), Some(Ok("done".to_owned())), "{n}");
     };
     (0..60).for_each(|n| put(&mut benches, 0, n));
@@ -371,17 +371,17 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
         let answer = benches[0].answer(asked).expect("is answered");
         assert!(matches!(answer, Err(Failure::TimedOut { .. })), "{answer:?}");
     }
-    play(&mut benches, 100);
+    run_batches(&mut benches, 100);
     (80..100).for_each(|n| put(&mut benches, 0, n));
     let changes = regroup(&benches, 2);
     apply(&mut benches, changes);
-    play(&mut benches, 1_000);
+    run_batches(&mut benches, 1_000);
     for n in 0..100 {
         let asked = benches[1].get(2, &key(n));
-        play(&mut benches, 5);
+        run_batches(&mut benches, 5);
         assert_eq!(benches[1].answer(asked), Some(Ok(format!("value {n}"))), "{n}");
     }
-    play(&mut benches, 3_000);
+    run_batches(&mut benches, 3_000);
     for bench in &mut benches {
         assert_eq!(records_of(bench), 100, "what is each partition's own");
     }
@@ -392,11 +392,11 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
 fn planted_counts_of_siblings_records_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
 
-    let mut bench = filled(Durability::Interval { ms: 100 });
+    let mut bench = filled_bench(Durability::Interval { ms: 100 });
     plant(Some(Bug::ForeignCounted));
     let delta = split(bench.instance.map());
     bench.apply(&delta);
-    settle(&mut bench);
+    run_until_idle(&mut bench);
     let found = scanned(&mut bench).len();
     plant(None);
     assert!(found > KEYS as usize, "{found}");

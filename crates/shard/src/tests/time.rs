@@ -7,7 +7,7 @@ use zerohop_wire::{Failure, Message};
 
 use super::bench::{DEFAULT, InstanceBench, create};
 use crate::ClockReading;
-use crate::limits::{UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS};
+use crate::limits::{MAINTENANCE_BUSY_MS, MAINTENANCE_IDLE_MS, MAINTENANCE_MS};
 
 #[test]
 fn a_wait_ends_at_its_time_out_though_nothing_else_happens() {
@@ -17,10 +17,10 @@ fn a_wait_ends_at_its_time_out_though_nothing_else_happens() {
     bench.end();
     for _ in 0..1_000 {
         assert!(bench.answer(wait).is_none());
-        let wake_ms = bench.instance.next_wake_ms();
+        let wake_ms = bench.instance.next_tick_ms();
         assert!(wake_ms <= until_ms, "sleeps past the time-out");
         let pass_ms = (wake_ms - bench.now.elapsed_ms).max(1);
-        bench.pass_ms(pass_ms);
+        bench.advance_ms(pass_ms);
         if bench.now.elapsed_ms >= until_ms {
             break;
         }
@@ -35,7 +35,7 @@ fn a_wait_ends_in_time_also_when_the_day_is_set_back() {
     bench.end();
     bench.now.unix_ms -= 900_000;
     // The clock runs at a sixteenth less than real time until the wall clock has caught up.
-    bench.pass_ms(750);
+    bench.advance_ms(750);
     assert!(matches!(bench.answer(wait), Some(Err(Failure::TimedOut { .. }))));
 }
 
@@ -49,7 +49,7 @@ fn a_wait_is_answered_by_the_write_it_waits_for() {
 }
 
 #[test]
-fn nobody_waits_for_a_connection_that_has_closed() {
+fn closed_connection_leaves_no_waits() {
     let mut bench = InstanceBench::new();
     let wait = bench.wait(DEFAULT, "a", 60_000);
     bench.end();
@@ -61,15 +61,15 @@ fn nobody_waits_for_a_connection_that_has_closed() {
 }
 
 #[test]
-fn an_idle_instance_sleeps_and_a_used_one_syncs_in_time() {
+fn idle_instance_sleeps_and_busy_one_syncs_in_time() {
     let mut bench = InstanceBench::new();
     bench.store(DEFAULT, "a", "1");
     bench.instance.maintain(bench.now);
-    assert!(bench.instance.next_wake_ms() <= bench.now.elapsed_ms + UPKEEP_EVERY_MS);
-    for _ in 0..(UPKEEP_BUSY_MS / UPKEEP_EVERY_MS) + 20 {
-        bench.pass_ms(UPKEEP_EVERY_MS);
+    assert!(bench.instance.next_tick_ms() <= bench.now.elapsed_ms + MAINTENANCE_MS);
+    for _ in 0..(MAINTENANCE_BUSY_MS / MAINTENANCE_MS) + 20 {
+        bench.advance_ms(MAINTENANCE_MS);
     }
-    assert!(bench.instance.next_wake_ms() > bench.now.elapsed_ms + UPKEEP_IDLE_MS / 2);
+    assert!(bench.instance.next_tick_ms() > bench.now.elapsed_ms + MAINTENANCE_IDLE_MS / 2);
     let (mut bench, _) = bench.crash();
     assert_eq!(bench.value(DEFAULT, "a"), Ok("1".to_owned()));
 }
@@ -87,7 +87,7 @@ fn a_stop_answers_whoever_waits_and_a_close_leaves_a_short_way_back() {
     let map = zerohop_placement::ClusterMap::clone(bench.instance.map());
     let disk = bench.instance.close().expect("closes");
     let (mut bench, opened) = InstanceBench::on(disk, map, bench.now);
-    assert!(opened.states_lost.is_empty());
+    assert!(opened.lost_states.is_empty());
     assert_eq!(bench.value(DEFAULT, "a"), Ok("1".to_owned()));
     assert_eq!(bench.value(2, "b"), Ok("2".to_owned()));
 }
@@ -96,7 +96,7 @@ fn a_stop_answers_whoever_waits_and_a_close_leaves_a_short_way_back() {
 fn versions_rise_over_a_restart_though_the_day_was_set_back() {
     let mut bench = InstanceBench::new();
     bench.store(DEFAULT, "a", "1");
-    bench.pass_ms(3_000);
+    bench.advance_ms(3_000);
     let newest = bench.instance.clock.now().ms;
     let InstanceBench { disk, instance, now, .. } = bench;
     let map = zerohop_placement::ClusterMap::clone(instance.map());
@@ -115,7 +115,7 @@ fn what_a_sibling_has_stored_is_no_time_to_come_once_that_is_told() {
     let read = |bench: &mut InstanceBench| {
         let envelope = bench.envelope(DEFAULT, "a");
         let read = RecordRead { key: b"a", query: Query::Lookup };
-        let request = bench.ask(envelope, &Message::Read { seen: newest, read });
+        let request = bench.send_request(envelope, &Message::Read { seen: newest, read });
         bench.end();
         bench.answer(request).expect("is answered")
     };

@@ -28,13 +28,11 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Envelope, Failure, Featur
 
 use super::super::ClockReading;
 use super::bench::{InstanceBench, create, first_map, next};
-use zerohop_partition::Token;
-use zerohop_partition::limits::INTENT_WAIT_MS;
-use zerohop_partition::{Program, ProgramResult, Unit};
+use zerohop_partition::{Program, ProgramResult, Token, Unit, limits::INTENT_WAIT_MS};
 
 const KEYSPACE: u32 = 9;
 /// After this time, with no message lost, all completed transactions are forgotten.
-const FORGOTTEN_MS: u64 = zerohop_transaction::limits::FORGET_ASK_US / 1_000 + 2_000;
+const CLEANED_UP_MS: u64 = zerohop_transaction::limits::CLEANUP_QUERY_US / 1_000 + 2_000;
 const SESSION: SessionId = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 };
 
 /// Instances, and the messages in flight between them.
@@ -124,20 +122,24 @@ impl InstanceNetwork {
         pack(operation, &mut bytes).expect("fits");
         let cell = self.hash(key);
         let body = ItemBody::Inline(Bytes::from(bytes));
-        let item = TransactionItem { cell, access: Access::of(operation), seen, body };
+        let item = TransactionItem { lock_key: cell, access: Access::of(operation), seen, body };
         let bits = self.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there").config().partitions.bits();
         let point = u64::from(self.partition(key).0) << (64 - bits);
         let place = RoutingKey { keyspace: KeyspaceId(KEYSPACE), point };
-        match parts.iter_mut().find(|part| part.place == place) {
+        match parts.iter_mut().find(|part| part.routing_key == place) {
             Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
-            _ => parts.push(TransactionPart { place, durability, items: Items::Inline(vec![item]) }),
+            _ => parts.push(TransactionPart {
+                routing_key: place,
+                durability,
+                items: Items::Inline(vec![item]),
+            }),
         }
     }
 
     /// Sends a transaction to the coordinator's primary. Returns the instance and the request number.
     fn transact(&mut self, sequence: u64, parts: &[TransactionPart]) -> (usize, u64) {
         let encoded = encode_parts(parts);
-        let coordinator = parts.last().expect("has one").place;
+        let coordinator = parts.last().expect("has one").routing_key;
         let found = self.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there");
         let partition = partition_of(coordinator.point, found.config().partitions);
         let group = found.group(partition).expect("is there");
@@ -151,7 +153,7 @@ impl InstanceNetwork {
         let keyspace = KeyspaceId(KEYSPACE);
         let envelope = Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
         let message = Message::Transact(Transact { stamp, parts: &encoded });
-        let number = self.benches[instance].ask(envelope, &message);
+        let number = self.benches[instance].send_request(envelope, &message);
         (instance, number)
     }
 
@@ -160,8 +162,8 @@ impl InstanceNetwork {
     }
 
     /// Time passes, batches end, and messages arrive.
-    fn play(&mut self, ms: u64) {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    fn run_batches(&mut self, ms: u64) {
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         for _ in 0..ms.div_ceil(5) {
             for at in 0..self.benches.len() {
                 let bench = &mut self.benches[at];
@@ -169,8 +171,8 @@ impl InstanceNetwork {
                 bench.now.elapsed_ms += 5;
                 bench.end();
                 bench.instance.maintain(bench.now);
-                for ceiling in std::mem::take(&mut bench.sent.ceilings) {
-                    bench.instance.ceiling_synced(ceiling);
+                for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                    bench.instance.timestamp_bound_synced(ceiling);
                 }
                 for bytes in std::mem::take(&mut bench.sent.to_peers) {
                     let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else {
@@ -194,7 +196,7 @@ impl InstanceNetwork {
 
     fn value(&mut self, key: &str) -> Option<Result<String, Failure<'static>>> {
         let at = self.read(key);
-        self.play(50);
+        self.run_batches(50);
         self.answer(at)
     }
 
@@ -235,7 +237,7 @@ fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
         let parts = world.parts(asked, &[insert(&keys[0], "a"), insert(&keys[3], "b"), add(&keys[1], 5)]);
         assert!(parts.len() == 3 && world.holder(&keys[0]) != world.holder(&keys[3]));
         let asked = world.transact(1, &parts);
-        world.play(100);
+        world.run_batches(100);
         let told = world.answer(asked).expect("is answered").expect("is done");
         assert!(told.starts_with("transacted 3"), "{told}");
         world.value_is(&keys[0], "a");
@@ -243,11 +245,11 @@ fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
         world.value_is(&keys[1], "5");
         // The same request again gets the same answer, and nothing is done twice.
         let again = world.transact(1, &parts);
-        world.play(100);
+        world.run_batches(100);
         assert_eq!(world.answer(again), Some(Ok(told)));
         world.value_is(&keys[1], "5");
         // All is finished and forgotten, so no partition needs a tick any more.
-        world.play(FORGOTTEN_MS);
+        world.run_batches(CLEANED_UP_MS);
         for bench in &world.benches {
             assert!(bench.instance.transactions_are_idle());
         }
@@ -255,7 +257,7 @@ fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
 }
 
 #[test]
-fn transactions_that_meet_queue_and_are_all_done() {
+fn conflicting_transactions_queue_and_all_commit() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let mut asked = Vec::new();
@@ -274,9 +276,9 @@ fn transactions_that_meet_queue_and_are_all_done() {
             condition: Condition::Always,
             change: WriteChange::Increment { delta: 100 },
         };
-        world.benches[*holder].ask(envelope, &Message::Write { stamp: Stamp::default(), write });
+        world.benches[*holder].send_request(envelope, &Message::Write { stamp: Stamp::default(), write });
     }
-    world.play(6_000);
+    world.run_batches(6_000);
     for one in asked {
         let told = world.answer(one).expect("is answered").expect("is done");
         assert!(told.starts_with("transacted 3"), "{told}");
@@ -285,7 +287,7 @@ fn transactions_that_meet_queue_and_are_all_done() {
 }
 
 #[test]
-fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
+fn read_waits_for_pending_intents() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let other = keys.iter().find(|key| world.holder(key) != world.holder(&keys[3])).expect("is one").clone();
@@ -295,7 +297,7 @@ fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
     assert_eq!((coordinator, participant), (1, 0));
     let parts = world.parts(Asked::Sync, &[insert(&other, "new"), insert(&keys[3], "new")]);
     let asked = world.transact(1, &parts);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(asked), None);
     let read = world.read(&other);
     let envelope = world.benches[participant].envelope(KEYSPACE, &other);
@@ -303,25 +305,25 @@ fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
     let confirmed = world.benches[participant].read_at(envelope, &other, confirm);
     let put = world.benches[participant].put(KEYSPACE, &other, "later");
     assert_eq!(world.run(&other), Err(Failure::Busy { retry_after_ms: 10 }), "a unit comes again");
-    world.play(50);
+    world.run_batches(50);
     assert_eq!(world.answer(read), None, "an intent stands");
     assert_eq!(world.answer((participant, put)), None, "an intent stands");
     let told = world.answer((participant, confirmed)).expect("does not wait").expect("succeeds");
     assert_eq!(told, "done 0");
     world.loses = Box::new(|_, _| false);
-    world.play(600);
+    world.run_batches(600);
     assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
     assert_eq!(world.answer(read), Some(Ok("new".to_owned())));
     assert_eq!(world.answer((participant, put)), Some(Ok("done".to_owned())));
     world.value_is(&other, "later");
     assert!(world.run(&other).is_ok());
-    world.play(10);
+    world.run_batches(10);
     world.value_is(&other, "of a unit");
     world.value_is(&keys[3], "new");
 }
 
 #[test]
-fn what_was_read_and_has_changed_aborts_the_whole() {
+fn changed_read_version_aborts_the_transaction() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     for key in &keys {
@@ -333,12 +335,12 @@ fn what_was_read_and_has_changed_aborts_the_whole() {
     world.add_item(&mut parts, Asked::Sync, &keys[3], &read, Some(Timestamp(7)));
     parts.sort_by_key(TransactionPart::order);
     let asked = world.transact(1, &parts);
-    world.play(100);
+    world.run_batches(100);
     let failure = world.answer(asked).expect("is answered").expect_err("has changed");
     assert_eq!(failure, Failure::Aborted { reason: AbortReason::ReadChanged, part: 1, item: 0 });
     world.value_is(&keys[0], "old");
     let again = world.transact(1, &parts);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(again), Some(Err(failure)));
     // A condition that does not hold, at a participant.
     let write = RecordWrite {
@@ -350,7 +352,7 @@ fn what_was_read_and_has_changed_aborts_the_whole() {
     world.add_item(&mut parts, Asked::Sync, &keys[0], &RecordOperation::Write(write), None);
     parts.sort_by_key(TransactionPart::order);
     let asked = world.transact(2, &parts);
-    world.play(100);
+    world.run_batches(100);
     let wanted = Failure::Aborted { reason: AbortReason::ConditionFailed, part: 0, item: 0 };
     assert_eq!(world.answer(asked), Some(Err(wanted)));
     world.value_is(&keys[3], "old");
@@ -367,7 +369,7 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
         // The participant is prepared, and its messages are lost.
         world.loses = Box::new(|from, _| from == 0);
         let asked = world.transact(1, &parts);
-        world.play(50);
+        world.run_batches(50);
         assert_eq!(world.answer(asked), None);
         if checkpoints {
             world.checkpoint();
@@ -375,12 +377,12 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
         let mut world = world.crash();
         let read = world.read(&other);
         world.loses = Box::new(|from, _| from == 0);
-        world.play(100);
+        world.run_batches(100);
         assert_eq!(world.answer(read), None, "what is prepared stands after a restart");
         world.loses = Box::new(|_, _| false);
         // The coordinator does not know the transaction any more; its client retries.
         let asked = world.transact(1, &parts);
-        world.play(2_000);
+        world.run_batches(2_000);
         let told = world.answer(asked).expect("is answered");
         if let Ok(told) = &told {
             assert!(told.starts_with("transacted 2"), "{told}");
@@ -393,7 +395,7 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
 }
 
 #[test]
-fn a_decision_survives_its_coordinator_and_is_told_after_a_restart() {
+fn decision_survives_coordinator_restart() {
     for checkpoints in [false, true] {
         let mut world = InstanceNetwork::new(2, Durability::Sync);
         let keys = world.keys();
@@ -401,7 +403,7 @@ fn a_decision_survives_its_coordinator_and_is_told_after_a_restart() {
         let asked = world.transact(1, &parts);
         // Decided and answered in the second round; no participant has been notified.
         while world.benches[1].sent.answers.is_empty() {
-            world.play(5);
+            world.run_batches(5);
         }
         world.loses = Box::new(|from, _| from == 1);
         let told = world.answer(asked).expect("is there").expect("is done");
@@ -410,11 +412,11 @@ fn a_decision_survives_its_coordinator_and_is_told_after_a_restart() {
         }
         let mut world = world.crash();
         world.loses = Box::new(|_, _| false);
-        world.play(2_000);
+        world.run_batches(2_000);
         world.value_is(&keys[0], "7");
         world.value_is(&keys[3], "7");
         let again = world.transact(1, &parts);
-        world.play(100);
+        world.run_batches(100);
         assert_eq!(world.answer(again), Some(Ok(told)));
         world.value_is(&keys[0], "7");
     }
@@ -429,7 +431,7 @@ fn what_has_begun_is_not_called_misplaced_when_its_keyspace_is_altered_meanwhile
     let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
     world.loses = Box::new(move |from, _| from == participant);
     let asked = world.transact(1, &parts);
-    world.play(50);
+    world.run_batches(50);
     assert_eq!(world.answer(asked), None);
     let id = KeyspaceId(KEYSPACE);
     let mut config = world.map().keyspace(id).expect("is there").config().clone();
@@ -439,19 +441,19 @@ fn what_has_begun_is_not_called_misplaced_when_its_keyspace_is_altered_meanwhile
     // Its client retries by the map under which it was planned, and another transaction starts by that map.
     let again = world.transact(1, &parts);
     let other = world.transact(2, &parts);
-    world.play(50);
+    world.run_batches(50);
     assert_eq!(world.answer(again), None, "it goes on");
     let failure = world.answer(other).expect("is answered").expect_err("is of another durability");
     assert!(matches!(failure, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{failure:?}");
     world.loses = Box::new(|_, _| false);
-    world.play(1_000);
+    world.run_batches(1_000);
     assert!(world.answer(again).expect("is answered").expect("is done").starts_with("transacted 2"));
     world.value_is(&keys[0], "7");
     world.value_is(&keys[3], "7");
 }
 
 #[test]
-fn transforms_stand_side_by_side_and_all_count() {
+fn concurrent_transforms_are_all_applied() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let transform = |key: &str| {
@@ -460,7 +462,7 @@ fn transforms_stand_side_by_side_and_all_count() {
             number: NumberType::U64,
             operand: 1,
             offset: 0,
-            brings: Brings::Nothing,
+            returns: Brings::Nothing,
         };
         (key.to_owned(), WriteChange::Transform(transform))
     };
@@ -470,7 +472,7 @@ fn transforms_stand_side_by_side_and_all_count() {
             world.parts(Asked::Sync, &[transform(&keys[0]), add(&keys[1 + sequence as usize % 3], 1)]);
         asked.push(world.transact(sequence, &parts));
     }
-    world.play(4_000);
+    world.run_batches(4_000);
     for one in asked {
         let told = world.answer(one).expect("is answered").expect("is done");
         assert!(told.starts_with("transacted 2"), "{told}");
@@ -547,16 +549,16 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
             primaries[partition as usize] = primary;
             world.set_group(PartitionId(partition), group(2, primary));
         }
-        world.play(1_500);
+        world.run_batches(1_500);
         let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
         let asked = world.transact(1, &parts);
-        world.play(after_ms);
+        world.run_batches(after_ms);
         let next = primaries[fails as usize] % 3 + 1;
         world.set_group(PartitionId(fails), group(3, next));
-        world.play(3_000);
+        world.run_batches(3_000);
         let first = world.answer(asked);
         let again = world.transact(1, &parts);
-        world.play(3_000);
+        world.run_batches(3_000);
         let told = world.answer(again).expect("is answered");
         if let Some(first @ (Ok(_) | Err(Failure::Aborted { .. }))) = first {
             assert_eq!(first, told, "one outcome for all requests");
@@ -585,9 +587,9 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
 fn planted_bugs_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
     let seen_by: [(Bug, fn()); 3] = [
-        (Bug::HoldIgnored, holds::whoever_writes_a_record_waits_until_it_is_not_held),
+        (Bug::HoldIgnored, holds::write_waits_for_read_lock_expiry),
         (Bug::TransactionTwice, a_transaction_over_partitions_of_two_instances_is_done_at_one_version),
-        (Bug::IntentsIgnored, a_read_waits_for_the_intents_that_stand_and_confirming_sees_them),
+        (Bug::IntentsIgnored, read_waits_for_pending_intents),
     ];
     for (bug, test) in seen_by {
         plant(Some(bug));

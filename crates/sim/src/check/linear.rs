@@ -19,9 +19,9 @@ use zerohop_base::time::Time;
 use zerohop_session::Reply;
 use zerohop_wire::ids::Timestamp;
 
-use super::model::{ClientResult, ModelledRecord, agree, steps};
+use super::model::{ClientResult, ModelledRecord, is_consistent, steps};
 use crate::history::{Call, OperationEnd};
-use crate::limits::SEARCH_PLACES_MAX;
+use crate::limits::SEARCH_POSITIONS_MAX;
 
 /// A call, as the search uses it.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ pub(crate) struct DeadEnd {
 /// Searches an order of the calls of all sections in sequence, from this state on.
 pub(crate) fn check(start: &ModelledRecord, sections: &[Section<'_>]) -> SearchVerdict {
     let mut verdict = SearchVerdict::GaveUp;
-    let mut budget = SEARCH_PLACES_MAX;
+    let mut budget = SEARCH_POSITIONS_MAX;
     let optional = |section: &Section<'_>| section.items.iter().filter(|item| !item.required).count();
     let optional = sections.iter().map(optional).max().unwrap_or(0);
     for in_a_row in [0, 1, 2, 4, usize::MAX] {
@@ -200,7 +200,7 @@ impl<'s, 'h> Search<'s, 'h> {
             for &at in &candidates {
                 let item = &section.items[at];
                 after.clear();
-                steps(&place.state, &item.call.operation, item.call.clock_ms, told(item), &mut after);
+                steps(&place.state, &item.call.operation, item.call.clock_ms, result_of(item), &mut after);
                 for state in after.drain(..) {
                     let next = step(item, &place, at, state);
                     self.push(next, &mut stack);
@@ -240,7 +240,9 @@ impl<'s, 'h> Search<'s, 'h> {
         let is_whole = place.required == part.required;
         let may_be_left = place.left.is_none() && place.survivors == part.survivors;
         let left = match &part.section.end {
-            SectionEnd::Found(found) if may_be_left && agree(&place.state, found) => Some(found.clone()),
+            SectionEnd::Found(found) if may_be_left && is_consistent(&place.state, found) => {
+                Some(found.clone())
+            }
             SectionEnd::Unknown | SectionEnd::Anything if may_be_left => Some(place.state.clone()),
             _ => None,
         };
@@ -326,7 +328,7 @@ fn step(item: &CheckedCall<'_>, place: &SearchPosition, at: usize, state: Modell
     next
 }
 
-fn told<'i>(item: &CheckedCall<'i>) -> ClientResult<'i> {
+fn result_of<'i>(item: &CheckedCall<'i>) -> ClientResult<'i> {
     match &item.call.end {
         OperationEnd::Done(reply) if item.required => ClientResult::Done(reply),
         OperationEnd::Failed(failure) if item.required => ClientResult::Failed(failure),

@@ -5,14 +5,14 @@
 use std::fmt;
 use std::rc::Rc;
 
-use zerohop_partition::limits::SEEN_KEPT_BYTES_MAX;
+use zerohop_partition::limits::SEEN_VALUE_BYTES_MAX;
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Brings, Condition, Expiry, Operator, Range, RecordType, Transform};
 
 use crate::workload::operation::{Act, RecordCall, WaitGoal};
-use crate::workload::tokens::shown;
+use crate::workload::tokens::display_bytes;
 
 /// A record, or its absence.
 pub(crate) type ModelledRecord = Option<Rc<OracleRecord>>;
@@ -35,8 +35,10 @@ pub(crate) enum OracleContents {
 impl fmt::Debug for OracleContents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes(bytes) => f.write_str(&shown(bytes)),
-            Self::List(values) => f.debug_list().entries(values.iter().map(|value| shown(value))).finish(),
+            Self::Bytes(bytes) => f.write_str(&display_bytes(bytes)),
+            Self::List(values) => {
+                f.debug_list().entries(values.iter().map(|value| display_bytes(value))).finish()
+            }
         }
     }
 }
@@ -112,7 +114,7 @@ pub(crate) fn steps(
             continue;
         }
         let seen = if expired { None } else { before.clone() };
-        let asked = version_asked(operation);
+        let asked = requested_version(operation);
         if let (Some(version), Some(record)) = (asked, &seen)
             && record.version.is_none()
         {
@@ -126,7 +128,7 @@ pub(crate) fn steps(
 
 /// Whether a record may be in the state `known` when an answer shows the state `told`. The version
 /// in the answer binds.
-pub(crate) fn agree(known: &ModelledRecord, told: &ModelledRecord) -> bool {
+pub(crate) fn is_consistent(known: &ModelledRecord, told: &ModelledRecord) -> bool {
     match (known, told) {
         (None, None) => true,
         (Some(known), Some(told)) => {
@@ -141,7 +143,7 @@ pub(crate) fn agree(known: &ModelledRecord, told: &ModelledRecord) -> bool {
     }
 }
 
-fn version_asked(operation: &RecordCall) -> Option<Timestamp> {
+fn requested_version(operation: &RecordCall) -> Option<Timestamp> {
     match (&operation.act, operation.condition) {
         (Act::Wait { until: WaitGoal::Changed(version) }, _) => Some(*version),
         (_, Condition::IfVersion(version)) => Some(version),
@@ -250,7 +252,7 @@ fn compare(
             }
         }
         (OracleAnswer::Contents { of, range }, ClientResult::Done(reply)) => {
-            let version = contents_told(of, *range, reply)?;
+            let version = version_in_reply(of, *range, reply)?;
             is_old(Some(of), version)
         }
         (
@@ -283,7 +285,7 @@ fn compare(
             }
             // A retry of a comparison that saw a long value does not return the value again.
             (OracleRefusal::Compare(Some(record)), Failure::ConditionFailed { version, found })
-                if record.length() > SEEN_KEPT_BYTES_MAX as u64 =>
+                if record.length() > SEEN_VALUE_BYTES_MAX as u64 =>
             {
                 let same = *found == Some(record.record_type());
                 if same { is_old(Some(record), *version) } else { None }
@@ -317,7 +319,7 @@ fn transformed(transform: &Transform, place: &mut [u8]) -> (u64, u64) {
 }
 
 /// The version in a lookup's reply, if the reply is this range of this record.
-fn contents_told(of: &OracleRecord, range: Range, reply: &Reply) -> Option<Timestamp> {
+fn version_in_reply(of: &OracleRecord, range: Range, reply: &Reply) -> Option<Timestamp> {
     let part = range.clip(of.length());
     let within = part.start as usize..part.end as usize;
     match (&of.contents, reply) {
@@ -338,7 +340,7 @@ impl OracleRecord {
     }
 
     /// The record in the reply of a lookup of all of it.
-    pub(crate) fn told(reply: &Reply) -> Option<OracleRecord> {
+    pub(crate) fn from_reply(reply: &Reply) -> Option<OracleRecord> {
         let (contents, version) = match reply {
             Reply::Value { version, bytes, .. } => (OracleContents::Bytes(bytes.to_vec()), *version),
             Reply::List { version, values, .. } => {
@@ -497,7 +499,7 @@ fn write<'a>(
             let end = start + transform.number.bytes();
             whole.resize(whole.len().max(end), 0);
             let (old, new) = transformed(transform, &mut whole[start..end]);
-            let number = match transform.brings {
+            let number = match transform.returns {
                 Brings::Nothing => 0,
                 Brings::Old => old,
                 Brings::New => new,
@@ -537,6 +539,6 @@ fn deadline_of(expiry: Expiry, kept: Option<(u64, u64)>, clock_ms: (u64, u64)) -
         Expiry::Never => None,
         Expiry::AfterMs(ms) => Some((clock_ms.0.saturating_add(ms), clock_ms.1.saturating_add(ms))),
         Expiry::AtMs(ms) => Some((ms.max(1), ms.max(1))),
-        Expiry::Keep => kept,
+        Expiry::Unchanged => kept,
     }
 }

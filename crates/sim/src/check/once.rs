@@ -12,7 +12,7 @@ use super::Violation;
 use super::order::loss_between;
 use crate::history::{Call, OperationEnd, RunHistory};
 use crate::workload::operation::Act;
-use crate::workload::tokens::{shown, tokens_of};
+use crate::workload::tokens::{display_bytes, tokens_of};
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     let mut denied: BTreeMap<Vec<u8>, &Call> = BTreeMap::new();
@@ -27,7 +27,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     for call in &history.calls {
         let mut seen = BTreeSet::new();
         for token in tokens_seen(call) {
-            let shown = shown(&token);
+            let shown = display_bytes(&token);
             if let Some(denied) = denied.get(&token) {
                 let what =
                     format!("{shown} was seen though its write was not done\n    {denied}\n    {call}");

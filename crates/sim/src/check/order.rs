@@ -23,7 +23,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
         }
     }
     for (place, mut writes) in by_partition {
-        let forgets = |loss: &Loss| !loss.keeps_ceiling;
+        let forgets = |loss: &Loss| !loss.keeps_timestamp_bound;
         let loss_between =
             |first: Time, second: Time| loss_within(history, place, (first, Some(second)), forgets);
         let mut by_return = writes.clone();

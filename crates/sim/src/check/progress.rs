@@ -6,12 +6,12 @@ use zerohop_wire::Failure;
 
 use super::Violation;
 use crate::history::{OperationEnd, RunHistory};
-use crate::limits::{CLUSTER_HEALING_US, DEADLINE_SLACK_US, HEALING_US};
+use crate::limits::{CLUSTER_HEALING_US, DEADLINE_MARGIN_US, HEALING_US};
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     let healing_us = if history.is_cluster { CLUSTER_HEALING_US } else { HEALING_US };
     for call in &history.calls {
-        let late = call.deadline.after_us(DEADLINE_SLACK_US);
+        let late = call.deadline.after_us(DEADLINE_MARGIN_US);
         let mut wrong = |what: &str| {
             violations.push(Violation { checker: "progress", what: format!("{what}\n    {call}") });
         };

@@ -15,7 +15,7 @@ use zerohop_wire::messages::Expiry;
 use super::Violation;
 use crate::history::{Call, Loss, OperationEnd, RunHistory, Scan, ScanPage};
 use crate::workload::operation::Act;
-use crate::workload::tokens::shown;
+use crate::workload::tokens::display_bytes;
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     let mut keys: BTreeMap<KeyspaceId, BTreeMap<&[u8], KeyWrites<'_>>> = BTreeMap::new();
@@ -33,12 +33,12 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
         let mut wrong = |key: &[u8], what: String| {
             violations.push(Violation {
                 checker: "scan",
-                what: format!("{} {what}{}", shown(key), ScanReport(scan, key, keys.get(key))),
+                what: format!("{} {what}{}", display_bytes(key), ScanReport(scan, key, keys.get(key))),
             });
         };
         let mut told: BTreeMap<&[u8], (&ScanPage, Time)> = BTreeMap::new();
         for page in &scan.pages {
-            let Some(at) = page.told else { continue };
+            let Some(at) = page.answered_at else { continue };
             for key in page.keys.iter().map(|key| &**key) {
                 let known = keys.get(key);
                 match known {
@@ -46,14 +46,15 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
                     Some(known) if known.writes.iter().all(|call| call.invoked > at) => {
                         wrong(key, "is told before it was written".to_owned());
                     }
-                    Some(known) if known.is_absent(page.asked, at) => {
+                    Some(known) if known.is_absent(page.requested_at, at) => {
                         wrong(key, format!("is told at {}, though it was removed before", at.0));
                     }
                     Some(_) => {}
                 }
                 let Some((before, _)) = told.insert(key, (page, at)) else { continue };
-                let is_there = known
-                    .is_some_and(|known| known.stays(before.asked, at) || known.is_there(scan.begin, at));
+                let is_there = known.is_some_and(|known| {
+                    known.stays(before.requested_at, at) || known.is_there(scan.begin, at)
+                });
                 if is_there {
                     wrong(key, "is told twice, though it was there all the while".to_owned());
                 }
@@ -81,11 +82,11 @@ impl KeyWrites<'_> {
     /// Whether the key existed from one time to another: its write was acknowledged before, and
     /// everything that may remove it came before that write or comes afterwards.
     fn is_there(&self, from: Time, to: Time) -> bool {
-        let takes_away = self.writes.iter().filter(|call| call.invoked <= to && may_take_away(call));
+        let takes_away = self.writes.iter().filter(|call| call.invoked <= to && may_remove(call));
         let until = takes_away.map(|call| done_by(call)).max().unwrap_or(Time(0));
         let ever_expires = self.writes.iter().any(|call| call.invoked <= to && expires(call));
         self.writes.iter().any(|call| {
-            brings(call, ever_expires)
+            creates(call, ever_expires)
                 && done_by(call) < from
                 && call.invoked > until
                 && self.losses.iter().all(|loss| loss.up > to || survives(call, loss))
@@ -94,9 +95,8 @@ impl KeyWrites<'_> {
 
     /// Whether the key exists during the whole interval if it exists at some time in it.
     fn stays(&self, from: Time, to: Time) -> bool {
-        let takes_away = |call: &&Call| {
-            call.invoked <= to && (expires(call) || may_take_away(call) && done_by(call) >= from)
-        };
+        let takes_away =
+            |call: &&Call| call.invoked <= to && (expires(call) || may_remove(call) && done_by(call) >= from);
         let is_lost = |loss: &&Loss| loss.up >= from && loss.down <= to;
         !self.writes.iter().any(takes_away) && !self.losses.iter().any(is_lost)
     }
@@ -104,7 +104,7 @@ impl KeyWrites<'_> {
     /// Whether the key was absent from one time to another: its removal was acknowledged before,
     /// and everything that may create it came before that removal or comes afterwards.
     fn is_absent(&self, from: Time, to: Time) -> bool {
-        let brings = self.writes.iter().filter(|call| call.invoked <= to && may_bring(call));
+        let brings = self.writes.iter().filter(|call| call.invoked <= to && may_create(call));
         let until = brings.map(|call| done_by(call)).max().unwrap_or(Time(0));
         self.writes.iter().any(|call| {
             removes(call)
@@ -130,7 +130,7 @@ fn survives(call: &Call, loss: &Loss) -> bool {
 }
 
 /// Whether the record may be absent some time after the call.
-fn may_take_away(call: &Call) -> bool {
+fn may_remove(call: &Call) -> bool {
     removes_if_done(call) || expires(call) || matches!(call.operation.act, Act::Trim { .. })
 }
 
@@ -151,7 +151,7 @@ fn expires(call: &Call) -> bool {
 
 /// Whether the record exists after the call with certainty. Only an insert resets an earlier
 /// expiry.
-fn brings(call: &Call, ever_expires: bool) -> bool {
+fn creates(call: &Call, ever_expires: bool) -> bool {
     let does = match &call.operation.act {
         Act::Insert { expiry, .. } => *expiry == Expiry::Never,
         Act::Append { .. } | Act::Extend { .. } | Act::Increment { .. } => !ever_expires,
@@ -161,7 +161,7 @@ fn brings(call: &Call, ever_expires: bool) -> bool {
     does && matches!(call.end, OperationEnd::Done(_))
 }
 
-fn may_bring(call: &Call) -> bool {
+fn may_create(call: &Call) -> bool {
     !removes_if_done(call) && !matches!(call.operation.act, Act::Expire { .. } | Act::Trim { .. })
 }
 
@@ -240,12 +240,12 @@ mod tests {
         /// A scan with pages of equal length in time, the first requested at 100.
         fn scan(mut self, pages: &[&[&str]]) -> ScanHistory {
             let page = |(at, keys): (u64, &&[&str])| ScanPage {
-                asked: Time(100 + at * 10),
-                told: Some(Time(110 + at * 10)),
+                requested_at: Time(100 + at * 10),
+                answered_at: Some(Time(110 + at * 10)),
                 keys: keys.iter().map(|key| key.as_bytes().into()).collect(),
             };
             let pages: Vec<ScanPage> = (0..).zip(pages).map(page).collect();
-            let end = pages.last().and_then(|page| page.told);
+            let end = pages.last().and_then(|page| page.answered_at);
             self.0.scans.push(Scan { client: 0, keyspace: KEYSPACE, begin: Time(100), end, pages });
             self
         }
@@ -258,7 +258,7 @@ mod tests {
                 down: Time(at),
                 up: Time(at),
                 survives_until: Time(survives_until),
-                keeps_ceiling: true,
+                keeps_timestamp_bound: true,
             });
             self
         }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_expires_may_be_gone() {
+    fn expiring_record_may_be_absent() {
         let soon = || Act::Insert { value: b"v".to_vec(), expiry: Expiry::AfterMs(1) };
         let extend = || Act::Extend { bytes: b"v".to_vec() };
         let expires = || ScanHistory::default().call("a", 1, Some(2), soon(), done());
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_partition_may_have_lost_need_not_be_there() {
+    fn possibly_lost_record_may_be_absent() {
         let there = || ScanHistory::default().insert("a", 10, 20);
         there().loses(50, 19).scan(&[&[]]).shows(&[]);
         there().loses(50, 20).scan(&[&[]]).shows(&[GONE]);

@@ -18,7 +18,7 @@ use super::linear::{CheckedCall, Section, SectionEnd, made_version};
 use super::lossy;
 use super::model::{ModelledRecord, OracleRecord};
 use crate::history::{Call, KeyspaceHistory, OperationEnd, Outage, RunHistory};
-use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
+use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_MARGIN_US};
 use crate::workload::operation::Act;
 
 /// A section, with its record.
@@ -143,7 +143,7 @@ impl SectionCutter<'_> {
             Durability::Interval { ms } => {
                 // The node measures the interval by its own clock, which may run slow.
                 let slow = if self.history.clocks_were_set { CLOCK_RATE_MIN } else { CLOCK_RATE_TRUE };
-                let bound = u64::from(ms) * 1000 * CLOCK_RATE_TRUE / slow + INTERVAL_SLACK_US;
+                let bound = u64::from(ms) * 1000 * CLOCK_RATE_TRUE / slow + INTERVAL_MARGIN_US;
                 told.after_us(bound) <= outage.down.min(outage.sound_until)
             }
             Durability::Memory => false,
@@ -181,7 +181,7 @@ fn had_expired(calls: &[&Call], from: Time, found: &ModelledRecord) -> bool {
 fn found_at(calls: &[&Call], up: Time) -> ModelledRecord {
     let audits = || calls.iter().filter(|call| call.client.is_none() && call.invoked == up);
     let told = |call: &&Call| match (&call.operation.act, &call.end) {
-        (Act::Lookup, OperationEnd::Done(reply)) => OracleRecord::told(reply),
+        (Act::Lookup, OperationEnd::Done(reply)) => OracleRecord::from_reply(reply),
         _ => None,
     };
     let record = audits().find_map(told)?;

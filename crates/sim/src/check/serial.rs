@@ -14,7 +14,7 @@ use super::Violation;
 use super::cycles::{self, Anomaly, CheckedAction, CycleClass, EdgeReason, Transaction, TransactionFate};
 use super::{lives, snapshots};
 use crate::history::RunHistory;
-use crate::limits::{CLUSTER_HEALING_US, DEADLINE_SLACK_US};
+use crate::limits::{CLUSTER_HEALING_US, DEADLINE_MARGIN_US};
 use crate::transacted::{TransactionRecord, TransactionTrouble};
 
 /// Checks all transactions, and returns their number.
@@ -37,7 +37,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> us
         }
     }
     for one in &known {
-        if let Some(TransactionTrouble::Strange(_)) = &one.trouble {
+        if let Some(TransactionTrouble::Impossible(_)) = &one.failure {
             wrong("serial", format!("nothing could have brought this\n    {one}"));
         }
         if one.sum.is_some_and(|sum| sum != 0) && is_known(one, until) {
@@ -48,7 +48,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> us
         wrong("serial", what);
     }
     if let Err(anomaly) = cycles::check(&serial) {
-        wrong("serial", told(&anomaly, &known));
+        wrong("serial", anomaly_text(&anomaly, &known));
         return all.len();
     }
     if let Err(anomaly) = snapshots::check_order(&history.snapshots, &serial, until) {
@@ -100,7 +100,7 @@ fn before<'h>(
 /// Every operation ends by its deadline; once faults have ended it succeeds, or conflicts with
 /// others.
 fn ends(history: &RunHistory, one: &TransactionRecord) -> Option<&'static str> {
-    let late = one.deadline.after_us(DEADLINE_SLACK_US);
+    let late = one.deadline.after_us(DEADLINE_MARGIN_US);
     match one.end() {
         None if history.ended >= late && !one.is_left => {
             return Some("a transaction has not ended by its deadline");
@@ -111,7 +111,7 @@ fn ends(history: &RunHistory, one: &TransactionRecord) -> Option<&'static str> {
     let is_healthy = history.healed.is_some_and(|healed| one.begin() >= healed.after_us(CLUSTER_HEALING_US));
     let dropped =
         |keyspace: &KeyspaceId| history.keyspace(*keyspace).is_some_and(|one| one.dropped.is_some());
-    match &one.trouble {
+    match &one.failure {
         Some(TransactionTrouble::Other(why))
             if why.contains("keyspace") && history.transactional.iter().any(dropped) =>
         {
@@ -157,7 +157,7 @@ fn lists_of_two_versions(known: &[&TransactionRecord], until: Time) -> Vec<Strin
 }
 
 /// The description of an anomaly, with the transactions that show it.
-fn told(anomaly: &Anomaly, known: &[&TransactionRecord]) -> String {
+fn anomaly_text(anomaly: &Anomaly, known: &[&TransactionRecord]) -> String {
     let (what, who) = match anomaly {
         Anomaly::Cycle(edges) => {
             let mut text = format!("no order explains it, {:?}:", CycleClass::of(edges));

@@ -27,7 +27,7 @@ pub(super) fn check(snapshots: &[SnapshotHistory], until: Time, violations: &mut
         let mut first: BTreeMap<u64, &SnapshotRead> = BTreeMap::new();
         for read in known(seen, until) {
             let SnapshotRead { when, of, found } = read;
-            if let Some(why) = &found.strange {
+            if let Some(why) = &found.impossible {
                 wrong(format!("nothing could have brought this at {}: {why}", when.0));
             }
             if found.version > seen.at {

@@ -21,7 +21,7 @@ struct HistoryBuilder {
 const KEY: &[u8] = b"key";
 const MS: u64 = 1000;
 
-fn told(durability: Durability) -> HistoryBuilder {
+fn builder_with_durability(durability: Durability) -> HistoryBuilder {
     let keyspace =
         KeyspaceHistory { id: KeyspaceId(1), durability: vec![(Time(0), durability)], dropped: None };
     let ended = Time(1_000_000 * MS);
@@ -29,7 +29,7 @@ fn told(durability: Durability) -> HistoryBuilder {
 }
 
 fn sync() -> HistoryBuilder {
-    told(Durability::Sync)
+    builder_with_durability(Durability::Sync)
 }
 
 impl HistoryBuilder {
@@ -94,7 +94,7 @@ impl HistoryBuilder {
             down: up,
             up,
             survives_until,
-            keeps_ceiling: true,
+            keeps_timestamp_bound: true,
         });
         self.history.is_cluster = true;
         self
@@ -206,7 +206,8 @@ fn sync_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn interval_loses_what_is_younger_than_the_interval_and_nothing_older() {
-    let interval = || told(Durability::Interval { ms: 100 }).insert(0, 1, 1).insert(2_000, 2_001, 2);
+    let interval =
+        || builder_with_durability(Durability::Interval { ms: 100 }).insert(0, 1, 1).insert(2_000, 2_001, 2);
     interval().outage(2_050, 2_060).audit(2_060, "key", Some(2)).reads(2_070, 2_071, 2).good();
     interval().outage(2_050, 2_060).audit(2_060, "key", Some(1)).reads(2_070, 2_071, 1).good();
     interval().outage(2_050, 2_060).audit(2_060, "key", None).bad("linear");
@@ -216,9 +217,9 @@ fn interval_loses_what_is_younger_than_the_interval_and_nothing_older() {
 }
 
 #[test]
-fn a_loss_takes_the_end_of_the_log_and_not_something_from_its_middle() {
+fn loss_affects_only_the_log_tail() {
     let both = || {
-        let interval = told(Durability::Interval { ms: 100 });
+        let interval = builder_with_durability(Durability::Interval { ms: 100 });
         interval.insert(0, 1, 1).of("a").insert(2, 3, 2).of("b").outage(50, 60)
     };
     both().audit(60, "a", Some(1)).audit(60, "b", Some(2)).good();
@@ -230,7 +231,12 @@ fn a_loss_takes_the_end_of_the_log_and_not_something_from_its_middle() {
 #[test]
 fn what_was_retried_across_a_loss_is_done_once() {
     let across = |seen: &[u64]| {
-        let interval = told(Durability::Interval { ms: 100 }).call(40, Some(90), append(1), done(7, 1));
+        let interval = builder_with_durability(Durability::Interval { ms: 100 }).call(
+            40,
+            Some(90),
+            append(1),
+            done(7, 1),
+        );
         let found = interval.outage(50, 60).audit(60, "key", None);
         found.call(100, Some(101), Act::Lookup, list(7, seen))
     };
@@ -249,7 +255,7 @@ fn a_token_stands_once_and_never_after_its_write_was_denied() {
 }
 
 #[test]
-fn what_nobody_wrote_is_found() {
+fn unwritten_value_is_found() {
     sync().insert(0, 1, 1).reads(2, 3, 9).bad("written");
     sync().insert(0, 1, 1).of("other").reads(2, 3, 1).bad("written");
     sync().reads(2, 3, 1).insert(4, 5, 1).bad("written");
@@ -263,21 +269,26 @@ fn versions_rise_from_write_to_write_of_a_partition() {
     sync().insert(0, 1, 5).of("a").insert(2, 3, 7).of("b").good();
     sync().insert(0, 1, 5).of("a").insert(2, 3, 4).of("b").bad("order");
     sync().insert(0, 9, 5).of("a").insert(2, 3, 4).of("b").good();
-    let crash = told(Durability::Memory).insert(0, 1, 5).outage(10, 20).audit(20, "key", None);
+    let crash =
+        builder_with_durability(Durability::Memory).insert(0, 1, 5).outage(10, 20).audit(20, "key", None);
     crash.insert(30, 31, 4).good();
 }
 
 #[test]
 fn versions_rise_across_losses_of_a_cluster_as_long_as_somebody_knows_how_high_they_were() {
-    let lost = || told(Durability::Memory).insert(0, 1, 5).of("a").loss(100, 0);
+    let lost = || builder_with_durability(Durability::Memory).insert(0, 1, 5).of("a").loss(100, 0);
     lost().insert(110, 111, 7).of("b").good();
     lost().insert(110, 111, 5).of("b").bad("order");
     lost().insert(110, 111, 4).of("b").bad("order");
     let mut again = lost().insert(110, 111, 4).of("b");
-    again.history.losses[0].keeps_ceiling = false;
+    again.history.losses[0].keeps_timestamp_bound = false;
     again.good();
-    let mut under_way = told(Durability::Memory).insert(0, 120, 5).of("a").loss(100, 0).insert(121, 122, 4);
-    under_way.history.losses[0].keeps_ceiling = false;
+    let mut under_way = builder_with_durability(Durability::Memory)
+        .insert(0, 120, 5)
+        .of("a")
+        .loss(100, 0)
+        .insert(121, 122, 4);
+    under_way.history.losses[0].keeps_timestamp_bound = false;
     under_way.good();
 }
 
@@ -293,7 +304,7 @@ fn a_call_ends_by_its_deadline_and_well_once_faults_have_ended() {
 }
 
 #[test]
-fn conditions_versions_and_waits_are_held_to_what_the_record_was() {
+fn conditions_versions_and_waits_match_the_record() {
     let one = || sync().insert(0, 1, 5);
     let failed = OperationEnd::Failed(Failure::ConditionFailed {
         version: Timestamp(5),
@@ -312,7 +323,7 @@ fn conditions_versions_and_waits_are_held_to_what_the_record_was() {
 }
 
 #[test]
-fn a_record_is_gone_after_its_time_and_not_before() {
+fn record_expires_exactly_at_its_time() {
     let expiring = |at, end| {
         let act = Act::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
         sync().call(0, Some(10), act, done(1, 0)).call(at, Some(at + 1), Act::Lookup, end)
@@ -337,7 +348,8 @@ fn a_record_that_had_expired_by_a_clock_set_ahead_may_be_there_again_once_that_i
         };
         let bytes = Bytes::from(token(1));
         let found = Reply::Value { version: Timestamp(version), length: bytes.len() as u64, bytes };
-        let mut told = told(Durability::Interval { ms: 1_000 }).call(0, Some(10), act, done(1, 0));
+        let mut told =
+            builder_with_durability(Durability::Interval { ms: 1_000 }).call(0, Some(10), act, done(1, 0));
         told.history.clocks_were_set = were_set;
         told = told.outage(2_000, 2_010).call(2_010, Some(2_010), Act::Lookup, not_found());
         (told.last().client, told.last().clock_ms) = (None, (clock_ms, clock_ms));
@@ -389,11 +401,21 @@ fn a_long_good_history_is_decided_quickly() {
 const INTERVAL: Durability = Durability::Interval { ms: 100 };
 
 #[test]
-fn a_cluster_loses_only_the_end_of_a_log_in_doubt() {
+fn cluster_loses_only_an_uncertain_log_tail() {
     // A recent write may be lost or present; then it stays so.
-    told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).loss(1000, 500).reads(1100, 1101, 1).good();
-    told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).loss(1000, 500).reads(1100, 1101, 2).good();
-    told(INTERVAL)
+    builder_with_durability(INTERVAL)
+        .insert(0, 1, 1)
+        .insert(900, 901, 2)
+        .loss(1000, 500)
+        .reads(1100, 1101, 1)
+        .good();
+    builder_with_durability(INTERVAL)
+        .insert(0, 1, 1)
+        .insert(900, 901, 2)
+        .loss(1000, 500)
+        .reads(1100, 1101, 2)
+        .good();
+    builder_with_durability(INTERVAL)
         .insert(0, 1, 1)
         .insert(900, 901, 2)
         .loss(1000, 500)
@@ -401,21 +423,33 @@ fn a_cluster_loses_only_the_end_of_a_log_in_doubt() {
         .reads(1200, 1201, 2)
         .bad("linear");
     // An old write is not lost.
-    told(INTERVAL).insert(0, 1, 1).insert(400, 401, 2).loss(1000, 500).reads(1100, 1101, 1).bad("linear");
-    told(INTERVAL)
+    builder_with_durability(INTERVAL)
+        .insert(0, 1, 1)
+        .insert(400, 401, 2)
+        .loss(1000, 500)
+        .reads(1100, 1101, 1)
+        .bad("linear");
+    builder_with_durability(INTERVAL)
         .insert(0, 1, 1)
         .loss(1000, 500)
         .call(1100, Some(1101), Act::Lookup, not_found())
         .bad("linear");
     // Nothing is lost without a log in doubt.
-    let mut lossless = told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).reads(1100, 1101, 1);
+    let mut lossless =
+        builder_with_durability(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).reads(1100, 1101, 1);
     lossless.history.is_cluster = true;
     lossless.bad("linear");
 }
 
 #[test]
 fn what_stands_before_something_seen_after_a_loss_is_there_too() {
-    let young = || told(Durability::Memory).insert(0, 1, 1).insert(10, 11, 2).insert(20, 21, 3).of("other");
+    let young = || {
+        builder_with_durability(Durability::Memory)
+            .insert(0, 1, 1)
+            .insert(10, 11, 2)
+            .insert(20, 21, 3)
+            .of("other")
+    };
     young().loss(100, 0).reads(200, 201, 3).of("other").reads(210, 211, 2).good();
     young().loss(100, 0).call(200, Some(201), Act::Lookup, not_found()).of("other").reads(210, 211, 1).good();
     young().loss(100, 0).reads(200, 201, 3).of("other").reads(210, 211, 1).bad("linear");
@@ -423,13 +457,19 @@ fn what_stands_before_something_seen_after_a_loss_is_there_too() {
 
 #[test]
 fn losses_follow_each_other_and_calls_may_straddle_them() {
-    let twice = || told(Durability::Memory).insert(0, 1, 1).loss(100, 0).insert(110, 111, 20).loss(200, 0);
+    let twice = || {
+        builder_with_durability(Durability::Memory)
+            .insert(0, 1, 1)
+            .loss(100, 0)
+            .insert(110, 111, 20)
+            .loss(200, 0)
+    };
     twice().call(300, Some(301), Act::Lookup, not_found()).good();
     twice().reads(300, 301, 20).good();
     twice().reads(300, 301, 1).good();
     twice().reads(300, 301, 7).bad("written");
     // A retry may have taken effect before the loss, and again after it.
-    told(INTERVAL)
+    builder_with_durability(INTERVAL)
         .call(90, Some(130), append(1), list_done(5))
         .loss(100, 0)
         .call(140, Some(141), Act::Lookup, list(5, &[1]))
@@ -445,11 +485,16 @@ fn a_later_loss_may_leave_less_than_an_earlier_one_had_left() {
     // What was observed between the losses was in the log of a member that has restarted with an
     // empty disk since.
     let twice = |survives| {
-        let between = told(Durability::Memory).insert(0, 1, 1).loss(100, 0).reads(110, 111, 1);
+        let between =
+            builder_with_durability(Durability::Memory).insert(0, 1, 1).loss(100, 0).reads(110, 111, 1);
         between.loss(200, survives).call(210, Some(211), Act::Lookup, not_found())
     };
     twice(0).good();
     twice(150).bad("linear");
-    let half = told(Durability::Memory).insert(0, 1, 1).loss(100, 0).insert(110, 111, 2).loss(200, 0);
+    let half = builder_with_durability(Durability::Memory)
+        .insert(0, 1, 1)
+        .loss(100, 0)
+        .insert(110, 111, 2)
+        .loss(200, 0);
     half.reads(210, 211, 1).good();
 }

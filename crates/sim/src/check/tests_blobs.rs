@@ -55,7 +55,7 @@ impl BlobHistory {
             down: Time(down),
             up: Time(down),
             survives_until: Time(0),
-            keeps_ceiling: true,
+            keeps_timestamp_bound: true,
         });
         self
     }
@@ -83,15 +83,22 @@ fn write(key: u64, value: u64, version: u64) -> CheckedAction {
     CheckedAction::Write { key, value, version: Some(version) }
 }
 
-fn look(key: u64, value: u64, version: u64) -> CheckedAction {
+fn read_action(key: u64, value: u64, version: u64) -> CheckedAction {
     CheckedAction::Look { key, value, version }
 }
 
 fn shows(key: u64, value: u64, version: u64) -> (u64, SnapshotRecord) {
-    (key, SnapshotRecord { version, actions: vec![look(key, value, version)], ..SnapshotRecord::nothing() })
+    (
+        key,
+        SnapshotRecord {
+            version,
+            actions: vec![read_action(key, value, version)],
+            ..SnapshotRecord::nothing()
+        },
+    )
 }
 
-fn holds(key: u64, holds: i64) -> (u64, SnapshotRecord) {
+fn counter_record(key: u64, holds: i64) -> (u64, SnapshotRecord) {
     (key, SnapshotRecord { version: 1, account: Some((5, 2, holds)), ..SnapshotRecord::nothing() })
 }
 
@@ -116,7 +123,9 @@ fn a_snapshot_shows_nothing_later_than_its_time_and_nothing_that_cannot_be() {
     let one = || BlobHistory::default().done(1, 2, vec![write(7, 71, 10)], &[]);
     one().snapshot(10, 12, 10, vec![shows(7, 71, 10)]).good();
     one().snapshot(10, 12, 9, vec![shows(7, 71, 10)]).bad("snapshot");
-    one().snapshot(10, 12, 20, vec![(7, SnapshotRecord::strange("half of it".to_owned()))]).bad("snapshot");
+    one()
+        .snapshot(10, 12, 20, vec![(7, SnapshotRecord::impossible("half of it".to_owned()))])
+        .bad("snapshot");
 }
 
 #[test]
@@ -142,7 +151,7 @@ fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
     unknown().snapshot(10, 14, 20, vec![after(7), after(8)]).good();
     unknown().snapshot(10, 14, 20, vec![before(7), before(8)]).good();
     // Another read has shown its version.
-    let seen = || unknown().done(40, 41, vec![look(8, 81, 10)], &[]);
+    let seen = || unknown().done(40, 41, vec![read_action(8, 81, 10)], &[]);
     seen().snapshot(10, 14, 20, vec![after(7), before(8)]).bad("snapshot");
     // A transaction that had ended is in it; one that began later is not, whatever its version.
     both(1, 2).snapshot(10, 14, 9, vec![before(7)]).bad("snapshot");
@@ -162,10 +171,12 @@ fn of_two_transactions_while_a_snapshot_is_opened_the_later_may_be_in_it_alone()
 
 #[test]
 fn all_accounts_in_a_snapshot_add_up() {
-    BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 4)]).good();
-    BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 5)]).bad("snapshot");
+    BlobHistory::default().snapshot(1, 2, 9, vec![counter_record(7, -4), counter_record(8, 4)]).good();
+    BlobHistory::default()
+        .snapshot(1, 2, 9, vec![counter_record(7, -4), counter_record(8, 5)])
+        .bad("snapshot");
     // One account is unknown.
-    BlobHistory::default().snapshot(1, 2, 9, vec![holds(7, -4)]).good();
+    BlobHistory::default().snapshot(1, 2, 9, vec![counter_record(7, -4)]).good();
 }
 
 #[test]
@@ -214,9 +225,9 @@ fn a_write_of_an_edition_before_and_a_mixed_read_of_a_blob_are_found() {
         let all = |value, version| vec![write(first, value, version), write(second, value, version)];
         BlobHistory::default().done(1, 2, all(30, 10), &[]).done(3, 9, all(31, 20), &[])
     };
-    written().done(4, 8, vec![look(first, 31, 20), look(second, 31, 20)], &[]).good();
-    written().done(4, 8, vec![look(first, 31, 20), look(second, 30, 10)], &[]).bad("serial");
-    written().done(10, 11, vec![look(first, 30, 10), look(second, 30, 10)], &[]).bad("serial");
+    written().done(4, 8, vec![read_action(first, 31, 20), read_action(second, 31, 20)], &[]).good();
+    written().done(4, 8, vec![read_action(first, 31, 20), read_action(second, 30, 10)], &[]).bad("serial");
+    written().done(10, 11, vec![read_action(first, 30, 10), read_action(second, 30, 10)], &[]).bad("serial");
     // A value that was written to another edition shows in this one.
-    written().done(4, 8, vec![look(chunk_id(4, 0), 31, 20)], &[]).bad("serial");
+    written().done(4, 8, vec![read_action(chunk_id(4, 0), 31, 20)], &[]).bad("serial");
 }

@@ -10,7 +10,7 @@ use zerohop_wire::ids::KeyspaceId;
 use super::Violation;
 use super::once::{tokens_seen, tokens_written};
 use crate::history::{Call, OperationEnd, RunHistory};
-use crate::workload::tokens::{is_known_form, shown};
+use crate::workload::tokens::{display_bytes, is_known_form};
 
 /// When a token was first sent to each record.
 type FirstSent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
@@ -28,21 +28,21 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
             violations.push(Violation { checker: "written", what: format!("{what}\n    {call}") });
         };
         for token in tokens_seen(call) {
-            let shown = shown(&token);
+            let shown = display_bytes(&token);
             match sent.get(&(call.keyspace, &*call.operation.key, token)) {
                 None => strange(format!("{shown} was never written to this record")),
                 Some(first) if *first > told => strange(format!("{shown} was seen before it was written")),
                 Some(_) => {}
             }
         }
-        if let Some(bytes) = strange_bytes(call) {
-            strange(format!("{:?} is nothing that anybody writes", shown(&bytes)));
+        if let Some(bytes) = impossible_bytes(call) {
+            strange(format!("{:?} is nothing that anybody writes", display_bytes(&bytes)));
         }
     }
 }
 
 /// Bytes in an answer that are not tokens, a number or the result of bit operations.
-fn strange_bytes(call: &Call) -> Option<Vec<u8>> {
+fn impossible_bytes(call: &Call) -> Option<Vec<u8>> {
     let whole: Vec<&[u8]> = match &call.end {
         // A range of the bytes may begin and end within a token.
         OperationEnd::Done(Reply::Value { bytes, length, .. }) if bytes.len() as u64 == *length => {

@@ -18,7 +18,7 @@ use crate::streams::Draw;
 /// Added to the id of a manager that rejoins under a new id after it has lost its log.
 const MANAGERS_AGAIN: u64 = 100;
 
-/// See [`SimulatedCluster::tell_later`].
+/// See [`SimulatedCluster::queue_agent_event`].
 #[derive(Debug)]
 pub(super) enum DelayedEvent {
     Opened { intact: bool, closed: bool },
@@ -31,51 +31,51 @@ pub(super) enum DelayedEvent {
 
 impl SimulatedCluster {
     /// Hands an event to an agent and carries out the agent's effects.
-    pub(super) fn tell_agent(&mut self, at: usize, told: Told<'_>) {
+    pub(super) fn handle_agent_event(&mut self, at: usize, told: Told<'_>) {
         let now = self.now();
         let host = &mut self.hosts[at];
         let time = host.agent_time(now);
         let Some(agent) = &mut host.agent else { return };
         let effects = agent.handle(time, told);
         for effect in effects {
-            self.carry_out_for_agent(at, effect);
+            self.perform_agent_effect(at, effect);
         }
-        self.wake_agent(at);
+        self.schedule_agent(at);
     }
 
-    fn wake_agent(&mut self, at: usize) {
+    fn schedule_agent(&mut self, at: usize) {
         let now = self.now();
         let host = &mut self.hosts[at];
         let Some(agent) = &host.agent else { return };
-        let wake = agent.wake_at();
+        let wake = agent.tick_due();
         if wake == zerohop_base::time::Time::NEVER {
             return;
         }
-        let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.agent_rests_until());
-        if host.agent_turn_at.is_none_or(|turn_at| turn_at > due || turn_at <= now) {
-            host.agent_turn_at = Some(due);
-            self.agenda.at(due, ClusterEvent::AgentTurn { host: at, life: host.life });
+        let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.agent_paused_until());
+        if host.agent_due.is_none_or(|turn_at| turn_at > due || turn_at <= now) {
+            host.agent_due = Some(due);
+            self.agenda.at(due, ClusterEvent::RunAgent { host: at, life: host.life });
         }
     }
 
-    pub(super) fn agent_turn(&mut self, at: usize, life: u32) {
+    pub(super) fn run_agent(&mut self, at: usize, life: u32) {
         let now = self.now();
         let host = &mut self.hosts[at];
-        if host.life != life || !host.is_up || host.agent_turn_at != Some(now) {
+        if host.life != life || !host.is_up || host.agent_due != Some(now) {
             return;
         }
-        host.agent_turn_at = None;
-        if now < host.agent_rests_until() {
-            return self.wake_agent(at);
+        host.agent_due = None;
+        if now < host.agent_paused_until() {
+            return self.schedule_agent(at);
         }
-        let owes = std::mem::take(&mut host.agent_owes);
-        owes.into_iter().for_each(|what| self.tell_later(at, what));
-        self.tell_pending();
+        let owes = std::mem::take(&mut host.agent_pending_events);
+        owes.into_iter().for_each(|what| self.queue_agent_event(at, what));
+        self.deliver_agent_events();
         let host = &mut self.hosts[at];
         for bytes in std::mem::take(&mut host.agent_inbox) {
-            self.tell_agent(at, Told::Received { bytes: &bytes });
+            self.handle_agent_event(at, Told::Received { bytes: &bytes });
         }
-        self.tell_agent(at, Told::Tick);
+        self.handle_agent_event(at, Told::Tick);
     }
 
     pub(super) fn agent_hears(&mut self, at: usize, bytes: Vec<u8>) {
@@ -84,17 +84,17 @@ impl SimulatedCluster {
         if !host.is_up {
             return;
         }
-        if now < host.agent_rests_until() {
+        if now < host.agent_paused_until() {
             host.agent_inbox.push(bytes);
-            return self.wake_agent(at);
+            return self.schedule_agent(at);
         }
-        self.trace.note(
+        self.trace.record_frequent(
             now,
             format_args!("n{at} hears {} bytes of an agent", bytes.len()),
             bytes.len() as u64,
         );
         self.trace.bytes(&bytes);
-        self.tell_agent(at, Told::Received { bytes: &bytes });
+        self.handle_agent_event(at, Told::Received { bytes: &bytes });
     }
 
     pub(super) fn agent_persisted(&mut self, at: usize, life: u32, number: u64) {
@@ -102,16 +102,16 @@ impl SimulatedCluster {
         if host.life != life || !host.is_up {
             return;
         }
-        let until = host.agent_rests_until();
+        let until = host.agent_paused_until();
         if self.agenda.now() < until {
             return self.agenda.at(until, ClusterEvent::Persisted { host: at, life, number });
         }
         host.control.sync(number);
-        self.tell_agent(at, Told::Persisted(number));
+        self.handle_agent_event(at, Told::Persisted(number));
         self.draw_end_of_voter(at);
     }
 
-    fn carry_out_for_agent(&mut self, at: usize, effect: AgentEffect) {
+    fn perform_agent_effect(&mut self, at: usize, effect: AgentEffect) {
         let now = self.now();
         match effect {
             AgentEffect::Persist { number, bytes, replace } => {
@@ -124,7 +124,7 @@ impl SimulatedCluster {
             }
             AgentEffect::Send { to, bytes, .. } => {
                 let Some((target, _)) = host_and_port(to.as_str()) else { return };
-                self.trace.note(
+                self.trace.record_frequent(
                     now,
                     format_args!("n{at} sends {} bytes to n{target}", bytes.len()),
                     target as u64,
@@ -134,54 +134,57 @@ impl SimulatedCluster {
                     bytes: bytes.clone(),
                 });
             }
-            AgentEffect::Cluster(_) | AgentEffect::Managers(_) | AgentEffect::Noted(_) => {}
+            AgentEffect::Cluster(_) | AgentEffect::Managers(_) | AgentEffect::Log(_) => {}
             AgentEffect::Open(map) => {
-                self.trace.say(now, format_args!("n{at} is to open with map {}", map.epoch()));
+                self.trace.record(now, format_args!("n{at} is to open with map {}", map.epoch()));
                 self.see_map(&map);
                 self.watch_map(at, &map);
                 self.hosts[at].folder.map = map;
                 // A node without a number has nothing to open either.
                 let (intact, closed) = self.open_slots(at);
-                self.tell_later(at, DelayedEvent::Opened { intact, closed });
+                self.queue_agent_event(at, DelayedEvent::Opened { intact, closed });
             }
             AgentEffect::Map(delta) => self.follow(at, &delta),
             AgentEffect::MapReplaced(map) => self.replace_map(at, map),
             AgentEffect::Joined { node, first_instance, epoch } => {
                 self.joined(at, (node, first_instance), epoch.0)
             }
-            AgentEffect::WantLogEnds(wanted) => self.tell_log_ends(at, &wanted),
+            AgentEffect::RequestLogEnds(wanted) => self.report_log_ends(at, &wanted),
             AgentEffect::Answered { token, result } => self.operator_hears(token, result),
-            AgentEffect::MayHaveLost { keyspace, partition } => self.watch_loss(keyspace, partition),
+            AgentEffect::WritesMayBeLost { keyspace, partition } => self.watch_loss(keyspace, partition),
             AgentEffect::Ended(ended) => self.agent_ends(at, &ended),
         }
     }
 
     /// Queues an event for an agent until all effects of the current event are carried out.
-    pub(super) fn tell_later(&mut self, at: usize, what: DelayedEvent) {
+    pub(super) fn queue_agent_event(&mut self, at: usize, what: DelayedEvent) {
         self.pending.push_back((at, self.hosts[at].life, what));
     }
 
-    pub(super) fn tell_pending(&mut self) {
+    pub(super) fn deliver_agent_events(&mut self) {
         while let Some((at, life, what)) = self.pending.pop_front() {
             if self.hosts[at].life != life || !self.hosts[at].is_up {
                 continue;
             }
             let waits = self.agenda.now() < self.hosts[at].agent_paused_until;
             if waits && !matches!(what, DelayedEvent::Opened { .. } | DelayedEvent::End(_)) {
-                self.hosts[at].agent_owes.push(what);
+                self.hosts[at].agent_pending_events.push(what);
                 continue;
             }
             match what {
                 DelayedEvent::Opened { intact, closed } => {
-                    self.tell_agent(at, Told::Opened { intact, closed });
+                    self.handle_agent_event(at, Told::Opened { intact, closed });
                 }
-                DelayedEvent::FetchMap => self.tell_agent(at, Told::FetchMap),
-                DelayedEvent::LogEnds(logs) => self.tell_agent(at, Told::LogEnds(logs)),
+                DelayedEvent::FetchMap => self.handle_agent_event(at, Told::FetchMap),
+                DelayedEvent::LogEnds(logs) => self.handle_agent_event(at, Told::LogEnds(logs)),
                 DelayedEvent::Asks { instance, place, wish } => {
                     let AnswerOrigin { keyspace, partition, epoch, .. } = place;
-                    self.tell_agent(at, Told::InstanceAsks { instance, keyspace, partition, epoch, wish });
+                    self.handle_agent_event(
+                        at,
+                        Told::InstanceProposes { instance, keyspace, partition, epoch, change: wish },
+                    );
                 }
-                DelayedEvent::Drained(drained) => self.tell_agent(at, Told::Drained(drained)),
+                DelayedEvent::Drained(drained) => self.handle_agent_event(at, Told::Drained(drained)),
                 DelayedEvent::End(how) => self.end_process(at, how),
             }
         }
@@ -190,7 +193,7 @@ impl SimulatedCluster {
     fn joined(&mut self, at: usize, (node, first): (NodeId, InstanceId), epoch: u64) {
         let now = self.now();
         self.trace
-            .say(now, format_args!("n{at} has joined as {node}, instances from {first}, in map {epoch}"));
+            .record(now, format_args!("n{at} has joined as {node}, instances from {first}, in map {epoch}"));
         let host = &mut self.hosts[at];
         let is_new = host.folder.node != Some(node);
         (host.folder.node, host.folder.first_instance) = (Some(node), Some(first));
@@ -211,7 +214,8 @@ impl SimulatedCluster {
             // The instances may have been opened with a newer map.
             Err(_) if host.folder.map.epoch() >= delta.to => {}
             Err(error) => {
-                return self.trouble("world", format!("n{at} cannot apply a change of the map: {error}"));
+                return self
+                    .record_violation("world", format!("n{at} cannot apply a change of the map: {error}"));
             }
         }
         let map = Arc::clone(&self.hosts[at].folder.map);
@@ -223,7 +227,7 @@ impl SimulatedCluster {
         self.see_map(&map);
         let host = &self.hosts[at];
         if map.epoch() < host.folder.map.epoch() {
-            return self.trouble("world", format!("n{at} is told an older map"));
+            return self.record_violation("world", format!("n{at} is told an older map"));
         }
         let delta = map.to_delta();
         self.watch_map(at, &map);
@@ -244,19 +248,19 @@ impl SimulatedCluster {
             let (turned, trouble) = found.apply_map(shown, delta);
             let took_us = found.worked_us() - before_us;
             let is_off = found.disk.is_power_off();
-            self.hand_out(at, slot, turned, took_us);
+            self.perform_turn(at, slot, turned, took_us);
             if is_off {
-                return self.tell_later(at, DelayedEvent::End(NodeEnd::Power));
+                return self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Power));
             }
-            if let Some(trouble) = trouble.filter(|_| !self.is_troubled(at)) {
-                self.trouble("world", format!("n{at}/{slot} does not follow the map: {trouble}"));
+            if let Some(trouble) = trouble.filter(|_| !self.has_failed_disk(at)) {
+                self.record_violation("world", format!("n{at}/{slot} does not follow the map: {trouble}"));
             }
         }
     }
 
     /// Reports where logs end. Only an instance that knows that its group is recovering may report:
     /// its log does not change any more.
-    fn tell_log_ends(&mut self, at: usize, wanted: &[LogWanted]) {
+    fn report_log_ends(&mut self, at: usize, wanted: &[LogWanted]) {
         let mut logs = Vec::new();
         for want in wanted {
             let Some(slot) = self.hosts[at].slot_of(want.instance) else { continue };
@@ -267,32 +271,32 @@ impl SimulatedCluster {
                 continue;
             }
             let end = replica.log_end();
-            let told = match end.is_whole {
+            let told = match end.is_complete {
                 true => LogEnd { epoch: end.last.epoch.into(), index: end.last.index },
                 false => LogEnd::default(),
             };
             // An empty disk is not intact: every in-sync replica has at least an epoch marker.
-            let intact = end.is_intact && end.is_whole && told != LogEnd::default();
+            let intact = end.is_intact && end.is_complete && told != LogEnd::default();
             let (epoch, instance) = (want.epoch, want.instance);
             logs.push(HeldLog { keyspace, partition, epoch, instance, end: told, intact });
         }
         if !logs.is_empty() {
-            self.trace.say(self.now(), format_args!("n{at} tells where logs end: {logs:?}"));
-            self.tell_later(at, DelayedEvent::LogEnds(logs));
+            self.trace.record(self.now(), format_args!("n{at} tells where logs end: {logs:?}"));
+            self.queue_agent_event(at, DelayedEvent::LogEnds(logs));
         }
     }
 
     fn agent_ends(&mut self, at: usize, ended: &EndReason) {
         let now = self.now();
-        self.trace.say(now, format_args!("n{at} has no place in the cluster: {ended}"));
+        self.trace.record(now, format_args!("n{at} has no place in the cluster: {ended}"));
         let removed = matches!(ended, EndReason::Removed { .. });
-        self.hosts[at].is_gone |= removed;
-        if self.hosts[at].has_lost_log && matches!(ended, EndReason::FoundedBefore { .. }) {
+        self.hosts[at].is_removed |= removed;
+        if self.hosts[at].has_lost_log && matches!(ended, EndReason::BootstrappedBefore { .. }) {
             self.replace_manager(at);
         } else if !removed && !matches!(ended, EndReason::AnotherStart { .. }) {
-            self.trouble("world", format!("the agent of n{at} ends: {ended}"));
+            self.record_violation("world", format!("the agent of n{at} ends: {ended}"));
         }
-        self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
+        self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Killed));
     }
 
     /// A manager that has lost its log rejoins under a new id, as the error message asks the
@@ -311,7 +315,7 @@ impl SimulatedCluster {
     }
 
     /// Whether a disk of a node has failed in this process.
-    pub(super) fn is_troubled(&self, at: usize) -> bool {
+    pub(super) fn has_failed_disk(&self, at: usize) -> bool {
         self.hosts[at].has_failed
     }
 

@@ -13,7 +13,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, Par
 
 /// Of the entries that a member applies in one turn, only the last so many are compared: a snapshot
 /// install brings thousands.
-pub(super) const LOOKED_AT_MAX: u64 = 64;
+pub(super) const COMPARED_ENTRIES_MAX: u64 = 64;
 
 /// A partition, with its keyspace's number of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub(crate) struct AppliedEntries {
     pub(crate) is_primary: bool,
     /// Also this epoch, which the member led when the turn began: it finishes what it has begun
     /// before it follows a new map.
-    pub(crate) led_in: Option<PartitionEpoch>,
+    pub(crate) primary_epoch: Option<PartitionEpoch>,
     /// The highest index applied.
     pub(crate) upto: u64,
     /// Index and epoch of the entries that are compared.
@@ -123,7 +123,7 @@ impl AgreedEntries {
 
 /// Whether an in-sync replica has what its primary has applied in an epoch, durably if `is_sync`. A
 /// replica of a later epoch may have released it since.
-pub(super) fn is_held(applied: &AppliedEntries, by: MemberLog, is_sync: bool) -> bool {
+pub(super) fn is_replicated(applied: &AppliedEntries, by: MemberLog, is_sync: bool) -> bool {
     by.epoch > applied.epoch
         || by.epoch == applied.epoch && by.last >= applied.upto && (!is_sync || by.durable >= applied.upto)
 }
@@ -134,16 +134,16 @@ mod tests {
 
     const A: InstanceId = InstanceId(1);
     const B: InstanceId = InstanceId(2);
-    const WHOSE: PartitionOf =
+    const PARTITION: PartitionOf =
         PartitionOf { keyspace: KeyspaceId(7), partitions: 2, partition: PartitionId(1) };
 
     fn applied(epoch: u64, entries: &[(u64, u32)]) -> AppliedEntries {
         AppliedEntries {
-            keyspace: WHOSE.keyspace,
-            partition: WHOSE.partition,
+            keyspace: PARTITION.keyspace,
+            partition: PARTITION.partition,
             epoch: PartitionEpoch(epoch),
             is_primary: true,
-            led_in: None,
+            primary_epoch: None,
             upto: entries.last().map_or(0, |(index, _)| *index),
             entries: entries.to_vec(),
         }
@@ -152,35 +152,35 @@ mod tests {
     #[test]
     fn the_same_entries_may_be_applied_by_anybody_at_any_time() {
         let mut agreed = AgreedEntries::default();
-        assert_eq!(agreed.applies(WHOSE, A, &applied(1, &[(1, 1), (2, 1)])), Ok(()));
-        assert_eq!(agreed.applies(WHOSE, B, &applied(2, &[(2, 1), (3, 2)])), Ok(()));
-        assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(3, 2)])), Ok(()));
-        let other = PartitionOf { partitions: 4, ..WHOSE };
+        assert_eq!(agreed.applies(PARTITION, A, &applied(1, &[(1, 1), (2, 1)])), Ok(()));
+        assert_eq!(agreed.applies(PARTITION, B, &applied(2, &[(2, 1), (3, 2)])), Ok(()));
+        assert_eq!(agreed.applies(PARTITION, A, &applied(2, &[(3, 2)])), Ok(()));
+        let other = PartitionOf { partitions: 4, ..PARTITION };
         assert_eq!(agreed.applies(other, A, &applied(5, &[(3, 5)])), Ok(()), "a child's log");
     }
 
     #[test]
     fn another_entry_at_an_index_is_found() {
         let mut agreed = AgreedEntries::default();
-        assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(8, 2), (9, 2)])), Ok(()));
-        let differs = agreed.applies(WHOSE, B, &applied(2, &[(9, 1)]));
+        assert_eq!(agreed.applies(PARTITION, A, &applied(2, &[(8, 2), (9, 2)])), Ok(()));
+        let differs = agreed.applies(PARTITION, B, &applied(2, &[(9, 1)]));
         assert!(differs.is_err_and(|text| text.contains("index 9")));
     }
 
     #[test]
     fn after_a_log_in_doubt_other_entries_may_stand_there_and_late_ones_of_before_are_no_matter() {
         let mut agreed = AgreedEntries::default();
-        assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(9, 2)])), Ok(()));
-        agreed.begins_again(WHOSE, PartitionEpoch(4));
-        assert_eq!(agreed.applies(WHOSE, B, &applied(4, &[(9, 4)])), Ok(()));
-        assert_eq!(agreed.applies(WHOSE, A, &applied(3, &[(9, 2)])), Ok(()), "it has not heard");
-        assert!(agreed.applies(WHOSE, A, &applied(5, &[(9, 2)])).is_err());
+        assert_eq!(agreed.applies(PARTITION, A, &applied(2, &[(9, 2)])), Ok(()));
+        agreed.begins_again(PARTITION, PartitionEpoch(4));
+        assert_eq!(agreed.applies(PARTITION, B, &applied(4, &[(9, 4)])), Ok(()));
+        assert_eq!(agreed.applies(PARTITION, A, &applied(3, &[(9, 2)])), Ok(()), "it has not heard");
+        assert!(agreed.applies(PARTITION, A, &applied(5, &[(9, 2)])).is_err());
     }
 
     #[test]
-    fn a_write_is_acknowledged_by_as_many_copies_as_must_hold_it() {
+    fn acknowledged_write_has_enough_copies() {
         let mut agreed = AgreedEntries::default();
-        let at = |epoch| (WHOSE.keyspace, WHOSE.partition, PartitionEpoch(epoch));
+        let at = |epoch| (PARTITION.keyspace, PARTITION.partition, PartitionEpoch(epoch));
         agreed.see(at(3), vec![(A, Incarnation(1)), (B, Incarnation(1))]);
         agreed.see(at(4), vec![(B, Incarnation(1))]);
         assert_eq!((agreed.too_few(at(3), 2), agreed.too_few(at(3), 3)), (None, Some(2)));
@@ -189,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_in_sync_holds_what_is_applied_durably_if_that_is_asked_for() {
+    fn in_sync_replicas_have_applied_entries_durably() {
         let what = applied(3, &[(9, 3)]);
         let holds = |epoch, last, durable| MemberLog { epoch: PartitionEpoch(epoch), last, durable };
-        assert!(is_held(&what, holds(3, 9, 9), true) && is_held(&what, holds(3, 12, 0), false));
-        assert!(!is_held(&what, holds(3, 9, 8), true), "not durable");
-        assert!(!is_held(&what, holds(3, 8, 8), false), "not there");
-        assert!(!is_held(&what, holds(2, 9, 9), true), "said in an older epoch, it does not count");
-        assert!(is_held(&what, holds(4, 0, 0), true), "it has left since");
+        assert!(is_replicated(&what, holds(3, 9, 9), true) && is_replicated(&what, holds(3, 12, 0), false));
+        assert!(!is_replicated(&what, holds(3, 9, 8), true), "not durable");
+        assert!(!is_replicated(&what, holds(3, 8, 8), false), "not there");
+        assert!(!is_replicated(&what, holds(2, 9, 9), true), "said in an older epoch, it does not count");
+        assert!(is_replicated(&what, holds(4, 0, 0), true), "it has left since");
     }
 }

@@ -21,10 +21,10 @@ impl AnswerRecorder<'_> {
         self.entry.transaction.fate = TransactionFate::Committed;
     }
 
-    pub(super) fn strange(&mut self, what: &dyn std::fmt::Debug) {
+    pub(super) fn record_impossible(&mut self, what: &dyn std::fmt::Debug) {
         let mut text = format!("{what:?}");
         text.truncate(300);
-        self.entry.trouble = Some(TransactionTrouble::Strange(text));
+        self.entry.failure = Some(TransactionTrouble::Impossible(text));
     }
 
     /// Sets the version of the transaction's writes.
@@ -54,7 +54,7 @@ impl AnswerRecorder<'_> {
             if let Err(failure) = answer
                 && !(step.is_read() && *failure == Failure::NotFound)
             {
-                self.strange(&(step, failure));
+                self.record_impossible(&(step, failure));
             }
         }
         self.version(version);
@@ -74,7 +74,7 @@ impl AnswerRecorder<'_> {
         let mut all = Vec::new();
         for (key, answer) in keys.into_iter().zip(answers) {
             let Some(got) = got(key, answer) else {
-                self.strange(&(key, answer));
+                self.record_impossible(&(key, answer));
                 continue;
             };
             self.entry.transaction.actions.extend(read_of(key, &got));

@@ -20,9 +20,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zerohop_base::time::Time;
 use zerohop_session::{Reply, SessionError, SessionRequest};
-use zerohop_wire::Failure;
-use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::{Failure, blob::BlobStamp};
 
 use super::SimulatedCluster;
 use super::transacting::fail;
@@ -30,10 +29,10 @@ use crate::check::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, BlobChangeKind, BlobContents, BlobOperationPlan, CHUNK_BITS, MARKED, MARKS_MAX,
-    NUMBERS, RECORD_BYTES, RECORDS_MAX, chunk_id, filled, header_id, mark_id, tail_id,
+    NUMBERS, RECORD_BYTES, RECORDS_MAX, chunk_id, header_id, mark_id, staged_bytes, tail_id,
 };
 use crate::workload::transactional::KEYSPACES;
-use items::{HeaderChange, ReadHeader, header_of, looked_of, size_after};
+use items::{HeaderChange, ReadHeader, chunk_in, contents, header_of, is_of_other, size_after};
 
 #[path = "blobs/changes.rs"]
 mod changes;
@@ -60,7 +59,7 @@ pub(super) struct Blobs {
 #[derive(Debug)]
 struct OpenBlobOperation {
     client: usize,
-    deed: BlobOperationPlan,
+    operation: BlobOperationPlan,
     keyspace: KeyspaceId,
     limit_us: u64,
     stage: BlobStage,
@@ -69,12 +68,12 @@ struct OpenBlobOperation {
     header: Option<ReadHeader>,
     /// Number of outstanding answers.
     waiting: usize,
-    looked: Vec<Option<ChunkRead>>,
+    chunks_read: Vec<Option<ChunkRead>>,
     /// A chunk has changed since the header was read, so a transaction reads the blob.
     has_changed: bool,
     /// How often it has removed bytes behind the end for other clients.
-    settled: u32,
-    is_haunted: bool,
+    truncations_done: u32,
+    may_have_late_copy: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +83,11 @@ enum BlobStage {
     /// Sends the one request that changes something.
     Change(HeaderChange),
     /// Writes chunks behind the end: so many records.
-    Fills(u64),
+    StagesChunks(u64),
     /// Truncates chunks behind the end.
-    Cuts,
+    TruncatesChunks,
     /// Reads all chunks.
-    Looks,
+    ReadsChunks,
     /// Confirms the chunks that were read.
     Confirms,
     /// Reads the header once more.
@@ -113,7 +112,10 @@ impl Blobs {
     /// A copy of a frame of this client may take effect later, whatever the client receives as
     /// answer.
     pub(super) fn haunt(&mut self, client: usize) {
-        self.open.values_mut().filter(|open| open.client == client).for_each(|open| open.is_haunted = true);
+        self.open
+            .values_mut()
+            .filter(|open| open.client == client)
+            .for_each(|open| open.may_have_late_copy = true);
     }
 }
 
@@ -127,53 +129,60 @@ impl SimulatedCluster {
         let header = blobs.known.get(&(client, deed.blob)).filter(|_| deed.recalls).cloned();
         let open = OpenBlobOperation {
             client,
-            deed,
+            operation: deed,
             keyspace,
             limit_us,
             stage: BlobStage::Header,
             at: 0,
             header: None,
             waiting: 0,
-            looked: Vec::new(),
+            chunks_read: Vec::new(),
             has_changed: false,
-            settled: 0,
-            is_haunted: false,
+            truncations_done: 0,
+            may_have_late_copy: false,
         };
         blobs.open.insert(number, open);
-        self.trace.say(self.agenda.now(), format_args!("c{client} begins blob #{number}: {deed:?}"));
+        self.trace.record(self.agenda.now(), format_args!("c{client} begins blob #{number}: {deed:?}"));
         match header {
-            Some(header) => self.blob_goes_on(number, header),
-            None => self.ask_of_blob(number, BlobStage::Header, Vec::new()),
+            Some(header) => self.continue_blob(number, header),
+            None => self.send_blob_requests(number, BlobStage::Header, Vec::new()),
         }
     }
 
     /// Sends the requests of a stage, with a new entry in the history or as part of the previous
     /// one.
-    fn ask_of_blob(&mut self, number: usize, stage: BlobStage, actions: Vec<CheckedAction>) {
+    fn send_blob_requests(&mut self, number: usize, stage: BlobStage, actions: Vec<CheckedAction>) {
         let now = self.now();
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
         let deadline = now.after_us(open.limit_us);
         let (client, header) = (open.client, open.header.as_ref());
-        let blob = (open.keyspace, open.deed.blob);
+        let blob = (open.keyspace, open.operation.blob);
         let requests: Vec<SessionRequest> = match (stage, header) {
-            (BlobStage::Header | BlobStage::Again, _) => vec![items::look_at_header(blob, open.limit_us)],
+            (BlobStage::Header | BlobStage::Again, _) => {
+                vec![items::read_header_request(blob, open.limit_us)]
+            }
             (BlobStage::Change(made), header) => {
-                let seen = if matches!(made, HeaderChange::Rewrite | HeaderChange::PartCut(_)) {
+                let seen = if matches!(made, HeaderChange::Rewrite | HeaderChange::TruncateTail(_)) {
                     open.versions()
                 } else {
                     vec![]
                 };
-                vec![items::change(blob, header, (made, open.deed, &seen), open.limit_us)]
+                vec![items::change(blob, header, (made, open.operation, &seen), open.limit_us)]
             }
-            (BlobStage::Fills(records), Some(header)) => {
-                items::fills(blob, header, &filled(open.deed.records(records)), open.limit_us)
+            (BlobStage::StagesChunks(records), Some(header)) => items::stage_requests(
+                blob,
+                header,
+                &staged_bytes(open.operation.records(records)),
+                open.limit_us,
+            ),
+            (BlobStage::TruncatesChunks, Some(header)) => {
+                items::truncate_requests(blob, header, open.limit_us)
             }
-            (BlobStage::Cuts, Some(header)) => items::cuts(blob, header, open.limit_us),
             // As a client reads a short blob in one request, or streams a long one.
-            (BlobStage::Looks, Some(header)) if !number.is_multiple_of(3) => {
-                vec![items::look_at(blob, header, open.limit_us)]
+            (BlobStage::ReadsChunks, Some(header)) if !number.is_multiple_of(3) => {
+                vec![items::read_all_request(blob, header, open.limit_us)]
             }
-            (BlobStage::Looks, Some(header)) => items::looks(blob, header, open.limit_us),
+            (BlobStage::ReadsChunks, Some(header)) => items::chunk_read_requests(blob, header, open.limit_us),
             (BlobStage::Confirms, Some(_)) => {
                 items::confirms(blob, open.versions().into_iter(), open.limit_us)
             }
@@ -190,36 +199,40 @@ impl SimulatedCluster {
         if let (BlobStage::Change(HeaderChange::Deletion | HeaderChange::Renewal), Some(header)) =
             (stage, header)
         {
-            self.history.transactions[open.at].lives.push((open.deed.blob, BlobLife::Ended(header.stamp.id)));
+            self.history.transactions[open.at]
+                .lives
+                .push((open.operation.blob, BlobLife::Ended(header.stamp.id)));
         }
         (open.stage, open.waiting) = (stage, requests.len());
-        if stage == BlobStage::Looks {
-            open.looked = vec![None; header.map_or(0, |header| header.chunks() as usize)];
+        if stage == BlobStage::ReadsChunks {
+            open.chunks_read = vec![None; header.map_or(0, |header| header.chunks() as usize)];
         }
         debug_assert!((1..=PARTS).contains(&requests.len()), "there is something to ask for");
         for (part, request) in requests.into_iter().enumerate() {
             self.clients[client].session.submit(now, request, BLOBS_FROM + number * PARTS + part);
         }
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     /// Goes on with a header that was read, or with a cached one.
-    fn blob_goes_on(&mut self, number: usize, header: ReadHeader) {
+    fn continue_blob(&mut self, number: usize, header: ReadHeader) {
         let Blobs { open, marks, .. } = &mut self.blobs;
         let Some(open) = open.get_mut(&number) else { return };
-        let BlobOperationPlan { blob, value, kind, .. } = open.deed;
+        let BlobOperationPlan { blob, value, kind, .. } = open.operation;
         let (size, edition) = (header.size, header.edition);
-        if header.uncut > 0 && !matches!(kind, BlobChangeKind::Read { .. } | BlobChangeKind::Delete) {
-            return self.settle_blob(number, header);
+        if header.pending_truncation_end > 0
+            && !matches!(kind, BlobChangeKind::Read { .. } | BlobChangeKind::Delete)
+        {
+            return self.complete_truncation(number, header);
         }
         let records = size.saturating_sub(BASE_BYTES) / RECORD_BYTES;
         let made = match kind {
-            BlobChangeKind::Read { .. } | BlobChangeKind::Rest { .. } => {
+            BlobChangeKind::Read { .. } | BlobChangeKind::ReadAndChange { .. } => {
                 let together = matches!(kind, BlobChangeKind::Read { together: true }) || size == 0;
                 open.header = Some(header);
-                let stage = if together { BlobStage::Together } else { BlobStage::Looks };
-                return self.ask_of_blob(number, stage, Vec::new());
+                let stage = if together { BlobStage::Together } else { BlobStage::ReadsChunks };
+                return self.send_blob_requests(number, stage, Vec::new());
             }
             BlobChangeKind::Delete => HeaderChange::Deletion,
             BlobChangeKind::Make => HeaderChange::Renewal,
@@ -239,14 +252,18 @@ impl SimulatedCluster {
                     HeaderChange::Write
                 }
             }
-            BlobChangeKind::Fill { records: more } if records + more <= RECORDS_MAX => {
-                HeaderChange::Filling(more)
+            BlobChangeKind::StageAppend { records: more } if records + more <= RECORDS_MAX => {
+                HeaderChange::StageAppend(more)
             }
-            BlobChangeKind::Append | BlobChangeKind::Cut | BlobChangeKind::Fill { .. } => match records {
-                0 => HeaderChange::Append,
-                records if kind == BlobChangeKind::Append && records < RECORDS_MAX => HeaderChange::Append,
-                _ => HeaderChange::Cut,
-            },
+            BlobChangeKind::Append | BlobChangeKind::Truncate | BlobChangeKind::StageAppend { .. } => {
+                match records {
+                    0 => HeaderChange::Append,
+                    records if kind == BlobChangeKind::Append && records < RECORDS_MAX => {
+                        HeaderChange::Append
+                    }
+                    _ => HeaderChange::Truncate,
+                }
+            }
         };
         let register = |key| CheckedAction::Write { key, value, version: None };
         let changed = register(header_id(blob));
@@ -260,21 +277,21 @@ impl SimulatedCluster {
             HeaderChange::Renewal => [header.seen(blob), changed].into_iter().chain(all(value)).collect(),
             HeaderChange::Poke(chunk) => vec![register(chunk_id(edition, chunk))],
             HeaderChange::Append => vec![CheckedAction::Append { key: tail_id(header.change), value }],
-            HeaderChange::Cut => vec![changed],
+            HeaderChange::Truncate => vec![changed],
             HeaderChange::Mark(Some(chunk), mark) => vec![marked(chunk, mark)],
             HeaderChange::Mark(None, mark) => NUMBERS.map(|chunk| marked(chunk, mark)).collect(),
             _ => Vec::new(),
         };
         open.header = Some(header);
-        self.ask_of_blob(number, BlobStage::Change(made), actions);
+        self.send_blob_requests(number, BlobStage::Change(made), actions);
     }
 
     /// Handles one answer of a blob operation.
-    pub(super) fn blob_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
+    pub(super) fn handle_blob_answer(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let (number, part) = ((token - BLOBS_FROM) / PARTS, (token - BLOBS_FROM) % PARTS);
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        let (client, deed, at, stage) = (open.client, open.deed, open.at, open.stage);
+        let (client, deed, at, stage) = (open.client, open.operation, open.at, open.stage);
         open.waiting = open.waiting.saturating_sub(1);
         let entry = &mut self.history.transactions[at];
         let blob = deed.blob;
@@ -290,7 +307,7 @@ impl SimulatedCluster {
                     entry.lives.push((blob, BlobLife::Seen(header.stamp.id)));
                     let (key, value, version) = (header_id(blob), header.change, header.order());
                     entry.transaction.actions.push(CheckedAction::Look { key, value, version });
-                    then = AfterAnswer::GoOn(header);
+                    then = AfterAnswer::Continue(header);
                 }
                 Some(header) => match &open.header {
                     Some(was) if was.stamp == header.stamp && was.size == header.size => {
@@ -298,7 +315,7 @@ impl SimulatedCluster {
                     }
                     _ => then = AfterAnswer::ReadTogether(header),
                 },
-                None => entry.trouble = Some(TransactionTrouble::Strange(format!("no header: {reply:?}"))),
+                None => entry.failure = Some(TransactionTrouble::Impossible(format!("no header: {reply:?}"))),
             },
             (BlobStage::Header, Err(SessionError::Answer { failure: Failure::NotFound })) => {
                 entry.transaction.fate = TransactionFate::Committed;
@@ -311,47 +328,48 @@ impl SimulatedCluster {
                     _ => AfterAnswer::Create(HeaderChange::Creation),
                 };
             }
-            (BlobStage::Looks, Ok(_) | Err(SessionError::Answer { failure: Failure::NotFound }))
+            (BlobStage::ReadsChunks, Ok(_) | Err(SessionError::Answer { failure: Failure::NotFound }))
                 if open.has_changed =>
             {
-                then = if open.waiting == 0 { AfterAnswer::Forget } else { AfterAnswer::Wait };
+                then = if open.waiting == 0 { AfterAnswer::DropHeader } else { AfterAnswer::Wait };
             }
-            (BlobStage::Looks, Ok(Reply::Looked { answers, is_one_moment })) => {
-                open.looked = answers.into_iter().map(|one| one.ok().as_ref().and_then(looked_of)).collect();
+            (BlobStage::ReadsChunks, Ok(Reply::UnconfirmedReads { answers, is_one_moment })) => {
+                open.chunks_read =
+                    answers.into_iter().map(|one| one.ok().as_ref().and_then(chunk_in)).collect();
                 let stamp = open.header.as_ref().map(|header| header.stamp);
                 let is_later = |looked: &ChunkRead| stamp.is_none_or(|stamp| looked.stamp > stamp);
-                open.has_changed = open.looked.iter().flatten().any(is_later);
+                open.has_changed = open.chunks_read.iter().flatten().any(is_later);
                 if is_one_moment {
                     self.coverage.blob("blobs: reads held");
                 }
                 then = match (open.has_changed, is_one_moment) {
-                    (true, _) => AfterAnswer::Forget,
-                    (false, true) => AfterAnswer::LookAgain,
+                    (true, _) => AfterAnswer::DropHeader,
+                    (false, true) => AfterAnswer::RereadChunks,
                     (false, false) => AfterAnswer::Confirm,
                 };
             }
-            (BlobStage::Looks, Ok(reply)) => {
-                let looked = looked_of(&reply);
+            (BlobStage::ReadsChunks, Ok(reply)) => {
+                let looked = chunk_in(&reply);
                 open.has_changed |= open
                     .header
                     .as_ref()
                     .zip(looked.as_ref())
                     .is_none_or(|(header, looked)| looked.stamp > header.stamp);
-                open.looked[part] = looked;
+                open.chunks_read[part] = looked;
                 then = match (open.waiting, open.has_changed) {
-                    (0, true) => AfterAnswer::Forget,
+                    (0, true) => AfterAnswer::DropHeader,
                     (0, false) => AfterAnswer::Confirm,
                     _ => AfterAnswer::Wait,
                 };
             }
-            (BlobStage::Looks, Err(SessionError::Answer { failure: Failure::NotFound })) => {
+            (BlobStage::ReadsChunks, Err(SessionError::Answer { failure: Failure::NotFound })) => {
                 then = if open.waiting == 0 { AfterAnswer::Confirm } else { AfterAnswer::Wait };
             }
             (BlobStage::Confirms, Ok(reply)) => {
                 open.has_changed |= !matches!(reply, Reply::Done { number: 1, .. });
                 then = match (open.waiting, open.has_changed) {
                     (0, true) => AfterAnswer::ReadAgain,
-                    (0, false) => AfterAnswer::LookAgain,
+                    (0, false) => AfterAnswer::RereadChunks,
                     _ => AfterAnswer::Wait,
                 };
             }
@@ -365,11 +383,11 @@ impl SimulatedCluster {
                         None
                     }
                     other => {
-                        entry.trouble = Some(TransactionTrouble::Strange(format!("no header: {other:?}")));
+                        entry.failure = Some(TransactionTrouble::Impossible(format!("no header: {other:?}")));
                         None
                     }
                 };
-                open.looked = answers.map(|one| one.ok().as_ref().and_then(looked_of)).collect();
+                open.chunks_read = answers.map(|one| one.ok().as_ref().and_then(chunk_in)).collect();
                 let is_same = |header: &ReadHeader| {
                     open.header
                         .as_ref()
@@ -377,7 +395,7 @@ impl SimulatedCluster {
                 };
                 then = match header {
                     Some(header) if is_same(&header) => AfterAnswer::Read(header),
-                    _ => AfterAnswer::Forget,
+                    _ => AfterAnswer::DropHeader,
                 };
             }
             (BlobStage::Change(made), Ok(reply)) => {
@@ -386,24 +404,27 @@ impl SimulatedCluster {
                     self.coverage.blob(made.name());
                 }
                 then = match made {
-                    HeaderChange::Filling(records) if is_done => AfterAnswer::Fill(records),
-                    HeaderChange::FillingCut | HeaderChange::Settling => AfterAnswer::Again,
-                    _ => AfterAnswer::Forget,
+                    HeaderChange::StageAppend(records) if is_done => AfterAnswer::StageAppend(records),
+                    HeaderChange::RemoveStaged | HeaderChange::Settling => AfterAnswer::Again,
+                    _ => AfterAnswer::DropHeader,
                 };
             }
             // Another client has removed what is behind the end.
             (
-                BlobStage::Change(HeaderChange::FillingCut | HeaderChange::Settling),
+                BlobStage::Change(HeaderChange::RemoveStaged | HeaderChange::Settling),
                 Err(SessionError::Answer { failure }),
             ) if is_of_other(&failure) => {
                 entry.transaction.fate = TransactionFate::Aborted;
                 then = AfterAnswer::Again;
             }
-            (BlobStage::Cuts, Ok(_) | Err(SessionError::Answer { failure: Failure::StaleBlob { .. } })) => {
+            (
+                BlobStage::TruncatesChunks,
+                Ok(_) | Err(SessionError::Answer { failure: Failure::StaleBlob { .. } }),
+            ) => {
                 entry.transaction.fate = TransactionFate::Committed;
-                then = if open.waiting == 0 { AfterAnswer::Settle } else { AfterAnswer::Wait };
+                then = if open.waiting == 0 { AfterAnswer::CompleteTruncation } else { AfterAnswer::Wait };
             }
-            (BlobStage::Fills(records), Ok(_)) => {
+            (BlobStage::StagesChunks(records), Ok(_)) => {
                 entry.transaction.fate = TransactionFate::Committed;
                 then = if open.waiting == 0 { AfterAnswer::Publish(records) } else { AfterAnswer::Wait };
             }
@@ -411,15 +432,15 @@ impl SimulatedCluster {
                 if matches!(error, SessionError::Answer { failure: Failure::StaleBlob { .. } }) {
                     self.coverage.blob("blobs: generations refused");
                 }
-                if matches!(stage, BlobStage::Change(HeaderChange::Rewrite | HeaderChange::PartCut(_)))
+                if matches!(stage, BlobStage::Change(HeaderChange::Rewrite | HeaderChange::TruncateTail(_)))
                     && matches!(error, SessionError::Aborted { .. })
                 {
                     self.coverage.blob("blobs: writes of what has changed refused");
                 }
-                fail(entry, &error, open.is_haunted);
-                then = AfterAnswer::Forget;
+                fail(entry, &error, open.may_have_late_copy);
+                then = AfterAnswer::DropHeader;
             }
-            (_, Ok(other)) => entry.trouble = Some(TransactionTrouble::Strange(format!("{other:?}"))),
+            (_, Ok(other)) => entry.failure = Some(TransactionTrouble::Impossible(format!("{other:?}"))),
         }
         if let AfterAnswer::Wait = then {
             return;
@@ -437,7 +458,7 @@ impl SimulatedCluster {
                     });
                 }
                 Err(what) => {
-                    entry.trouble = Some(TransactionTrouble::Strange(format!("blob {blob}: {what}")))
+                    entry.failure = Some(TransactionTrouble::Impossible(format!("blob {blob}: {what}")))
                 }
             }
         }
@@ -446,50 +467,56 @@ impl SimulatedCluster {
         }
         self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
         if entry.transaction.end.is_some() {
-            self.trace.say(now, format_args!("blob #{number} {stage:?} ends as {entry}"));
+            self.trace.record(now, format_args!("blob #{number} {stage:?} ends as {entry}"));
         }
         match then {
-            AfterAnswer::GoOn(header) | AfterAnswer::ReadTogether(header) => {
+            AfterAnswer::Continue(header) | AfterAnswer::ReadTogether(header) => {
                 self.blobs.known.insert((client, blob), header.clone());
                 if stage == BlobStage::Again {
                     return self.blob_reads_together(number, header);
                 }
-                return self.blob_goes_on(number, header);
+                return self.continue_blob(number, header);
             }
             AfterAnswer::Create(made) => return self.create_blob(number, made),
-            AfterAnswer::Confirm => return self.ask_of_blob(number, BlobStage::Confirms, Vec::new()),
-            AfterAnswer::LookAgain => return self.ask_of_blob(number, BlobStage::Again, Vec::new()),
+            AfterAnswer::Confirm => return self.send_blob_requests(number, BlobStage::Confirms, Vec::new()),
+            AfterAnswer::RereadChunks => {
+                return self.send_blob_requests(number, BlobStage::Again, Vec::new());
+            }
             AfterAnswer::ReadAgain => {
                 if let Some(header) = self.blobs.open.get(&number).and_then(|open| open.header.clone()) {
                     return self.blob_reads_together(number, header);
                 }
             }
             AfterAnswer::Read(header)
-                if matches!(deed.kind, BlobChangeKind::Rest { .. }) && header.size > 0 =>
+                if matches!(deed.kind, BlobChangeKind::ReadAndChange { .. }) && header.size > 0 =>
             {
                 self.blobs.known.insert((client, blob), header.clone());
-                return self.blob_rests(number, header);
+                return self.change_whole_blob(number, header);
             }
             AfterAnswer::Read(header) => drop(self.blobs.known.insert((client, blob), header)),
-            AfterAnswer::Fill(records) => {
-                return self.ask_of_blob(number, BlobStage::Fills(records), Vec::new());
+            AfterAnswer::StageAppend(records) => {
+                return self.send_blob_requests(number, BlobStage::StagesChunks(records), Vec::new());
             }
             AfterAnswer::Publish(records) => return self.publish_blob(number, records),
-            AfterAnswer::Settle => {
-                return self.ask_of_blob(number, BlobStage::Change(HeaderChange::Settling), Vec::new());
+            AfterAnswer::CompleteTruncation => {
+                return self.send_blob_requests(
+                    number,
+                    BlobStage::Change(HeaderChange::Settling),
+                    Vec::new(),
+                );
             }
             AfterAnswer::Again => {
                 self.blobs.known.remove(&(client, blob));
-                return self.ask_of_blob(number, BlobStage::Header, Vec::new());
+                return self.send_blob_requests(number, BlobStage::Header, Vec::new());
             }
             // Now and then a writer keeps its cached header when no answer has given it a newer
             // one.
-            AfterAnswer::Forget
+            AfterAnswer::DropHeader
                 if !matches!(stage, BlobStage::Change(_)) || self.streams.workload.chance(1, 2) =>
             {
                 self.blobs.known.remove(&(client, blob));
             }
-            AfterAnswer::Forget | AfterAnswer::End | AfterAnswer::Wait => {}
+            AfterAnswer::DropHeader | AfterAnswer::End | AfterAnswer::Wait => {}
         }
         self.blobs.open.remove(&number);
         let life = self.clients[client].life;
@@ -502,11 +529,11 @@ impl SimulatedCluster {
             self.history.transactions[open.at].transaction.fate = TransactionFate::Aborted;
             open.header = Some(header);
         }
-        self.ask_of_blob(number, BlobStage::Together, Vec::new());
+        self.send_blob_requests(number, BlobStage::Together, Vec::new());
     }
 
     /// A client dies; its operations may or may not have taken effect.
-    pub(super) fn forget_blobs(&mut self, client: usize) {
+    pub(super) fn drop_blob_operations(&mut self, client: usize) {
         let Blobs { open, known, .. } = &mut self.blobs;
         known.retain(|(owner, _), _| *owner != client);
         open.retain(|_, open| {
@@ -539,20 +566,20 @@ enum AfterAnswer {
     Wait,
     End,
     /// The same, and the cached header may be stale.
-    Forget,
-    GoOn(ReadHeader),
+    DropHeader,
+    Continue(ReadHeader),
     /// Creates the blob, empty or with contents.
     Create(HeaderChange),
     Confirm,
-    LookAgain,
+    RereadChunks,
     /// Reads the blob again in a transaction.
     ReadAgain,
     ReadTogether(ReadHeader),
     Read(ReadHeader),
     /// Writes so many records behind the end.
-    Fill(u64),
+    StageAppend(u64),
     Publish(u64),
-    Settle,
+    CompleteTruncation,
     /// Starts again with the header.
     Again,
 }
@@ -560,34 +587,13 @@ enum AfterAnswer {
 impl OpenBlobOperation {
     /// The contents that were read.
     fn contents(&self, header: &ReadHeader) -> BlobContents<'_> {
-        contents(self.deed.blob, header, &self.looked)
+        contents(self.operation.blob, header, &self.chunks_read)
     }
 
     /// The versions of the chunks that were read; zero for an absent chunk.
     fn versions(&self) -> Vec<Timestamp> {
-        self.looked.iter().map(|one| one.as_ref().map_or(Timestamp::ZERO, |one| one.version)).collect()
+        self.chunks_read.iter().map(|one| one.as_ref().map_or(Timestamp::ZERO, |one| one.version)).collect()
     }
-}
-
-/// Whether a failure says that the header has changed.
-fn is_of_other(failure: &Failure<'_>) -> bool {
-    matches!(failure, Failure::StaleBlob { .. } | Failure::ConditionFailed { .. } | Failure::NotFound)
-}
-
-/// The contents of a blob by its header and chunks. Bytes of an earlier blob of the same name do
-/// not count.
-pub(super) fn contents<'l>(
-    blob: u64,
-    header: &ReadHeader,
-    looked: &'l [Option<ChunkRead>],
-) -> BlobContents<'l> {
-    let chunk = |one: &'l Option<ChunkRead>| match one {
-        Some(one) if one.stamp.id == header.stamp.id => (one.version.0, &one.bytes[..]),
-        _ => (0, &[][..]),
-    };
-    let ReadHeader { edition, change, count, size, .. } = *header;
-    let chunks = looked.iter().map(chunk).collect();
-    BlobContents { blob, edition, change, order: header.order(), count, size, chunks }
 }
 
 const _: () =

@@ -39,7 +39,7 @@ impl SimulatedCluster {
         let (keyspace, partition) = *self.streams.node.pick(&places);
         let (count, length_us) =
             (self.streams.node.between(2, 5), *self.streams.node.pick(&[200 * MS, 800 * MS, 2_500 * MS]));
-        self.trace.say(now, format_args!("BURST of {count} around {keyspace}/{partition}"));
+        self.trace.record(now, format_args!("BURST of {count} around {keyspace}/{partition}"));
         self.focus = Some((keyspace, now.after_us(length_us + 2_000 * MS)));
         for _ in 0..count {
             let at = now.after_us(self.streams.node.below(length_us));
@@ -67,18 +67,18 @@ impl SimulatedCluster {
         match *self.streams.node.pick(&kinds) {
             FaultKind::Kills | FaultKind::PowerLosses => self.blink(host, for_us),
             FaultKind::NodePauses => {
-                self.trace.say(now, format_args!("PAUSE of n{host} until {}", until.0));
+                self.trace.record(now, format_args!("PAUSE of n{host} until {}", until.0));
                 self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
                 self.watch.paused(host, now, until);
             }
             FaultKind::AgentPauses => {
                 // Long enough for the failure detector to declare the node dead.
                 let until = until.after_us(1_500 * MS);
-                self.trace.say(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
+                self.trace.record(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
                 self.hosts[host].agent_paused_until = self.hosts[host].agent_paused_until.max(until);
             }
             FaultKind::Cuts => {
-                self.trace.say(now, format_args!("CUT of n{host} until {}", until.0));
+                self.trace.record(now, format_args!("CUT of n{host} until {}", until.0));
                 for other in (0..self.hosts.len()).filter(|other| *other != host) {
                     self.peers.cut(host, other, until);
                     self.peers.cut(other, host, until);

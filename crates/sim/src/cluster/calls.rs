@@ -16,7 +16,7 @@ use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
 use super::scans::{PUTS_FROM, SCANS_FROM};
 use super::snapshots::SNAPSHOTS_FROM;
-use super::transacting::DEEDS_FROM;
+use super::transacting::OPERATION_TOKENS_FROM;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::client::ClientLife;
 use crate::history::{Call, OperationEnd as CallEnd};
@@ -38,7 +38,7 @@ const READ_AFTER_US: [u64; 6] = [MS, 50 * MS, 120 * MS, 200 * MS, 300 * MS, 450 
 const READER_US: u64 = 1_000 * MS;
 
 /// Outside of fault windows clients rest so many times longer.
-const CALM: u64 = 300;
+const QUIET_PAUSE_FACTOR: u64 = 300;
 
 impl SimulatedCluster {
     /// A client starts, as the first in its place or in place of a dead one.
@@ -61,7 +61,7 @@ impl SimulatedCluster {
             Some(place) => *place = begun,
             None => self.clients.push(begun),
         }
-        self.trace.say(now, format_args!("c{client} begins, life {life}"));
+        self.trace.record(now, format_args!("c{client} begins, life {life}"));
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);
             self.agenda.at(now.after_us(soon), ClusterEvent::Call { client, life });
@@ -72,32 +72,32 @@ impl SimulatedCluster {
     pub(super) fn kill_client(&mut self, client: usize) {
         let now = self.now();
         let life = self.clients[client].life;
-        self.trace.say(now, format_args!("c{client} dies"));
+        self.trace.record(now, format_args!("c{client} dies"));
         for link in self.clients[client].open_links() {
             self.network.close(now, link, LinkEnd::Opener);
         }
         for call in std::mem::take(&mut self.clients[client].calls) {
             self.end_call(call, CallEnd::Unknown);
         }
-        self.forget_deeds(client);
-        self.forget_blobs(client);
-        self.forget_snapshots(client);
-        self.compares.forget(client);
-        self.scans.forget(client);
+        self.drop_operations(client);
+        self.drop_blob_operations(client);
+        self.drop_snapshots(client);
+        self.compares.drop_client(client);
+        self.scans.drop_client(client);
         self.count_reads(client);
         self.begin_client(client, life + 1);
     }
 
-    pub(super) fn wake_client(&mut self, client: usize, at: Time) {
+    pub(super) fn schedule_client(&mut self, client: usize, at: Time) {
         let found = &mut self.clients[client];
         let at = at.max(found.paused_until);
         if found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, ClusterEvent::ClientTurn(client));
+            self.agenda.at(at, ClusterEvent::RunClient(client));
         }
     }
 
-    pub(super) fn client_turn(&mut self, client: usize) {
+    pub(super) fn run_client(&mut self, client: usize) {
         let now = self.now();
         let found = &mut self.clients[client];
         if found.turn_at != Some(now) {
@@ -105,13 +105,13 @@ impl SimulatedCluster {
         }
         found.turn_at = None;
         if now < found.paused_until {
-            return self.wake_client(client, now);
+            return self.schedule_client(client, now);
         }
-        for effect in found.turn(now) {
-            self.carry_out(client, effect);
+        for effect in found.run_turn(now) {
+            self.perform_effect(client, effect);
         }
-        if let Some(at) = self.clients[client].session.wake_at() {
-            self.wake_client(client, at.max(now.after_us(1)));
+        if let Some(at) = self.clients[client].session.next_turn_due() {
+            self.schedule_client(client, at.max(now.after_us(1)));
         }
     }
 
@@ -120,25 +120,29 @@ impl SimulatedCluster {
         let (host, port) = host_and_port(address)?;
         let (host, slot) = (self.hosts.get(host)?, port.checked_sub(7401)?);
         let listens = host.is_up && host.slots.get(slot)?.instance.is_some();
-        listens.then_some(host.places.start + slot)
+        listens.then_some(host.instance_range.start + slot)
     }
 
-    fn carry_out(&mut self, client: usize, effect: SessionEffect<usize>) {
+    fn perform_effect(&mut self, client: usize, effect: SessionEffect<usize>) {
         let now = self.now();
         let life = self.clients[client].life;
         match effect {
             SessionEffect::Connect { connection, address } => {
                 let listener = self.listener(&address);
                 let link = self.network.open(now, Opener::Client { client, life, connection }, listener);
-                self.trace.say(now, format_args!("c{client} opens {link} to {address}"));
+                self.trace.record(now, format_args!("c{client} opens {link} to {address}"));
                 self.clients[client].opens(connection, link);
             }
             SessionEffect::Send { connection, mut head, tail } => {
                 let Some(link) = self.clients[client].link(connection) else { return };
                 let length = head.len();
                 head.extend_from_slice(&tail);
-                self.trace.note(now, format_args!("c{client} sends {} bytes on {link}", head.len()), link.0);
-                if self.scenario.has_nameless && client % 2 == 1 {
+                self.trace.record_frequent(
+                    now,
+                    format_args!("c{client} sends {} bytes on {link}", head.len()),
+                    link.0,
+                );
+                if self.scenario.names_no_epoch && client % 2 == 1 {
                     self.network.send(now, link, LinkEnd::Node, &without_epochs(&head));
                 } else {
                     self.network.send(now, link, LinkEnd::Node, &head);
@@ -149,7 +153,7 @@ impl SimulatedCluster {
             }
             SessionEffect::Close { connection } => {
                 if let Some(link) = self.clients[client].closes(connection) {
-                    self.trace.say(now, format_args!("c{client} closes {link}"));
+                    self.trace.record(now, format_args!("c{client} closes {link}"));
                     self.network.close(now, link, LinkEnd::Opener);
                 }
             }
@@ -157,8 +161,8 @@ impl SimulatedCluster {
                 self.clients[client].calls.retain(|call| *call != token - PUTS_FROM);
                 self.end_call(token - PUTS_FROM, CallEnd::of(result));
             }
-            SessionEffect::Complete { token, result } if token >= DEEDS_FROM => {
-                self.of_several_is_told(token, result)
+            SessionEffect::Complete { token, result } if token >= OPERATION_TOKENS_FROM => {
+                self.route_composite_result(token, result)
             }
             SessionEffect::Complete { token, result } => {
                 self.clients[client].calls.retain(|call| *call != token);
@@ -182,8 +186,8 @@ impl SimulatedCluster {
         let rest_us = if self.focus(now).is_some() { rest_us / BUSIER } else { rest_us };
         let mut at = now.after_us(rest_us);
         if self.phase == ClusterPhase::Faults && !self.scenario.is_stormy(at) {
-            let later = now.after_us(rest_us.saturating_mul(CALM));
-            let storm = self.scenario.next_storm(now).map_or(later, |storm| storm.after_us(rest_us));
+            let later = now.after_us(rest_us.saturating_mul(QUIET_PAUSE_FACTOR));
+            let storm = self.scenario.next_fault_window(now).map_or(later, |storm| storm.after_us(rest_us));
             at = later.min(storm.max(at));
         }
         self.agenda.at(at, ClusterEvent::Call { client, life });
@@ -194,7 +198,7 @@ impl SimulatedCluster {
         if self.phase != ClusterPhase::Faults || self.scenario.network.repeats == 0 {
             return;
         }
-        let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
+        let decoder = Decoder::with_version(zerohop_wire::limits::VERSION_MAX, FEATURES);
         let mut rest = bytes;
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
@@ -206,18 +210,24 @@ impl SimulatedCluster {
                     _ => self.streams.network.below(self.scenario.network.repeat_us + 1),
                 };
                 // Its session has expired by then.
-                if let Some((from, until)) = self.scenario.sleep
+                if let Some((from, until)) = self.scenario.client_pause
                     && self.now() < from
                     && self.streams.network.chance(1, 3)
                 {
                     late_us += until.since_us(self.now());
                 }
                 let at = self.now().after_us(late_us);
-                self.agenda
-                    .at(at, ClusterEvent::Repeat { place, frame: rest[..used].to_vec(), waits: false });
+                self.agenda.at(
+                    at,
+                    ClusterEvent::Repeat {
+                        instance_index: place,
+                        frame: rest[..used].to_vec(),
+                        waits: false,
+                    },
+                );
                 // The second copy may take effect, whatever the client receives for the first.
                 for call in &self.clients[client].calls {
-                    self.haunted.insert(*call);
+                    self.calls_with_late_copy.insert(*call);
                 }
                 self.transacting.haunt(client);
                 self.blobs.haunt(client);
@@ -228,12 +238,12 @@ impl SimulatedCluster {
 
     pub(super) fn repeat(&mut self, place: usize, frame: &[u8], waits: bool) {
         let now = self.now();
-        let Some((host, slot)) = self.at_place(place) else { return };
+        let Some((host, slot)) = self.locate_instance(place) else { return };
         if self.hosts[host].slots[slot].instance.is_none() || self.phase != ClusterPhase::Faults {
             return;
         }
         let link = self.network.open(now, Opener::Ghost, Some(place));
-        self.trace.say(now, format_args!("{link} brings n{host}/{slot} a copy of {} bytes", frame.len()));
+        self.trace.record(now, format_args!("{link} brings n{host}/{slot} a copy of {} bytes", frame.len()));
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,
             version_max: zerohop_wire::limits::VERSION_MAX,
@@ -276,7 +286,7 @@ impl SimulatedCluster {
         let message = Message::Read { seen: Timestamp::ZERO, read };
         for (instance, epoch) in at {
             let Some((host, slot)) = self.host_of(*instance) else { continue };
-            let place = self.hosts[host].places.start + slot;
+            let place = self.hosts[host].instance_range.start + slot;
             for after_us in READ_AFTER_US {
                 let envelope = Envelope {
                     request: RequestId(1),
@@ -284,12 +294,15 @@ impl SimulatedCluster {
                     partition,
                     partition_epoch: *epoch,
                     time_out_ms: 1_000,
-                    hold: false,
+                    read_lock: false,
                 };
                 let mut frame = Vec::new();
                 let encoded = Encoder::default().encode(&envelope, &message, &mut frame);
                 debug_assert!(encoded.is_ok(), "a short read keeps every bound");
-                self.agenda.at(now.after_us(after_us), ClusterEvent::Repeat { place, frame, waits: true });
+                self.agenda.at(
+                    now.after_us(after_us),
+                    ClusterEvent::Repeat { instance_index: place, frame, waits: true },
+                );
             }
         }
     }
@@ -306,7 +319,7 @@ impl SimulatedCluster {
         }
         self.begins_compare(client);
         self.begins_scan(client);
-        if self.begins_deed(client) {
+        if self.begin_operation_if_due(client) {
             return;
         }
         let live: Vec<KeyspaceId> = self.watch.live(now).collect();
@@ -369,12 +382,13 @@ impl SimulatedCluster {
         let now = self.now();
         let request = operation.with_wire(|wire| SessionRequest::record(keyspace, wire, limit_us));
         let Ok(request) = request else {
-            return self.trouble("world", format!("{operation} cannot be sent"));
+            return self.record_violation("world", format!("{operation} cannot be sent"));
         };
         let partition = self.watch.map.keyspace(keyspace).map(|found| found.partition(&operation.key));
         let partition = partition.unwrap_or_default();
         let call = self.history.calls.len();
-        self.trace.say(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
+        self.trace
+            .record(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
         let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };
         self.coverage.called(&operation);
         self.history.calls.push(Call {
@@ -392,7 +406,7 @@ impl SimulatedCluster {
         found.calls.push(call);
         found.session.submit(now, request.collecting(collecting), tokens_from + call);
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     fn end_call(&mut self, at: usize, end: CallEnd) {
@@ -401,7 +415,7 @@ impl SimulatedCluster {
         let call = &mut self.history.calls[at];
         call.returned = Some(now);
         call.clock_ms = clock_ms;
-        let is_haunted = self.haunted.remove(&at) && call.operation.is_write();
+        let is_haunted = self.calls_with_late_copy.remove(&at) && call.operation.is_write();
         call.end = match end {
             CallEnd::NotDone(_) if is_haunted => CallEnd::Unknown,
             end => end,
@@ -410,7 +424,7 @@ impl SimulatedCluster {
             // It may take effect at any later time.
             call.clock_ms.1 = u64::MAX;
         }
-        self.trace.say(now, format_args!("call #{at} ends: {}", call.end));
+        self.trace.record(now, format_args!("call #{at} ends: {}", call.end));
         self.coverage.operations += u64::from(call.end.is_definite());
         self.coverage.ended_call(call);
         let (keyspace, key) = (call.keyspace, &call.operation.key);
@@ -427,30 +441,30 @@ impl SimulatedCluster {
     }
 
     /// Passes the result to its operation: transaction, blob, snapshot, comparison or scan.
-    fn of_several_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
+    fn route_composite_result(&mut self, token: usize, result: Result<Reply, SessionError>) {
         if let Err(SessionError::Aborted { reason: AbortReason::Unknown, .. }) = &result {
             self.coverage.commit("unknown transactions that come after all");
         }
         match token {
-            SCANS_FROM.. => self.scan_is_told(token, result),
-            COMPARES_FROM.. => self.compare_is_told(token, result),
-            SNAPSHOTS_FROM.. => self.snapshot_is_told(token, result),
-            BLOBS_FROM.. => self.blob_is_told(token, result),
-            _ => self.deed_ends(token, result),
+            SCANS_FROM.. => self.handle_scan_answer(token, result),
+            COMPARES_FROM.. => self.handle_compare_result(token, result),
+            SNAPSHOTS_FROM.. => self.handle_snapshot_answer(token, result),
+            BLOBS_FROM.. => self.handle_blob_answer(token, result),
+            _ => self.handle_request_end(token, result),
         }
     }
 
     /// A client is paused until then.
     pub(super) fn pause_client(&mut self, client: usize, until: Time) {
         let now = self.now();
-        self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
+        self.trace.record(now, format_args!("PAUSE of c{client} until {}", until.0));
         self.clients[client].paused_until = until;
         for call in &self.clients[client].calls {
             // A paused client handles no deadline.
             let call = &mut self.history.calls[*call];
             call.deadline = call.deadline.max(until);
         }
-        self.pause_deeds(client, until);
+        self.pause_operations(client, until);
         self.pause_blobs(client, until);
         self.pause_snapshots(client, until);
     }

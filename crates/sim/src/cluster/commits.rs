@@ -20,7 +20,7 @@ use super::SimulatedCluster;
 pub(super) struct Commits {
     running: BTreeMap<TransactionId, ObservedCommit>,
     /// Every `Prepare` that was sent, to count repeated ones.
-    asked_to_prepare: BTreeSet<(TransactionId, (u64, u64), RoutingKey)>,
+    prepares_sent: BTreeSet<(TransactionId, (u64, u64), RoutingKey)>,
     /// Outcome queries without an answer: transaction, and the participant that asks.
     questions: BTreeSet<(TransactionId, RoutingKey)>,
     /// Transactions that a log aborts because a participant asked about them and the coordinator
@@ -38,7 +38,7 @@ struct ObservedCommit {
     stage: ObservedStage,
     /// Participants that were asked to prepare in the present attempt, and those that have
     /// prepared.
-    asked: BTreeSet<RoutingKey>,
+    prepares_sent: BTreeSet<RoutingKey>,
     prepared: BTreeSet<RoutingKey>,
 }
 
@@ -46,7 +46,7 @@ struct ObservedCommit {
 enum ObservedStage {
     SideBySide,
     InChain,
-    Telling,
+    SendingDecision,
 }
 
 /// The kind of transaction message in some frames; the rarest kind, if there are several.
@@ -86,7 +86,7 @@ impl SimulatedCluster {
     /// Observes frames between two instances. Returns the rarest kind of transaction message, with
     /// its frame.
     pub(super) fn watch_commits<'f>(&mut self, host: usize, frames: &'f [u8]) -> (FrameContent, &'f [u8]) {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         let (mut rest, mut said) = (frames, (FrameContent::Nothing, &frames[..0]));
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
@@ -114,19 +114,21 @@ impl SimulatedCluster {
         let mut count = |what| self.coverage.commit(what);
         match what {
             TransactionMessage::Prepare { attempt, chain, parts, .. } => {
-                if !commits.asked_to_prepare.insert((id, (attempt.epoch.0, attempt.counter), to)) {
+                if !commits.prepares_sent.insert((id, (attempt.epoch.0, attempt.counter), to)) {
                     count("prepares repeated");
                 }
                 let stage = if *chain { ObservedStage::InChain } else { ObservedStage::SideBySide };
                 if from == id.coordinator {
-                    let running = ObservedCommit { host, stage, asked: [].into(), prepared: [].into() };
+                    let running =
+                        ObservedCommit { host, stage, prepares_sent: [].into(), prepared: [].into() };
                     let running = commits.running.entry(id).or_insert(running);
                     if running.stage != stage {
                         count("chains");
-                        (running.stage, running.asked, running.prepared) = (stage, [].into(), [].into());
+                        (running.stage, running.prepares_sent, running.prepared) =
+                            (stage, [].into(), [].into());
                     }
                     running.host = host;
-                    running.asked.extend(parts.iter().map(|part| part.place));
+                    running.prepares_sent.extend(parts.iter().map(|part| part.routing_key));
                 }
                 if commits.running.len() > FOLLOWED_MAX {
                     commits.running.pop_first();
@@ -148,7 +150,7 @@ impl SimulatedCluster {
                     count("questions answered: decided");
                 }
                 if let Some(running) = commits.running.get_mut(&id) {
-                    (running.stage, running.host) = (ObservedStage::Telling, host);
+                    (running.stage, running.host) = (ObservedStage::SendingDecision, host);
                 }
             }
             TransactionMessage::Release { .. } => {
@@ -167,8 +169,8 @@ impl SimulatedCluster {
             }
             TransactionMessage::Applied { .. } => {
                 if let Some(running) = commits.running.get_mut(&id) {
-                    running.asked.remove(&from);
-                    if running.asked.is_empty() {
+                    running.prepares_sent.remove(&from);
+                    if running.prepares_sent.is_empty() {
                         commits.running.remove(&id);
                     }
                 }
@@ -191,12 +193,12 @@ impl SimulatedCluster {
     pub(super) fn watch_coordinators(&mut self, host: usize) {
         let commits = &mut self.commits;
         for (id, running) in commits.running.iter().filter(|(_, running)| running.host == host) {
-            if running.stage != ObservedStage::Telling {
+            if running.stage != ObservedStage::SendingDecision {
                 commits.orphans.insert(*id);
             }
-            let has_all = running.asked.is_subset(&running.prepared);
+            let has_all = running.prepares_sent.is_subset(&running.prepared);
             self.coverage.commit(match running.stage {
-                ObservedStage::Telling => "coordinators failed: telling",
+                ObservedStage::SendingDecision => "coordinators failed: telling",
                 _ if has_all => "coordinators failed: all prepared",
                 ObservedStage::SideBySide => "coordinators failed: side by side",
                 ObservedStage::InChain => "coordinators failed: in a chain",

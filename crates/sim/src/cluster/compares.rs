@@ -48,7 +48,7 @@ impl Compares {
     }
 
     /// A client dies.
-    pub(super) fn forget(&mut self, client: usize) {
+    pub(super) fn drop_client(&mut self, client: usize) {
         self.open.retain(|_, one| one.client != client);
     }
 }
@@ -74,12 +74,12 @@ impl SimulatedCluster {
         let slice = (partition, partitions);
         let number = self.compares.next;
         self.compares.next += 1;
-        self.trace.say(now, format_args!("c{client} has {keyspace}/{partition} compared, #{number}"));
+        self.trace.record(now, format_args!("c{client} has {keyspace}/{partition} compared, #{number}"));
         self.compares.open.insert(number, Comparison { client, keyspace, slice, from: 0, copies: u32::MAX });
-        self.ask_to_compare(number);
+        self.send_compare(number);
     }
 
-    fn ask_to_compare(&mut self, number: usize) {
+    fn send_compare(&mut self, number: usize) {
         let now = self.now();
         let Some(&Comparison { client, keyspace, slice, from, .. }) = self.compares.open.get(&number) else {
             return;
@@ -87,11 +87,11 @@ impl SimulatedCluster {
         let request = SessionRequest::compare(keyspace, slice, from, LIMIT_US);
         self.clients[client].session.submit(now, request, COMPARES_FROM + number);
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     /// A hash range has been compared, or the comparison has failed.
-    pub(super) fn compare_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
+    pub(super) fn handle_compare_result(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let number = token - COMPARES_FROM;
         let Some(one) = self.compares.open.get_mut(&number) else { return };
         let Ok(Reply::Compared(ComparedSlice { next, copies, differing, .. })) = result else {
@@ -103,16 +103,16 @@ impl SimulatedCluster {
         one.from = next;
         if !differing.is_empty() {
             let what = format!("{keyspace}/{partition}: {differing:?} are told to differ, from {from} on");
-            self.trouble("I6", what);
+            self.record_violation("I6", what);
         }
         if next != 0 && next <= from {
-            self.trouble(
+            self.record_violation(
                 "progress",
                 format!("{keyspace}/{partition}: {next} follows {from} in a comparison"),
             );
         }
         if next > from {
-            return self.ask_to_compare(number);
+            return self.send_compare(number);
         }
         self.compares.open.remove(&number);
         self.coverage.blob(match copies {

@@ -28,8 +28,10 @@ impl SimulatedCluster {
                 let most_us = if random.chance(1, 2) { RIVAL_AFTER_US } else { RIVAL_LATER_US };
                 let after_us = random.below(most_us);
                 if other != client {
-                    self.agenda
-                        .at(self.now().after_us(after_us), ClusterEvent::Rival { client: other, deed });
+                    self.agenda.at(
+                        self.now().after_us(after_us),
+                        ClusterEvent::Rival { client: other, operation: deed },
+                    );
                 }
             }
         }
@@ -42,7 +44,7 @@ impl SimulatedCluster {
             && self.transacting.opened == AccountsState::Yes
         {
             let limit_us = self.transacting.draws.random().between(1_500 * MS, 12_000 * MS);
-            self.begin_deed(client, deed, limit_us, (false, true));
+            self.begin_operation(client, deed, limit_us, (false, true));
         }
     }
 }

@@ -26,7 +26,7 @@ impl ControlDisk {
     pub(crate) fn sync(&mut self, number: u64) {
         while self.issued.first().is_some_and(|write| write.number <= number) {
             let write = self.issued.remove(0);
-            self.carry_out(&write);
+            self.apply_write(&write);
         }
     }
 
@@ -37,7 +37,7 @@ impl ControlDisk {
         let whole = random.below(issued.len() as u64 + 1) as usize;
         for (at, write) in issued.into_iter().enumerate() {
             if at < whole {
-                self.carry_out(&write);
+                self.apply_write(&write);
             } else if at == whole && !write.replace {
                 let piece = random.below(write.bytes.len() as u64 + 1) as usize;
                 self.durable.extend_from_slice(&write.bytes[..piece]);
@@ -46,9 +46,9 @@ impl ControlDisk {
     }
 
     /// The process ends; its issued writes reach the disk.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn end_process(&mut self) {
         for write in std::mem::take(&mut self.issued) {
-            self.carry_out(&write);
+            self.apply_write(&write);
         }
     }
 
@@ -56,11 +56,11 @@ impl ControlDisk {
         &self.durable
     }
 
-    pub(crate) fn cut(&mut self, bytes: usize) {
+    pub(crate) fn truncate(&mut self, bytes: usize) {
         self.durable.truncate(bytes);
     }
 
-    fn carry_out(&mut self, write: &ControlWrite) {
+    fn apply_write(&mut self, write: &ControlWrite) {
         if write.replace {
             self.durable.clear();
         }

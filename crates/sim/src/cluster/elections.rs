@@ -16,32 +16,32 @@ const MS: u64 = 1_000;
 const BLINK_US: u64 = 15 * MS;
 
 impl SimulatedCluster {
-    pub(super) fn begin_fight(&mut self) {
+    pub(super) fn begin_election_faults(&mut self) {
         let now = self.now();
-        if self.fight_until > now || self.managers().len() < 3 || self.leader().is_none() {
+        if self.election_faults_until > now || self.managers().len() < 3 || self.leader().is_none() {
             return;
         }
         self.coverage.fault(FaultKind::Elections);
-        self.fight_until = now.after_us(self.streams.node.between(1_500 * MS, 4_000 * MS));
-        self.trace.say(now, format_args!("FIGHT until {}", self.fight_until.0));
+        self.election_faults_until = now.after_us(self.streams.node.between(1_500 * MS, 4_000 * MS));
+        self.trace.record(now, format_args!("FIGHT until {}", self.election_faults_until.0));
         if let Some(leader) = self.leader() {
             self.blink(leader, 200 * MS);
         }
-        self.fight_again();
+        self.schedule_election_fault();
     }
 
     fn managers(&self) -> Vec<usize> {
         self.hosts.iter().filter(|host| host.manager.is_some()).map(|host| host.at).collect()
     }
 
-    fn fight_again(&mut self) {
+    fn schedule_election_fault(&mut self) {
         let at = self.now().after_us(self.streams.node.between(5 * MS, 120 * MS));
-        if at < self.fight_until {
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Fight));
+        if at < self.election_faults_until {
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::ElectionFaults));
         }
     }
 
-    pub(super) fn fight(&mut self) {
+    pub(super) fn disturb_election(&mut self) {
         let now = self.now();
         let managers = self.managers();
         let (one, other) = (*self.streams.node.pick(&managers), *self.streams.node.pick(&managers));
@@ -58,27 +58,30 @@ impl SimulatedCluster {
             }
             6..=8 if self.hosts[one].is_up => {
                 let until = now.after_us(3 * for_us);
-                self.trace.say(now, format_args!("PAUSE of the agent of n{one} until {}", until.0));
+                self.trace.record(now, format_args!("PAUSE of the agent of n{one} until {}", until.0));
                 self.hosts[one].agent_paused_until = self.hosts[one].agent_paused_until.max(until);
             }
             _ => {}
         }
-        self.fight_again();
+        self.schedule_election_fault();
     }
 
     /// Whether election faults are in progress.
-    pub(super) fn is_fight(&self) -> bool {
-        self.fight_until > self.now() && self.phase == ClusterPhase::Faults
+    pub(super) fn has_election_faults(&self) -> bool {
+        self.election_faults_until > self.now() && self.phase == ClusterPhase::Faults
     }
 
     /// During election faults some messages of managers are repeated, a little later.
-    pub(super) fn repeat_in_fight(
+    pub(super) fn repeat_election_message(
         &mut self,
         at: Time,
         (from, to): (usize, usize),
         traffic: Traffic,
     ) -> Option<Time> {
-        if !self.is_fight() || traffic != Traffic::Agents || from == to || !self.streams.network.chance(1, 4)
+        if !self.has_election_faults()
+            || traffic != Traffic::Agents
+            || from == to
+            || !self.streams.network.chance(1, 4)
         {
             return None;
         }
@@ -90,7 +93,7 @@ impl SimulatedCluster {
     pub(super) fn draw_end_of_voter(&mut self, at: usize) {
         let manager = self.hosts[at].agent.as_ref().and_then(|agent| agent.manager());
         let is_voter = manager.is_some_and(|manager| manager.leader().is_none());
-        if self.is_fight() && is_voter && self.streams.node.chance(1, 3) {
+        if self.has_election_faults() && is_voter && self.streams.node.chance(1, 3) {
             self.blink(at, BLINK_US);
         }
     }

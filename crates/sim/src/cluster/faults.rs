@@ -27,15 +27,15 @@ pub(super) enum ClusterFault {
     /// A process that was just promoted is killed.
     Restart { host: usize, life: u32 },
     /// Clients are paused for longer than sessions are remembered.
-    Sleep,
+    PauseClients,
     /// Bytes become corrupt on the disk of a node, while nothing else is wrong.
     Corruption,
     /// A process is killed, for example while its messages are delayed.
     Kill { host: usize, life: u32 },
     /// A stalled connection between two nodes goes on.
-    GoesOn { number: u64 },
+    StallEnds { number: u64 },
     /// The managers are disturbed during elections.
-    Fight,
+    ElectionFaults,
     /// A member of a partition is struck.
     Blow { keyspace: KeyspaceId, partition: PartitionId },
 }
@@ -72,10 +72,10 @@ const STRIKES: [FaultKind; 24] = [
 impl SimulatedCluster {
     pub(super) fn schedule_faults(&mut self) {
         self.schedule_next();
-        if let Some((from, _)) = self.scenario.sleep {
-            self.agenda.at(from, ClusterEvent::Fault(ClusterFault::Sleep));
+        if let Some((from, _)) = self.scenario.client_pause {
+            self.agenda.at(from, ClusterEvent::Fault(ClusterFault::PauseClients));
         }
-        for calm in self.scenario.storms.windows(2) {
+        for calm in self.scenario.fault_windows.windows(2) {
             let (from, until) = (calm[0].1.after_us(CORRUPTION_AFTER_US), calm[1].0);
             if until.since_us(from) >= REPAIRED_US && until > from {
                 self.agenda.at(from, ClusterEvent::Fault(ClusterFault::Corruption));
@@ -88,7 +88,7 @@ impl SimulatedCluster {
         let wait_us = self.streams.node.wait(self.scenario.fault_every_us);
         let mut at = now.after_us(wait_us);
         if !self.scenario.is_stormy(at) {
-            let Some(storm) = self.scenario.next_storm(now) else { return };
+            let Some(storm) = self.scenario.next_fault_window(now) else { return };
             at = storm.after_us(wait_us).max(at);
         }
         self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Any));
@@ -123,20 +123,20 @@ impl SimulatedCluster {
             ClusterFault::DiskWell { host, life }
                 if self.hosts[host].life == life && self.hosts[host].is_up =>
             {
-                self.trace.say(now, format_args!("DISKS of n{host} are well"));
+                self.trace.record(now, format_args!("DISKS of n{host} are well"));
                 self.hosts[host].repair_disks();
                 for slot in 0..self.hosts[host].slots.len() {
                     self.hosts[host].slots[slot].disk.set_latency(Latency::default());
                 }
             }
-            ClusterFault::Sleep => {
-                let until = self.scenario.sleep.map_or(now, |(_, until)| until);
+            ClusterFault::PauseClients => {
+                let until = self.scenario.client_pause.map_or(now, |(_, until)| until);
                 self.coverage.fault(FaultKind::Sleeps);
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
             }
             ClusterFault::Corruption => self.corruption(),
-            ClusterFault::GoesOn { number } => self.end_stall(number),
-            ClusterFault::Fight => self.fight(),
+            ClusterFault::StallEnds { number } => self.end_stall(number),
+            ClusterFault::ElectionFaults => self.disturb_election(),
             ClusterFault::Blow { keyspace, partition } => self.blow(keyspace, partition),
             ClusterFault::Restart { host, life } | ClusterFault::Kill { host, life }
                 if self.hosts[host].life == life && self.hosts[host].is_up =>
@@ -154,19 +154,21 @@ impl SimulatedCluster {
         let Some(host) = self.aim() else { return };
         let until = |us| now.after_us(us);
         match kind {
-            FaultKind::Cuts | FaultKind::OneWayCuts => self.cut(host, kind == FaultKind::OneWayCuts),
+            FaultKind::Cuts | FaultKind::OneWayCuts => {
+                self.partition_nodes(host, kind == FaultKind::OneWayCuts)
+            }
             FaultKind::ClientCuts => {
                 let client = self.any_client();
-                let until = until(self.streams.network.below(self.scenario.cut_us + 1));
-                self.trace.say(now, format_args!("CUT OFF c{client} from n{host} until {}", until.0));
-                self.network.cut_off_from(client, self.hosts[host].places.clone(), until);
+                let until = until(self.streams.network.below(self.scenario.network_cut_us + 1));
+                self.trace.record(now, format_args!("CUT OFF c{client} from n{host} until {}", until.0));
+                self.network.cut_off_from(client, self.hosts[host].instance_range.clone(), until);
             }
             FaultKind::PowerLosses => {
                 // In the middle of an instance's next disk operations, or at once.
                 if self.streams.node.chance(1, 2) {
                     let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
                     let operations = self.streams.node.below(40);
-                    self.trace.say(now, format_args!("DOOM of n{host}/{slot}"));
+                    self.trace.record(now, format_args!("DOOM of n{host}/{slot}"));
                     self.hosts[host].is_doomed = true;
                     self.hosts[host].slots[slot].disk.cut_power_after(operations);
                 } else {
@@ -177,29 +179,29 @@ impl SimulatedCluster {
             FaultKind::Stops => self.end_process(host, NodeEnd::Stopped),
             FaultKind::DisksLost => return self.lose_disks(host),
             FaultKind::DisksFail | FaultKind::DisksFull | FaultKind::DisksSlow => {
-                self.trouble_disk(host, kind)
+                self.begin_disk_fault(host, kind)
             }
             FaultKind::ClockJumps => {
                 let by_ms = self.clock_jump_ms();
                 self.hosts[host].clock.set(now, by_ms);
-                self.trace.say(now, format_args!("CLOCK of n{host} set by {by_ms} ms"));
+                self.trace.record(now, format_args!("CLOCK of n{host} set by {by_ms} ms"));
             }
             FaultKind::NodePauses => {
                 let until = until(self.streams.node.below(self.scenario.pause_us + 1));
-                self.trace.say(now, format_args!("PAUSE of n{host} until {}", until.0));
+                self.trace.record(now, format_args!("PAUSE of n{host} until {}", until.0));
                 self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
                 self.watch.paused(host, now, until);
             }
             FaultKind::AgentPauses => {
                 let longest = *self.streams.node.pick(&[SECOND, 4 * SECOND, 8 * SECOND]);
                 let until = until(self.streams.node.between(500 * MS, longest));
-                self.trace.say(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
+                self.trace.record(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
                 let one = &mut self.hosts[host];
                 one.agent_paused_until = one.agent_paused_until.max(until);
             }
             FaultKind::LogsLost => return self.lose_log(),
             FaultKind::Stalls => self.stall(host),
-            FaultKind::Elections => return self.begin_fight(),
+            FaultKind::Elections => return self.begin_election_faults(),
             FaultKind::Bursts => return self.begin_burst(),
             FaultKind::ClientPauses => {
                 let client = self.any_client();
@@ -238,17 +240,19 @@ impl SimulatedCluster {
     }
 
     /// Some nodes receive nothing from the others, or cannot send to them, or both.
-    fn cut(&mut self, alone: usize, one_way: bool) {
+    fn partition_nodes(&mut self, alone: usize, one_way: bool) {
         let now = self.now();
-        let until = now.after_us(self.streams.node.between(self.scenario.cut_us / 4, self.scenario.cut_us));
+        let until = now.after_us(
+            self.streams.node.between(self.scenario.network_cut_us / 4, self.scenario.network_cut_us),
+        );
         let count = self.hosts.len();
         let side: Vec<bool> = match self.streams.node.below(4) {
             0 | 1 => (0..count).map(|at| at == alone).collect(),
             2 => (0..count).map(|_| self.streams.node.chance(1, 2)).collect(),
-            _ => return self.cut_pairs(until, one_way),
+            _ => return self.partition_pairs(until, one_way),
         };
         let outward = self.streams.node.chance(1, 2);
-        self.trace.say(now, format_args!("CUT {side:?}, one way: {one_way}, until {}", until.0));
+        self.trace.record(now, format_args!("CUT {side:?}, one way: {one_way}, until {}", until.0));
         for from in 0..count {
             for to in 0..count {
                 if side[from] != side[to] && (!one_way || side[from] == outward) {
@@ -260,11 +264,11 @@ impl SimulatedCluster {
 
     /// Some pairs of nodes cannot communicate: a node that most others cannot reach may still reach
     /// a node that all can.
-    fn cut_pairs(&mut self, until: Time, one_way: bool) {
+    fn partition_pairs(&mut self, until: Time, one_way: bool) {
         let now = self.now();
         let out_of = *self.streams.node.pick(&[2, 3]);
         self.trace
-            .say(now, format_args!("CUT of pairs, 1 in {out_of}, one way: {one_way}, until {}", until.0));
+            .record(now, format_args!("CUT of pairs, 1 in {out_of}, one way: {one_way}, until {}", until.0));
         for from in 0..self.hosts.len() {
             for to in 0..from {
                 let (there, back) =
@@ -313,7 +317,7 @@ impl SimulatedCluster {
         self.watch.has_lost_log = true;
         self.coverage.fault(FaultKind::LogsLost);
         self.end_process(at, NodeEnd::Power);
-        self.trace.say(self.now(), format_args!("LOG of the manager of n{at} is lost"));
+        self.trace.record(self.now(), format_args!("LOG of the manager of n{at} is lost"));
         self.hosts[at].control = super::control_disk::ControlDisk::default();
         self.hosts[at].has_lost_log = true;
     }
@@ -323,7 +327,7 @@ impl SimulatedCluster {
     /// repaired.
     fn corruption(&mut self) {
         let is_well = |host: &super::host::ClusterHost| {
-            host.life == 0 || host.is_gone || host.is_up && !host.is_doomed && !host.stays_down
+            host.life == 0 || host.is_removed || host.is_up && !host.is_doomed && !host.stays_down
         };
         if !self.scenario.has(FaultKind::DisksRot)
             || self.watch.has_lost_disks
@@ -350,11 +354,11 @@ impl SimulatedCluster {
         if corrupt.is_empty() {
             return;
         }
-        self.trace.say(now, format_args!("DISK of n{host}/{slot} becomes corrupt: {corrupt:?}"));
+        self.trace.record(now, format_args!("DISK of n{host}/{slot} becomes corrupt: {corrupt:?}"));
         // The replica with an unreadable log may have been the only one with the last acknowledged
         // writes. A repair is in memory at first and on disk only after its segment is rewritten. A
         // restart may therefore find the corruption at any later time.
-        self.watch.troubled(host, now);
+        self.watch.record_disk_fault(host, now);
         self.lost_disks.insert(host, Time::NEVER);
         self.watch.has_lost_disks = true;
         self.hosts[host].has_failed = true;
@@ -395,7 +399,7 @@ impl SimulatedCluster {
         })
     }
 
-    fn trouble_disk(&mut self, host: usize, kind: FaultKind) {
+    fn begin_disk_fault(&mut self, host: usize, kind: FaultKind) {
         let now = self.now();
         let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
         let until = now.after_us(self.streams.node.below(3_000 * MS));
@@ -407,13 +411,14 @@ impl SimulatedCluster {
                 let out_of = *self.streams.node.pick(&[2, 20, 200]);
                 disk.set_faults(DiskTrouble::default().failing(which, 1, out_of));
                 self.hosts[host].has_failed = true;
-                self.trace.say(now, format_args!("DISK of n{host}/{slot} fails at {which:?}, 1 in {out_of}"));
+                self.trace
+                    .record(now, format_args!("DISK of n{host}/{slot} fails at {which:?}, 1 in {out_of}"));
             }
             FaultKind::DisksFull => disk.set_capacity(*self.streams.node.pick(&[10_000, 40_000])),
             _ => disk.set_faults(DiskTrouble::default().stalling(1, 20, 30_000)),
         }
-        self.watch.troubled(host, now);
-        self.trace.say(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));
+        self.watch.record_disk_fault(host, now);
+        self.trace.record(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));
         let life = self.hosts[host].life;
         self.agenda.at(until, ClusterEvent::Fault(ClusterFault::DiskWell { host, life }));
     }
@@ -438,23 +443,23 @@ impl SimulatedCluster {
         let Some(host) = self.any_up() else { return };
         let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
         let operations = self.streams.node.below(60);
-        self.trace.say(self.now(), format_args!("DOOM of n{host}/{slot}"));
+        self.trace.record(self.now(), format_args!("DOOM of n{host}/{slot}"));
         self.coverage.fault(FaultKind::PowerLosses);
         self.hosts[host].is_doomed = true;
         self.hosts[host].slots[slot].disk.cut_power_after(operations);
     }
 
     /// All faults end, and an operator's cleanup removes their traces.
-    pub(super) fn heal(&mut self) {
+    pub(super) fn end_faults(&mut self) {
         let now = self.now();
-        self.trace.say(now, format_args!("HEAL"));
+        self.trace.record(now, format_args!("HEAL"));
         self.phase = ClusterPhase::Healed;
-        self.network.calm(now);
-        self.peers.calm();
-        self.all_go_on();
+        self.network.end_faults(now);
+        self.peers.end_faults();
+        self.end_all_stalls();
         for client in 0..self.clients.len() {
             self.clients[client].paused_until = Time(0);
-            self.wake_client(client, now);
+            self.schedule_client(client, now);
         }
         for at in 0..self.hosts.len() {
             self.hosts[at].paused_until = Time(0);
@@ -471,11 +476,11 @@ impl SimulatedCluster {
                 self.end_process(at, NodeEnd::Killed);
             }
             for slot in 0..self.hosts[at].slots.len() {
-                self.wake_slot(at, slot, now);
+                self.schedule_slot(at, slot, now);
             }
             if self.hosts[at].life > 0 {
                 self.start(at);
-                self.tell_agent(at, zerohop_control::agent::AgentEvent::Tick);
+                self.handle_agent_event(at, zerohop_control::agent::AgentEvent::Tick);
             }
         }
         self.agenda.at(now, ClusterEvent::Operate);

@@ -9,7 +9,7 @@ use zerohop_replication::{Digest, Role};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
-use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US, SNAPSHOTS_OVER_US, TRANSACTIONS_OVER_US};
+use crate::limits::{CLUSTER_HEALING_US, GROUPS_COMPLETE_US, SNAPSHOTS_OVER_US, TRANSACTIONS_OVER_US};
 
 const EVERY_US: u64 = 500_000;
 
@@ -54,7 +54,7 @@ impl GroupsLook {
     /// Whether to look again before the verdict. Everything must be complete by `due`. Transactions
     /// have longer to end, and each end is an entry of its group, so a member may lag as long as
     /// they have time.
-    fn looks_again(self, now: Time, due: Time) -> bool {
+    fn is_check_repeated(self, now: Time, due: Time) -> bool {
         match self.is_missing {
             true => now < due,
             false => (self.is_following || self.is_left) && now < due.after_us(TRANSACTIONS_OVER_US),
@@ -73,7 +73,7 @@ fn farthest(found: &[(InstanceId, MemberContents)]) -> Option<u64> {
 
 /// Judges a group by the map and its members, with so many instances up. `before` is the highest
 /// applied index at the last look, if there was one.
-fn judge(
+fn check_group(
     config: &KeyspaceConfig,
     instances_up: usize,
     group: Group<'_>,
@@ -82,7 +82,7 @@ fn judge(
 ) -> GroupVerdict {
     let wanted = usize::from(config.replicas).min(instances_up);
     let members = group.members().count();
-    if group.state != GroupState::Settled || members != wanted {
+    if group.state != GroupState::Stable || members != wanted {
         return GroupVerdict::Not(format!("has {members} of {wanted} members: {group:?}"));
     }
     if group.in_sync.len() + 1 < usize::from(config.min_in_sync).min(wanted) {
@@ -125,15 +125,15 @@ fn judge(
 impl SimulatedCluster {
     /// The deadline for complete groups, computed when the last calls have ended: these may have
     /// opened snapshots until then.
-    pub(super) fn whole_by(&self) -> Time {
+    pub(super) fn complete_groups_due(&self) -> Time {
         let now = self.now();
-        let groups = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
+        let groups = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + GROUPS_COMPLETE_US);
         groups.max(now.after_us(SNAPSHOTS_OVER_US))
     }
 
     /// Checks whether all groups are complete, and repeats that until the deadline.
-    pub(super) fn look(&mut self) {
-        let ClusterPhase::Whole { due } = self.phase else { return };
+    pub(super) fn check_groups(&mut self) {
+        let ClusterPhase::CompletingGroups { due } = self.phase else { return };
         let now = self.now();
         let groups: Vec<(KeyspaceId, PartitionId)> = self
             .watch
@@ -142,49 +142,51 @@ impl SimulatedCluster {
             .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)))
             .collect();
         let judged: Vec<((KeyspaceId, PartitionId), GroupVerdict)> =
-            groups.into_iter().map(|group| (group, self.judge_group(group.0, group.1))).collect();
-        let closing = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_closing());
+            groups.into_iter().map(|group| (group, self.check_partition_group(group.0, group.1))).collect();
+        let closing = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_dropping());
         let closing: Vec<KeyspaceId> = closing.map(|(id, _)| id).collect();
         let is_missing = judged.iter().any(|(_, judged)| matches!(judged, GroupVerdict::Not(_)));
         let is_following = judged.iter().any(|(_, judged)| matches!(judged, GroupVerdict::Follows(_)));
-        let kept = self.kept_for_snapshots();
+        let kept = self.retaining_snapshots();
         let left = self.left_of_transactions();
         let looked = GroupsLook {
             is_missing: is_missing || !kept.is_empty() || !closing.is_empty(),
             is_following,
             is_left: !left.is_empty(),
         };
-        if looked.looks_again(now, due) {
-            return self.agenda.at(now.after_us(EVERY_US), ClusterEvent::Look);
+        if looked.is_check_repeated(now, due) {
+            return self.agenda.at(now.after_us(EVERY_US), ClusterEvent::CheckGroups);
         }
         for kept in kept {
-            self.trouble("I8", kept);
+            self.record_violation("I8", kept);
         }
         for ((keyspace, partition), judged) in judged {
             match judged {
                 GroupVerdict::Well => {}
-                GroupVerdict::Not(_) if self.is_corrupt_alone(keyspace, partition) => {
+                GroupVerdict::Not(_) if self.is_corrupt_sole_copy(keyspace, partition) => {
                     self.history.corrupt.push((keyspace, partition));
                 }
                 GroupVerdict::Not(why) | GroupVerdict::Follows(why) => {
-                    self.trouble("whole", format!("{keyspace}/{partition}: {why}"))
+                    self.record_violation("whole", format!("{keyspace}/{partition}: {why}"))
                 }
-                GroupVerdict::Differs(how) => self.trouble("I6", format!("{keyspace}/{partition}: {how}")),
+                GroupVerdict::Differs(how) => {
+                    self.record_violation("I6", format!("{keyspace}/{partition}: {how}"))
+                }
             }
         }
         // Operations on a partition that cannot serve do not end.
         for left in left.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
-            self.trouble("I5", left);
+            self.record_violation("I5", left);
         }
         for keyspace in closing.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
             let what = format!("{keyspace} is being dropped, though nothing can be under way in it any more");
-            self.trouble("whole", what);
+            self.record_violation("whole", what);
         }
         self.phase = ClusterPhase::Over;
     }
 
     /// Instances that still keep state for snapshots, though all leases of snapshots have expired.
-    fn kept_for_snapshots(&mut self) -> Vec<String> {
+    fn retaining_snapshots(&mut self) -> Vec<String> {
         let slots = self.hosts.iter_mut().flat_map(|host| &mut host.slots);
         let mut kept = Vec::new();
         for instance in slots.filter_map(|slot| slot.instance.as_mut()) {
@@ -219,7 +221,7 @@ impl SimulatedCluster {
         left
     }
 
-    fn judge_group(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> GroupVerdict {
+    fn check_partition_group(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> GroupVerdict {
         let map = Arc::clone(&self.watch.map);
         let Some(known) = map.keyspace(keyspace) else { return GroupVerdict::Well };
         let Some(group) = known.group(partition) else { return GroupVerdict::Well };
@@ -229,19 +231,20 @@ impl SimulatedCluster {
             Some(index) => self.applied_before.insert((keyspace, partition), index),
             None => self.applied_before.remove(&(keyspace, partition)),
         };
-        judge(known.config(), self.instances_up(), group, &found, before)
+        check_group(known.config(), self.instances_up(), group, &found, before)
     }
 
     /// Whether a partition's only copy that counts is on a corrupt disk, and its process has found
     /// that, at its start or during a snapshot install to another member.
-    fn is_corrupt_alone(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+    fn is_corrupt_sole_copy(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         let map = Arc::clone(&self.watch.map);
         let group = map.keyspace(keyspace).and_then(|known| known.group(partition));
         let Some((host, slot)) = group.and_then(|group| self.host_of(group.primary)) else { return false };
         let is_corrupt = self.lost_disks.get(&host) == Some(&Time::NEVER);
         let Some(instance) = &mut self.hosts[host].slots[slot].instance else { return false };
         let mut replicas = instance.replicas();
-        is_corrupt && replicas.any(|one| (one.0, one.1) == (keyspace, partition) && one.2.is_corrupt_alone())
+        is_corrupt
+            && replicas.any(|one| (one.0, one.1) == (keyspace, partition) && one.2.is_corrupt_sole_copy())
     }
 
     fn find_member(
@@ -282,15 +285,15 @@ mod tests {
     }
 
     fn group<'g>(in_sync: &'g [InstanceId], followers: &'g [InstanceId]) -> Group<'g> {
-        Group { epoch: EPOCH, primary: A, in_sync, followers, state: GroupState::Settled }
+        Group { epoch: EPOCH, primary: A, in_sync, followers, state: GroupState::Stable }
     }
 
-    fn holds(index: u64, contents: u64) -> MemberContents {
+    fn member_contents(index: u64, contents: u64) -> MemberContents {
         MemberContents::In(Some(EPOCH), Ok(Digest { index, records: 1, contents, state: 1, seed: 1 }))
     }
 
     fn of(third: MemberContents) -> [(InstanceId, MemberContents); 3] {
-        [(A, holds(9, 4)), (B, holds(9, 4)), (C, third)]
+        [(A, member_contents(9, 4)), (B, member_contents(9, 4)), (C, third)]
     }
 
     #[track_caller]
@@ -299,26 +302,26 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_well_if_all_hold_the_same_of_the_same_entries() {
+    fn group_is_consistent_if_members_are_equal() {
         let whole = group(&[B], &[C]);
-        assert_eq!(judge(&config(), 5, whole, &of(holds(9, 4)), None), GroupVerdict::Well);
-        let differs = judge(&config(), 5, whole, &of(holds(9, 5)), None);
+        assert_eq!(check_group(&config(), 5, whole, &of(member_contents(9, 4)), None), GroupVerdict::Well);
+        let differs = check_group(&config(), 5, whole, &of(member_contents(9, 5)), None);
         assert!(matches!(differs, GroupVerdict::Differs(_)), "{differs:?}");
-        let mut other = of(holds(9, 4));
+        let mut other = of(member_contents(9, 4));
         other[2].1 = MemberContents::In(
             Some(EPOCH),
             Ok(Digest { index: 9, records: 1, contents: 4, state: 2, seed: 1 }),
         );
         assert!(
-            matches!(judge(&config(), 5, whole, &other, None), GroupVerdict::Differs(_)),
+            matches!(check_group(&config(), 5, whole, &other, None), GroupVerdict::Differs(_)),
             "sessions count too"
         );
     }
 
     #[test]
-    fn whoever_is_behind_or_elsewhere_is_waited_for() {
-        let judged = |third| judge(&config(), 5, group(&[B], &[C]), &of(third), None);
-        is_not(&judged(holds(8, 3)), "different entries");
+    fn lagging_or_moving_member_is_waited_for() {
+        let judged = |third| check_group(&config(), 5, group(&[B], &[C]), &of(third), None);
+        is_not(&judged(member_contents(8, 3)), "different entries");
         is_not(&judged(MemberContents::Not("does not run")), "does not run");
         let digest = Digest { index: 9, records: 1, contents: 4, state: 1, seed: 1 };
         is_not(&judged(MemberContents::In(Some(PartitionEpoch(6)), Ok(digest))), "is in");
@@ -328,20 +331,20 @@ mod tests {
 
     #[test]
     fn a_member_a_message_behind_follows_and_one_that_stands_still_does_not() {
-        let judged = |third, before| judge(&config(), 5, group(&[B], &[C]), &of(third), before);
-        let follows = judged(holds(8, 3), Some(8));
+        let judged = |third, before| check_group(&config(), 5, group(&[B], &[C]), &of(third), before);
+        let follows = judged(member_contents(8, 3), Some(8));
         assert!(
             matches!(&follows, GroupVerdict::Follows(why) if why.contains("different entries")),
             "{follows:?}"
         );
-        is_not(&judged(holds(7, 3), Some(8)), "different entries");
-        is_not(&judged(holds(8, 3), Some(9)), "different entries");
-        is_not(&judged(holds(8, 3), None), "different entries");
-        assert_eq!(judged(holds(9, 4), Some(8)), GroupVerdict::Well);
-        let differs = judged(holds(9, 5), Some(8));
+        is_not(&judged(member_contents(7, 3), Some(8)), "different entries");
+        is_not(&judged(member_contents(8, 3), Some(9)), "different entries");
+        is_not(&judged(member_contents(8, 3), None), "different entries");
+        assert_eq!(judged(member_contents(9, 4), Some(8)), GroupVerdict::Well);
+        let differs = judged(member_contents(9, 5), Some(8));
         assert!(matches!(differs, GroupVerdict::Differs(_)), "at one index nothing excuses it: {differs:?}");
         is_not(&judged(MemberContents::Not("does not run"), Some(8)), "does not run");
-        assert_eq!(farthest(&of(holds(8, 3))), Some(9));
+        assert_eq!(farthest(&of(member_contents(8, 3))), Some(9));
         assert_eq!(farthest(&[(A, MemberContents::Not("does not run"))]), None);
     }
 
@@ -353,23 +356,31 @@ mod tests {
             GroupsLook { is_following: true, ..GroupsLook::default() },
         );
         let left = GroupsLook { is_left: true, ..GroupsLook::default() };
-        assert!(!GroupsLook::default().looks_again(Time(1), due), "all is well");
-        assert!(missing.looks_again(Time(99), due) && !missing.looks_again(due, due));
-        assert!(following.looks_again(due, due) && !following.looks_again(end, due));
-        assert!(left.looks_again(due, due) && !left.looks_again(end, due));
+        assert!(!GroupsLook::default().is_check_repeated(Time(1), due), "all is well");
+        assert!(missing.is_check_repeated(Time(99), due) && !missing.is_check_repeated(due, due));
+        assert!(following.is_check_repeated(due, due) && !following.is_check_repeated(end, due));
+        assert!(left.is_check_repeated(due, due) && !left.is_check_repeated(end, due));
         let all = GroupsLook { is_missing: true, is_following: true, is_left: true };
-        assert!(!all.looks_again(due, due), "what is missing at its time is told then");
+        assert!(!all.is_check_repeated(due, due), "what is missing at its time is told then");
     }
 
     #[test]
     fn a_group_has_as_many_members_as_are_wanted_and_can_be() {
-        let two = [(A, holds(9, 4)), (B, holds(9, 4))];
-        is_not(&judge(&config(), 5, group(&[B], &[]), &two, None), "2 of 3 members");
-        assert_eq!(judge(&config(), 2, group(&[B], &[]), &two, None), GroupVerdict::Well);
-        let four = [(A, holds(9, 4)), (B, holds(9, 4)), (C, holds(9, 4)), (InstanceId(4), holds(9, 4))];
-        is_not(&judge(&config(), 5, group(&[B], &[C, InstanceId(4)]), &four, None), "4 of 3 members");
-        is_not(&judge(&config(), 5, group(&[], &[B, C]), &of(holds(9, 4)), None), "too few in sync");
+        let two = [(A, member_contents(9, 4)), (B, member_contents(9, 4))];
+        is_not(&check_group(&config(), 5, group(&[B], &[]), &two, None), "2 of 3 members");
+        assert_eq!(check_group(&config(), 2, group(&[B], &[]), &two, None), GroupVerdict::Well);
+        let four = [
+            (A, member_contents(9, 4)),
+            (B, member_contents(9, 4)),
+            (C, member_contents(9, 4)),
+            (InstanceId(4), member_contents(9, 4)),
+        ];
+        is_not(&check_group(&config(), 5, group(&[B], &[C, InstanceId(4)]), &four, None), "4 of 3 members");
+        is_not(
+            &check_group(&config(), 5, group(&[], &[B, C]), &of(member_contents(9, 4)), None),
+            "too few in sync",
+        );
         let admitting = Group { state: GroupState::Admitting, ..group(&[B], &[C]) };
-        is_not(&judge(&config(), 5, admitting, &of(holds(9, 4)), None), "members");
+        is_not(&check_group(&config(), 5, admitting, &of(member_contents(9, 4)), None), "members");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct ClusterHost {
     pub(crate) agent: Option<Agent>,
     pub(crate) slots: Vec<ClusterSlot>,
     /// Range of its instances among those of all nodes.
-    pub(crate) places: Range<usize>,
+    pub(crate) instance_range: Range<usize>,
     pub(crate) clock: NodeClock,
     pub(crate) folder: HostFolder,
     pub(crate) control: ControlDisk,
@@ -39,14 +39,14 @@ pub(crate) struct ClusterHost {
     /// It never restarts by itself.
     pub(crate) stays_down: bool,
     /// It has been removed from the cluster permanently.
-    pub(crate) is_gone: bool,
+    pub(crate) is_removed: bool,
     pub(crate) paused_until: Time,
     /// Its agent is paused until then, while its instances go on.
     pub(crate) agent_paused_until: Time,
-    pub(crate) agent_turn_at: Option<Time>,
+    pub(crate) agent_due: Option<Time>,
     /// Messages that arrived while it was paused, and events of its own instances.
     pub(crate) agent_inbox: Vec<Vec<u8>>,
-    pub(crate) agent_owes: Vec<super::agents::DelayedEvent>,
+    pub(crate) agent_pending_events: Vec<super::agents::DelayedEvent>,
     /// A disk has failed in this process: a partition may accept no writes until the next start.
     pub(crate) has_failed: bool,
     /// Power is lost in the middle of one of its next disk operations.
@@ -72,7 +72,7 @@ impl ClusterHost {
             at,
             agent: None,
             slots: disks.into_iter().map(ClusterSlot::new).collect(),
-            places,
+            instance_range: places,
             clock: NodeClock::new(now),
             folder: HostFolder::default(),
             control: ControlDisk::default(),
@@ -84,12 +84,12 @@ impl ClusterHost {
             incarnation: Incarnation(0),
             is_up: false,
             stays_down: false,
-            is_gone: false,
+            is_removed: false,
             paused_until: Time(0),
             agent_paused_until: Time(0),
-            agent_turn_at: None,
+            agent_due: None,
             agent_inbox: Vec::new(),
-            agent_owes: Vec::new(),
+            agent_pending_events: Vec::new(),
             has_failed: false,
             is_doomed: false,
         }
@@ -111,14 +111,14 @@ impl ClusterHost {
         settings.control = match (self.manager, self.control.bytes()) {
             (None, _) => ControlRole::No,
             (Some(id), []) if self.is_new_manager => ControlRole::New { id },
-            (Some(id), []) => ControlRole::Found { id, founders: founders.to_vec(), places: Vec::new() },
+            (Some(id), []) => ControlRole::Found { id, members: founders.to_vec(), addresses: Vec::new() },
             (Some(_), log) => ControlRole::Log(log.to_vec()),
         };
         settings
     }
 
     /// The time until which its agent is paused.
-    pub(crate) fn agent_rests_until(&self) -> Time {
+    pub(crate) fn agent_paused_until(&self) -> Time {
         self.paused_until.max(self.agent_paused_until)
     }
 

@@ -102,28 +102,28 @@ enum ClusterEvent {
         life: u32,
         number: u64,
     },
-    SlotTurn {
+    RunSlot {
         host: usize,
         slot: usize,
     },
-    AgentTurn {
+    RunAgent {
         host: usize,
         life: u32,
     },
-    ClientTurn(usize),
+    RunClient(usize),
     Call {
         client: usize,
         life: u32,
     },
     /// An operation of a client goes on.
-    Deed {
+    ContinueOperation {
         client: usize,
         number: usize,
     },
     /// Another client uses the keys of a transaction that is in progress.
     Rival {
         client: usize,
-        deed: transactional::ClientOperationPlan,
+        operation: transactional::ClientOperationPlan,
     },
     /// The next step of a snapshot.
     Snapshot(usize),
@@ -131,7 +131,7 @@ enum ClusterEvent {
     ScanPage(usize),
     /// Sends a copy of a frame over a connection of its own.
     Repeat {
-        place: usize,
+        instance_index: usize,
         frame: Vec<u8>,
         /// The sender stays connected until it has the answer.
         waits: bool,
@@ -141,11 +141,11 @@ enum ClusterEvent {
     Fault(ClusterFault),
     Operate,
     Start(usize),
-    Heal,
+    EndFaults,
     /// Clients make no more calls, if they have made enough.
     Quiet,
     /// Checks whether all groups are complete and their members equal.
-    Look,
+    CheckGroups,
 }
 
 /// The simulated cluster.
@@ -155,18 +155,18 @@ pub(crate) struct SimulatedCluster {
     pub(crate) history: RunHistory,
     pub(crate) coverage: Coverage,
     /// Violations that no client could observe, by checker.
-    pub(crate) troubles: Vec<(&'static str, String)>,
+    pub(crate) violations: Vec<(&'static str, String)>,
     seed: u64,
     scenario: ClusterScenario,
     agenda: Agenda<ClusterEvent>,
     network: Network,
     peers: Peers,
     stalls: Stalls,
-    hunts: TargetedFaults,
+    targeted_faults: TargetedFaults,
     /// Until then the managers are disturbed during elections.
-    fight_until: Time,
+    election_faults_until: Time,
     hosts: Vec<ClusterHost>,
-    founders: Vec<ManagerInfo>,
+    bootstrap_members: Vec<ManagerInfo>,
     clients: Vec<ClientLife>,
     draws: OperationDraws,
     transacting: ClientTransactions,
@@ -179,7 +179,7 @@ pub(crate) struct SimulatedCluster {
     operator: Operator,
     watch: ClusterWatch,
     /// Calls of which a copy of a frame may still take effect.
-    haunted: BTreeSet<usize>,
+    calls_with_late_copy: BTreeSet<usize>,
     /// Events for agents, queued until all effects of the current event are carried out; each with
     /// the life of the node that it concerns.
     pending: VecDeque<(usize, u32, DelayedEvent)>,
@@ -203,7 +203,7 @@ enum ClusterPhase {
     Last,
     /// Until `due` all groups become complete, their members equal, and versions for snapshots are
     /// released.
-    Whole {
+    CompletingGroups {
         due: Time,
     },
     Over,
@@ -241,16 +241,16 @@ impl SimulatedCluster {
             trace: Trace::new(keep),
             history: RunHistory::default(),
             coverage: Coverage::default(),
-            troubles: Vec::new(),
+            violations: Vec::new(),
             seed,
             agenda: Agenda::new(streams.schedule.clone(), now),
             network,
             peers,
             stalls: Stalls::default(),
-            hunts: TargetedFaults::default(),
-            fight_until: Time(0),
+            targeted_faults: TargetedFaults::default(),
+            election_faults_until: Time(0),
             hosts,
-            founders,
+            bootstrap_members: founders,
             clients: Vec::new(),
             draws: OperationDraws::new(streams.workload.clone(), taste),
             transacting: ClientTransactions::new(deeds),
@@ -262,7 +262,7 @@ impl SimulatedCluster {
             streams,
             operator: Operator::default(),
             watch: ClusterWatch::default(),
-            haunted: BTreeSet::new(),
+            calls_with_late_copy: BTreeSet::new(),
             pending: VecDeque::new(),
             lost_disks: BTreeMap::new(),
             focus: None,
@@ -271,7 +271,7 @@ impl SimulatedCluster {
             scenario,
         };
         let text = format!("{:?}", world.scenario);
-        world.trace.say(now, format_args!("cluster, seed {seed}: {text}"));
+        world.trace.record(now, format_args!("cluster, seed {seed}: {text}"));
         world
     }
 
@@ -284,7 +284,10 @@ impl SimulatedCluster {
             self.happen(event);
             self.put_on_the_way();
             if self.trace.count() > CLUSTER_EVENTS_MAX {
-                self.trouble("progress", "somebody turns round and round: too many events".to_owned());
+                self.record_violation(
+                    "progress",
+                    "somebody turns round and round: too many events".to_owned(),
+                );
                 break;
             }
         }
@@ -306,36 +309,36 @@ impl SimulatedCluster {
             self.begin_client(client, 0);
         }
         self.schedule_faults();
-        self.agenda.at(self.scenario.heal, ClusterEvent::Heal);
-        self.agenda.at(self.scenario.heal.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
+        self.agenda.at(self.scenario.faults_end, ClusterEvent::EndFaults);
+        self.agenda.at(self.scenario.faults_end.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
         self.put_on_the_way();
     }
 
     fn happen(&mut self, event: ClusterEvent) {
         match event {
             ClusterEvent::Travel(thing) => self.arrive(thing),
-            ClusterEvent::ToInstance { host, slot, frames } => self.hear(host, slot, frames),
+            ClusterEvent::ToInstance { host, slot, frames } => self.receive_frames(host, slot, frames),
             ClusterEvent::ToAgent { host, bytes } => self.agent_hears(host, bytes),
             ClusterEvent::Persisted { host, life, number } => self.agent_persisted(host, life, number),
-            ClusterEvent::SlotTurn { host, slot } => self.slot_turn(host, slot),
-            ClusterEvent::AgentTurn { host, life } => self.agent_turn(host, life),
-            ClusterEvent::ClientTurn(client) => self.client_turn(client),
+            ClusterEvent::RunSlot { host, slot } => self.run_slot(host, slot),
+            ClusterEvent::RunAgent { host, life } => self.run_agent(host, life),
+            ClusterEvent::RunClient(client) => self.run_client(client),
             ClusterEvent::Call { client, life } => self.call(client, life),
-            ClusterEvent::Deed { client, number } => self.deed(client, number),
-            ClusterEvent::Rival { client, deed } => self.rival(client, deed),
+            ClusterEvent::ContinueOperation { client, number } => self.continue_operation(client, number),
+            ClusterEvent::Rival { client, operation: deed } => self.rival(client, deed),
             ClusterEvent::Snapshot(number) => self.snapshot(number),
             ClusterEvent::ScanPage(number) => self.scan_page(number),
-            ClusterEvent::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
+            ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.befall(fault),
             ClusterEvent::Operate => self.operate(),
             ClusterEvent::Start(host) => self.start(host),
-            ClusterEvent::Heal => self.heal(),
+            ClusterEvent::EndFaults => self.end_faults(),
             ClusterEvent::Quiet => self.grow_quiet(),
-            ClusterEvent::Look => self.look(),
+            ClusterEvent::CheckGroups => self.check_groups(),
         }
-        self.tell_pending();
-        let is_late = self.now() >= self.scenario.heal.after_us(CLUSTER_CALLS_END_US);
+        self.deliver_agent_events();
+        let is_late = self.now() >= self.scenario.faults_end.after_us(CLUSTER_CALLS_END_US);
         let is_idle = |world: &Self| {
             let are_idle = world.clients.iter().all(|client| client.calls.is_empty());
             is_late || are_idle && world.transacting.is_idle() && world.blobs.is_idle()
@@ -346,8 +349,8 @@ impl SimulatedCluster {
                 self.read_everything();
             }
             ClusterPhase::Last if is_idle(self) => {
-                self.phase = ClusterPhase::Whole { due: self.whole_by() };
-                self.look();
+                self.phase = ClusterPhase::CompletingGroups { due: self.complete_groups_due() };
+                self.check_groups();
             }
             _ => {}
         }
@@ -357,17 +360,20 @@ impl SimulatedCluster {
         let count = self.coverage.operations;
         if count < CLUSTER_OPERATIONS_MIN {
             let later = self.now().after_us(500_000);
-            if later < self.scenario.heal.after_us(CLUSTER_CALLS_US) {
+            if later < self.scenario.faults_end.after_us(CLUSTER_CALLS_US) {
                 return self.agenda.at(later, ClusterEvent::Quiet);
             }
             let keyspaces = self.watch.live(self.now()).count();
-            self.trouble("progress", format!("only {count} operations were done, on {keyspaces} keyspaces"));
+            self.record_violation(
+                "progress",
+                format!("only {count} operations were done, on {keyspaces} keyspaces"),
+            );
         }
         self.phase = ClusterPhase::Quiet;
     }
 
     fn put_on_the_way(&mut self) {
-        for thing in self.network.take_travelling() {
+        for thing in self.network.take_in_transit() {
             self.agenda.at(thing.at, ClusterEvent::Travel(thing));
         }
     }
@@ -380,39 +386,43 @@ impl SimulatedCluster {
         let InTransit { link, to, what, .. } = thing;
         match &what {
             LinkArrival::Bytes(bytes) => {
-                self.trace.note(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()), link.0);
+                self.trace.record_frequent(
+                    now,
+                    format_args!("{link} to {to:?}: {} bytes", bytes.len()),
+                    link.0,
+                );
                 self.trace.bytes(bytes);
             }
-            other => self.trace.note(now, format_args!("{link} to {to:?}: {other:?}"), link.0),
+            other => self.trace.record_frequent(now, format_args!("{link} to {to:?}: {other:?}"), link.0),
         }
         match (to, self.network.opener(link)) {
             (LinkEnd::Node, _) => {
-                let Some((host, slot)) = self.at_place(self.network.instance(link)) else { return };
+                let Some((host, slot)) = self.locate_instance(self.network.instance(link)) else { return };
                 self.hosts[host].slots[slot].arrive(link, what);
-                self.wake_soon(host, slot);
+                self.schedule_slot_soon(host, slot);
             }
             (LinkEnd::Opener, Some(Opener::Client { client, life, connection }))
                 if self.clients[client].life == life =>
             {
                 self.clients[client].arrive(link, connection, what);
                 let soon = self.streams.schedule.below(30);
-                self.wake_client(client, now.after_us(soon));
+                self.schedule_client(client, now.after_us(soon));
             }
             _ => {}
         }
     }
 
     /// The node and the slot of an instance, by its place among all.
-    fn at_place(&self, place: usize) -> Option<(usize, usize)> {
-        let host = self.hosts.iter().find(|host| host.places.contains(&place))?;
-        Some((host.at, place - host.places.start))
+    fn locate_instance(&self, place: usize) -> Option<(usize, usize)> {
+        let host = self.hosts.iter().find(|host| host.instance_range.contains(&place))?;
+        Some((host.at, place - host.instance_range.start))
     }
 
     /// Records a violation that no client can observe.
-    fn trouble(&mut self, checker: &'static str, what: String) {
+    fn record_violation(&mut self, checker: &'static str, what: String) {
         let now = self.now();
-        self.trace.say(now, format_args!("TROUBLE {checker}: {what}"));
-        self.troubles.push((checker, what));
+        self.trace.record(now, format_args!("TROUBLE {checker}: {what}"));
+        self.violations.push((checker, what));
     }
 
     fn finish(&mut self) {
@@ -430,14 +440,14 @@ impl SimulatedCluster {
             FaultKind::ClockRates,
         ] {
             // These are present during the whole run.
-            if self.scenario.has(kind) && self.scenario.storms.len() > 1 {
+            if self.scenario.has(kind) && self.scenario.fault_windows.len() > 1 {
                 self.coverage.fault(kind);
             }
         }
         self.history.is_cluster = true;
         self.history.clocks_were_set = self.scenario.has(FaultKind::ClockJumps);
         self.history.ended = self.agenda.now();
-        self.watch.tell(&mut self.history);
+        self.watch.add_to_history(&mut self.history);
         self.coverage.events = self.trace.count();
         self.coverage.simulated_us = self.agenda.now().since_us(START);
         self.coverage.short_runs = u64::from(self.coverage.operations < CLUSTER_OPERATIONS_MIN);

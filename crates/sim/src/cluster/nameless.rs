@@ -14,7 +14,7 @@ fn has_keys(message: &Message<'_>) -> bool {
 
 /// The same frames, without the epochs of requests about keys.
 pub(super) fn without_epochs(bytes: &[u8]) -> Vec<u8> {
-    let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
+    let decoder = Decoder::with_version(zerohop_wire::limits::VERSION_MAX, FEATURES);
     let encoder = Encoder { version: zerohop_wire::limits::VERSION_MAX, ..Encoder::default() };
     let (mut rest, mut out) = (bytes, Vec::new());
     while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
@@ -30,7 +30,7 @@ pub(super) fn without_epochs(bytes: &[u8]) -> Vec<u8> {
                         false => one,
                     })
                     .collect();
-                let message = Message::Gather(Elements::given(&requests));
+                let message = Message::Gather(Elements::from_slice(&requests));
                 encoder.encode(&frame.envelope, &message, &mut out).is_ok()
             }
             _ => false,

@@ -47,35 +47,35 @@ const DIFFERS: &str = "holds other records";
 const SESSION_EXPIRED: u16 = 305;
 
 impl SimulatedCluster {
-    pub(super) fn wake_slot(&mut self, host: usize, slot: usize, at: Time) {
+    pub(super) fn schedule_slot(&mut self, host: usize, slot: usize, at: Time) {
         let paused_until = self.hosts[host].paused_until;
         let found = &mut self.hosts[host].slots[slot];
         let at = at.max(found.busy_until).max(paused_until);
         if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, ClusterEvent::SlotTurn { host, slot });
+            self.agenda.at(at, ClusterEvent::RunSlot { host, slot });
         }
     }
 
-    pub(super) fn wake_soon(&mut self, host: usize, slot: usize) {
-        let soon = self.streams.schedule.below(self.scenario.gather_us);
-        self.wake_slot(host, slot, self.now().after_us(soon));
+    pub(super) fn schedule_slot_soon(&mut self, host: usize, slot: usize) {
+        let soon = self.streams.schedule.below(self.scenario.arrival_delay_us_max);
+        self.schedule_slot(host, slot, self.now().after_us(soon));
     }
 
     /// Frames of another instance have arrived.
-    pub(super) fn hear(&mut self, host: usize, slot: usize, frames: Vec<u8>) {
+    pub(super) fn receive_frames(&mut self, host: usize, slot: usize, frames: Vec<u8>) {
         let now = self.now();
-        self.trace.note(
+        self.trace.record_frequent(
             now,
             format_args!("n{host}/{slot} hears{}", DescribedFrames(&frames)),
             frames.len() as u64,
         );
         self.trace.bytes(&frames);
-        self.hosts[host].slots[slot].hear(frames);
-        self.wake_soon(host, slot);
+        self.hosts[host].slots[slot].receive_frames(frames);
+        self.schedule_slot_soon(host, slot);
     }
 
-    pub(super) fn slot_turn(&mut self, host: usize, slot: usize) {
+    pub(super) fn run_slot(&mut self, host: usize, slot: usize) {
         let now = self.now();
         let one = &mut self.hosts[host];
         let found = &mut one.slots[slot];
@@ -84,19 +84,19 @@ impl SimulatedCluster {
         }
         found.turn_at = None;
         if now < one.paused_until || now < found.busy_until {
-            return self.wake_slot(host, slot, now);
+            return self.schedule_slot(host, slot, now);
         }
         let before_us = found.worked_us();
-        let turned = found.turn(one.clock.show(now));
+        let turned = found.run_turn(one.clock.show(now));
         let took_us = found.worked_us() - before_us;
-        self.hand_out(host, slot, turned, took_us);
+        self.perform_turn(host, slot, turned, took_us);
         if self.hosts[host].slots[slot].disk.is_power_off() {
             self.end_process(host, NodeEnd::Power);
         }
     }
 
     /// Carries out the effects of a turn, which took so many microseconds.
-    pub(super) fn hand_out(&mut self, host: usize, slot: usize, turned: ClusterTurn, took_us: u64) {
+    pub(super) fn perform_turn(&mut self, host: usize, slot: usize, turned: ClusterTurn, took_us: u64) {
         let now = self.now();
         let done = now.after_us(took_us + 1);
         self.hosts[host].slots[slot].busy_until = done;
@@ -110,7 +110,7 @@ impl SimulatedCluster {
             self.watch_applied(host, slot, applied);
         }
         for (link, bytes) in turned.sent {
-            self.trace.note(
+            self.trace.record_frequent(
                 done,
                 format_args!("n{host}/{slot} sends {} bytes on {link}", bytes.len()),
                 link.0,
@@ -118,29 +118,32 @@ impl SimulatedCluster {
             self.network.send(done, link, LinkEnd::Opener, &bytes);
         }
         for link in turned.closed {
-            self.trace.say(done, format_args!("n{host}/{slot} closes {link}"));
+            self.trace.record(done, format_args!("n{host}/{slot} closes {link}"));
             self.network.close(done, link, LinkEnd::Node);
         }
         self.send_to_peers(host, slot, done, turned.to_peers);
-        for (place, change) in turned.asks {
-            self.instance_asks(host, slot, place, change);
+        for (place, change) in turned.proposals {
+            self.handle_instance_proposal(host, slot, place, change);
         }
         for (keyspace, map) in turned.drained {
             if let Some(instance) = &self.hosts[host].slots[slot].instance {
                 let instance = instance.identity().instance;
-                self.tell_later(host, DelayedEvent::Drained(KeyspaceDrained { keyspace, instance, map }));
+                self.queue_agent_event(
+                    host,
+                    DelayedEvent::Drained(KeyspaceDrained { keyspace, instance, map }),
+                );
             }
         }
         if turned.fetches_map {
-            self.tell_later(host, DelayedEvent::FetchMap);
+            self.queue_agent_event(host, DelayedEvent::FetchMap);
         }
         let one = &self.hosts[host];
         let Some(instance) = &one.slots[slot].instance else { return };
         let next = match turned.has_more {
             true => done,
-            false => one.clock.when_elapsed(instance.next_wake_ms()).max(done),
+            false => one.clock.when_elapsed(instance.next_tick_ms()).max(done),
         };
-        self.wake_slot(host, slot, next);
+        self.schedule_slot(host, slot, next);
     }
 
     /// Sends frames to other instances: in one message per instance, unless this run reorders
@@ -168,7 +171,7 @@ impl SimulatedCluster {
                 continue;
             }
             let (said, word) = self.watch_commits(host, &frames);
-            self.trace.note(
+            self.trace.record_frequent(
                 done,
                 format_args!("n{host}/{slot} says to {to}:{}", DescribedFrames(&frames)),
                 to.0.into(),
@@ -178,7 +181,7 @@ impl SimulatedCluster {
             if said != FrameContent::Nothing && host != target {
                 let again =
                     || ClusterEvent::ToInstance { host: target, slot: target_slot, frames: word.to_vec() };
-                self.hunt(done, (host, target), said, &again);
+                self.maybe_target_message(done, (host, target), said, &again);
             }
             self.post(done, (host, target), Traffic::Instances, &make);
         }
@@ -188,25 +191,31 @@ impl SimulatedCluster {
         self.hosts.iter().find_map(|host| Some((host.at, host.slot_of(instance)?)))
     }
 
-    fn instance_asks(&mut self, host: usize, slot: usize, place: AnswerOrigin, change: GroupChange) {
+    fn handle_instance_proposal(
+        &mut self,
+        host: usize,
+        slot: usize,
+        place: AnswerOrigin,
+        change: GroupChange,
+    ) {
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
         let wish = match change {
             GroupChange::Admit(member) => GroupRequest::Admit(member.instance),
             GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
-            GroupChange::Keep => GroupRequest::Keep,
+            GroupChange::RaiseEpoch => GroupRequest::RaiseEpoch,
         };
         let AnswerOrigin { keyspace, partition, epoch, .. } = place;
-        self.trace.say(
+        self.trace.record(
             self.now(),
             format_args!("n{host}/{slot} asks {wish:?} of {keyspace}/{partition} at {epoch}"),
         );
-        self.tell_later(host, DelayedEvent::Asks { instance, place, wish });
+        self.queue_agent_event(host, DelayedEvent::Asks { instance, place, wish });
     }
 
     /// A process starts.
     pub(super) fn start(&mut self, at: usize) {
         let now = self.now();
-        if self.hosts[at].is_up || self.hosts[at].is_gone {
+        if self.hosts[at].is_up || self.hosts[at].is_removed {
             return;
         }
         let is_first = self.hosts[at].life == 0;
@@ -217,7 +226,7 @@ impl SimulatedCluster {
         let seed = self.streams.node.next_u64();
         let contacts: Vec<_> = (0..self.hosts.len().min(3)).map(manager_address).collect();
         let host = &mut self.hosts[at];
-        host.clock.restart_apart(
+        host.clock.restart_monotonic(
             now,
             if is_wild { by_ms } else { 0 },
             if self.scenario.has(FaultKind::ClockRates) { rate } else { CLOCK_RATE_TRUE },
@@ -231,39 +240,39 @@ impl SimulatedCluster {
         host.paused_until = Time(0);
         host.agent_paused_until = Time(0);
         host.agent_inbox.clear();
-        host.agent_owes.clear();
+        host.agent_pending_events.clear();
         host.repair_disks();
-        let settings = host.settings(seed, &self.founders, &contacts);
+        let settings = host.settings(seed, &self.bootstrap_members, &contacts);
         let settings = zerohop_control::agent::AgentSettings {
-            lead: zerohop_control::manager::LeadSettings {
+            leader: zerohop_control::manager::LeadSettings {
                 replace_after_ms: self.scenario.replace_after_ms,
                 move_max_ms: 20_000,
-                ..settings.lead
+                ..settings.leader
             },
             log_entries_max: self.scenario.log_entries_max,
             ..settings
         };
-        self.trace.say(
+        self.trace.record(
             now,
             format_args!("START of n{at}, {:?}, clock {:?}", host.incarnation, host.clock.show(now)),
         );
         match Agent::open(host.agent_time(now), settings) {
             Ok((agent, good)) => {
-                host.control.cut(good);
+                host.control.truncate(good);
                 host.agent = Some(agent);
             }
             Err(_) if host.has_lost_log => {
                 // The operator sees the reason and restarts it as another manager.
                 self.replace_manager(at);
-                return self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
+                return self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Killed));
             }
             Err(error) => {
-                return self.trouble("world", format!("the agent of n{at} does not start: {error}"));
+                return self.record_violation("world", format!("the agent of n{at} does not start: {error}"));
             }
         }
-        let places = host.places.clone();
+        let places = host.instance_range.clone();
         self.network.node_is_back(now, |place| places.contains(&place));
-        self.tell_agent(at, Told::Tick);
+        self.handle_agent_event(at, Told::Tick);
     }
 
     /// The jump of a clock in milliseconds: mostly less than the clock skew that nodes may have.
@@ -300,30 +309,30 @@ impl SimulatedCluster {
             let history = MapHistory::new(Arc::clone(&map));
             match found.open(identity, self.scenario.engine, history, host.clock.show(now)) {
                 Ok(opened) => {
-                    is_intact &= opened.states_lost.is_empty() && opened.engine.damage().next().is_none();
+                    is_intact &= opened.lost_states.is_empty() && opened.engine.damage().next().is_none();
                 }
                 Err(error) => trouble = Some(error.to_string()),
             }
         }
         if self.hosts[at].slots.iter().any(|slot| slot.disk.is_power_off()) {
-            self.tell_later(at, DelayedEvent::End(NodeEnd::Power));
+            self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Power));
             return (false, false);
         }
         match trouble {
             // Its disk began to fail during this process: the process ends and is started again.
             Some(_) if self.hosts[at].has_failed => {
-                self.tell_later(at, DelayedEvent::End(NodeEnd::Killed));
+                self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Killed));
                 return (false, false);
             }
             Some(trouble) => {
-                self.trouble("world", format!("an instance of n{at} does not open: {trouble}"));
+                self.record_violation("world", format!("an instance of n{at} does not open: {trouble}"));
             }
             None => {}
         }
         self.trace
-            .say(now, format_args!("n{at} opens its instances, intact: {is_intact}, closed: {is_closed}"));
+            .record(now, format_args!("n{at} opens its instances, intact: {is_intact}, closed: {is_closed}"));
         for slot in 0..self.hosts[at].slots.len() {
-            self.wake_slot(at, slot, now);
+            self.schedule_slot(at, slot, now);
         }
         (is_intact, is_intact && is_closed)
     }
@@ -345,9 +354,12 @@ impl SimulatedCluster {
             for slot in 0..self.hosts[at].slots.len() {
                 let shown = self.hosts[at].clock.show(now);
                 let (turned, trouble) = self.hosts[at].slots[slot].stop(shown);
-                self.hand_out(at, slot, turned, 0);
+                self.perform_turn(at, slot, turned, 0);
                 if let Some(trouble) = trouble.filter(|_| !self.hosts[at].has_failed) {
-                    self.trouble("world", format!("an instance of n{at} does not stop in order: {trouble}"));
+                    self.record_violation(
+                        "world",
+                        format!("an instance of n{at} does not stop in order: {trouble}"),
+                    );
                 }
             }
         }
@@ -359,11 +371,11 @@ impl SimulatedCluster {
         let host = &mut self.hosts[at];
         host.is_up = false;
         host.agent = None;
-        host.agent_turn_at = None;
+        host.agent_due = None;
         host.agent_inbox.clear();
         for slot in &mut host.slots {
             slot.die();
-            for disk in [&mut slot.disk, &mut slot.notes] {
+            for disk in [&mut slot.disk, &mut slot.instance_file_disk] {
                 match how {
                     NodeEnd::Power => disk.crash(),
                     NodeEnd::DisksLost => *disk = SimulatedDisk::new(self.streams.disk.next_u64()),
@@ -375,16 +387,16 @@ impl SimulatedCluster {
             }
         }
         match how {
-            NodeEnd::Killed | NodeEnd::Stopped => host.control.settle(),
+            NodeEnd::Killed | NodeEnd::Stopped => host.control.end_process(),
             _ => host.control.lose_power(&mut self.streams.disk),
         }
-        let places = host.places.clone();
+        let places = host.instance_range.clone();
         let silently =
             !matches!(how, NodeEnd::Stopped | NodeEnd::Killed) && self.streams.network.chance(1, 2);
         self.network.lose_node(now, silently, |place| places.contains(&place));
         let down_us = self.streams.node.below(down_us + 1);
         let down_us = if self.phase == ClusterPhase::Faults { down_us } else { 0 };
-        self.trace.say(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));
+        self.trace.record(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));
         self.coverage.ended(how == NodeEnd::Stopped);
         if !self.hosts[at].stays_down {
             self.agenda.at(now.after_us(down_us + 1), ClusterEvent::Start(at));
@@ -397,20 +409,20 @@ impl SimulatedCluster {
         for slot in &mut self.hosts[at].slots {
             let Some(instance) = &mut slot.instance else { continue };
             let stats = instance.stats();
-            differing.extend(stats.troubles.iter().filter(|text| text.contains(DIFFERS)).cloned());
+            differing.extend(stats.errors.iter().filter(|text| text.contains(DIFFERS)).cloned());
             let expired = stats.failures.iter().filter(|(code, _)| *code == SESSION_EXPIRED);
             self.coverage.expired += expired.map(|(_, count)| count).sum::<u64>();
-            self.coverage.let_go += stats.let_go;
+            self.coverage.dropped_requests += stats.dropped_requests;
             self.coverage.splits_completed += instance.splits_completed();
             self.coverage.splits_cut_short += instance.splits_pending() as u64;
             for (_, _, replica) in instance.replicas() {
                 let counts = replica.counts();
                 self.coverage.truncations += counts.truncations;
-                self.coverage.states_taken += counts.states_taken;
-                self.coverage.lapses += counts.lapses;
-                self.coverage.hand_overs += counts.hand_overs;
-                self.coverage.told_full += counts.told_full;
-                self.coverage.parked += counts.parked;
+                self.coverage.snapshots_installed += counts.snapshots_installed;
+                self.coverage.lease_expiries += counts.lease_expiries;
+                self.coverage.handover_requests += counts.handover_requests;
+                self.coverage.disk_full_reports += counts.disk_full_reports;
+                self.coverage.queued_requests += counts.queued_requests;
                 let stats = replica.stats();
                 self.coverage.answered_again += stats.answered_again;
                 self.coverage.commits_seen("staged pieces expired", stats.staged_expired);
@@ -419,7 +431,7 @@ impl SimulatedCluster {
         }
         // Corruption alone may explain the difference.
         if !self.lost_disks.values().any(|at| *at == Time::NEVER) {
-            differing.into_iter().for_each(|text| self.trouble("I6", format!("n{at}: {text}")));
+            differing.into_iter().for_each(|text| self.record_violation("I6", format!("n{at}: {text}")));
         }
     }
 

@@ -20,13 +20,13 @@ const MS: u64 = 1_000;
 
 /// An operator removes no node when so many or fewer are left: the highest number of copies of a
 /// keyspace.
-const NODES_KEPT: usize = 3;
+const NODES_MIN: usize = 3;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
     /// Commands without an answer yet, by token.
-    asked: BTreeMap<u64, ControlCommand>,
+    pending_commands: BTreeMap<u64, ControlCommand>,
     tokens: u64,
     splits: u32,
     /// A keyspace of transactions that is to be split, and when.
@@ -53,7 +53,7 @@ impl SimulatedCluster {
             return;
         }
         self.agenda.at(now.after_us(400 * MS), ClusterEvent::Operate);
-        if self.operator.asked.len() >= 4 {
+        if self.operator.pending_commands.len() >= 4 {
             return;
         }
         let map = Arc::clone(&self.watch.map);
@@ -65,23 +65,23 @@ impl SimulatedCluster {
         let late = self.scenario.nodes.len() - self.scenario.late;
         if let Some(at) = missing
             && map.nodes().len() >= late.min(3)
-            && self.operator.asked.is_empty()
+            && self.operator.pending_commands.is_empty()
         {
             let name = self.scenario.keyspace_name(at);
             let config = config((at, &name), self.scenario.keyspaces[at], self.seed);
-            return self.ask_control(ControlCommand::CreateKeyspace(config));
+            return self.send_control_command(ControlCommand::CreateKeyspace(config));
         }
         if let Some(managers) = self.operator.managers.clone() {
             let command = ControlCommand::SetManagers(managers);
-            if self.operator.asked.values().all(|asked| *asked != command) {
-                return self.ask_control(command);
+            if self.operator.pending_commands.values().all(|asked| *asked != command) {
+                return self.send_control_command(command);
             }
         }
         if let Some((id, at)) = self.operator.splitting
             && now >= at
         {
             self.operator.splitting = None;
-            return self.ask_control(ControlCommand::SplitKeyspace(id));
+            return self.send_control_command(ControlCommand::SplitKeyspace(id));
         }
         if let Some((id, at)) = self.operator.dropping
             && now >= at
@@ -89,19 +89,19 @@ impl SimulatedCluster {
             self.operator.dropping = None;
             self.coverage.commits_seen("keyspaces dropped amidst", 1);
             self.watch.dropping(id, now);
-            return self.ask_control(ControlCommand::CloseKeyspace(id));
+            return self.send_control_command(ControlCommand::CloseKeyspace(id));
         }
         // No node may have received the command.
-        let left = map.keyspaces().find(|(id, found)| self.watch.is_dropped(*id) && !found.is_closing());
-        if let Some((id, _)) = left.filter(|_| self.operator.asked.is_empty()) {
-            return self.ask_control(ControlCommand::CloseKeyspace(id));
+        let left = map.keyspaces().find(|(id, found)| self.watch.is_dropped(*id) && !found.is_dropping());
+        if let Some((id, _)) = left.filter(|_| self.operator.pending_commands.is_empty()) {
+            return self.send_control_command(ControlCommand::CloseKeyspace(id));
         }
         if self.phase == ClusterPhase::Healed {
             // Nodes that are draining return to service.
             let drained = map.nodes().find(|node| node.state() == NodeState::Draining);
             if let Some(node) = drained {
                 let (node, incarnation) = (node.id(), node.incarnation());
-                return self.ask_control(ControlCommand::SetNodeState {
+                return self.send_control_command(ControlCommand::SetNodeState {
                     node,
                     incarnation,
                     state: NodeState::Up,
@@ -139,9 +139,9 @@ impl SimulatedCluster {
         match which {
             0 | 1 if self.scenario.has(FaultKind::Drains) && node.state() == NodeState::Up && up > 3 => {
                 self.coverage.fault(FaultKind::Drains);
-                self.ask_control(set(NodeState::Draining));
+                self.send_control_command(set(NodeState::Draining));
             }
-            2 if node.state() == NodeState::Draining => self.ask_control(set(NodeState::Up)),
+            2 if node.state() == NodeState::Draining => self.send_control_command(set(NodeState::Up)),
             3 | 4 if self.scenario.has(FaultKind::Removals) => self.remove_a_node(map),
             5 if self.scenario.has(FaultKind::Splits) && self.operator.splits < 2 => {
                 let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
@@ -152,10 +152,10 @@ impl SimulatedCluster {
                 self.operator.splits += 1;
                 self.coverage.fault(FaultKind::Splits);
                 if self.transactional().is_some_and(|both| both.contains(&id)) {
-                    self.hunt_in_split(id);
+                    self.target_split(id);
                     self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));
                 } else {
-                    self.ask_control(ControlCommand::SplitKeyspace(id));
+                    self.send_control_command(ControlCommand::SplitKeyspace(id));
                 }
             }
             7 | 8 if self.scenario.has(FaultKind::Moves) => {
@@ -169,7 +169,7 @@ impl SimulatedCluster {
                 let (keyspace, partition) = *self.streams.node.pick(&places);
                 let to = (!self.streams.node.chance(1, 4)).then_some(node.id());
                 self.coverage.fault(FaultKind::Moves);
-                self.ask_control(ControlCommand::Move(MovePartition {
+                self.send_control_command(ControlCommand::Move(MovePartition {
                     keyspace,
                     partition,
                     to,
@@ -182,7 +182,7 @@ impl SimulatedCluster {
                 if let Some([left, id]) = both {
                     self.operator.drops += 1;
                     self.coverage.fault(FaultKind::Drops);
-                    self.hunt_in_drop([left, id]);
+                    self.target_drop([left, id]);
                     self.operator.dropping = Some((id, self.now().after_us(BEFORE_DROP_US)));
                 }
             }
@@ -194,7 +194,7 @@ impl SimulatedCluster {
                     // No transaction is over this keyspace and another, so it may also be dropped
                     // without draining.
                     let is_at_once = self.seed % 2 == 1;
-                    self.ask_control(match is_at_once {
+                    self.send_control_command(match is_at_once {
                         true => ControlCommand::DropKeyspace(id),
                         false => ControlCommand::CloseKeyspace(id),
                     });
@@ -207,7 +207,7 @@ impl SimulatedCluster {
     /// Removes a dead or drained node permanently, unless too few would remain: with fewer nodes
     /// than `min_in_sync` copies, writes are correctly refused.
     fn remove_a_node(&mut self, map: &ClusterMap) {
-        if map.nodes().len() <= NODES_KEPT {
+        if map.nodes().len() <= NODES_MIN {
             return;
         }
         let empty = map.nodes().find(|node| {
@@ -215,7 +215,7 @@ impl SimulatedCluster {
                 && node.instances().all(|one| map.partitions_of(one.id).next().is_none())
         });
         if let Some(node) = empty {
-            return self.ask_control(ControlCommand::RemoveNode(node.id()));
+            return self.send_control_command(ControlCommand::RemoveNode(node.id()));
         }
         // One node dies permanently; its copies are first made again elsewhere.
         let spare = self.hosts.iter().filter(|host| host.is_up && host.manager.is_none()).map(|host| host.at);
@@ -232,23 +232,23 @@ impl SimulatedCluster {
         }
     }
 
-    fn ask_control(&mut self, command: ControlCommand) {
+    fn send_control_command(&mut self, command: ControlCommand) {
         let now = self.now();
         let Some(at) = self.any_up() else { return };
-        if now < self.hosts[at].agent_rests_until() {
+        if now < self.hosts[at].agent_paused_until() {
             return;
         }
         self.operator.tokens += 1;
         let token = self.operator.tokens;
-        self.trace.say(now, format_args!("operator asks n{at} for {command:?}"));
-        self.operator.asked.insert(token, command.clone());
-        self.tell_agent(at, Told::Operate { token, command });
+        self.trace.record(now, format_args!("operator asks n{at} for {command:?}"));
+        self.operator.pending_commands.insert(token, command.clone());
+        self.handle_agent_event(at, Told::Operate { token, command });
     }
 
     pub(super) fn operator_hears(&mut self, token: u64, result: Result<CommandOutcome, NoOutcome>) {
         let now = self.now();
-        let Some(command) = self.operator.asked.remove(&token) else { return };
-        self.trace.say(now, format_args!("operator is told of {command:?}: {result:?}"));
+        let Some(command) = self.operator.pending_commands.remove(&token) else { return };
+        self.trace.record(now, format_args!("operator is told of {command:?}: {result:?}"));
         if matches!(&command, ControlCommand::SetManagers(asked) if self.operator.managers.as_ref() == Some(asked))
             && result.as_ref().is_ok_and(|outcome| outcome.result.is_ok())
         {
@@ -261,7 +261,7 @@ impl SimulatedCluster {
 
     /// A process has ended: it answers no command.
     pub(super) fn operator_loses(&mut self) {
-        self.operator.asked.clear();
+        self.operator.pending_commands.clear();
     }
 }
 

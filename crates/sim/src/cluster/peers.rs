@@ -14,13 +14,13 @@ pub(crate) struct Peers {
     random: Random,
     faults: PeerFaults,
     /// No message passes from the first node to the second before then.
-    cuts: BTreeMap<(usize, usize), Time>,
-    is_calm: bool,
+    network_cuts: BTreeMap<(usize, usize), Time>,
+    is_fault_free: bool,
 }
 
 impl Peers {
     pub(crate) fn new(random: Random, faults: PeerFaults) -> Self {
-        Self { random, faults, cuts: BTreeMap::new(), is_calm: false }
+        Self { random, faults, network_cuts: BTreeMap::new(), is_fault_free: false }
     }
 
     /// The arrival times of a message: none, one or two.
@@ -39,18 +39,18 @@ impl Peers {
 
     /// No message passes from one node to the other until then.
     pub(crate) fn cut(&mut self, from: usize, to: usize, until: Time) {
-        let known = self.cuts.entry((from, to)).or_insert(until);
+        let known = self.network_cuts.entry((from, to)).or_insert(until);
         *known = until.max(*known);
     }
 
     pub(crate) fn is_cut(&self, now: Time, from: usize, to: usize) -> bool {
-        self.cuts.get(&(from, to)).is_some_and(|until| now < *until)
+        self.network_cuts.get(&(from, to)).is_some_and(|until| now < *until)
     }
 
     /// No network faults occur from now on.
-    pub(crate) fn calm(&mut self) {
-        self.is_calm = true;
-        self.cuts.clear();
+    pub(crate) fn end_faults(&mut self) {
+        self.is_fault_free = true;
+        self.network_cuts.clear();
     }
 
     fn delay(&mut self, now: Time) -> Time {
@@ -63,7 +63,7 @@ impl Peers {
     }
 
     fn happens(&mut self, parts_of_thousand: u64) -> bool {
-        parts_of_thousand > 0 && !self.is_calm && self.random.chance(parts_of_thousand, 1000)
+        parts_of_thousand > 0 && !self.is_fault_free && self.random.chance(parts_of_thousand, 1000)
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_holds_in_its_direction_for_its_time_and_ends_with_the_faults() {
+    fn network_cut_is_directed_timed_and_ends_with_faults() {
         let faults = PeerFaults { delay_us: 10, jitter_us: 5, loss: 0, repeats: 0, late: 0, late_us: 0 };
         let mut peers = Peers::new(Random::new(1), faults);
         peers.cut(0, 1, Time(100));
@@ -80,7 +80,7 @@ mod tests {
         assert!(peers.arrivals(Time(50), 1, 0)[0].is_some_and(|at| at > Time(50)));
         assert!(peers.arrivals(Time(100), 0, 1)[0].is_some());
         peers.cut(0, 1, Time(1000));
-        peers.calm();
+        peers.end_faults();
         assert!(peers.arrivals(Time(500), 0, 1)[0].is_some());
     }
 }

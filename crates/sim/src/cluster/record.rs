@@ -12,7 +12,7 @@ use crate::limits::STARTS_REMEMBERED_MAX;
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LifeFile {
-    pub(crate) ceiling: Timestamp,
+    pub(crate) timestamp_bound: Timestamp,
     /// The newest is the last.
     pub(crate) starts: Vec<Incarnation>,
     /// The start that has ended in order, if the last one has.
@@ -46,7 +46,7 @@ pub(crate) fn read(disk: &mut SimulatedDisk) -> LifeFile {
     disk.close(file);
     match words[..] {
         [ceiling, closed, ref starts @ ..] => LifeFile {
-            ceiling: Timestamp(ceiling),
+            timestamp_bound: Timestamp(ceiling),
             closed: Some(Incarnation(closed)).filter(|start| start.get() != 0),
             starts: starts.iter().map(|start| Incarnation(*start)).collect(),
         },
@@ -60,7 +60,8 @@ pub(crate) fn write(disk: &mut SimulatedDisk, record: &LifeFile) -> Result<(), D
     let _ = disk.remove(BESIDE);
     let file = disk.open(BESIDE, OpenMode::Create)?;
     let closed = record.closed.map_or(0, Incarnation::get);
-    let words = [record.ceiling.0, closed].into_iter().chain(record.starts.iter().map(|start| start.0));
+    let words =
+        [record.timestamp_bound.0, closed].into_iter().chain(record.starts.iter().map(|start| start.0));
     let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     let written = disk.append(file, &bytes).and_then(|()| disk.sync(file));
     disk.close(file);
@@ -77,7 +78,7 @@ mod tests {
     fn a_record_survives_and_an_empty_disk_has_lived_through_nothing() {
         let mut disk = SimulatedDisk::new(3);
         assert_eq!(read(&mut disk), LifeFile::default());
-        let mut record = LifeFile { ceiling: Timestamp(9), ..LifeFile::default() };
+        let mut record = LifeFile { timestamp_bound: Timestamp(9), ..LifeFile::default() };
         (0..200).for_each(|start| record.begin(Incarnation(start)));
         assert_eq!(
             (record.starts.len(), record.starts.last()),

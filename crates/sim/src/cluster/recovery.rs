@@ -8,7 +8,7 @@ use zerohop_base::time::Time;
 use zerohop_placement::Durability;
 use zerohop_wire::ids::InstanceId;
 
-use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
+use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_MARGIN_US};
 
 /// A replica that had all acknowledged writes in the last group that did not recover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,33 +34,37 @@ pub(super) struct EndedProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecoveryVerdict {
     /// Its log has everything.
-    Whole,
+    Complete,
     /// The end of its log may be missing: what was acknowledged before this time is there.
     MayLack(Time),
     /// It must not go on with this log: the named instance was in sync and has everything.
-    Passes(InstanceId),
+    MustNotContinue(InstanceId),
 }
 
 /// Judges with which log a group goes on.
-pub(super) fn judge(durability: Durability, holders: &[Holder], chosen: InstanceId) -> RecoveryVerdict {
+pub(super) fn check_chosen_log(
+    durability: Durability,
+    holders: &[Holder],
+    chosen: InstanceId,
+) -> RecoveryVerdict {
     let holds_all = |holder: &&Holder| match holder.end {
         None => true,
         Some(end) => durability == Durability::Sync && !end.has_lost_disks,
     };
     if holders.iter().filter(holds_all).any(|holder| holder.instance == chosen) {
-        return RecoveryVerdict::Whole;
+        return RecoveryVerdict::Complete;
     }
     // A running replica comes before one that has ended and kept its disk.
     let runs = holders.iter().find(|holder| holder.end.is_none());
     if let Some(passed) = runs.or(holders.iter().find(holds_all)) {
-        return RecoveryVerdict::Passes(passed.instance);
+        return RecoveryVerdict::MustNotContinue(passed.instance);
     }
     let survives = |end: EndedProcess| match durability {
         Durability::Interval { .. } if end.has_lost_disks => Time(0),
         Durability::Interval { .. } if end.is_clean => end.at,
         Durability::Interval { ms } => {
             // The node measures the interval by its own clock, which may run slow.
-            let bound_us = u64::from(ms) * 1_000 * CLOCK_RATE_TRUE / CLOCK_RATE_MIN + INTERVAL_SLACK_US;
+            let bound_us = u64::from(ms) * 1_000 * CLOCK_RATE_TRUE / CLOCK_RATE_MIN + INTERVAL_MARGIN_US;
             Time(end.at.min(end.sound_until).0.saturating_sub(bound_us))
         }
         _ => Time(0),
@@ -99,26 +103,45 @@ mod tests {
     }
 
     #[test]
-    fn whoever_still_runs_is_chosen_and_nobody_in_its_place() {
+    fn running_member_is_chosen() {
         for durability in [Durability::Memory, INTERVAL, Durability::Sync] {
-            assert_eq!(judge(durability, &[ended(A, 5), runs(B)], B), RecoveryVerdict::Whole);
+            assert_eq!(check_chosen_log(durability, &[ended(A, 5), runs(B)], B), RecoveryVerdict::Complete);
         }
-        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], A), RecoveryVerdict::Passes(B));
-        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], C), RecoveryVerdict::Passes(B), "a follower");
+        assert_eq!(
+            check_chosen_log(INTERVAL, &[ended(A, 5), runs(B)], A),
+            RecoveryVerdict::MustNotContinue(B)
+        );
+        assert_eq!(
+            check_chosen_log(INTERVAL, &[ended(A, 5), runs(B)], C),
+            RecoveryVerdict::MustNotContinue(B),
+            "a follower"
+        );
         // Its log may be as long, and under `sync` it is; any in-sync replica is as good as
         // another.
-        assert_eq!(judge(Durability::Sync, &[ended(A, 5), runs(B)], A), RecoveryVerdict::Whole);
+        assert_eq!(check_chosen_log(Durability::Sync, &[ended(A, 5), runs(B)], A), RecoveryVerdict::Complete);
     }
 
     #[test]
-    fn under_sync_a_disk_that_is_there_holds_everything_and_a_lost_one_nothing() {
+    fn sync_disk_has_everything_unless_lost() {
         let lost = |holder| with(holder, |end| end.has_lost_disks = true);
-        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], A), RecoveryVerdict::Whole);
-        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], C), RecoveryVerdict::Passes(A));
-        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], A), RecoveryVerdict::Passes(B));
-        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], B), RecoveryVerdict::Whole);
         assert_eq!(
-            judge(Durability::Sync, &[lost(ended(A, 5)), lost(ended(B, 6))], A),
+            check_chosen_log(Durability::Sync, &[ended(A, 5), ended(B, 6)], A),
+            RecoveryVerdict::Complete
+        );
+        assert_eq!(
+            check_chosen_log(Durability::Sync, &[ended(A, 5), ended(B, 6)], C),
+            RecoveryVerdict::MustNotContinue(A)
+        );
+        assert_eq!(
+            check_chosen_log(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], A),
+            RecoveryVerdict::MustNotContinue(B)
+        );
+        assert_eq!(
+            check_chosen_log(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], B),
+            RecoveryVerdict::Complete
+        );
+        assert_eq!(
+            check_chosen_log(Durability::Sync, &[lost(ended(A, 5)), lost(ended(B, 6))], A),
             RecoveryVerdict::MayLack(Time(0))
         );
     }
@@ -126,16 +149,22 @@ mod tests {
     #[test]
     fn without_sync_what_was_old_enough_when_the_last_ended_is_there() {
         // 100 ms by a clock that may run slow, and some slack.
-        let bound = 125_000 + INTERVAL_SLACK_US;
+        let bound = 125_000 + INTERVAL_MARGIN_US;
         let both = [ended(A, 5), ended(B, 9)];
-        assert_eq!(judge(INTERVAL, &both, A), RecoveryVerdict::MayLack(Time(9 * SECOND - bound)));
-        assert_eq!(judge(INTERVAL, &both, C), RecoveryVerdict::MayLack(Time(9 * SECOND - bound)));
-        assert_eq!(judge(Durability::Memory, &both, B), RecoveryVerdict::MayLack(Time(0)));
+        assert_eq!(check_chosen_log(INTERVAL, &both, A), RecoveryVerdict::MayLack(Time(9 * SECOND - bound)));
+        assert_eq!(check_chosen_log(INTERVAL, &both, C), RecoveryVerdict::MayLack(Time(9 * SECOND - bound)));
+        assert_eq!(check_chosen_log(Durability::Memory, &both, B), RecoveryVerdict::MayLack(Time(0)));
         let clean = with(ended(B, 9), |end| end.is_clean = true);
-        assert_eq!(judge(INTERVAL, &[ended(A, 5), clean], B), RecoveryVerdict::MayLack(Time(9 * SECOND)));
+        assert_eq!(
+            check_chosen_log(INTERVAL, &[ended(A, 5), clean], B),
+            RecoveryVerdict::MayLack(Time(9 * SECOND))
+        );
         let troubled = with(ended(B, 9), |end| end.sound_until = Time(3 * SECOND));
-        assert_eq!(judge(INTERVAL, &[troubled], B), RecoveryVerdict::MayLack(Time(3 * SECOND - bound)));
+        assert_eq!(
+            check_chosen_log(INTERVAL, &[troubled], B),
+            RecoveryVerdict::MayLack(Time(3 * SECOND - bound))
+        );
         let lost = with(ended(B, 9), |end| (end.has_lost_disks, end.is_clean) = (true, true));
-        assert_eq!(judge(INTERVAL, &[lost], B), RecoveryVerdict::MayLack(Time(0)));
+        assert_eq!(check_chosen_log(INTERVAL, &[lost], B), RecoveryVerdict::MayLack(Time(0)));
     }
 }

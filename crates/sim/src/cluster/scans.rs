@@ -70,7 +70,7 @@ struct RunningScan {
     left: VecDeque<(PartitionId, Bytes)>,
     keys_max: u32,
     /// The longest rest between two pages, in microseconds.
-    rest_us: u64,
+    page_pause_us_max: u64,
     /// The primary when the previous page was requested.
     primary: Option<InstanceId>,
     /// Failures in a row.
@@ -83,7 +83,7 @@ impl Scans {
     }
 
     /// A client dies.
-    pub(super) fn forget(&mut self, client: usize) {
+    pub(super) fn drop_client(&mut self, client: usize) {
         self.open.retain(|_, one| one.client != client);
     }
 }
@@ -125,7 +125,7 @@ impl SimulatedCluster {
             partitions,
             left: partitions.ids().map(|id| (id, Bytes::new())).collect(),
             keys_max,
-            rest_us,
+            page_pause_us_max: rest_us,
             primary: None,
             failures: 0,
         };
@@ -159,7 +159,7 @@ impl SimulatedCluster {
             one.entry = self.history.scans.len();
             let begun = Scan { client, keyspace, begin: now, end: None, pages: Vec::new() };
             self.history.scans.push(begun);
-            self.trace.say(now, format_args!("c{client} scans {keyspace}, #{number}"));
+            self.trace.record(now, format_args!("c{client} scans {keyspace}, #{number}"));
         }
         let group = self.watch.map.keyspace(keyspace).and_then(|known| known.group(partition));
         let primary = group.map(|group| group.primary);
@@ -167,18 +167,18 @@ impl SimulatedCluster {
             self.coverage.blob("scans that went on at another primary");
         }
         one.primary = primary;
-        let page = ScanPage { asked: now, told: None, keys: Vec::new() };
+        let page = ScanPage { requested_at: now, answered_at: None, keys: Vec::new() };
         let limit_us = self.scans.random.between(500 * MS, 8_000 * MS);
         let slice = (partition, one.partitions);
         let request = SessionRequest::scan(keyspace, slice, cursor, Bytes::new(), one.keys_max, limit_us);
         self.history.scans[one.entry].pages.push(page);
         self.clients[client].session.submit(now, request, SCANS_FROM + number);
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     /// A page has arrived, or the request has failed.
-    pub(super) fn scan_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
+    pub(super) fn handle_scan_answer(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let number = token - SCANS_FROM;
         let Some(one) = self.scans.open.get_mut(&number) else { return };
@@ -187,9 +187,9 @@ impl SimulatedCluster {
             Ok(Reply::Page { next, keys }) => {
                 one.failures = 0;
                 if let Some(page) = scan.pages.last_mut() {
-                    page.told = Some(now);
+                    page.answered_at = Some(now);
                     page.keys = keys.iter().map(|listed| listed.key.to_vec().into_boxed_slice()).collect();
-                    self.trace.say(now, format_args!("scan #{number} is told {page}"));
+                    self.trace.record(now, format_args!("scan #{number} is told {page}"));
                 }
                 match one.left.front_mut() {
                     Some((_, cursor)) if !next.is_empty() => *cursor = next,
@@ -198,7 +198,7 @@ impl SimulatedCluster {
                         one.primary = None;
                     }
                 }
-                one.rest_us
+                one.page_pause_us_max
             }
             // The keyspace was split: each partition has become several, which the scan visits in
             // the parent's hash order.
@@ -223,7 +223,7 @@ impl SimulatedCluster {
                 1_000 * MS
             }
             other => {
-                self.trace.say(now, format_args!("scan #{number} fails: {other:?}"));
+                self.trace.record(now, format_args!("scan #{number} fails: {other:?}"));
                 self.scans.open.remove(&number);
                 return self.coverage.blob("scans that failed");
             }
@@ -232,7 +232,7 @@ impl SimulatedCluster {
             let what =
                 format!("scan #{number} of {} has had {PAGES_MAX} pages, and does not end", one.keyspace);
             self.scans.open.remove(&number);
-            return self.trouble("scan", what);
+            return self.record_violation("scan", what);
         }
         if one.left.is_empty() {
             scan.end = Some(now);

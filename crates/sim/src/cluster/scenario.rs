@@ -16,7 +16,7 @@ const SECOND: u64 = 1_000_000;
 
 /// Longer than sessions are remembered by a slow clock, plus the time until expired sessions are
 /// next removed.
-const SLEEP_US_MIN: u64 = 660 * SECOND;
+const CLIENT_PAUSE_US_MIN: u64 = 660 * SECOND;
 
 /// Instances with less memory get no transactional keyspace with `memory` durability.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
@@ -38,17 +38,17 @@ pub(crate) struct ClusterScenario {
     /// Keyspaces of single operations, then those of transactions.
     pub(crate) keyspaces: Vec<PlannedKeyspace>,
     /// Fault windows, in which clients are busy and faults begin; between them little happens.
-    pub(crate) storms: Vec<(Time, Time)>,
+    pub(crate) fault_windows: Vec<(Time, Time)>,
     /// In some runs, between two fault windows: a time in which all clients are paused and sessions
     /// expire.
-    pub(crate) sleep: Option<(Time, Time)>,
+    pub(crate) client_pause: Option<(Time, Time)>,
     /// When all faults end.
-    pub(crate) heal: Time,
+    pub(crate) faults_end: Time,
     pub(crate) clients: usize,
     pub(crate) depth: u64,
     pub(crate) think_us: u64,
     pub(crate) is_hot: bool,
-    pub(crate) gather_us: u64,
+    pub(crate) arrival_delay_us_max: u64,
     /// Between clients and instances.
     pub(crate) network: NetworkFaults,
     pub(crate) peers: PeerFaults,
@@ -56,14 +56,14 @@ pub(crate) struct ClusterScenario {
     pub(crate) fault_every_us: u64,
     /// The longest downtime of a process.
     pub(crate) down_us: u64,
-    pub(crate) cut_us: u64,
+    pub(crate) network_cut_us: u64,
     pub(crate) pause_us: u64,
     pub(crate) interval_ms: u32,
     pub(crate) engine: EngineOptions,
     pub(crate) batches: bool,
     pub(crate) compresses: bool,
     /// Every other client names no epoch of the partitions that it requests.
-    pub(crate) has_nameless: bool,
+    pub(crate) names_no_epoch: bool,
     pub(crate) large_values: bool,
     pub(crate) expires: bool,
     pub(crate) impatient: bool,
@@ -100,12 +100,12 @@ pub struct Limits {
     /// The highest number of clients.
     pub clients: usize,
     /// The highest number of fault windows: the first ones are used.
-    pub storms: usize,
+    pub fault_windows: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { kinds: Kinds::ALL, clients: usize::MAX, storms: usize::MAX }
+        Limits { kinds: Kinds::ALL, clients: usize::MAX, fault_windows: usize::MAX }
     }
 }
 
@@ -115,14 +115,14 @@ pub struct Drawn {
     /// The kinds of fault that may occur.
     pub kinds: Kinds,
     /// Every other client names no epoch of the partitions that it requests.
-    pub has_nameless: bool,
+    pub names_no_epoch: bool,
 }
 
 /// The draws of a seed, without a run.
 #[must_use]
 pub fn drawn(seed: u64) -> Drawn {
     let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
-    Drawn { kinds: scenario.kinds, has_nameless: scenario.has_nameless }
+    Drawn { kinds: scenario.kinds, names_no_epoch: scenario.names_no_epoch }
 }
 
 /// The random streams of a cluster, independent of those of a single node.
@@ -165,9 +165,13 @@ impl ClusterScenario {
         let interval_ms = *random.pick(&[20, 100, 500]);
         let mut keyspaces = keyspaces(random, interval_ms);
         let mut apart = random.fork(3);
-        let (mut storms, mut heal) = storms(random, limits.storms);
-        let sleep = random.fork(2).between(SLEEP_US_MIN, SLEEP_US_MIN + 60 * SECOND);
-        let sleep = if kinds.has(FaultKind::Sleeps) { lie_down(&mut storms, &mut heal, sleep) } else { None };
+        let (mut storms, mut heal) = fault_windows(random, limits.fault_windows);
+        let sleep = random.fork(2).between(CLIENT_PAUSE_US_MIN, CLIENT_PAUSE_US_MIN + 60 * SECOND);
+        let sleep = if kinds.has(FaultKind::Sleeps) {
+            make_room_for_pause(&mut storms, &mut heal, sleep)
+        } else {
+            None
+        };
         let clients = random.between(3, 7) as usize;
         let depth = *random.pick(&[1, 2, 4]);
         let is_hot = random.chance(1, 2);
@@ -185,25 +189,25 @@ impl ClusterScenario {
             late,
             rack,
             keyspaces,
-            storms,
-            sleep,
-            heal,
+            fault_windows: storms,
+            client_pause: sleep,
+            faults_end: heal,
             clients: clients.min(limits.clients),
             depth,
             think_us: clients as u64 * depth * SECOND / CLUSTER_CALLS_PER_SECOND,
             is_hot,
-            gather_us: *random.pick(&[30, 500, 3 * MS]),
+            arrival_delay_us_max: *random.pick(&[30, 500, 3 * MS]),
             network,
             peers,
             fault_every_us: *random.pick(&[200 * MS, 500 * MS, 1_200 * MS]),
             down_us: *random.pick(&[50 * MS, SECOND, 5 * SECOND, 30 * SECOND]),
-            cut_us: *random.pick(&[500 * MS, 3 * SECOND, 8 * SECOND]),
+            network_cut_us: *random.pick(&[500 * MS, 3 * SECOND, 8 * SECOND]),
             pause_us: *random.pick(&[100 * MS, SECOND, 4 * SECOND]),
             interval_ms,
             engine,
             batches: random.chance(1, 2),
             compresses: random.chance(1, 4),
-            has_nameless,
+            names_no_epoch: has_nameless,
             large_values: random.chance(1, 4),
             expires: random.chance(1, 3),
             impatient: random.chance(1, 4),
@@ -227,12 +231,12 @@ impl ClusterScenario {
 
     /// Whether a fault window is open at this time.
     pub(crate) fn is_stormy(&self, now: Time) -> bool {
-        self.storms.iter().any(|(from, to)| (*from..*to).contains(&now))
+        self.fault_windows.iter().any(|(from, to)| (*from..*to).contains(&now))
     }
 
     /// When the next fault window begins, if there is one.
-    pub(crate) fn next_storm(&self, now: Time) -> Option<Time> {
-        self.storms.iter().map(|(from, _)| *from).find(|from| *from >= now)
+    pub(crate) fn next_fault_window(&self, now: Time) -> Option<Time> {
+        self.fault_windows.iter().map(|(from, _)| *from).find(|from| *from >= now)
     }
 }
 
@@ -270,7 +274,7 @@ fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [P
 /// Fault windows of some seconds each, over two and a half minutes, and the time at which all
 /// faults end. Groups become complete in the quiet period between two windows; a longer one shows
 /// nothing more.
-fn storms(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
+fn fault_windows(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
     let count = random.between(5, 8);
     let slice_us = 140 * SECOND / count;
     let storms = (0..count).map(|at| {
@@ -290,7 +294,7 @@ fn storms(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
 
 /// Moves all but the first half of the fault windows back to make room for a sleep, if there are at
 /// least two.
-fn lie_down(storms: &mut [(Time, Time)], heal: &mut Time, sleep_us: u64) -> Option<(Time, Time)> {
+fn make_room_for_pause(storms: &mut [(Time, Time)], heal: &mut Time, sleep_us: u64) -> Option<(Time, Time)> {
     let (early, late) = storms.split_at_mut(storms.len() / 2);
     let from = early.last()?.1;
     for (begin, end) in late {
@@ -366,9 +370,9 @@ mod tests {
             let (drawn, cluster) =
                 (drawn(seed), SimulatedCluster::new(seed, LineRetention::Nothing, Limits::default()));
             assert_eq!(drawn.kinds, cluster.scenario.kinds);
-            assert_eq!(drawn.has_nameless, cluster.scenario.has_nameless);
-            assert!(!drawn.has_nameless || drawn.kinds.has(FaultKind::Splits), "it shows by splits alone");
-            *(if drawn.has_nameless { &mut with } else { &mut without }) += 1;
+            assert_eq!(drawn.names_no_epoch, cluster.scenario.names_no_epoch);
+            assert!(!drawn.names_no_epoch || drawn.kinds.has(FaultKind::Splits), "it shows by splits alone");
+            *(if drawn.names_no_epoch { &mut with } else { &mut without }) += 1;
         }
         assert!(with > 0 && without > 0, "{with} with, {without} without");
     }

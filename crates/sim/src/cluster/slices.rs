@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_answers_once_another_has_in_a_later_epoch() {
+    fn no_answer_of_an_older_epoch_after_a_newer_one() {
         let mut slices = split();
         assert_eq!(slices.answers(place(0, 2), A), Ok(()));
         assert_eq!(slices.answers(place(0, 3), A), Ok(()));

@@ -18,7 +18,7 @@ use zerohop_wire::ids::{
 use zerohop_wire::messages::{Call, Member};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
-use super::agreed::{AppliedEntries, LOOKED_AT_MAX, MemberLog};
+use super::agreed::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
 use super::record::{self, LifeFile};
 use crate::network::{LinkArrival, LinkId};
 use crate::node::port::{Port, PortFrame};
@@ -28,7 +28,7 @@ use crate::node::port::{Port, PortFrame};
 pub(crate) struct ClusterSlot {
     pub(crate) disk: SimulatedDisk,
     /// The disk of the instance's own file, beside the engine's folder on the same machine.
-    pub(crate) notes: SimulatedDisk,
+    pub(crate) instance_file_disk: SimulatedDisk,
     /// Boxed: it has some kilobytes and is moved for every turn.
     pub(crate) instance: Option<Box<Instance<SimulatedDisk>>>,
     pub(crate) record: LifeFile,
@@ -56,7 +56,7 @@ pub(crate) struct ClusterTurn {
     pub(crate) closed: Vec<LinkId>,
     /// Frames for other instances, each separate.
     pub(crate) to_peers: Vec<(Member, Vec<u8>)>,
-    pub(crate) asks: Vec<(AnswerOrigin, replica::GroupChange)>,
+    pub(crate) proposals: Vec<(AnswerOrigin, replica::GroupChange)>,
     /// Draining keyspaces without pending work on this instance, with the epoch of the map.
     pub(crate) drained: Vec<(KeyspaceId, MapEpoch)>,
     pub(crate) fetches_map: bool,
@@ -73,8 +73,8 @@ pub(crate) struct ClusterTurn {
 /// Collects effects.
 struct Collect<'s> {
     ports: &'s mut BTreeMap<LinkId, Port>,
-    turned: &'s mut ClusterTurn,
-    ceiling: &'s mut Option<Timestamp>,
+    output: &'s mut ClusterTurn,
+    timestamp_bound: &'s mut Option<Timestamp>,
 }
 
 /// The pseudo connection of messages from other instances.
@@ -89,10 +89,10 @@ impl InstanceEffects for Collect<'_> {
             }
             InstanceEffect::Dropped { to } => self.let_go(to),
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
-            InstanceEffect::AskControl { place, change } => self.turned.asks.push((place, change)),
-            InstanceEffect::FetchMap => self.turned.fetches_map = true,
-            InstanceEffect::SyncCeiling(ceiling) => *self.ceiling = Some(ceiling),
-            InstanceEffect::Drained { keyspace, map } => self.turned.drained.push((keyspace, map)),
+            InstanceEffect::ProposeChange { place, change } => self.output.proposals.push((place, change)),
+            InstanceEffect::FetchMap => self.output.fetches_map = true,
+            InstanceEffect::SyncCeiling(ceiling) => *self.timestamp_bound = Some(ceiling),
+            InstanceEffect::Drained { keyspace, map } => self.output.drained.push((keyspace, map)),
         }
     }
 }
@@ -100,26 +100,26 @@ impl InstanceEffects for Collect<'_> {
 impl Collect<'_> {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
-        if port.tells(to.request, message) {
-            self.turned.answered.push(place);
+        if port.shows_record_state(to.request, message) {
+            self.output.answered.push(place);
         }
         if port.acknowledges(to.request, message) {
-            self.turned.acknowledged.push(place);
+            self.output.acknowledged.push(place);
         }
         let envelope = Envelope {
             request: to.request,
             keyspace: place.keyspace,
             partition: place.partition,
             partition_epoch: place.epoch,
-            time_out_ms: place.held_us,
-            hold: false,
+            time_out_ms: place.read_lock_us,
+            read_lock: false,
         };
         port.answer(&envelope, message);
     }
 
     fn let_go(&mut self, to: Token) {
         if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
-            port.settle(to.request);
+            port.remove_request(to.request);
         }
     }
 
@@ -127,7 +127,7 @@ impl Collect<'_> {
         let mut bytes = Vec::new();
         let encoded = Encoder::default().encode(envelope, message, &mut bytes);
         assert!(encoded.is_ok(), "what instances say to each other is within the wire's bounds: {encoded:?}");
-        self.turned.to_peers.push((to, bytes));
+        self.output.to_peers.push((to, bytes));
     }
 }
 
@@ -143,7 +143,7 @@ impl ClusterSlot {
     pub(crate) fn new((disk, notes): (SimulatedDisk, SimulatedDisk)) -> Self {
         Self {
             disk,
-            notes,
+            instance_file_disk: notes,
             instance: None,
             record: LifeFile::default(),
             ports: BTreeMap::new(),
@@ -165,7 +165,7 @@ impl ClusterSlot {
     ) -> Result<OpenReport, InstanceOpenError> {
         let (mut instance, opened) =
             Instance::open(self.disk.clone(), InstanceOptions { identity, engine }, history, now)?;
-        instance.begin_above(now, self.record.ceiling);
+        instance.begin_above(now, self.record.timestamp_bound);
         self.instance = Some(Box::new(instance));
         Ok(opened)
     }
@@ -176,13 +176,13 @@ impl ClusterSlot {
         incarnation: Incarnation,
         earlier: Option<Incarnation>,
     ) -> Result<FormerStart, zerohop_engine::disk::DiskError> {
-        self.record = record::read(&mut self.notes);
+        self.record = record::read(&mut self.instance_file_disk);
         let has_lived_through = earlier.is_none_or(|earlier| self.record.starts.contains(&earlier));
         let was_closed = earlier.is_some() && self.record.closed == earlier;
         // Written before the data is opened: a crash during this start must not leave the
         // clean-shutdown mark of an earlier one.
         self.record.begin(incarnation);
-        record::write(&mut self.notes, &self.record)?;
+        record::write(&mut self.instance_file_disk, &self.record)?;
         Ok(FormerStart { has_lived_through, was_closed })
     }
 
@@ -201,7 +201,7 @@ impl ClusterSlot {
         }
     }
 
-    pub(crate) fn hear(&mut self, frames: Vec<u8>) {
+    pub(crate) fn receive_frames(&mut self, frames: Vec<u8>) {
         if self.instance.is_some() {
             self.inbox.push(SlotArrival::FromPeer(frames));
         }
@@ -209,11 +209,11 @@ impl ClusterSlot {
 
     /// The total time of its disk operations so far, in microseconds.
     pub(crate) fn worked_us(&self) -> u64 {
-        self.disk.elapsed_us() + self.notes.elapsed_us()
+        self.disk.elapsed_us() + self.instance_file_disk.elapsed_us()
     }
 
     /// Handles everything that is due now.
-    pub(crate) fn turn(&mut self, now: ClockReading) -> ClusterTurn {
+    pub(crate) fn run_turn(&mut self, now: ClockReading) -> ClusterTurn {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return turned };
         let mut ceiling = None;
@@ -226,25 +226,26 @@ impl ClusterSlot {
                     if let Some(port) = self.ports.get_mut(&link) {
                         port.receive(&bytes);
                     }
-                    self.take_frames(&mut instance, link, now, (&mut turned, &mut ceiling));
+                    self.handle_frames(&mut instance, link, now, (&mut turned, &mut ceiling));
                 }
-                SlotArrival::OverLink(link, LinkArrival::Gone | LinkArrival::Refused) => {
+                SlotArrival::OverLink(link, LinkArrival::Disconnected | LinkArrival::Refused) => {
                     if self.ports.remove(&link).is_some() {
                         instance.disconnected(link.0);
                     }
                 }
                 SlotArrival::FromPeer(bytes) => {
-                    self.take_peer_frames(&mut instance, &bytes, now, (&mut turned, &mut ceiling));
+                    self.handle_peer_frames(&mut instance, &bytes, now, (&mut turned, &mut ceiling));
                 }
             }
         }
-        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        let mut collect =
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
         instance.end_of_batch(now, &mut collect);
-        self.sync_ceiling(&mut instance, ceiling);
+        self.sync_timestamp_bound(&mut instance, ceiling);
         turned.has_more = instance.maintain(now);
         self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
-        self.hand_out(&mut turned);
+        self.collect_output(&mut turned);
         turned
     }
 
@@ -257,15 +258,17 @@ impl ClusterSlot {
         // earlier epochs.
         let before: Vec<_> =
             instance.replicas().map(|(keyspace, partition, of)| (keyspace, partition, seen_in(of))).collect();
-        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        let mut collect =
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
         self.see_applied(&mut instance, &before, &mut turned);
-        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        let mut collect =
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
         instance.end_of_batch(now, &mut collect);
-        self.sync_ceiling(&mut instance, ceiling);
+        self.sync_timestamp_bound(&mut instance, ceiling);
         self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
-        self.hand_out(&mut turned);
+        self.collect_output(&mut turned);
         (turned, trouble)
     }
 
@@ -289,13 +292,21 @@ impl ClusterSlot {
                 let led_in = was.and_then(|(epoch, is_primary)| is_primary.then_some(epoch));
                 let entries = Vec::new();
                 new.push((
-                    AppliedEntries { keyspace, partition, epoch, is_primary, led_in, upto, entries },
+                    AppliedEntries {
+                        keyspace,
+                        partition,
+                        epoch,
+                        is_primary,
+                        primary_epoch: led_in,
+                        upto,
+                        entries,
+                    },
                     before,
                 ));
             }
         }
         for (mut applied, before) in new {
-            let from = (before + 1).max(applied.upto.saturating_sub(LOOKED_AT_MAX - 1));
+            let from = (before + 1).max(applied.upto.saturating_sub(COMPARED_ENTRIES_MAX - 1));
             for index in from..=applied.upto {
                 let found = instance.entry_epoch((applied.keyspace, applied.partition), index);
                 applied.entries.extend(found.ok().flatten().map(|epoch| (index, epoch)));
@@ -305,7 +316,11 @@ impl ClusterSlot {
     }
 
     /// What it has of a partition; none if it has no such member.
-    pub(crate) fn holds(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<MemberLog> {
+    pub(crate) fn member_contents(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> Option<MemberLog> {
         let instance = self.instance.as_mut()?;
         let durable = instance.durable_index(keyspace, partition).ok().flatten()?;
         let replica = instance.replicas().find(|one| (one.0, one.1) == (keyspace, partition))?.2;
@@ -323,15 +338,16 @@ impl ClusterSlot {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         let mut ceiling = None;
-        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        let mut collect =
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
         instance.stop(now, &mut collect);
-        self.hand_out(&mut turned);
+        self.collect_output(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
         if trouble.is_none() {
             let record = LifeFile { closed: self.record.starts.last().copied(), ..self.record.clone() };
             // Without the mark, the group must assume at the next start that this instance may have
             // lost writes.
-            if record::write(&mut self.notes, &record).is_ok() {
+            if record::write(&mut self.instance_file_disk, &record).is_ok() {
                 self.record = record;
             }
         }
@@ -339,30 +355,31 @@ impl ClusterSlot {
     }
 
     /// Writes the timestamp bound; if that fails, the instance does not use it.
-    fn sync_ceiling(&mut self, instance: &mut Instance<SimulatedDisk>, ceiling: Option<Timestamp>) {
+    fn sync_timestamp_bound(&mut self, instance: &mut Instance<SimulatedDisk>, ceiling: Option<Timestamp>) {
         let Some(ceiling) = ceiling else { return };
-        let record = LifeFile { ceiling: ceiling.max(self.record.ceiling), ..self.record.clone() };
-        if record::write(&mut self.notes, &record).is_ok() {
+        let record =
+            LifeFile { timestamp_bound: ceiling.max(self.record.timestamp_bound), ..self.record.clone() };
+        if record::write(&mut self.instance_file_disk, &record).is_ok() {
             self.record = record;
-            instance.ceiling_synced(ceiling);
+            instance.timestamp_bound_synced(ceiling);
         }
     }
 
-    fn take_peer_frames(
+    fn handle_peer_frames(
         &mut self,
         instance: &mut Instance<SimulatedDisk>,
         bytes: &[u8],
         now: ClockReading,
         (turned, ceiling): (&mut ClusterTurn, &mut Option<Timestamp>),
     ) {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         let mut rest = bytes;
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = std::mem::take(&mut self.scratch);
             if let Ok(message) = frame.message(&mut scratch) {
                 let to = Token { connection: PEERS, request: RequestId(0) };
                 let mut collect =
-                    Collect { ports: &mut self.ports, turned: &mut *turned, ceiling: &mut *ceiling };
+                    Collect { ports: &mut self.ports, output: &mut *turned, timestamp_bound: &mut *ceiling };
                 instance.request(now, to, &frame.envelope, &message, &mut collect);
             }
             self.scratch = scratch;
@@ -370,7 +387,7 @@ impl ClusterSlot {
         }
     }
 
-    fn take_frames(
+    fn handle_frames(
         &mut self,
         instance: &mut Instance<SimulatedDisk>,
         link: LinkId,
@@ -381,17 +398,20 @@ impl ClusterSlot {
         while let Some(port) = self.ports.get_mut(&link)
             && let Some(frame) = port.next_frame()
         {
-            match port.take(&frame, &mut scratch) {
+            match port.handle_frame(&frame, &mut scratch) {
                 None => {}
                 Some(PortFrame::Hello(envelope, hello)) => {
                     let ack = instance.hello(link.0, &hello, now);
-                    port.greet(&envelope, &hello, ack);
+                    port.handle_hello(&envelope, &hello, ack);
                 }
                 Some(PortFrame::Requests(requests)) => {
                     for (envelope, message) in requests {
                         let to = Token { connection: link.0, request: envelope.request };
-                        let mut collect =
-                            Collect { ports: &mut self.ports, turned: &mut *turned, ceiling: &mut *ceiling };
+                        let mut collect = Collect {
+                            ports: &mut self.ports,
+                            output: &mut *turned,
+                            timestamp_bound: &mut *ceiling,
+                        };
                         instance.request(now, to, &envelope, &message, &mut collect);
                     }
                 }
@@ -400,9 +420,9 @@ impl ClusterSlot {
         self.scratch = scratch;
     }
 
-    fn hand_out(&mut self, turned: &mut ClusterTurn) {
+    fn collect_output(&mut self, turned: &mut ClusterTurn) {
         for (link, port) in &mut self.ports {
-            let out = port.take_out();
+            let out = port.take_output();
             if !out.is_empty() {
                 turned.sent.push((*link, out));
             }
@@ -429,7 +449,7 @@ pub(crate) struct DescribedFrames<'b>(pub(crate) &'b [u8]);
 
 impl std::fmt::Display for DescribedFrames<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         let mut rest = self.0;
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();

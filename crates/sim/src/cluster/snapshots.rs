@@ -16,8 +16,9 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{Query, RecordRead, SnapshotAsk};
 
-use super::blobs::items::{ReadHeader, WHOLE_CHUNK, header_of, key_of_chunk, key_of_header, looked_of};
-use super::blobs::{ChunkRead, contents};
+use super::blobs::ChunkRead;
+use super::blobs::items::contents;
+use super::blobs::items::{ReadHeader, WHOLE_CHUNK, chunk_in, header_of, key_of_chunk, key_of_header};
 use super::transacting::{ReadResult, fail, got, read_of};
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::check::cycles::TransactionFate;
@@ -64,7 +65,7 @@ struct RunningSnapshot {
     /// Rounds of reads that are still to come.
     rounds: u64,
     /// The questions, by token; and the number of outstanding answers.
-    asked: Vec<SnapshotQuestion>,
+    questions: Vec<SnapshotQuestion>,
     waiting: usize,
     /// Index in the history of its opening; and of its reads.
     entry: usize,
@@ -96,7 +97,7 @@ enum SnapshotQuestion {
 #[derive(Debug)]
 struct Blob {
     header: ReadHeader,
-    looked: Vec<Option<ChunkRead>>,
+    chunks_read: Vec<Option<ChunkRead>>,
     left: usize,
 }
 
@@ -129,14 +130,14 @@ impl SimulatedCluster {
             lease_ms: random.between(1_500, 8_000) as u32,
             is_renewed: random.chance(2, 3),
             rounds: random.between(3, 7),
-            asked: Vec::new(),
+            questions: Vec::new(),
             waiting: 0,
             entry: self.history.transactions.len(),
             seen: None,
             blobs: BTreeMap::new(),
             primaries: BTreeMap::new(),
         };
-        self.trace.say(now, format_args!("c{client} opens snapshot #{number}"));
+        self.trace.record(now, format_args!("c{client} opens snapshot #{number}"));
         let lease_ms = snapshot.lease_ms;
         open.insert(number, snapshot);
         self.history.transactions.push(TransactionRecord::begun(
@@ -145,11 +146,15 @@ impl SimulatedCluster {
             now.after_us(LIMIT_US),
             Vec::new(),
         ));
-        self.ask_all(number, SnapshotStage::Opening, SnapshotAsk::Open { lease_ms, age_ms: AGE_MS });
+        self.query_all_partitions(
+            number,
+            SnapshotStage::Opening,
+            SnapshotAsk::Open { lease_ms, age_ms: AGE_MS },
+        );
     }
 
     /// Sends a request to every partition.
-    fn ask_all(&mut self, number: usize, stage: SnapshotStage, ask: SnapshotAsk<'_>) {
+    fn query_all_partitions(&mut self, number: usize, stage: SnapshotStage, ask: SnapshotAsk<'_>) {
         let now = self.now();
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         open.stage = stage;
@@ -158,12 +163,12 @@ impl SimulatedCluster {
             for partition in 0..partitions.get() {
                 let slice = (PartitionId(partition), partitions);
                 let request = SessionRequest::snapshot(keyspace, slice, (open.id, ask), LIMIT_US);
-                let token = open.asks(number, SnapshotQuestion::Mark);
+                let token = open.next_token(number, SnapshotQuestion::Mark);
                 self.clients[client].session.submit(now, request.expect("is within bounds"), token);
             }
         }
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     /// Reads from it, or closes it.
@@ -174,9 +179,9 @@ impl SimulatedCluster {
         if now < paused_until {
             return self.agenda.at(paused_until, ClusterEvent::Snapshot(number));
         }
-        (open.asked, open.waiting) = (Vec::new(), 0);
+        (open.questions, open.waiting) = (Vec::new(), 0);
         if open.rounds == 0 || self.phase >= ClusterPhase::Quiet {
-            return self.ask_all(number, SnapshotStage::Closing, SnapshotAsk::Close);
+            return self.query_all_partitions(number, SnapshotStage::Closing, SnapshotAsk::Close);
         }
         open.rounds -= 1;
         let random = &mut self.snapshots.random;
@@ -194,7 +199,7 @@ impl SimulatedCluster {
             self.read_in_snapshot(number, asked);
         }
         if renews {
-            self.ask_all(number, SnapshotStage::Reading, SnapshotAsk::Renew { lease_ms });
+            self.query_all_partitions(number, SnapshotStage::Reading, SnapshotAsk::Renew { lease_ms });
         }
     }
 
@@ -211,19 +216,19 @@ impl SimulatedCluster {
         open.stage = SnapshotStage::Reading;
         let read = RecordRead { key: &key, query };
         let request = SessionRequest::read_at(keyspace, (open.id, open.at), &read, LIMIT_US);
-        let token = open.asks(number, asked);
+        let token = open.next_token(number, asked);
         self.clients[client].session.submit(now, request.expect("is within bounds"), token);
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     /// Handles one answer about a snapshot.
-    pub(super) fn snapshot_is_told(&mut self, token: usize, result: Result<Reply, SessionError>) {
+    pub(super) fn handle_snapshot_answer(&mut self, token: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let (number, part) = ((token - SNAPSHOTS_FROM) / PARTS, (token - SNAPSHOTS_FROM) % PARTS);
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         // Answers of an earlier round are ignored.
-        let Some(asked) = open.asked.get(part).copied() else { return };
+        let Some(asked) = open.questions.get(part).copied() else { return };
         open.waiting = open.waiting.saturating_sub(1);
         let entry = &mut self.history.transactions[open.entry];
         match (&result, asked, open.stage) {
@@ -237,7 +242,7 @@ impl SimulatedCluster {
                 entry.transaction.end = Some(now.0);
                 fail(entry, error, false);
                 if matches!(error, SessionError::Split { .. }) {
-                    entry.trouble = None;
+                    entry.failure = None;
                 }
                 self.coverage.blob("snapshots not opened");
                 self.snapshots.open.remove(&number);
@@ -248,7 +253,7 @@ impl SimulatedCluster {
                 ..,
             ) => {
                 self.coverage.blob("snapshots expired");
-                self.trace.say(now, format_args!("snapshot #{number} has expired"));
+                self.trace.record(now, format_args!("snapshot #{number} has expired"));
                 self.snapshots.open.remove(&number);
                 return;
             }
@@ -263,14 +268,14 @@ impl SimulatedCluster {
                 let entry = &mut self.history.transactions[open.entry];
                 entry.deadline = entry.deadline.max(now.after_us(LIMIT_US));
                 let lease_ms = open.lease_ms;
-                self.ask_all(number, SnapshotStage::Fixing, SnapshotAsk::Renew { lease_ms });
+                self.query_all_partitions(number, SnapshotStage::Fixing, SnapshotAsk::Renew { lease_ms });
             }
             SnapshotStage::Fixing => {
                 let entry = &mut self.history.transactions[open.entry];
                 entry.transaction.end = Some(now.0);
                 entry.transaction.fate = TransactionFate::Committed;
                 open.seen = Some(self.history.snapshots.len());
-                self.trace.say(now, format_args!("snapshot #{number} is open, of {}", open.at));
+                self.trace.record(now, format_args!("snapshot #{number} is open, of {}", open.at));
                 let (client, at, begin) = (open.client, open.at.0, entry.begin());
                 self.history.snapshots.push(SnapshotHistory {
                     client,
@@ -314,9 +319,9 @@ impl SimulatedCluster {
                             }
                             _ => None,
                         },
-                        strange: None,
+                        impossible: None,
                     },
-                    None => SnapshotRecord::strange(format!("{key:?}: {answer:?}")),
+                    None => SnapshotRecord::impossible(format!("{key:?}: {answer:?}")),
                 };
                 self.found_in_snapshot(number, key.id(), found);
             }
@@ -325,14 +330,15 @@ impl SimulatedCluster {
                 Ok(reply) => match header_of(&reply) {
                     Some(header) => {
                         let chunks = header.chunks() as usize;
-                        open.blobs.insert(blob, Blob { header, looked: vec![None; chunks], left: chunks });
+                        open.blobs
+                            .insert(blob, Blob { header, chunks_read: vec![None; chunks], left: chunks });
                         (0..chunks).for_each(|chunk| {
                             self.read_in_snapshot(number, SnapshotQuestion::Chunk(blob, chunk))
                         });
-                        self.whole_in_snapshot(number, blob);
+                        self.handle_complete_blob(number, blob);
                     }
                     None => {
-                        let found = SnapshotRecord::strange(format!("no header: {reply:?}"));
+                        let found = SnapshotRecord::impossible(format!("no header: {reply:?}"));
                         self.found_in_snapshot(number, header_id(blob), found);
                     }
                 },
@@ -340,25 +346,25 @@ impl SimulatedCluster {
             SnapshotQuestion::Chunk(blob, chunk) => {
                 let Some(known) = open.blobs.get_mut(&blob) else { return };
                 known.left = known.left.saturating_sub(1);
-                known.looked[chunk] = answer.ok().as_ref().and_then(looked_of);
-                self.whole_in_snapshot(number, blob);
+                known.chunks_read[chunk] = answer.ok().as_ref().and_then(chunk_in);
+                self.handle_complete_blob(number, blob);
             }
         }
     }
 
     /// Handles a blob once all its chunks are read.
-    fn whole_in_snapshot(&mut self, number: usize, blob: u64) {
+    fn handle_complete_blob(&mut self, number: usize, blob: u64) {
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         if open.blobs.get(&blob).is_none_or(|known| known.left > 0) {
             return;
         }
         let Some(known) = open.blobs.remove(&blob) else { return };
-        let read = contents(blob, &known.header, &known.looked);
+        let read = contents(blob, &known.header, &known.chunks_read);
         let version = read.chunks.iter().map(|(version, _)| *version).max().unwrap_or(0);
         let version = version.max(known.header.version.0);
         let found = match read.actions() {
-            Ok(actions) => SnapshotRecord { version, actions, account: None, strange: None },
-            Err(what) => SnapshotRecord::strange(format!("blob {blob}: {what}")),
+            Ok(actions) => SnapshotRecord { version, actions, account: None, impossible: None },
+            Err(what) => SnapshotRecord::impossible(format!("blob {blob}: {what}")),
         };
         self.coverage.blob("snapshots: reads of blobs");
         self.found_in_snapshot(number, header_id(blob), found);
@@ -369,7 +375,7 @@ impl SimulatedCluster {
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         let Some(seen) = open.seen else { return };
         self.coverage.blob("snapshots: reads");
-        self.trace.say(now, format_args!("snapshot #{number} shows {of:x}: {found:?}"));
+        self.trace.record(now, format_args!("snapshot #{number} shows {of:x}: {found:?}"));
         let place = ClassedKey::with_id(of).map(|key| (open.keyspaces[key.keyspace].0, key.bytes()));
         let (keyspace, key) = place.unwrap_or_else(|| (open.keyspaces[0].0, key_of_header(of & 0xFF)));
         let known = self.watch.map.keyspace(keyspace);
@@ -387,7 +393,7 @@ impl SimulatedCluster {
     }
 
     /// A client dies: its snapshots are not renewed any more.
-    pub(super) fn forget_snapshots(&mut self, client: usize) {
+    pub(super) fn drop_snapshots(&mut self, client: usize) {
         self.snapshots.open.retain(|_, open| {
             if open.client == client {
                 let entry = &mut self.history.transactions[open.entry];
@@ -408,11 +414,11 @@ impl SimulatedCluster {
 
 impl RunningSnapshot {
     /// The token of the next question.
-    fn asks(&mut self, number: usize, asked: SnapshotQuestion) -> usize {
+    fn next_token(&mut self, number: usize, asked: SnapshotQuestion) -> usize {
         // Never more than the partitions and records there are.
-        debug_assert!(self.asked.len() < PARTS, "tokens are its own");
-        self.asked.push(asked);
+        debug_assert!(self.questions.len() < PARTS, "tokens are its own");
+        self.questions.push(asked);
         self.waiting += 1;
-        SNAPSHOTS_FROM + number * PARTS + self.asked.len() - 1
+        SNAPSHOTS_FROM + number * PARTS + self.questions.len() - 1
     }
 }

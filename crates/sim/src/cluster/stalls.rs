@@ -75,7 +75,7 @@ impl SimulatedCluster {
         make: &dyn Fn() -> ClusterEvent,
     ) {
         let [first, second] = self.peers.arrivals(sent, from, to);
-        let again = first.and_then(|first| self.repeat_in_fight(first, (from, to), traffic));
+        let again = first.and_then(|first| self.repeat_election_message(first, (from, to), traffic));
         for at in [first, second, again].into_iter().flatten() {
             match self.stalls.find(from, to, traffic).filter(|_| from != to) {
                 Some(stall) if stall.waiting.len() < WAITING_MAX => stall.waiting.push(make()),
@@ -120,8 +120,8 @@ impl SimulatedCluster {
     ) {
         let number = self.stalls.begin(from, to, traffic);
         self.trace
-            .say(self.now(), format_args!("STALL of n{from} to {to:?}, {traffic:?}, until {}", until.0));
-        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::GoesOn { number }));
+            .record(self.now(), format_args!("STALL of n{from} to {to:?}, {traffic:?}, until {}", until.0));
+        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::StallEnds { number }));
     }
 
     pub(super) fn end_stall(&mut self, number: u64) {
@@ -130,7 +130,7 @@ impl SimulatedCluster {
     }
 
     /// Ends all stalls, as faults have ended.
-    pub(super) fn all_go_on(&mut self) {
+    pub(super) fn end_all_stalls(&mut self) {
         let waited = self.stalls.end(|_| true);
         self.come(waited);
     }
@@ -138,7 +138,7 @@ impl SimulatedCluster {
     fn come(&mut self, waited: Vec<ClusterEvent>) {
         let now = self.now();
         if !waited.is_empty() {
-            self.trace.say(now, format_args!("{} messages that have waited come", waited.len()));
+            self.trace.record(now, format_args!("{} messages that have waited come", waited.len()));
         }
         for (at, event) in waited.into_iter().enumerate() {
             self.agenda.at(now.after_us(1 + at as u64), event);
@@ -147,7 +147,7 @@ impl SimulatedCluster {
 
     /// A node is no longer primary of some partition, as another member is: its stalled messages
     /// may arrive at about this moment.
-    pub(super) fn draw_late_words(&mut self, of: usize) {
+    pub(super) fn draw_late_messages(&mut self, of: usize) {
         let chance = self.streams.network.chance(2, 3);
         if !chance || self.phase != ClusterPhase::Faults {
             return;
@@ -157,7 +157,7 @@ impl SimulatedCluster {
         for number in numbers {
             let longest = *self.streams.network.pick(&[MS, 20 * MS, 100 * MS]);
             let at = self.now().after_us(self.streams.network.below(longest));
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::GoesOn { number }));
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::StallEnds { number }));
         }
     }
 

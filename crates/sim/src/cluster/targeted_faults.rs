@@ -29,20 +29,20 @@ const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
 /// One in `COORDINATORS_OF` messages with a `Prepare` or a decision kills its coordinator within
-/// `DIES_WITHIN_US`; then none is killed for `REST_US`.
+/// `DIES_WITHIN_US`; then none is killed for `FAULT_PAUSE_US`.
 const COORDINATORS_OF: u64 = 40;
 const DIES_WITHIN_US: u64 = 30 * MS;
-const REST_US: u64 = 4 * SECOND;
+const FAULT_PAUSE_US: u64 = 4 * SECOND;
 
 /// The shortest and longest pause of clients after that: participants query the next primary after
 /// a second. Once one of them has learned that its transaction is over, clients go on within
-/// `CLIENTS_GO_ON_US`.
-const CLIENTS_STAND_US: (u64, u64) = (2 * SECOND, 5 * SECOND);
-const CLIENTS_GO_ON_US: u64 = 30 * MS;
+/// `CLIENT_PAUSE_US_MAX`.
+const CLIENT_PAUSE_US_MIN: (u64, u64) = (2 * SECOND, 5 * SECOND);
+const CLIENT_PAUSE_US_MAX: u64 = 30 * MS;
 
-/// In runs with repeated messages, one in `WORDS_OF` transaction messages arrives again within
+/// In runs with repeated messages, one in `MESSAGES_PER_REPEAT` transaction messages arrives again within
 /// `AGAIN_US`.
-const WORDS_OF: u64 = 25;
+const MESSAGES_PER_REPEAT: u64 = 25;
 const AGAIN_US: u64 = 2 * SECOND;
 
 /// `Drop` messages are rare: each is repeated `DROPS_AGAIN` times within `DROPS_AGAIN_US`. When its
@@ -55,9 +55,9 @@ const ECHOES_US: u64 = 25 * MS;
 /// The highest number of `Drop` messages that are remembered.
 const DROPS_MAX: usize = 256;
 
-/// A decision that is withheld until after a sleep falls within `BEFORE_SLEEP_US` before it, and
+/// A decision that is withheld until after a sleep falls within `BEFORE_CLIENT_PAUSE_US` before it, and
 /// arrives from `BEFORE_WAKING_US` before its end.
-const BEFORE_SLEEP_US: u64 = 2 * SECOND;
+const BEFORE_CLIENT_PAUSE_US: u64 = 2 * SECOND;
 const BEFORE_WAKING_US: u64 = 5 * SECOND;
 
 /// How long before and after the command for a split decisions are withheld in a keyspace.
@@ -74,7 +74,7 @@ const AFTER_DROP_US: u64 = 4 * SECOND;
 const UPPER_HALF: u64 = 1 << 63;
 
 /// The highest number of decisions that are withheld at a time.
-const UNHEARD_MAX: usize = 16;
+const WITHHELD_DECISIONS_MAX: usize = 16;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -82,19 +82,19 @@ pub(super) struct TargetedFaults {
     /// No coordinator is struck before then.
     again: Time,
     /// Decisions that are withheld until then.
-    unheard: BTreeMap<UnheardDecision, Time>,
+    withheld_decisions: BTreeMap<UnheardDecision, Time>,
     /// Decisions that are drawn to be delivered.
-    heard: BTreeMap<UnheardDecision, Time>,
+    delivered_decisions: BTreeMap<UnheardDecision, Time>,
     deaf: Option<DeafKeyspace>,
     /// The end of the clients' pause after the death of a coordinator.
-    standing: Option<Time>,
+    clients_paused_until: Option<Time>,
     /// The last frame with a `Drop` message, per transaction and receiver.
     drops: BTreeMap<(TransactionId, RoutingKey), Vec<u8>>,
 }
 
 /// A frame with a transaction message.
 struct TransactionFrame<'f> {
-    told: Told,
+    message: Told,
     frame: &'f [u8],
 }
 
@@ -118,8 +118,8 @@ impl DeafKeyspace {
 }
 
 /// Frames, each with its transaction message, if it has one.
-fn words(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<TransactionFrame<'_>>)> {
-    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+fn transaction_frames(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<TransactionFrame<'_>>)> {
+    let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let mut rest = frames;
     std::iter::from_fn(move || {
         let DecodeResult::Frame { frame, used } = decoder.decode(rest) else { return None };
@@ -130,14 +130,14 @@ fn words(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<TransactionFrame<
             Ok(Message::Peer(PeerMessage { call: Call::Transaction(told), .. })) => Told::decode(told).ok(),
             _ => None,
         };
-        Some((bytes, told.map(|told| TransactionFrame { told, frame: bytes })))
+        Some((bytes, told.map(|told| TransactionFrame { message: told, frame: bytes })))
     })
 }
 
 impl SimulatedCluster {
     /// An instance is about to send a transaction message to another node; `make` makes an event
     /// that delivers it again.
-    pub(super) fn hunt(
+    pub(super) fn maybe_target_message(
         &mut self,
         now: Time,
         (from, to): (usize, usize),
@@ -148,7 +148,7 @@ impl SimulatedCluster {
             return;
         }
         if self.scenario.has(FaultKind::Repeats) {
-            let is_again = self.streams.network.chance(1, WORDS_OF);
+            let is_again = self.streams.network.chance(1, MESSAGES_PER_REPEAT);
             let (count, within_us) = match said {
                 FrameContent::Drop => (DROPS_AGAIN, DROPS_AGAIN_US),
                 _ => (u64::from(is_again), AGAIN_US),
@@ -160,17 +160,18 @@ impl SimulatedCluster {
         }
         let is_coordinator = matches!(said, FrameContent::Prepare | FrameContent::Commit);
         let may_die = is_coordinator
-            && now >= self.hunts.again
+            && now >= self.targeted_faults.again
             && self.scenario.has(FaultKind::Kills)
             && self.is_stormy(now);
         if may_die && from != to && self.streams.node.chance(1, COORDINATORS_OF) {
-            self.hunts.again = now.after_us(REST_US);
+            self.targeted_faults.again = now.after_us(FAULT_PAUSE_US);
             let (at, life) = (now.after_us(self.streams.node.below(DIES_WITHIN_US)), self.hosts[from].life);
             self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Kill { host: from, life }));
             if self.scenario.has(FaultKind::ClientPauses) && self.streams.node.chance(1, 2) {
-                let until = at.after_us(self.streams.node.between(CLIENTS_STAND_US.0, CLIENTS_STAND_US.1));
+                let until =
+                    at.after_us(self.streams.node.between(CLIENT_PAUSE_US_MIN.0, CLIENT_PAUSE_US_MIN.1));
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
-                self.hunts.standing = Some(until);
+                self.targeted_faults.clients_paused_until = Some(until);
             }
         }
     }
@@ -187,14 +188,14 @@ impl SimulatedCluster {
             return frames;
         }
         let mut left = Vec::with_capacity(frames.len());
-        for (bytes, word) in words(&frames) {
-            let is_lost = word.as_ref().is_some_and(|word| self.is_unheard(now, &word.told));
+        for (bytes, word) in transaction_frames(&frames) {
+            let is_lost = word.as_ref().is_some_and(|word| self.is_withheld(now, &word.message));
             if !is_lost {
                 left.extend_from_slice(bytes);
             }
             if let Some(word) = word {
-                if !is_lost && self.buries_orphan(&word.told) {
-                    self.clients_go_on(now);
+                if !is_lost && self.buries_orphan(&word.message) {
+                    self.resume_clients(now);
                 }
                 self.echo(now, &word, make);
             }
@@ -203,39 +204,41 @@ impl SimulatedCluster {
     }
 
     /// Ends the clients' pause after the death of a coordinator, so that they retry.
-    fn clients_go_on(&mut self, now: Time) {
-        if self.hunts.standing.take().is_none_or(|until| until <= now) {
+    fn resume_clients(&mut self, now: Time) {
+        if self.targeted_faults.clients_paused_until.take().is_none_or(|until| until <= now) {
             return;
         }
         for client in 0..self.clients.len() {
-            let at = now.after_us(self.streams.node.below(CLIENTS_GO_ON_US));
+            let at = now.after_us(self.streams.node.below(CLIENT_PAUSE_US_MAX));
             if self.clients[client].paused_until > at {
-                self.trace.say(now, format_args!("c{client} goes on at {}", at.0));
+                self.trace.record(now, format_args!("c{client} goes on at {}", at.0));
                 self.clients[client].paused_until = at;
-                self.wake_client(client, at);
+                self.schedule_client(client, at);
             }
         }
     }
 
     /// Whether a message is a decision that is withheld at this time.
-    fn is_unheard(&mut self, now: Time, told: &Told) -> bool {
+    fn is_withheld(&mut self, now: Time, told: &Told) -> bool {
         if !matches!(told.what, TransactionMessage::Commit { .. }) {
             return false;
         }
-        self.hunts.unheard.retain(|_, until| now < *until);
-        self.hunts.heard.retain(|_, until| now < *until);
+        self.targeted_faults.withheld_decisions.retain(|_, until| now < *until);
+        self.targeted_faults.delivered_decisions.retain(|_, until| now < *until);
         // A dropped keyspace causes an error only if one of two remaining participants has received
         // the decision: what was done there stays.
         let alone = self.awaits_drop();
         let decision = (told.id, alone.then_some(told.to));
-        if self.hunts.unheard.contains_key(&decision) {
+        if self.targeted_faults.withheld_decisions.contains_key(&decision) {
             return true;
         }
-        if self.hunts.heard.contains_key(&decision) || self.hunts.unheard.len() >= UNHEARD_MAX {
+        if self.targeted_faults.delivered_decisions.contains_key(&decision)
+            || self.targeted_faults.withheld_decisions.len() >= WITHHELD_DECISIONS_MAX
+        {
             return false;
         }
-        let until = match (self.scenario.sleep, self.hunts.deaf) {
-            (Some((sleep, until)), _) if now < sleep && now.after_us(BEFORE_SLEEP_US) >= sleep => {
+        let until = match (self.scenario.client_pause, self.targeted_faults.deaf) {
+            (Some((sleep, until)), _) if now < sleep && now.after_us(BEFORE_CLIENT_PAUSE_US) >= sleep => {
                 Time(until.0.saturating_sub(BEFORE_WAKING_US))
             }
             (_, Some(deaf)) if now < deaf.until && deaf.concerns(told) => deaf.until,
@@ -245,33 +248,37 @@ impl SimulatedCluster {
             true => told.to.point >= UPPER_HALF,
             false => self.streams.network.chance(1, 2),
         };
-        self.trace.say(now, format_args!("DECISION of {:?} is heard: {}", told.id, !is_lost));
+        self.trace.record(now, format_args!("DECISION of {:?} is heard: {}", told.id, !is_lost));
         if is_lost {
             self.coverage.commit("decisions heard late");
             if alone {
                 self.drop_by(now.after_us(DROP_SOON_US));
             }
         }
-        let drawn = if is_lost { &mut self.hunts.unheard } else { &mut self.hunts.heard };
+        let drawn = if is_lost {
+            &mut self.targeted_faults.withheld_decisions
+        } else {
+            &mut self.targeted_faults.delivered_decisions
+        };
         drawn.insert(decision, until);
         is_lost
     }
 
     /// Remembers a `Drop` message, and repeats it when its transaction is prepared again.
     fn echo(&mut self, now: Time, word: &TransactionFrame<'_>, make: &dyn Fn(Vec<u8>) -> ClusterEvent) {
-        let place = (word.told.id, word.told.to);
-        match word.told.what {
+        let place = (word.message.id, word.message.to);
+        match word.message.what {
             TransactionMessage::Drop { .. } => {
-                if self.hunts.drops.len() >= DROPS_MAX {
-                    self.hunts.drops.pop_first();
+                if self.targeted_faults.drops.len() >= DROPS_MAX {
+                    self.targeted_faults.drops.pop_first();
                 }
-                self.hunts.drops.insert(place, word.frame.to_vec());
+                self.targeted_faults.drops.insert(place, word.frame.to_vec());
             }
             TransactionMessage::Prepare { .. }
                 if self.scenario.has(FaultKind::Repeats) || self.scenario.has(FaultKind::Delays) =>
             {
-                let Some(frame) = self.hunts.drops.get(&place).cloned() else { return };
-                self.trace.say(now, format_args!("OLD WORD that {:?} is over comes again", place.0));
+                let Some(frame) = self.targeted_faults.drops.get(&place).cloned() else { return };
+                self.trace.record(now, format_args!("OLD WORD that {:?} is over comes again", place.0));
                 for _ in 0..ECHOES {
                     let at = now.after_us(self.streams.network.below(ECHOES_US));
                     self.agenda.at(at, make(frame.clone()));
@@ -283,26 +290,31 @@ impl SimulatedCluster {
 
     /// A keyspace of transactions is about to be split: some decisions are withheld in it until
     /// after the split.
-    pub(super) fn hunt_in_split(&mut self, keyspace: KeyspaceId) {
-        self.hunt_in(keyspace, None, BEFORE_SPLIT_US + AFTER_SPLIT_US);
+    pub(super) fn target_split(&mut self, keyspace: KeyspaceId) {
+        self.target_keyspace(keyspace, None, BEFORE_SPLIT_US + AFTER_SPLIT_US);
     }
 
     /// The second keyspace of transactions is about to be dropped: some of its decisions are
     /// withheld in the first until after the drop.
-    pub(super) fn hunt_in_drop(&mut self, [left, dropped]: [KeyspaceId; 2]) {
-        let until = self.hunt_in(left, Some(dropped), BEFORE_DROP_US + AFTER_DROP_US);
+    pub(super) fn target_drop(&mut self, [left, dropped]: [KeyspaceId; 2]) {
+        let until = self.target_keyspace(left, Some(dropped), BEFORE_DROP_US + AFTER_DROP_US);
         self.focus = Some((left, until));
     }
 
     /// Whether a keyspace is about to be dropped, or has just been, while its decisions are
     /// withheld in the other.
     fn awaits_drop(&self) -> bool {
-        self.hunts.deaf.is_some_and(|deaf| deaf.coordinators.is_some() && self.now() < deaf.until)
+        self.targeted_faults.deaf.is_some_and(|deaf| deaf.coordinators.is_some() && self.now() < deaf.until)
     }
 
-    fn hunt_in(&mut self, keyspace: KeyspaceId, coordinators: Option<KeyspaceId>, length_us: u64) -> Time {
+    fn target_keyspace(
+        &mut self,
+        keyspace: KeyspaceId,
+        coordinators: Option<KeyspaceId>,
+        length_us: u64,
+    ) -> Time {
         let until = self.now().after_us(length_us);
-        self.hunts.deaf = Some(DeafKeyspace { keyspace, coordinators, until });
+        self.targeted_faults.deaf = Some(DeafKeyspace { keyspace, coordinators, until });
         until
     }
 }

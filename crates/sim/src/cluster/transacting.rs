@@ -29,10 +29,10 @@ use crate::workload::transactional::{ClassedKey, ClientOperationPlan, KeyClass, 
 const MS: u64 = 1_000;
 
 /// Operations of a session with tokens from here on are steps of transactions.
-pub(super) const DEEDS_FROM: usize = 1 << 40;
+pub(super) const OPERATION_TOKENS_FROM: usize = 1 << 40;
 
 /// One in so many actions of a client is one of these.
-const DEEDS_OF: u64 = 4;
+const ACTIONS_PER_OPERATION: u64 = 4;
 
 /// So many in a hundred of these use a blob.
 const BLOBS_OF_100: u64 = 25;
@@ -52,7 +52,7 @@ pub(super) struct ClientTransactions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccountsState {
     No,
-    Asked,
+    Requested,
     Yes,
 }
 
@@ -60,7 +60,7 @@ pub(super) enum AccountsState {
 #[derive(Debug)]
 struct RunningTransaction {
     client: usize,
-    deed: ClientOperationPlan,
+    operation: ClientOperationPlan,
     /// Index in the history of its current request.
     at: usize,
     /// The time limit of each of its requests.
@@ -73,7 +73,7 @@ struct RunningTransaction {
     /// It is a contender of another transaction, and its client starts nothing after it.
     is_rival: bool,
     /// A copy of one of its frames may take effect later.
-    is_haunted: bool,
+    may_have_late_copy: bool,
 }
 
 /// The result of a read.
@@ -108,7 +108,10 @@ impl ClientTransactions {
     /// A copy of a frame of this client may take effect later, whatever the client receives as
     /// answer.
     pub(super) fn haunt(&mut self, client: usize) {
-        self.open.values_mut().filter(|open| open.client == client).for_each(|open| open.is_haunted = true);
+        self.open
+            .values_mut()
+            .filter(|open| open.client == client)
+            .for_each(|open| open.may_have_late_copy = true);
     }
 }
 
@@ -120,26 +123,30 @@ impl SimulatedCluster {
 
     /// Starts a transaction, blob operation or snapshot of a client, if one is due. Returns whether
     /// it has.
-    pub(super) fn begins_deed(&mut self, client: usize) -> bool {
+    pub(super) fn begin_operation_if_due(&mut self, client: usize) -> bool {
         let chance = match self.focus(self.now()) {
-            Some(focus) if self.transactional().is_some_and(|both| both.contains(&focus)) => DEEDS_OF - 1,
+            Some(focus) if self.transactional().is_some_and(|both| both.contains(&focus)) => {
+                ACTIONS_PER_OPERATION - 1
+            }
             _ => 1,
         };
-        if !self.transacting.draws.random().chance(chance, DEEDS_OF) || self.transactional().is_none() {
+        if !self.transacting.draws.random().chance(chance, ACTIONS_PER_OPERATION)
+            || self.transactional().is_none()
+        {
             return false;
         }
         let (deed, is_opening) = match self.transacting.opened {
-            AccountsState::Asked => return false,
+            AccountsState::Requested => return false,
             AccountsState::No => (Some(self.transacting.draws.opening()), true),
             // Blobs and snapshots have draws of their own.
             AccountsState::Yes => match self.transacting.draws.random().below(100) {
                 0..BLOBS_OF_100 => (None, false),
                 BLOBS_OF_100..SNAPSHOTS_UPTO => {
                     self.begin_snapshot(client);
-                    (Some(self.transacting.draws.deed()), false)
+                    (Some(self.transacting.draws.next_operation()), false)
                 }
-                _ if self.is_about_to_drop() => (Some(self.transacting.draws.wide_deed()), false),
-                _ => (Some(self.transacting.draws.deed()), false),
+                _ if self.is_about_to_drop() => (Some(self.transacting.draws.wide_operation()), false),
+                _ => (Some(self.transacting.draws.next_operation()), false),
             },
         };
         let random = self.transacting.draws.random();
@@ -149,7 +156,7 @@ impl SimulatedCluster {
             false => random.between(1_500 * MS, 12_000 * MS),
         };
         if is_opening {
-            self.transacting.opened = AccountsState::Asked;
+            self.transacting.opened = AccountsState::Requested;
         }
         let Some(deed) = deed else {
             let deed = self.transacting.draws.blob();
@@ -159,33 +166,33 @@ impl SimulatedCluster {
         if !is_opening {
             self.draw_rivals(client, &deed);
         }
-        self.begin_deed(client, deed, limit_us, (is_opening, false));
+        self.begin_operation(client, deed, limit_us, (is_opening, false));
         true
     }
 
-    pub(super) fn begin_deed(
+    pub(super) fn begin_operation(
         &mut self,
         client: usize,
         deed: ClientOperationPlan,
         limit_us: u64,
         (is_opening, is_rival): (bool, bool),
     ) {
-        let number = DEEDS_FROM + self.transacting.next;
+        let number = OPERATION_TOKENS_FROM + self.transacting.next;
         self.transacting.next += 1;
-        self.trace.say(self.now(), format_args!("c{client} begins deed #{number}: {deed:?}"));
+        self.trace.record(self.now(), format_args!("c{client} begins deed #{number}: {deed:?}"));
         let open = RunningTransaction {
             client,
-            deed,
+            operation: deed,
             at: 0,
             limit_us,
             got: Vec::new(),
             is_committing: false,
             is_opening,
             is_rival,
-            is_haunted: false,
+            may_have_late_copy: false,
         };
         self.transacting.open.insert(number, open);
-        self.go_on(number);
+        self.send_next_request(number);
     }
 
     /// Everything is read once more, after all faults have ended.
@@ -198,13 +205,13 @@ impl SimulatedCluster {
             // Transactions over both keyspaces are complete in the one that is left.
             let is_there = |key: &ClassedKey| !self.watch.is_dropped(both[key.keyspace]);
             let keys = ClassedKey::all(class).into_iter().filter(is_there).collect();
-            self.begin_deed(0, ClientOperationPlan::ReadMany(keys), 8_000 * MS, (false, false));
+            self.begin_operation(0, ClientOperationPlan::ReadMany(keys), 8_000 * MS, (false, false));
         }
         self.read_all_blobs();
     }
 
     /// Sends the next request of a transaction.
-    pub(super) fn go_on(&mut self, number: usize) {
+    pub(super) fn send_next_request(&mut self, number: usize) {
         let now = self.now();
         let Some(both) = self.transactional() else { return };
         let Some(open) = self.transacting.open.get_mut(&number) else { return };
@@ -212,7 +219,7 @@ impl SimulatedCluster {
         let plain = |step: TransactionStep| item(both, step, Query::Lookup, None);
         let mut actions = Vec::new();
         let limit_us = open.limit_us;
-        let request = match &open.deed {
+        let request = match &open.operation {
             ClientOperationPlan::Commit(steps) => {
                 actions.extend(steps.iter().filter_map(|step| intended(*step)));
                 SessionRequest::transaction(steps.iter().map(|step| plain(*step)).collect(), limit_us).ok()
@@ -241,7 +248,7 @@ impl SimulatedCluster {
                     // An item that is read and written carries its check in its first write.
                     let mut item = plain(*step);
                     if let Some(version) = left.remove(&step.key()) {
-                        item.rest_on(version);
+                        item.add_read_dependency(version);
                     }
                     items.push(item);
                 }
@@ -256,50 +263,50 @@ impl SimulatedCluster {
         self.history.transactions.push(TransactionRecord::begun(client, now, deadline, actions));
         let Some(request) = request else {
             self.transacting.open.remove(&number);
-            return self.trouble("world", format!("deed #{number} cannot be sent"));
+            return self.record_violation("world", format!("deed #{number} cannot be sent"));
         };
         self.clients[client].session.submit(now, request, number);
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     /// A transaction goes on after a rest, if its client is alive.
-    pub(super) fn deed(&mut self, client: usize, number: usize) {
+    pub(super) fn continue_operation(&mut self, client: usize, number: usize) {
         let paused_until = self.clients[client].paused_until;
         if self.now() < paused_until {
-            return self.agenda.at(paused_until, ClusterEvent::Deed { client, number });
+            return self.agenda.at(paused_until, ClusterEvent::ContinueOperation { client, number });
         }
-        self.go_on(number);
+        self.send_next_request(number);
     }
 
     /// A request of a transaction has ended.
-    pub(super) fn deed_ends(&mut self, number: usize, result: Result<Reply, SessionError>) {
+    pub(super) fn handle_request_end(&mut self, number: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let Some(open) = self.transacting.open.get_mut(&number) else { return };
         let (client, at) = (open.client, open.at);
         let entry = &mut self.history.transactions[at];
         entry.transaction.end = Some(now.0);
         let goes_on = match result {
-            Ok(reply) => open.is_told(entry, &reply),
+            Ok(reply) => open.record_answer(entry, &reply),
             Err(SessionError::Answer { failure: Failure::NotFound }) => {
-                open.is_told(entry, &Reply::Many(vec![Err(Failure::NotFound)]))
+                open.record_answer(entry, &Reply::Many(vec![Err(Failure::NotFound)]))
             }
             Err(error) => {
-                fail(entry, &error, open.is_haunted);
+                fail(entry, &error, open.may_have_late_copy);
                 false
             }
         };
         self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
         let text = format_args!("deed #{number} ends as {entry}");
-        self.trace.say(now, text);
+        self.trace.record(now, text);
         if goes_on {
             let rest_us = self.transacting.draws.random().below(30 * MS);
-            return self.agenda.at(now.after_us(rest_us), ClusterEvent::Deed { client, number });
+            return self.agenda.at(now.after_us(rest_us), ClusterEvent::ContinueOperation { client, number });
         }
         let (is_opening, is_rival) = (open.is_opening, open.is_rival);
         if is_opening {
             let is_there = entry.transaction.fate == TransactionFate::Committed
-                || matches!(&entry.trouble, Some(TransactionTrouble::Conflict(_)));
+                || matches!(&entry.failure, Some(TransactionTrouble::Conflict(_)));
             self.transacting.opened = if is_there { AccountsState::Yes } else { AccountsState::No };
         }
         self.transacting.open.remove(&number);
@@ -310,7 +317,7 @@ impl SimulatedCluster {
     }
 
     /// A client dies; its transactions may or may not have taken effect.
-    pub(super) fn forget_deeds(&mut self, client: usize) {
+    pub(super) fn drop_operations(&mut self, client: usize) {
         let transacting = &mut self.transacting;
         let own = transacting.open.iter().filter(|(_, open)| open.client == client);
         let own: Vec<usize> = own.map(|(number, _)| *number).collect();
@@ -326,7 +333,7 @@ impl SimulatedCluster {
     /// Adds the counters of a client's reads of several records to the coverage, before they are
     /// gone.
     pub(super) fn count_reads(&mut self, client: usize) {
-        let ReadCounts { held, looked: _, confirmed, read_again, transacted } =
+        let ReadCounts { read_locked: held, unconfirmed: _, confirmed, read_again, transacted } =
             self.clients[client].session.reads();
         self.coverage.commits_seen("reads held", held);
         self.coverage.commits_seen("reads confirmed", confirmed);
@@ -335,7 +342,7 @@ impl SimulatedCluster {
     }
 
     /// A client is paused until then and handles no deadline.
-    pub(super) fn pause_deeds(&mut self, client: usize, until: Time) {
+    pub(super) fn pause_operations(&mut self, client: usize, until: Time) {
         for open in self.transacting.open.values().filter(|open| open.client == client) {
             let entry = &mut self.history.transactions[open.at];
             entry.deadline = entry.deadline.max(until);
@@ -345,10 +352,10 @@ impl SimulatedCluster {
 
 impl RunningTransaction {
     /// Records an answer. Returns whether there is more to do.
-    fn is_told(&mut self, entry: &mut TransactionRecord, reply: &Reply) -> bool {
+    fn record_answer(&mut self, entry: &mut TransactionRecord, reply: &Reply) -> bool {
         let mut told = AnswerRecorder { entry, bank: (0, 0) };
         let one = |reply: &Reply| [Ok(reply.clone())];
-        match (&self.deed, reply) {
+        match (&self.operation, reply) {
             (ClientOperationPlan::Commit(steps), Reply::Transacted { version, answers }) => {
                 told.transacted(*version, steps, answers);
             }
@@ -362,7 +369,7 @@ impl RunningTransaction {
                     (true, Reply::Many(answers)) => drop(told.reads([step.key()], answers)),
                     (true, reply) => drop(told.reads([step.key()], &one(reply))),
                     (false, Reply::Done { version, .. }) => told.version(*version),
-                    (false, other) => told.strange(other),
+                    (false, other) => told.record_impossible(other),
                 }
             }
             (ClientOperationPlan::ReadFirst { writes, .. }, Reply::Transacted { version, .. })
@@ -385,13 +392,13 @@ impl RunningTransaction {
                 self.got.extend(got);
                 return self.entry_is_well(entry);
             }
-            (_, other) => told.strange(other),
+            (_, other) => told.record_impossible(other),
         }
         false
     }
 
     fn entry_is_well(&self, entry: &TransactionRecord) -> bool {
-        entry.trouble.is_none()
+        entry.failure.is_none()
     }
 }
 
@@ -462,7 +469,7 @@ pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunt
         _ => TransactionFate::Aborted,
     };
     let text = error.to_string();
-    entry.trouble = Some(match error {
+    entry.failure = Some(match error {
         SessionError::Aborted { reason: AbortReason::ReadChanged | AbortReason::ConditionFailed, .. } => {
             TransactionTrouble::Conflict(text)
         }
@@ -510,7 +517,7 @@ fn with_operation<R>(
         TransactionStep::Append(_, value) => {
             let value = token(value);
             let values = [&value[..]];
-            then(&write(Condition::Always, WriteChange::Append { values: Elements::given(&values) }))
+            then(&write(Condition::Always, WriteChange::Append { values: Elements::from_slice(&values) }))
         }
         TransactionStep::Put { value, filler, .. } => {
             let mut bytes = token(value);
@@ -531,7 +538,7 @@ fn with_operation<R>(
                 number: NumberType::I64,
                 operand: delta as u64,
                 offset: 0,
-                brings: Brings::Nothing,
+                returns: Brings::Nothing,
             };
             then(&write(Condition::Always, WriteChange::Transform(transform)))
         }

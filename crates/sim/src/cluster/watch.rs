@@ -16,10 +16,10 @@ use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::SimulatedCluster;
-use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionOf, is_held};
+use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionOf, is_replicated};
 use super::maps::Maps;
 use super::nodes::NodeEnd;
-use super::recovery::{EndedProcess, Holder, RecoveryVerdict, judge};
+use super::recovery::{EndedProcess, Holder, RecoveryVerdict, check_chosen_log};
 use super::slices::Slices;
 use crate::history::{KeyspaceHistory, Loss, RunHistory};
 use crate::limits::TRACES_US;
@@ -38,12 +38,12 @@ pub(super) struct ClusterWatch {
     pub(super) has_lost_log: bool,
     keyspaces: BTreeMap<KeyspaceId, KnownKeyspace>,
     slices: Slices,
-    agreed: AgreedEntries,
+    committed_entries: AgreedEntries,
     maps: Maps,
     /// Processes that have ended.
     ends: BTreeMap<Incarnation, ProcessEnd>,
     /// Per node: since when its process has trouble; and its last pause.
-    trouble_since: BTreeMap<usize, Time>,
+    disk_fault_since: BTreeMap<usize, Time>,
     pauses: BTreeMap<usize, (Time, Time)>,
     losses: Vec<Loss>,
 }
@@ -87,8 +87,8 @@ impl ClusterWatch {
     }
 
     /// A disk of a node has trouble from now on.
-    pub(super) fn troubled(&mut self, host: usize, now: Time) {
-        self.trouble_since.entry(host).or_insert(now);
+    pub(super) fn record_disk_fault(&mut self, host: usize, now: Time) {
+        self.disk_fault_since.entry(host).or_insert(now);
     }
 
     pub(super) fn paused(&mut self, host: usize, now: Time, until: Time) {
@@ -116,7 +116,7 @@ impl ClusterWatch {
     }
 
     /// Adds everything that checkers need to the history, at the end.
-    pub(super) fn tell(&mut self, history: &mut RunHistory) {
+    pub(super) fn add_to_history(&mut self, history: &mut RunHistory) {
         for call in &mut history.calls {
             if let Some(known) = self.keyspaces.get(&call.keyspace) {
                 let config = &known.config;
@@ -148,7 +148,7 @@ impl SimulatedCluster {
                 "at {} instance {instance} answers for {}/{} in epoch {}, though {other} has answered in epoch {epoch}",
                 now.0, place.keyspace, place.partition, place.epoch
             );
-            self.trouble("I4", what);
+            self.record_violation("I4", what);
         }
     }
 
@@ -157,7 +157,7 @@ impl SimulatedCluster {
         let Some(known) = self.watch.keyspaces.get(&place.keyspace) else { return };
         let wanted = known.config.min_in_sync;
         let epoch = (place.keyspace, place.partition, place.epoch);
-        if let Some(copies) = self.watch.agreed.too_few(epoch, wanted) {
+        if let Some(copies) = self.watch.committed_entries.too_few(epoch, wanted) {
             let what = format!(
                 "at {} n{host}/{slot} acknowledges a write of {}/{} in epoch {}, which has {copies} copies of {wanted}",
                 self.now().0,
@@ -165,7 +165,7 @@ impl SimulatedCluster {
                 place.partition,
                 place.epoch
             );
-            self.trouble("copies", what);
+            self.record_violation("copies", what);
         }
     }
 
@@ -176,19 +176,24 @@ impl SimulatedCluster {
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
         let Some(partitions) = self.watch.slices.partitions_in(keyspace, epoch) else { return };
         let now = self.now().0;
-        if let Err(what) =
-            self.watch.agreed.applies(PartitionOf { keyspace, partitions, partition }, instance, applied)
-        {
-            self.trouble("agreed", format!("at {now}, {keyspace}/{partition} in epoch {epoch}: {what}"));
+        if let Err(what) = self.watch.committed_entries.applies(
+            PartitionOf { keyspace, partitions, partition },
+            instance,
+            applied,
+        ) {
+            self.record_violation(
+                "agreed",
+                format!("at {now}, {keyspace}/{partition} in epoch {epoch}: {what}"),
+            );
         }
         if !applied.is_primary {
             return;
         }
-        let lacks = self.who_lacks(applied, partitions);
+        let lacks = self.replicas_lacking(applied, partitions);
         let was_held = |cluster: &mut SimulatedCluster, epoch| {
-            cluster.who_lacks(&AppliedEntries { epoch, ..applied.clone() }, partitions).is_empty()
+            cluster.replicas_lacking(&AppliedEntries { epoch, ..applied.clone() }, partitions).is_empty()
         };
-        if lacks.is_empty() || applied.led_in.is_some_and(|epoch| was_held(self, epoch)) {
+        if lacks.is_empty() || applied.primary_epoch.is_some_and(|epoch| was_held(self, epoch)) {
             return;
         }
         for (member, holds) in lacks {
@@ -196,28 +201,33 @@ impl SimulatedCluster {
             let what = format!(
                 "at {now} {instance} applies {keyspace}/{partition} up to {upto} in epoch {epoch}, and {member}, in sync, has {holds:?}"
             );
-            self.trouble("held", what);
+            self.record_violation("held", what);
         }
     }
 
     /// The in-sync replicas of an epoch that do not have what its primary has applied in it.
-    fn who_lacks(&mut self, applied: &AppliedEntries, partitions: u32) -> Vec<(InstanceId, MemberLog)> {
+    fn replicas_lacking(
+        &mut self,
+        applied: &AppliedEntries,
+        partitions: u32,
+    ) -> Vec<(InstanceId, MemberLog)> {
         let AppliedEntries { keyspace, partition, epoch, .. } = *applied;
         let is_sync = self.map_durability(keyspace) == Some(Durability::Sync);
         let mut lacks = Vec::new();
-        for (member, incarnation) in self.watch.agreed.in_sync(keyspace, partition, epoch).to_vec() {
+        for (member, incarnation) in self.watch.committed_entries.in_sync(keyspace, partition, epoch).to_vec()
+        {
             let Some((at, place)) = self.host_of(member) else { continue };
             let other = &mut self.hosts[at];
             if !other.is_up || other.incarnation != incarnation {
                 continue;
             }
-            let Some(holds) = other.slots[place].holds(keyspace, partition) else { continue };
+            let Some(holds) = other.slots[place].member_contents(keyspace, partition) else { continue };
             // A replica that has not learned of a split yet has another hash range under this
             // number.
             if self.watch.slices.partitions_in(keyspace, holds.epoch) != Some(partitions) {
                 continue;
             }
-            if !is_held(applied, holds, is_sync) {
+            if !is_replicated(applied, holds, is_sync) {
                 lacks.push((member, holds));
             }
         }
@@ -231,7 +241,7 @@ impl SimulatedCluster {
     /// A node has this map: no other map of its epoch may exist.
     pub(super) fn watch_map(&mut self, at: usize, map: &Arc<ClusterMap>) {
         if !self.watch.maps.see(map) {
-            self.trouble("maps", format!("n{at} has another map {} than others had", map.epoch()));
+            self.record_violation("maps", format!("n{at} has another map {} than others had", map.epoch()));
         }
     }
 
@@ -239,7 +249,7 @@ impl SimulatedCluster {
     pub(super) fn watch_end(&mut self, at: usize, how: NodeEnd) {
         let now = self.now();
         let host = &self.hosts[at];
-        let mut sound_until = self.watch.trouble_since.remove(&at).unwrap_or(Time::NEVER);
+        let mut sound_until = self.watch.disk_fault_since.remove(&at).unwrap_or(Time::NEVER);
         if let Some((from, until)) = self.watch.pauses.remove(&at)
             && now < until.after_us(TRACES_US + u64::from(self.scenario.interval_ms) * 1_000)
         {
@@ -257,7 +267,9 @@ impl SimulatedCluster {
         }
         match self.watch.map.apply(delta) {
             Ok(map) => self.see(Arc::new(map), Some(delta)),
-            Err(error) => self.trouble("world", format!("a decided change of the map cannot be: {error}")),
+            Err(error) => {
+                self.record_violation("world", format!("a decided change of the map cannot be: {error}"))
+            }
         }
     }
 
@@ -271,7 +283,7 @@ impl SimulatedCluster {
     fn see(&mut self, map: Arc<ClusterMap>, delta: Option<&MapDelta>) {
         let now = self.now();
         let before = std::mem::replace(&mut self.watch.map, Arc::clone(&map));
-        self.trace.say(now, format_args!("MAP {}: {:?}", map.epoch(), delta.map(|delta| &delta.changes)));
+        self.trace.record(now, format_args!("MAP {}: {:?}", map.epoch(), delta.map(|delta| &delta.changes)));
         for change in delta.iter().flat_map(|delta| &delta.changes) {
             if let MapChange::SplitKeyspace(_) = change {
                 self.coverage.splits += 1;
@@ -282,7 +294,7 @@ impl SimulatedCluster {
             self.coverage.removals += 1;
             let gone = self.hosts.iter_mut().find(|host| host.folder.node == Some(node.id()));
             if let Some(host) = gone {
-                host.is_gone = true;
+                host.is_removed = true;
             }
         }
         for (id, keyspace) in map.keyspaces() {
@@ -333,7 +345,7 @@ impl SimulatedCluster {
         }
         if old.is_some_and(|old| old.state == GroupState::Recovering) {
             self.coverage.total_restarts += 1;
-            self.judge_recovery((keyspace, partition), group.epoch, group.primary);
+            self.check_recovery((keyspace, partition), group.epoch, group.primary);
         }
         if old.is_some_and(|old| old.primary != group.primary)
             && let Some((host, _)) = self.host_of(group.primary)
@@ -344,14 +356,14 @@ impl SimulatedCluster {
             let at = [(old.primary, old.epoch), (group.primary, group.epoch)];
             self.read_around((keyspace, partition), &at);
             if let Some((host, _)) = self.host_of(old.primary) {
-                self.draw_late_words(host);
+                self.draw_late_messages(host);
             }
         }
         let holders = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
         let named =
             |instance| (instance, map.instance(instance).map_or(Incarnation(0), |one| one.incarnation));
         let holders: Vec<(InstanceId, Incarnation)> = holders.map(named).collect();
-        self.watch.agreed.see((keyspace, partition, group.epoch), holders.clone());
+        self.watch.committed_entries.see((keyspace, partition, group.epoch), holders.clone());
         if let Some(known) = self.watch.keyspaces.get_mut(&keyspace) {
             known.holders.insert(partition, holders);
         }
@@ -378,7 +390,7 @@ impl SimulatedCluster {
             coverage.readmissions +=
                 holders.iter().filter(restarted).filter(|one| were.contains(one)).count() as u64;
         }
-        if old.state == GroupState::Admitting && group.state == GroupState::Settled {
+        if old.state == GroupState::Admitting && group.state == GroupState::Stable {
             let target = old.followers.first();
             match target.is_some_and(|target| holders.contains(target)) {
                 true => coverage.moves_completed += 1,
@@ -389,7 +401,7 @@ impl SimulatedCluster {
 
     /// A group goes on after all in-sync replicas are gone: judges with which log, and what may be
     /// missing from it.
-    fn judge_recovery(
+    fn check_recovery(
         &mut self,
         (keyspace, partition): (KeyspaceId, PartitionId),
         epoch: PartitionEpoch,
@@ -402,20 +414,20 @@ impl SimulatedCluster {
         let partitions = known.config.partitions.get();
         let holders: Vec<Holder> = holders.iter().map(|holder| self.holder(*holder)).collect();
         let is_in_doubt = self.has_lost_disk_since(chosen, Time::NEVER);
-        let judged = judge(durability, &holders, chosen);
-        if judged != RecoveryVerdict::Whole {
-            self.watch.agreed.begins_again(PartitionOf { keyspace, partitions, partition }, epoch);
+        let judged = check_chosen_log(durability, &holders, chosen);
+        if judged != RecoveryVerdict::Complete {
+            self.watch.committed_entries.begins_again(PartitionOf { keyspace, partitions, partition }, epoch);
         }
         let survives_until = match judged {
-            RecoveryVerdict::Whole => return,
+            RecoveryVerdict::Complete => return,
             // Its disk is corrupt, and it has repaired all corruption that it met.
-            RecoveryVerdict::Passes(_) if is_in_doubt && durability == Durability::Sync => return,
+            RecoveryVerdict::MustNotContinue(_) if is_in_doubt && durability == Durability::Sync => return,
             RecoveryVerdict::MayLack(survives_until) => survives_until,
-            RecoveryVerdict::Passes(passed) => {
+            RecoveryVerdict::MustNotContinue(passed) => {
                 let what = format!(
                     "{keyspace}/{partition} goes on with the log of {chosen}, though {passed} was in sync and holds everything"
                 );
-                return self.trouble("I1", what);
+                return self.record_violation("I1", what);
             }
         };
         self.coverage.losses += 1;
@@ -423,7 +435,7 @@ impl SimulatedCluster {
             "LOSS of {keyspace}/{partition}: {chosen} goes on, all from before {} survives",
             survives_until.0
         );
-        self.trace.say(now, text);
+        self.trace.record(now, text);
         let keeps_ceiling = !self.has_lost_disk_since(chosen, Time(0));
         self.watch.losses.push(Loss {
             keyspace,
@@ -432,7 +444,7 @@ impl SimulatedCluster {
             down: now,
             up: now,
             survives_until,
-            keeps_ceiling,
+            keeps_timestamp_bound: keeps_ceiling,
         });
     }
 
@@ -456,7 +468,7 @@ impl SimulatedCluster {
 
     /// The control group reports that a partition goes on with a log in doubt.
     pub(super) fn watch_loss(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
-        self.trace.say(self.now(), format_args!("control: {keyspace}/{partition} may have lost"));
+        self.trace.record(self.now(), format_args!("control: {keyspace}/{partition} may have lost"));
     }
 
     /// Instances of nodes that are up, by the map: a node with two may have two copies, where there

@@ -48,7 +48,7 @@ pub(crate) enum LinkArrival {
     Refused,
     Bytes(Vec<u8>),
     /// The connection is gone; nothing arrives any more.
-    Gone,
+    Disconnected,
 }
 
 /// Data on its way.
@@ -60,7 +60,7 @@ pub(crate) struct InTransit {
     pub(crate) what: LinkArrival,
     /// The state of the pipe when the data was sent: if the pipe has been emptied since, the data
     /// is lost.
-    pub(crate) filling: u32,
+    pub(crate) pipe_state: u32,
 }
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ struct Pipe {
     last: Time,
     /// It accepts nothing more: what is sent is lost.
     is_shut: bool,
-    filling: u32,
+    pipe_state: u32,
 }
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub(crate) struct Network {
     random: Random,
     faults: NetworkFaults,
     /// Faults have ended.
-    is_calm: bool,
+    is_fault_free: bool,
     /// Per client: nothing passes before then.
     cut_off: Vec<Time>,
     /// Per client and instance: nothing passes before then.
@@ -101,11 +101,11 @@ impl Network {
     pub(crate) fn new(random: Random, faults: NetworkFaults, clients: usize) -> Self {
         let (links, travelling) = (BTreeMap::new(), Vec::new());
         let (cut_off, cut_off_from) = (vec![Time(0); clients], BTreeMap::new());
-        Self { links, random, faults, is_calm: false, cut_off, cut_off_from, travelling }
+        Self { links, random, faults, is_fault_free: false, cut_off, cut_off_from, travelling }
     }
 
     /// Everything that was sent since the last call.
-    pub(crate) fn take_travelling(&mut self) -> Vec<InTransit> {
+    pub(crate) fn take_in_transit(&mut self) -> Vec<InTransit> {
         std::mem::take(&mut self.travelling)
     }
 
@@ -138,7 +138,7 @@ impl Network {
 
     /// Whether data still arrives: its connection has not been reset since it was sent.
     pub(crate) fn arrives(&self, thing: &InTransit) -> bool {
-        self.links.get(&thing.link).is_some_and(|link| link.pipe(thing.to).filling == thing.filling)
+        self.links.get(&thing.link).is_some_and(|link| link.pipe(thing.to).pipe_state == thing.pipe_state)
     }
 
     /// One end hands bytes to the network.
@@ -172,7 +172,7 @@ impl Network {
     /// One end closes the connection in order: the other end learns of it after all earlier data.
     pub(crate) fn close(&mut self, now: Time, link: LinkId, by: LinkEnd) {
         let other = if by == LinkEnd::Node { LinkEnd::Opener } else { LinkEnd::Node };
-        self.put(now, link, other, LinkArrival::Gone);
+        self.put(now, link, other, LinkArrival::Disconnected);
         self.shut(link, other);
         self.empty(link, by);
         self.shut(link, by);
@@ -190,7 +190,7 @@ impl Network {
                 if self.random.chance(1, 2) {
                     self.empty(id, LinkEnd::Opener);
                 }
-                self.put(now, id, LinkEnd::Opener, LinkArrival::Gone);
+                self.put(now, id, LinkEnd::Opener, LinkArrival::Disconnected);
                 self.over(id);
             }
             self.shut(id, LinkEnd::Opener);
@@ -218,8 +218,8 @@ impl Network {
 
     /// No network faults occur from now on, and both ends of half-open connections learn that these
     /// are gone.
-    pub(crate) fn calm(&mut self, now: Time) {
-        self.is_calm = true;
+    pub(crate) fn end_faults(&mut self, now: Time) {
+        self.is_fault_free = true;
         self.cut_off.fill(Time(0));
         self.cut_off_from.clear();
         for id in self.those(|link| !link.is_over && (link.to_node.is_shut || link.to_opener.is_shut)) {
@@ -238,7 +238,7 @@ impl Network {
             if let Some(link) = self.links.get_mut(&link) {
                 link.pipe_mut(end).is_shut = false;
             }
-            self.put(now, link, end, LinkArrival::Gone);
+            self.put(now, link, end, LinkArrival::Disconnected);
             self.shut(link, end);
         }
         self.over(link);
@@ -253,8 +253,8 @@ impl Network {
             _ => (LinkEnd::Node, LinkEnd::Opener),
         };
         let late = now.after_us(self.random.below(self.faults.repeat_us + 1));
-        self.put(now, link, told, LinkArrival::Gone);
-        self.put(late, link, other, LinkArrival::Gone);
+        self.put(now, link, told, LinkArrival::Disconnected);
+        self.put(late, link, other, LinkArrival::Disconnected);
         self.shut(link, told);
         self.shut(link, other);
         self.over(link);
@@ -280,14 +280,14 @@ impl Network {
         }
         let at = now.after_us(delay_us).max(held).max(pipe.last.after_us(1));
         pipe.last = at;
-        let filling = pipe.filling;
-        self.travelling.push(InTransit { at, link: id, to, what, filling });
+        let filling = pipe.pipe_state;
+        self.travelling.push(InTransit { at, link: id, to, what, pipe_state: filling });
     }
 
     /// Data on its way to this end is lost.
     fn empty(&mut self, link: LinkId, to: LinkEnd) {
         if let Some(link) = self.links.get_mut(&link) {
-            link.pipe_mut(to).filling += 1;
+            link.pipe_mut(to).pipe_state += 1;
         }
     }
 
@@ -313,7 +313,7 @@ impl Network {
     }
 
     fn happens(&mut self, parts_of_thousand: u64) -> bool {
-        !self.is_calm && self.random.chance(parts_of_thousand, 1000)
+        !self.is_fault_free && self.random.chance(parts_of_thousand, 1000)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const CALM: NetworkFaults = NetworkFaults {
+const FAULT_FREE: NetworkFaults = NetworkFaults {
     delay_us: 50,
     jitter_us: 500,
     spike: 100,
@@ -20,16 +20,16 @@ const CALM: NetworkFaults = NetworkFaults {
 fn network(faults: NetworkFaults) -> (Network, LinkId) {
     let mut network = Network::new(Random::new(7), faults, 1);
     let link = network.open(Time(0), Opener::Ghost, Some(0));
-    network.take_travelling();
+    network.take_in_transit();
     (network, link)
 }
 
 /// What arrives at an end, in the order of time.
 fn arrived(network: &mut Network, to: LinkEnd) -> (Vec<u8>, bool) {
-    let mut all = network.take_travelling();
+    let mut all = network.take_in_transit();
     all.retain(|thing| thing.to == to && network.arrives(thing));
     all.sort_by_key(|thing| thing.at);
-    let is_gone = all.iter().any(|thing| thing.what == LinkArrival::Gone);
+    let is_gone = all.iter().any(|thing| thing.what == LinkArrival::Disconnected);
     let bytes = all.into_iter().flat_map(|thing| match thing.what {
         LinkArrival::Bytes(bytes) => bytes,
         _ => Vec::new(),
@@ -39,7 +39,7 @@ fn arrived(network: &mut Network, to: LinkEnd) -> (Vec<u8>, bool) {
 
 #[test]
 fn bytes_arrive_in_order_however_they_are_cut_and_delayed() {
-    let (mut network, link) = network(CALM);
+    let (mut network, link) = network(FAULT_FREE);
     let sent: Vec<u8> = (0..20_000u32).map(|n| (n * 31 / 8) as u8).collect();
     for (at, chunk) in sent.chunks(333).enumerate() {
         network.send(Time(at as u64 * 10), link, LinkEnd::Node, chunk);
@@ -52,7 +52,7 @@ fn a_connection_that_breaks_delivers_a_beginning_of_what_was_sent() {
     let sent: Vec<u8> = (0..100).collect();
     let mut kinds = [0; 2];
     for seed in 0..200 {
-        let faults = NetworkFaults { breaks: 300, ..CALM };
+        let faults = NetworkFaults { breaks: 300, ..FAULT_FREE };
         let (mut network, link) = network(faults);
         network.random = Random::new(seed);
         sent.chunks(10).for_each(|chunk| network.send(Time(0), link, LinkEnd::Node, chunk));
@@ -65,13 +65,13 @@ fn a_connection_that_breaks_delivers_a_beginning_of_what_was_sent() {
 
 #[test]
 fn closing_comes_behind_what_was_sent_and_a_crash_loses_what_is_on_its_way() {
-    let (mut network, link) = network(CALM);
+    let (mut network, link) = network(FAULT_FREE);
     network.send(Time(0), link, LinkEnd::Node, b"abc");
     network.close(Time(0), link, LinkEnd::Opener);
     assert_eq!(arrived(&mut network, LinkEnd::Node), (b"abc".to_vec(), true));
 
     let link = network.open(Time(0), Opener::Ghost, Some(0));
-    network.take_travelling();
+    network.take_in_transit();
     network.send(Time(0), link, LinkEnd::Node, b"abc");
     network.lose_node(Time(0), true, |_| true);
     network.send(Time(0), link, LinkEnd::Node, b"def");

@@ -50,7 +50,7 @@ impl NodeClock {
     }
 
     /// The same, but only the clock that is never set runs at that rate.
-    pub(crate) fn restart_apart(&mut self, now: Time, by_ms: i64, elapsed_rate: u64) {
+    pub(crate) fn restart_monotonic(&mut self, now: Time, by_ms: i64, elapsed_rate: u64) {
         self.set_to(now, by_ms, 1_000_000);
         self.begin(now);
         self.elapsed_rate = Some(elapsed_rate);

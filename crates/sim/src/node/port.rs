@@ -12,7 +12,8 @@ use zerohop_wire::{
 use crate::history::is_outcome;
 
 /// The features that simulated nodes offer to clients.
-pub(crate) const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0 | Features::HOLD.0);
+pub(crate) const FEATURES: Features =
+    Features(Features::LZ4.0 | Features::COALESCED.0 | Features::READ_LOCKS.0);
 
 /// One connection.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ pub(crate) struct Port {
     pub(crate) is_closing: bool,
     input: Vec<u8>,
     out: Vec<u8>,
-    gathers: bool,
-    gathering: AnswerGathering,
+    accepts_coalesced: bool,
+    is_coalescing: AnswerGathering,
     in_flight: BTreeSet<RequestId>,
     /// Requests that wait for a change of a record: for these, a time-out tells the record's state.
     waits: BTreeSet<RequestId>,
@@ -42,8 +43,8 @@ impl Port {
             is_closing: false,
             input: Vec::new(),
             out: Vec::new(),
-            gathers: false,
-            gathering: AnswerGathering::default(),
+            accepts_coalesced: false,
+            is_coalescing: AnswerGathering::default(),
             in_flight: BTreeSet::new(),
             waits: BTreeSet::new(),
             writes: BTreeSet::new(),
@@ -79,7 +80,11 @@ impl Port {
     }
 
     /// Handles a frame: returns requests to pass on, or answers it here.
-    pub(crate) fn take<'f>(&mut self, frame: &'f [u8], scratch: &'f mut Vec<u8>) -> Option<PortFrame<'f>> {
+    pub(crate) fn handle_frame<'f>(
+        &mut self,
+        frame: &'f [u8],
+        scratch: &'f mut Vec<u8>,
+    ) -> Option<PortFrame<'f>> {
         match self.decoder.decode(frame) {
             DecodeResult::Frame { frame, .. } => match (frame.message(scratch), self.is_greeted) {
                 (Err(failure), _) => self.refuse(&frame.envelope, failure),
@@ -95,14 +100,14 @@ impl Port {
                     for (request, place) in requests.iter().zip(1..) {
                         let envelope = request.envelope(&frame.envelope, place);
                         match request.message() {
-                            Ok(message) => taken.push(self.take_up(envelope, message)),
+                            Ok(message) => taken.push(self.accept_request(envelope, message)),
                             Err(failure) => self.refuse(&envelope, failure),
                         }
                     }
                     return Some(PortFrame::Requests(taken));
                 }
                 (Ok(message), true) => {
-                    return Some(PortFrame::Requests(vec![self.take_up(frame.envelope, message)]));
+                    return Some(PortFrame::Requests(vec![self.accept_request(frame.envelope, message)]));
                 }
             },
             DecodeResult::Refused { envelope, is_answer: false, failure, .. } => {
@@ -113,7 +118,7 @@ impl Port {
         None
     }
 
-    fn take_up<'f>(&mut self, envelope: Envelope, message: Message<'f>) -> (Envelope, Message<'f>) {
+    fn accept_request<'f>(&mut self, envelope: Envelope, message: Message<'f>) -> (Envelope, Message<'f>) {
         // A client that uses an id twice gets two answers under it; the simulated ones do not.
         self.in_flight.insert(envelope.request);
         if message.kind() == Kind::Wait {
@@ -126,13 +131,13 @@ impl Port {
     }
 
     /// Removes and returns the bytes to send.
-    pub(crate) fn take_out(&mut self) -> Vec<u8> {
-        self.gathering.close(&self.encoder, &mut self.out);
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        self.is_coalescing.close(&self.encoder, &mut self.out);
         std::mem::take(&mut self.out)
     }
 
     /// Answers `Hello`; from here on the connection uses the chosen version.
-    pub(crate) fn greet(
+    pub(crate) fn handle_hello(
         &mut self,
         of: &Envelope,
         hello: &Hello<'_>,
@@ -144,9 +149,9 @@ impl Port {
                 (ack.version, ack.features) = (version, FEATURES.common(hello.features));
                 self.send(&Envelope { time_out_ms: 0, ..*of }, &Message::HelloAck(ack));
                 self.is_greeted = true;
-                self.decoder = Decoder::agreed(version, ack.features);
+                self.decoder = Decoder::with_version(version, ack.features);
                 self.encoder = Encoder { version, ..Encoder::default() };
-                self.gathers = ack.features.has(Features::GATHER);
+                self.accepts_coalesced = ack.features.has(Features::COALESCED);
             }
             Err(failure) => {
                 self.fail(of, failure);
@@ -158,7 +163,7 @@ impl Port {
     /// Whether an answer tells the state of a record, and is neither a refusal before evaluation
     /// nor a doubtful outcome. `TimedOut` is doubtful for a write: the sender does not know its
     /// outcome.
-    pub(crate) fn tells(&self, request: RequestId, message: &Message<'_>) -> bool {
+    pub(crate) fn shows_record_state(&self, request: RequestId, message: &Message<'_>) -> bool {
         let says = |answer: &OperationAnswer<'_>| match answer {
             Err(Failure::TimedOut { .. }) => self.waits.contains(&request),
             Err(failure) => is_outcome(failure),
@@ -181,7 +186,7 @@ impl Port {
     /// # Panics
     /// If it was answered before: that is a bug of the sender.
     pub(crate) fn answer(&mut self, envelope: &Envelope, message: &Message<'_>) {
-        self.settle(envelope.request);
+        self.remove_request(envelope.request);
         self.send(envelope, message);
     }
 
@@ -189,7 +194,7 @@ impl Port {
     ///
     /// # Panics
     /// As [`Port::answer`].
-    pub(crate) fn settle(&mut self, request: RequestId) {
+    pub(crate) fn remove_request(&mut self, request: RequestId) {
         assert!(self.in_flight.remove(&request), "request {request} was answered twice");
         self.waits.remove(&request);
         self.writes.remove(&request);
@@ -202,12 +207,13 @@ impl Port {
     }
 
     fn fail(&mut self, of: &Envelope, failure: Failure<'static>) {
-        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, hold: false, ..*of };
+        let envelope =
+            Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, read_lock: false, ..*of };
         self.send(&envelope, &Message::Answer(Err(failure)));
     }
 
     fn send(&mut self, envelope: &Envelope, message: &Message<'_>) {
-        let Port { encoder, gathering, gathers, out, .. } = self;
+        let Port { encoder, is_coalescing: gathering, accepts_coalesced: gathers, out, .. } = self;
         let is_answer =
             matches!(message, Message::Answer(_) | Message::BatchAnswer(_) | Message::Transacted(_));
         let sent = match *gathers && is_answer {
@@ -244,22 +250,25 @@ mod tests {
 
     /// Whether the answer of a request tells a record's state when it is released or times out, as
     /// `TimedOut`.
-    fn tells_when_timed_out(request: &Message<'_>) -> bool {
+    fn shows_state_at_time_out(request: &Message<'_>) -> bool {
         let mut port = Port { is_greeted: true, ..Port::new() };
         let envelope = Envelope { request: RequestId(7), ..Envelope::default() };
         let mut frame = Vec::new();
         Encoder::default().encode(&envelope, request, &mut frame).expect("fits");
-        port.decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-        assert!(matches!(port.take(&frame, &mut Vec::new()), Some(PortFrame::Requests(..))));
+        port.decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
+        assert!(matches!(port.handle_frame(&frame, &mut Vec::new()), Some(PortFrame::Requests(..))));
         let told = Message::Answer(Err(Failure::TimedOut { version: Timestamp::ZERO }));
-        port.tells(RequestId(7), &told)
+        port.shows_record_state(RequestId(7), &told)
     }
 
     #[test]
     fn that_time_is_up_says_what_a_record_is_to_who_waits_for_it_and_nothing_to_who_writes() {
         let seen = Timestamp::ZERO;
         let read = |query| Message::Read { seen, read: RecordRead { key: b"key", query } };
-        assert!(tells_when_timed_out(&read(Query::Wait { until: WaitUntil::Present })));
-        assert!(!tells_when_timed_out(&read(Query::Lookup)), "nobody looked, or what was found is in doubt");
+        assert!(shows_state_at_time_out(&read(Query::Wait { until: WaitUntil::Present })));
+        assert!(
+            !shows_state_at_time_out(&read(Query::Lookup)),
+            "nobody looked, or what was found is in doubt"
+        );
     }
 }

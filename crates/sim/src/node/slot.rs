@@ -34,7 +34,7 @@ pub(crate) struct NodeSlot {
     pub(crate) is_doomed: bool,
     /// Power is lost in the next turn with so many arrivals of requests, after so many disk
     /// operations.
-    pub(crate) cut_at_requests: Option<(usize, u64)>,
+    pub(crate) power_cut_at_requests: Option<(usize, u64)>,
     scratch: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl InstanceEffects for Answers<'_> {
             }
             InstanceEffect::Dropped { to } => self.let_go(to),
             InstanceEffect::Send { .. }
-            | InstanceEffect::AskControl { .. }
+            | InstanceEffect::ProposeChange { .. }
             | InstanceEffect::FetchMap
             | InstanceEffect::SyncCeiling(_)
             | InstanceEffect::Drained { .. } => {}
@@ -87,15 +87,15 @@ impl Answers<'_> {
             keyspace: place.keyspace,
             partition: place.partition,
             partition_epoch: place.epoch,
-            time_out_ms: place.held_us,
-            hold: false,
+            time_out_ms: place.read_lock_us,
+            read_lock: false,
         };
         port.answer(&envelope, message);
     }
 
     fn let_go(&mut self, to: Token) {
         if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
-            port.settle(to.request);
+            port.remove_request(to.request);
         }
     }
 }
@@ -110,7 +110,7 @@ impl NodeSlot {
             turn_at: None,
             busy_until: zerohop_base::time::Time(0),
             is_doomed: false,
-            cut_at_requests: None,
+            power_cut_at_requests: None,
             scratch: Vec::new(),
         }
     }
@@ -135,7 +135,7 @@ impl NodeSlot {
         self.inbox.clear();
         self.turn_at = None;
         self.is_doomed = false;
-        self.cut_at_requests = None;
+        self.power_cut_at_requests = None;
     }
 
     /// Stores an arrival for the next turn.
@@ -146,7 +146,7 @@ impl NodeSlot {
     }
 
     /// Handles everything that is due now.
-    pub(crate) fn turn(&mut self, now: ClockReading) -> SlotTurn {
+    pub(crate) fn run_turn(&mut self, now: ClockReading) -> SlotTurn {
         let mut turned = SlotTurn::default();
         let Some(mut instance) = self.instance.take() else { return turned };
         for (link, what) in std::mem::take(&mut self.inbox) {
@@ -156,9 +156,9 @@ impl NodeSlot {
                     if let Some(port) = self.ports.get_mut(&link) {
                         port.receive(&bytes);
                     }
-                    self.take_frames(&mut instance, link, now);
+                    self.handle_frames(&mut instance, link, now);
                 }
-                LinkArrival::Gone | LinkArrival::Refused => {
+                LinkArrival::Disconnected | LinkArrival::Refused => {
                     if self.ports.remove(&link).is_some() {
                         instance.disconnected(link.0);
                     }
@@ -168,7 +168,7 @@ impl NodeSlot {
         instance.end_of_batch(now, &mut Answers { ports: &mut self.ports, audit: None });
         turned.has_more = instance.maintain(now);
         self.instance = Some(instance);
-        self.hand_out(&mut turned);
+        self.collect_output(&mut turned);
         turned
     }
 
@@ -179,7 +179,7 @@ impl NodeSlot {
         let mut answers = Answers { ports: &mut self.ports, audit: None };
         let trouble = instance.apply_map(now, delta, &mut answers).err().map(|error| error.to_string());
         instance.end_of_batch(now, &mut answers);
-        self.hand_out(&mut turned);
+        self.collect_output(&mut turned);
         (turned, trouble)
     }
 
@@ -189,7 +189,7 @@ impl NodeSlot {
         let mut turned = SlotTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         instance.stop(now, &mut Answers { ports: &mut self.ports, audit: None });
-        self.hand_out(&mut turned);
+        self.collect_output(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
         (turned, trouble)
     }
@@ -218,16 +218,16 @@ impl NodeSlot {
         instance.end_of_batch(now, &mut answers);
     }
 
-    fn take_frames(&mut self, instance: &mut Instance<SimulatedDisk>, link: LinkId, now: ClockReading) {
+    fn handle_frames(&mut self, instance: &mut Instance<SimulatedDisk>, link: LinkId, now: ClockReading) {
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(port) = self.ports.get_mut(&link)
             && let Some(frame) = port.next_frame()
         {
-            match port.take(&frame, &mut scratch) {
+            match port.handle_frame(&frame, &mut scratch) {
                 None => {}
                 Some(PortFrame::Hello(envelope, hello)) => {
                     let ack = instance.hello(link.0, &hello, now);
-                    port.greet(&envelope, &hello, ack);
+                    port.handle_hello(&envelope, &hello, ack);
                 }
                 Some(PortFrame::Requests(requests)) => {
                     for (envelope, message) in requests {
@@ -241,9 +241,9 @@ impl NodeSlot {
         self.scratch = scratch;
     }
 
-    fn hand_out(&mut self, turned: &mut SlotTurn) {
+    fn collect_output(&mut self, turned: &mut SlotTurn) {
         for (link, port) in &mut self.ports {
-            let out = port.take_out();
+            let out = port.take_output();
             if !out.is_empty() {
                 turned.sent.push((*link, out));
             }

@@ -62,16 +62,16 @@ pub(crate) enum BlobChangeKind {
     /// Appends a token, or truncates if there are enough.
     Append,
     /// Truncates the tail.
-    Cut,
+    Truncate,
     /// Moves an amount of one of the shares from one chunk to the other, in one transaction.
     Share { amount: i32, is_float: bool },
     /// Sets a mark of one chunk alone, or of both in one transaction.
     Mark { chunk: Option<u64> },
     /// Stages one or two tokens behind the end, and publishes them.
-    Fill { records: u64 },
+    StageAppend { records: u64 },
     /// Reads all of it, and then writes it or truncates the middle of the tail, if nothing has
     /// changed since.
-    Rest { cuts: bool },
+    ReadAndChange { cuts: bool },
     /// Removes it.
     Delete,
     /// Reads all of it with confirmation, or in one transaction.
@@ -99,7 +99,7 @@ impl BlobOperationPlan {
             16..24 => BlobChangeKind::Replace,
             24..37 => BlobChangeKind::Poke { chunk: random.below(BASE_CHUNKS) },
             37..48 => BlobChangeKind::Append,
-            48..52 => BlobChangeKind::Cut,
+            48..52 => BlobChangeKind::Truncate,
             52..56 => BlobChangeKind::Delete,
             56..63 => {
                 let amount = random.between(1, AMOUNT_MAX) as i32;
@@ -109,8 +109,8 @@ impl BlobOperationPlan {
             63..70 => BlobChangeKind::Mark {
                 chunk: (!random.chance(1, 3)).then(|| random.between(NUMBERS.start, NUMBERS.end - 1)),
             },
-            70..76 => BlobChangeKind::Fill { records: random.between(1, 2) },
-            76..82 => BlobChangeKind::Rest { cuts: random.chance(1, 2) },
+            70..76 => BlobChangeKind::StageAppend { records: random.between(1, 2) },
+            76..82 => BlobChangeKind::ReadAndChange { cuts: random.chance(1, 2) },
             82..86 => BlobChangeKind::Make,
             _ => BlobChangeKind::Read { together: random.chance(1, 4) },
         };
@@ -180,7 +180,7 @@ pub(crate) fn is_mark(id: u64) -> bool {
 pub(crate) const MARKED: u64 = 1;
 
 /// The reads that all marks of a chunk show.
-pub(crate) fn marks_shown(edition: u64, chunk: u64, marks: u32) -> impl Iterator<Item = CheckedAction> {
+pub(crate) fn mark_reads(edition: u64, chunk: u64, marks: u32) -> impl Iterator<Item = CheckedAction> {
     (0..MARKS_MAX).map(move |mark| {
         let is_set = marks >> mark & 1 == 1;
         CheckedAction::Read {
@@ -191,7 +191,7 @@ pub(crate) fn marks_shown(edition: u64, chunk: u64, marks: u32) -> impl Iterator
 }
 
 /// The bytes of staged tokens, from the start of the first to where the next would start.
-pub(crate) fn filled(values: &[u64]) -> Vec<u8> {
+pub(crate) fn staged_bytes(values: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (record, value) in (1..).zip(values) {
         bytes.extend(token(*value).repeat(2));
@@ -226,8 +226,9 @@ impl BlobContents<'_> {
         }
         let front = self.chunks.get(..NUMBERS.end as usize).ok_or("it lacks chunks")?;
         let (base, numbers) = front.split_at(BASE_CHUNKS as usize);
-        let strange =
-            |number: u64, bytes: &[u8]| format!("chunk {number} holds {}", super::tokens::shown(bytes));
+        let strange = |number: u64, bytes: &[u8]| {
+            format!("chunk {number} holds {}", super::tokens::display_bytes(bytes))
+        };
         for (number, (version, bytes)) in (0..).zip(base) {
             let value = bytes.split_at_checked(TOKEN_BYTES);
             let value = value.filter(|(_, rest)| rest.iter().all(|byte| *byte == 0));
@@ -242,7 +243,7 @@ impl BlobContents<'_> {
         let mut shares = (0_i64, 0.0_f64);
         for (number, (_, bytes)) in NUMBERS.zip(numbers) {
             let chunk = Numbers::read(bytes).ok_or_else(|| strange(number, bytes))?;
-            actions.extend(marks_shown(self.edition, number, chunk.marks));
+            actions.extend(mark_reads(self.edition, number, chunk.marks));
             shares = (shares.0.wrapping_add(chunk.shares.0), shares.1 + chunk.shares.1);
         }
         if shares.0 != 0 || shares.1 != 0.0 {
@@ -271,7 +272,7 @@ impl BlobContents<'_> {
                 number_of(token).filter(|_| zeros.iter().all(|byte| *byte == 0))
             })
             .collect();
-        values.ok_or_else(|| format!("a tail of {records} holds {}", super::tokens::shown(&all)))
+        values.ok_or_else(|| format!("a tail of {records} holds {}", super::tokens::display_bytes(&all)))
     }
 }
 

@@ -28,7 +28,7 @@ fn tail(appended: &[u64], last: &[u64]) -> Vec<u8> {
         bytes.extend(token(*value));
         bytes.resize(record * RECORD_BYTES as usize, 0);
     }
-    bytes.extend(filled(last));
+    bytes.extend(staged_bytes(last));
     bytes.resize(2 * CHUNK_BYTES as usize, 0);
     bytes
 }
@@ -50,7 +50,7 @@ fn a_blob_that_was_read_tells_whose_writes_it_shows() {
 }
 
 #[test]
-fn what_nobody_can_have_written_is_noticed() {
+fn impossible_contents_are_detected() {
     let (whole, torn) = (token(3), &token(3)[..5]);
     assert!(contents(0, Vec::new()).actions().is_ok());
     let emptied = BlobContents { count: 1, ..contents(0, Vec::new()) };
@@ -100,7 +100,7 @@ fn attributes_come_back() {
 
 #[test]
 fn marks_have_numbers_of_their_own() {
-    let of = |edition| NUMBERS.flat_map(move |chunk| marks_shown(edition, chunk, 0));
+    let of = |edition| NUMBERS.flat_map(move |chunk| mark_reads(edition, chunk, 0));
     let all: std::collections::BTreeSet<u64> = (1..5)
         .flat_map(of)
         .map(|action| match action {

@@ -150,14 +150,14 @@ impl OperationDraws {
         let operator = *self.random.pick(&OPERATORS);
         let operand = self.random.next_u64() >> (64 - 8 * number.bytes());
         let brings = *self.random.pick(&[Brings::Nothing, Brings::Old, Brings::New]);
-        Act::Transform(Transform { operator, number, operand, offset: self.random.below(6), brings })
+        Act::Transform(Transform { operator, number, operand, offset: self.random.below(6), returns: brings })
     }
 
     fn on_soon(&mut self) -> Act {
         let expiry = match self.random.below(5) {
             _ if !self.expires => Expiry::Never,
             0 => Expiry::Never,
-            1 => Expiry::Keep,
+            1 => Expiry::Unchanged,
             _ => Expiry::AfterMs(self.random.between(1, 800)),
         };
         match self.random.below(8) {

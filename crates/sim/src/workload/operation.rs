@@ -9,7 +9,7 @@ use zerohop_wire::messages::{
     WriteChange,
 };
 
-use super::tokens::shown;
+use super::tokens::display_bytes;
 
 /// One operation on one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl RecordCall {
         match &self.act {
             Act::Append { values } => {
                 let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-                then(&write(WriteChange::Append { values: Elements::given(&values) }))
+                then(&write(WriteChange::Append { values: Elements::from_slice(&values) }))
             }
             Act::Insert { value, expiry } => then(&write(WriteChange::Insert { value, expiry: *expiry })),
             Act::Remove => then(&write(WriteChange::Remove)),
@@ -132,23 +132,25 @@ impl RecordCall {
 impl fmt::Display for RecordCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.act {
-            Act::Insert { value, expiry } => write!(f, "insert {} {:?}", shown(value), expiry)?,
+            Act::Insert { value, expiry } => write!(f, "insert {} {:?}", display_bytes(value), expiry)?,
             Act::Append { values } => {
                 write!(f, "append")?;
-                values.iter().try_for_each(|value| write!(f, " {}", shown(value)))?;
+                values.iter().try_for_each(|value| write!(f, " {}", display_bytes(value)))?;
             }
-            Act::Extend { bytes } => write!(f, "extend {}", shown(bytes))?,
+            Act::Extend { bytes } => write!(f, "extend {}", display_bytes(bytes))?,
             Act::CompareSwap { expected, new } => {
-                let both = |value: &Option<Vec<u8>>| value.as_deref().map(shown);
+                let both = |value: &Option<Vec<u8>>| value.as_deref().map(display_bytes);
                 write!(f, "swap {:?} for {:?}", both(expected), both(new))?;
             }
-            Act::Wait { until: WaitGoal::Equals(value) } => write!(f, "wait until it is {}", shown(value))?,
+            Act::Wait { until: WaitGoal::Equals(value) } => {
+                write!(f, "wait until it is {}", display_bytes(value))?
+            }
             Act::Wait { until: WaitGoal::Differs(value) } => {
-                write!(f, "wait until it is not {}", shown(value))?
+                write!(f, "wait until it is not {}", display_bytes(value))?
             }
             other => write!(f, "{other:?}")?,
         }
-        write!(f, " of {}", shown(&self.key))?;
+        write!(f, " of {}", display_bytes(&self.key))?;
         match self.condition {
             Condition::Always => Ok(()),
             condition => write!(f, " {condition:?}"),

@@ -38,7 +38,7 @@ pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
 
 /// Bytes for display, long ones shortened.
 #[must_use]
-pub fn shown(bytes: &[u8]) -> String {
+pub fn display_bytes(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 120;
     match bytes.get(..SHOWN_BYTES) {
         Some(first) => format!("{}.. ({} bytes)", String::from_utf8_lossy(first), bytes.len()),

@@ -145,7 +145,7 @@ impl PlanDraws {
     }
 
     /// The next action of a client.
-    pub(crate) fn deed(&mut self) -> ClientOperationPlan {
+    pub(crate) fn next_operation(&mut self) -> ClientOperationPlan {
         match self.random.below(100) {
             0..24 => ClientOperationPlan::Commit(self.mixed()),
             24..42 => self.read_first(),
@@ -165,7 +165,7 @@ impl PlanDraws {
 
     /// Appends to all lists of the first keyspace, so to most of its partitions, and to one list of
     /// the second.
-    pub(crate) fn wide_deed(&mut self) -> ClientOperationPlan {
+    pub(crate) fn wide_operation(&mut self) -> ClientOperationPlan {
         let (mut keys, others): (Vec<ClassedKey>, Vec<ClassedKey>) =
             ClassedKey::all(KeyClass::List).into_iter().partition(|key| key.keyspace == 0);
         keys.push(*self.random.pick(&others));
@@ -309,7 +309,7 @@ mod tests {
         let mut draws = PlanDraws::new(Random::new(1), true);
         let mut values = std::collections::BTreeSet::new();
         for _ in 0..1_000 {
-            let steps = match draws.deed() {
+            let steps = match draws.next_operation() {
                 ClientOperationPlan::Commit(steps) | ClientOperationPlan::ReadFirst { writes: steps, .. } => {
                     steps
                 }

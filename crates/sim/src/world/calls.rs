@@ -45,7 +45,7 @@ impl NodeWorld {
             Some(place) => *place = begun,
             None => self.clients.push(begun),
         }
-        self.trace.say(now, format_args!("c{client} begins, life {life}"));
+        self.trace.record(now, format_args!("c{client} begins, life {life}"));
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);
             self.agenda.at(now.after_us(soon), NodeWorldEvent::Call { client, life });
@@ -56,7 +56,7 @@ impl NodeWorld {
     pub(super) fn kill_client(&mut self, client: usize) {
         let now = self.now();
         let life = self.clients[client].life;
-        self.trace.say(now, format_args!("c{client} dies"));
+        self.trace.record(now, format_args!("c{client} dies"));
         for link in self.clients[client].open_links() {
             self.network.close(now, link, LinkEnd::Opener);
         }
@@ -66,16 +66,16 @@ impl NodeWorld {
         self.begin_client(client, life + 1);
     }
 
-    pub(super) fn wake_client(&mut self, client: usize, at: Time) {
+    pub(super) fn schedule_client(&mut self, client: usize, at: Time) {
         let found = &mut self.clients[client];
         let at = at.max(found.paused_until);
         if found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, NodeWorldEvent::ClientTurn(client));
+            self.agenda.at(at, NodeWorldEvent::RunClient(client));
         }
     }
 
-    pub(super) fn client_turn(&mut self, client: usize) {
+    pub(super) fn run_client(&mut self, client: usize) {
         let now = self.now();
         let found = &mut self.clients[client];
         if found.turn_at != Some(now) {
@@ -83,31 +83,31 @@ impl NodeWorld {
         }
         found.turn_at = None;
         if now < found.paused_until {
-            return self.wake_client(client, now);
+            return self.schedule_client(client, now);
         }
-        for effect in found.turn(now) {
-            self.carry_out(client, effect);
+        for effect in found.run_turn(now) {
+            self.perform_effect(client, effect);
         }
-        if let Some(at) = self.clients[client].session.wake_at() {
-            self.wake_client(client, at.max(now.after_us(1)));
+        if let Some(at) = self.clients[client].session.next_turn_due() {
+            self.schedule_client(client, at.max(now.after_us(1)));
         }
     }
 
-    fn carry_out(&mut self, client: usize, effect: SessionEffect<usize>) {
+    fn perform_effect(&mut self, client: usize, effect: SessionEffect<usize>) {
         let now = self.now();
         let life = self.clients[client].life;
         match effect {
             SessionEffect::Connect { connection, address } => {
                 let listener = self.manager.instance_at(&address).filter(|_| self.node.down.is_none());
                 let link = self.network.open(now, Opener::Client { client, life, connection }, listener);
-                self.trace.say(now, format_args!("c{client} opens {link} to {address}"));
+                self.trace.record(now, format_args!("c{client} opens {link} to {address}"));
                 self.clients[client].opens(connection, link);
             }
             SessionEffect::Send { connection, mut head, tail } => {
                 let Some(link) = self.clients[client].link(connection) else { return };
                 let length = head.len();
                 head.extend_from_slice(&tail);
-                self.trace.say(now, format_args!("c{client} sends {} bytes on {link}", head.len()));
+                self.trace.record(now, format_args!("c{client} sends {} bytes on {link}", head.len()));
                 self.network.send(now, link, LinkEnd::Node, &head);
                 self.draw_repeats(client, self.network.instance(link), &head);
                 head.truncate(length);
@@ -115,7 +115,7 @@ impl NodeWorld {
             }
             SessionEffect::Close { connection } => {
                 if let Some(link) = self.clients[client].closes(connection) {
-                    self.trace.say(now, format_args!("c{client} closes {link}"));
+                    self.trace.record(now, format_args!("c{client} closes {link}"));
                     self.network.close(now, link, LinkEnd::Opener);
                 }
             }
@@ -138,21 +138,22 @@ impl NodeWorld {
         if self.phase != RunPhase::Faults || self.scenario.network.repeats == 0 {
             return;
         }
-        let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
+        let decoder = Decoder::with_version(zerohop_wire::limits::VERSION_MAX, FEATURES);
         let mut rest = bytes;
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             let writes = frame.message(&mut scratch).is_ok_and(|message| carries_writes(&message));
             if writes && self.streams.network.chance(self.scenario.network.repeats, 1000) {
                 let mut late_us = self.streams.network.below(self.scenario.network.repeat_us + 1);
-                if self.scenario.sleep_us > 0 && self.streams.network.chance(1, 3) {
-                    late_us = self.scenario.sleep_us - self.streams.network.below(SESSION_IDLE_MS * MS / 10);
+                if self.scenario.client_pause_us > 0 && self.streams.network.chance(1, 3) {
+                    late_us =
+                        self.scenario.client_pause_us - self.streams.network.below(SESSION_IDLE_MS * MS / 10);
                 }
                 let at = self.now().after_us(late_us);
                 self.agenda.at(at, NodeWorldEvent::Repeat { instance, frame: rest[..used].to_vec() });
                 // The second copy may take effect, whatever the client receives for the first.
                 for call in &self.clients[client].calls {
-                    self.haunted.insert(*call);
+                    self.calls_with_late_copy.insert(*call);
                 }
             }
             rest = &rest[used..];
@@ -165,7 +166,7 @@ impl NodeWorld {
             return;
         }
         let link = self.network.open(now, Opener::Ghost, Some(instance));
-        self.trace.say(now, format_args!("{link} brings i{instance} a copy of {} bytes", frame.len()));
+        self.trace.record(now, format_args!("{link} brings i{instance} a copy of {} bytes", frame.len()));
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,
             version_max: zerohop_wire::limits::VERSION_MAX,
@@ -241,10 +242,13 @@ impl NodeWorld {
     ) {
         let now = self.now();
         let request = operation.with_wire(|wire| SessionRequest::record(keyspace, wire, limit_us));
-        let Ok(request) = request else { return self.trouble(format!("{operation} cannot be sent")) };
+        let Ok(request) = request else {
+            return self.record_violation(format!("{operation} cannot be sent"));
+        };
         let partition = self.manager.slice(keyspace, &operation.key).unwrap_or_default();
         let call = self.history.calls.len();
-        self.trace.say(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
+        self.trace
+            .record(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
         let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };
         self.coverage.called(&operation);
         self.history.calls.push(Call {
@@ -262,7 +266,7 @@ impl NodeWorld {
         found.calls.push(call);
         found.session.submit(now, request.collecting(collecting), call);
         let soon = self.streams.schedule.below(20);
-        self.wake_client(client, now.after_us(soon));
+        self.schedule_client(client, now.after_us(soon));
     }
 
     fn end_call(&mut self, at: usize, end: CallEnd) {
@@ -270,7 +274,7 @@ impl NodeWorld {
         let call = &mut self.history.calls[at];
         call.returned = Some(now);
         call.clock_ms = self.clock.bounds_ms(call.invoked, now);
-        let is_haunted = self.haunted.remove(&at) && call.operation.is_write();
+        let is_haunted = self.calls_with_late_copy.remove(&at) && call.operation.is_write();
         call.end = match end {
             CallEnd::NotDone(_) if is_haunted => CallEnd::Unknown,
             end => end,
@@ -279,7 +283,7 @@ impl NodeWorld {
             // It may take effect at any later time.
             call.clock_ms.1 = u64::MAX;
         }
-        self.trace.say(now, format_args!("call #{at} ends: {}", call.end));
+        self.trace.record(now, format_args!("call #{at} ends: {}", call.end));
         self.coverage.ended_call(call);
         use zerohop_session::Reply;
         let (keyspace, key) = (call.keyspace, &call.operation.key);

@@ -47,7 +47,7 @@ impl NodeWorld {
         ] {
             self.schedule_next(fault);
         }
-        if self.scenario.sleep_us > 0 {
+        if self.scenario.client_pause_us > 0 {
             let at = self.now().after_us(self.scenario.faults_us / 2);
             self.agenda.at(at, NodeWorldEvent::Fault(NodeFault::Sleep));
         }
@@ -59,7 +59,7 @@ impl NodeWorld {
             NodeFault::Crash => scenario.node.crash_every_us,
             NodeFault::Stop => scenario.node.stop_every_us,
             NodeFault::PauseNode => scenario.node.pause_every_us,
-            NodeFault::DiskTrouble => scenario.disk.trouble_every_us,
+            NodeFault::DiskTrouble => scenario.disk.disk_fault_every_us,
             NodeFault::CutOff => scenario.network.cut_off_every_us,
             NodeFault::PauseClient => scenario.client.pause_every_us,
             NodeFault::KillClient => scenario.client.dies_every_us,
@@ -91,20 +91,20 @@ impl NodeWorld {
             NodeFault::Stop if is_up => self.end_process(NodeEnding::Stopped),
             NodeFault::PauseNode if is_up => {
                 let until = now.after_us(self.streams.node.below(self.scenario.node.pause_us + 1));
-                self.trace.say(now, format_args!("PAUSE of the node until {}", until.0));
+                self.trace.record(now, format_args!("PAUSE of the node until {}", until.0));
                 self.node.paused_until = self.node.paused_until.max(until);
-                self.troubled_until(until);
+                self.record_fault_until(until);
                 self.coverage.pauses += 1;
             }
-            NodeFault::DiskTrouble if is_up => self.trouble_disk(),
+            NodeFault::DiskTrouble if is_up => self.begin_disk_fault(),
             NodeFault::DiskWell => {
-                self.trace.say(now, format_args!("DISKS are well"));
+                self.trace.record(now, format_args!("DISKS are well"));
                 (0..self.slots.len()).for_each(|slot| self.repair_disk(slot));
             }
             NodeFault::CutOff => {
                 let client = self.any_client();
                 let until = now.after_us(self.streams.network.below(self.scenario.network.cut_off_us + 1));
-                self.trace.say(now, format_args!("CUT OFF c{client} until {}", until.0));
+                self.trace.record(now, format_args!("CUT OFF c{client} until {}", until.0));
                 self.network.cut_off(client, until);
             }
             NodeFault::PauseClient => {
@@ -113,8 +113,8 @@ impl NodeWorld {
                 self.pause_client(client, until);
             }
             NodeFault::Sleep => {
-                self.asleep_until = now.after_us(self.scenario.sleep_us);
-                self.coverage.sleeps += 1;
+                self.asleep_until = now.after_us(self.scenario.client_pause_us);
+                self.coverage.client_pauses_long += 1;
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, self.asleep_until));
             }
             NodeFault::KillClient => {
@@ -128,22 +128,22 @@ impl NodeWorld {
             NodeFault::SetClock if is_up => {
                 let by_ms = self.streams.node.between(0, 4_000) as i64 - 2_000;
                 self.clock.set(now, by_ms);
-                self.trace.say(now, format_args!("CLOCK set by {by_ms} ms"));
+                self.trace.record(now, format_args!("CLOCK set by {by_ms} ms"));
             }
             _ => {}
         }
     }
 
     /// All faults end, and an operator's cleanup removes their traces.
-    pub(super) fn heal(&mut self) {
+    pub(super) fn end_faults(&mut self) {
         let now = self.now();
-        self.trace.say(now, format_args!("HEAL"));
+        self.trace.record(now, format_args!("HEAL"));
         self.phase = RunPhase::Healed;
-        self.network.calm(now);
+        self.network.end_faults(now);
         self.node.paused_until = Time(0);
         for client in 0..self.clients.len() {
             self.clients[client].paused_until = Time(0);
-            self.wake_client(client, now);
+            self.schedule_client(client, now);
         }
         for slot in 0..self.slots.len() {
             self.repair_disk(slot);
@@ -156,14 +156,14 @@ impl NodeWorld {
             // A partition whose disk has failed accepts no writes until it is opened again.
             self.end_process(NodeEnding::Killed);
         }
-        (0..self.slots.len()).for_each(|slot| self.wake_slot(slot, now));
+        (0..self.slots.len()).for_each(|slot| self.schedule_slot(slot, now));
         self.start();
         self.history.healed = Some(now);
     }
 
     fn pause_client(&mut self, client: usize, until: Time) {
         let now = self.now();
-        self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
+        self.trace.record(now, format_args!("PAUSE of c{client} until {}", until.0));
         self.clients[client].paused_until = until;
         for call in &self.clients[client].calls {
             // A paused client handles no deadline.
@@ -179,7 +179,7 @@ impl NodeWorld {
         {
             let slot = self.streams.node.below(self.slots.len() as u64) as usize;
             let now = self.now();
-            self.trace.say(now, format_args!("DOOM of i{slot}"));
+            self.trace.record(now, format_args!("DOOM of i{slot}"));
             self.slots[slot].is_doomed = true;
             // At any time; or, where it matters most, between the appends of the next requests and
             // their flush.
@@ -187,7 +187,7 @@ impl NodeWorld {
                 self.slots[slot].disk.cut_power_after(self.streams.node.below(60));
             } else {
                 let (pieces, operations) = (self.streams.node.between(1, 3), self.streams.node.below(3));
-                self.slots[slot].cut_at_requests = Some((pieces as usize, operations));
+                self.slots[slot].power_cut_at_requests = Some((pieces as usize, operations));
             }
             return;
         }
@@ -195,10 +195,10 @@ impl NodeWorld {
         self.end_process(how);
     }
 
-    fn trouble_disk(&mut self) {
+    fn begin_disk_fault(&mut self) {
         let (now, plan) = (self.now(), self.scenario.disk);
         let slot = self.streams.node.below(self.slots.len() as u64) as usize;
-        let until = now.after_us(self.streams.node.below(plan.trouble_us + 1));
+        let until = now.after_us(self.streams.node.below(plan.disk_fault_us + 1));
         let mut faults = DiskTrouble::default();
         if plan.fails && self.streams.node.chance(1, 2) {
             let which = *self.streams.node.pick(&[
@@ -213,31 +213,31 @@ impl NodeWorld {
             let out_of = *self.streams.node.pick(&[2, 20, 200]);
             faults = faults.failing(which, 1, out_of);
             self.node.has_failed = true;
-            self.trace.say(now, format_args!("DISK of i{slot} fails at {which:?}, 1 in {out_of}"));
+            self.trace.record(now, format_args!("DISK of i{slot} fails at {which:?}, 1 in {out_of}"));
         }
         if plan.slow {
             faults = faults.stalling(1, 20, 20_000);
         }
         let disk = &self.slots[slot].disk;
         disk.set_faults(faults);
-        if plan.fills && self.streams.node.chance(1, 2) {
+        if plan.fills_disk && self.streams.node.chance(1, 2) {
             disk.set_capacity(20_000);
         }
-        self.trace.say(now, format_args!("DISK of i{slot} is in trouble until {}", until.0));
-        self.troubled_until(until);
-        self.coverage.disk_troubles += 1;
+        self.trace.record(now, format_args!("DISK of i{slot} is in trouble until {}", until.0));
+        self.record_fault_until(until);
+        self.coverage.disk_faults += 1;
         self.agenda.at(until, NodeWorldEvent::Fault(NodeFault::DiskWell));
     }
 
     /// `interval` promises nothing from now until then, and until the effects are gone.
-    fn troubled_until(&mut self, until: Time) {
+    fn record_fault_until(&mut self, until: Time) {
         let now = self.now();
-        if now >= self.node.trouble_until && !self.node.has_failed {
-            self.node.trouble_since = None;
+        if now >= self.node.disk_fault_until && !self.node.has_failed {
+            self.node.disk_fault_since = None;
         }
-        self.node.trouble_since.get_or_insert(now);
+        self.node.disk_fault_since.get_or_insert(now);
         let interval_us = u64::from(self.scenario.interval_ms) * 1000;
-        self.node.trouble_until = self.node.trouble_until.max(until.after_us(interval_us + TRACES_US));
+        self.node.disk_fault_until = self.node.disk_fault_until.max(until.after_us(interval_us + TRACES_US));
     }
 
     fn alter(&mut self) {
@@ -254,9 +254,9 @@ impl NodeWorld {
                 let at = *self.streams.node.pick(&extra);
                 let id = self.keyspaces[at].id;
                 self.keyspaces[at].dropped = Some(now);
-                self.trace.say(now, format_args!("DROP {id}"));
+                self.trace.record(now, format_args!("DROP {id}"));
                 let delta = self.manager.drop_keyspace(id);
-                self.tell_map(&delta);
+                self.apply_map_delta(&delta);
             }
             // The second of the first three keyspaces alternates between `interval` and `sync`.
             _ => {
@@ -265,9 +265,9 @@ impl NodeWorld {
                     Durability::Sync => interval,
                     _ => Durability::Sync,
                 };
-                self.trace.say(now, format_args!("ALTER {id} to {durability}"));
+                self.trace.record(now, format_args!("ALTER {id} to {durability}"));
                 let Some(delta) = self.manager.alter(id, durability) else { return };
-                let followed = self.tell_map(&delta);
+                let followed = self.apply_map_delta(&delta);
                 // If an instance could not follow the change, nothing is promised.
                 let told = if followed { durability } else { Durability::Memory };
                 self.keyspaces[1].durability.push((now, told));
@@ -282,8 +282,8 @@ impl NodeWorld {
             (0..self.keyspaces.len()).filter(|at| self.keyspaces[*at].dropped.is_none()).collect();
         let id = self.keyspaces[*self.streams.node.pick(&there)].id;
         let Some(delta) = self.manager.split(id) else { return };
-        self.trace.say(now, format_args!("SPLIT {id}"));
-        self.tell_map(&delta);
+        self.trace.record(now, format_args!("SPLIT {id}"));
+        self.apply_map_delta(&delta);
         self.coverage.splits += 1;
     }
 

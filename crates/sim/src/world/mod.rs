@@ -33,8 +33,8 @@ use faults::NodeFault;
 #[derive(Debug)]
 enum NodeWorldEvent {
     Travel(InTransit),
-    NodeTurn(usize),
-    ClientTurn(usize),
+    RunNode(usize),
+    RunClient(usize),
     /// A client makes its next call, if it is alive.
     Call {
         client: usize,
@@ -49,7 +49,7 @@ enum NodeWorldEvent {
     /// The node starts again.
     Start,
     /// Faults end.
-    Heal,
+    EndFaults,
     /// Clients make no more calls.
     Quiet,
 }
@@ -61,7 +61,7 @@ pub(crate) struct NodeWorld {
     pub(crate) history: RunHistory,
     pub(crate) coverage: Coverage,
     /// Violations that no client could observe.
-    pub(crate) troubles: Vec<String>,
+    pub(crate) violations: Vec<String>,
     scenario: NodeScenario,
     agenda: Agenda<NodeWorldEvent>,
     network: Network,
@@ -74,7 +74,7 @@ pub(crate) struct NodeWorld {
     /// Keyspaces that clients use, in the order of creation, including dropped ones.
     keyspaces: Vec<KeyspaceHistory>,
     /// Calls of which a copy of a frame may still take effect.
-    haunted: BTreeSet<usize>,
+    calls_with_late_copy: BTreeSet<usize>,
     /// Until then clients make no calls and no faults occur.
     asleep_until: Time,
     phase: RunPhase,
@@ -101,9 +101,9 @@ struct NodeState {
     paused_until: Time,
     starts: u64,
     /// Since when its disks have trouble, or it does not run.
-    trouble_since: Option<Time>,
+    disk_fault_since: Option<Time>,
     /// When the last trouble and its effects will have ended.
-    trouble_until: Time,
+    disk_fault_until: Time,
     /// A disk has failed: this process permanently lacks a part of what it acknowledged.
     has_failed: bool,
 }
@@ -127,7 +127,7 @@ impl NodeWorld {
             trace: Trace::new(keep),
             history: RunHistory::default(),
             coverage: Coverage::default(),
-            troubles: Vec::new(),
+            violations: Vec::new(),
             agenda,
             network,
             manager: Manager::new(scenario.instances),
@@ -137,22 +137,22 @@ impl NodeWorld {
             draws,
             streams,
             keyspaces: Vec::new(),
-            haunted: BTreeSet::new(),
+            calls_with_late_copy: BTreeSet::new(),
             asleep_until: Time(0),
             phase: RunPhase::Faults,
             node: NodeState { down: Some((now, true, now)), ..NodeState::default() },
             scenario,
         };
         let text = format!("{:?}", world.scenario);
-        world.trace.say(now, format_args!("seed {seed}: {text}"));
+        world.trace.record(now, format_args!("seed {seed}: {text}"));
         world
     }
 
     /// Runs the simulation to its end.
     pub(crate) fn run(&mut self) {
         self.set_up();
-        let healed = START.after_us(self.scenario.faults_us + self.scenario.sleep_us);
-        self.agenda.at(healed, NodeWorldEvent::Heal);
+        let healed = START.after_us(self.scenario.faults_us + self.scenario.client_pause_us);
+        self.agenda.at(healed, NodeWorldEvent::EndFaults);
         self.agenda.at(healed.after_us(HEALING_US + QUIET_US), NodeWorldEvent::Quiet);
         while !self.is_over()
             && let Some(event) = self.agenda.next()
@@ -184,13 +184,13 @@ impl NodeWorld {
     fn happen(&mut self, event: NodeWorldEvent) {
         match event {
             NodeWorldEvent::Travel(thing) => self.arrive(thing),
-            NodeWorldEvent::NodeTurn(slot) => self.node_turn(slot),
-            NodeWorldEvent::ClientTurn(client) => self.client_turn(client),
+            NodeWorldEvent::RunNode(slot) => self.run_slot(slot),
+            NodeWorldEvent::RunClient(client) => self.run_client(client),
             NodeWorldEvent::Call { client, life } => self.call(client, life),
             NodeWorldEvent::Repeat { instance, frame } => self.repeat(instance, &frame),
             NodeWorldEvent::Fault(fault) => self.befall(fault),
             NodeWorldEvent::Start => self.start(),
-            NodeWorldEvent::Heal => self.heal(),
+            NodeWorldEvent::EndFaults => self.end_faults(),
             NodeWorldEvent::Quiet => self.phase = RunPhase::Quiet,
         }
         if self.phase == RunPhase::Quiet && self.clients.iter().all(|client| client.calls.is_empty()) {
@@ -204,7 +204,7 @@ impl NodeWorld {
     }
 
     fn put_on_the_way(&mut self) {
-        for thing in self.network.take_travelling() {
+        for thing in self.network.take_in_transit() {
             self.agenda.at(thing.at, NodeWorldEvent::Travel(thing));
         }
     }
@@ -217,18 +217,18 @@ impl NodeWorld {
         let InTransit { link, to, what, .. } = thing;
         match &what {
             LinkArrival::Bytes(bytes) => {
-                self.trace.say(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()));
+                self.trace.record(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()));
                 self.trace.bytes(bytes);
             }
-            other => self.trace.say(now, format_args!("{link} to {to:?}: {other:?}")),
+            other => self.trace.record(now, format_args!("{link} to {to:?}: {other:?}")),
         }
         match (to, self.network.opener(link)) {
             (LinkEnd::Node, _) => {
                 let slot = self.network.instance(link);
                 if let Some(found) = self.slots.get_mut(slot) {
                     found.arrive(link, what);
-                    let soon = self.streams.schedule.below(self.scenario.gather_us);
-                    self.wake_slot(slot, now.after_us(soon));
+                    let soon = self.streams.schedule.below(self.scenario.arrival_delay_us_max);
+                    self.schedule_slot(slot, now.after_us(soon));
                 }
             }
             (LinkEnd::Opener, Some(Opener::Client { client, life, connection }))
@@ -236,16 +236,16 @@ impl NodeWorld {
             {
                 self.clients[client].arrive(link, connection, what);
                 let soon = self.streams.schedule.below(30);
-                self.wake_client(client, now.after_us(soon));
+                self.schedule_client(client, now.after_us(soon));
             }
             _ => {}
         }
     }
 
     /// Records a violation that no client can observe.
-    fn trouble(&mut self, what: String) {
+    fn record_violation(&mut self, what: String) {
         let now = self.now();
-        self.trace.say(now, format_args!("TROUBLE {what}"));
-        self.troubles.push(what);
+        self.trace.record(now, format_args!("TROUBLE {what}"));
+        self.violations.push(what);
     }
 }

@@ -40,16 +40,16 @@ pub(super) fn new_disk(random: &mut Random) -> SimulatedDisk {
 const SESSION_EXPIRED: u16 = 305;
 
 impl NodeWorld {
-    pub(super) fn wake_slot(&mut self, slot: usize, at: Time) {
+    pub(super) fn schedule_slot(&mut self, slot: usize, at: Time) {
         let found = &mut self.slots[slot];
         let at = at.max(found.busy_until).max(self.node.paused_until);
         if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, NodeWorldEvent::NodeTurn(slot));
+            self.agenda.at(at, NodeWorldEvent::RunNode(slot));
         }
     }
 
-    pub(super) fn node_turn(&mut self, slot: usize) {
+    pub(super) fn run_slot(&mut self, slot: usize) {
         let now = self.now();
         let found = &mut self.slots[slot];
         if found.turn_at != Some(now) {
@@ -57,39 +57,39 @@ impl NodeWorld {
         }
         found.turn_at = None;
         if now < self.node.paused_until || now < found.busy_until {
-            return self.wake_slot(slot, now);
+            return self.schedule_slot(slot, now);
         }
         let come = found.pieces();
-        if let Some((_, operations)) = found.cut_at_requests.take_if(|(pieces, _)| come >= *pieces) {
+        if let Some((_, operations)) = found.power_cut_at_requests.take_if(|(pieces, _)| come >= *pieces) {
             found.disk.cut_power_after(operations);
         }
         let before_us = found.disk.elapsed_us();
-        let turned = found.turn(self.clock.show(now));
+        let turned = found.run_turn(self.clock.show(now));
         let took_us = found.disk.elapsed_us() - before_us;
-        self.hand_out(slot, turned, took_us);
+        self.perform_turn(slot, turned, took_us);
         if self.slots[slot].disk.is_power_off() {
             self.end_process(NodeEnding::Power);
         }
     }
 
     /// Carries out the effects of a turn, which took so many microseconds.
-    fn hand_out(&mut self, slot: usize, turned: SlotTurn, took_us: u64) {
+    fn perform_turn(&mut self, slot: usize, turned: SlotTurn, took_us: u64) {
         let done = self.now().after_us(took_us + 1);
         self.slots[slot].busy_until = done;
         for (link, bytes) in turned.sent {
-            self.trace.say(done, format_args!("i{slot} sends {} bytes on {link}", bytes.len()));
+            self.trace.record(done, format_args!("i{slot} sends {} bytes on {link}", bytes.len()));
             self.network.send(done, link, LinkEnd::Opener, &bytes);
         }
         for link in turned.closed {
-            self.trace.say(done, format_args!("i{slot} closes {link}"));
+            self.trace.record(done, format_args!("i{slot} closes {link}"));
             self.network.close(done, link, LinkEnd::Node);
         }
         let Some(instance) = &self.slots[slot].instance else { return };
         let next = match turned.has_more {
             true => done,
-            false => self.clock.when_elapsed(instance.next_wake_ms()).max(done),
+            false => self.clock.when_elapsed(instance.next_tick_ms()).max(done),
         };
-        self.wake_slot(slot, next);
+        self.schedule_slot(slot, next);
     }
 
     /// The process starts, under a new epoch of every group.
@@ -125,11 +125,11 @@ impl NodeWorld {
                 found.disk.cut_power_after(u64::MAX);
             }
             if let Err(error) = opened {
-                self.trouble(format!("instance {slot} does not open: {error}"));
+                self.record_violation(format!("instance {slot} does not open: {error}"));
             }
-            self.wake_slot(slot, now);
+            self.schedule_slot(slot, now);
         }
-        self.trace.say(now, format_args!("START {incarnation:?}, clock {:?}", self.clock.show(now)));
+        self.trace.record(now, format_args!("START {incarnation:?}, clock {:?}", self.clock.show(now)));
         self.network.node_is_back(now, |_| true);
         if !is_first {
             self.history.outages.push(Outage { down, up: now, clean, sound_until });
@@ -151,7 +151,7 @@ impl NodeWorld {
     /// Power was lost during the start: the process starts again.
     fn fail_to_start(&mut self, down: (Time, bool, Time)) {
         let now = self.now();
-        self.trace.say(now, format_args!("END of the process while it starts, Power"));
+        self.trace.record(now, format_args!("END of the process while it starts, Power"));
         for slot in &mut self.slots {
             slot.die();
             slot.disk.crash();
@@ -177,10 +177,10 @@ impl NodeWorld {
             if how == NodeEnding::Stopped {
                 self.repair_disk(slot);
                 let (turned, trouble) = self.slots[slot].stop(self.clock.show(now));
-                self.hand_out(slot, turned, 0);
+                self.perform_turn(slot, turned, 0);
                 if let Some(trouble) = trouble {
                     if !self.node.has_failed {
-                        self.trouble(format!("instance {slot} does not stop in order: {trouble}"));
+                        self.record_violation(format!("instance {slot} does not stop in order: {trouble}"));
                     }
                     is_clean = false;
                 }
@@ -191,7 +191,7 @@ impl NodeWorld {
                 NodeEnding::Killed | NodeEnding::Stopped => self.slots[slot].disk.power_off_clean(),
             }
         }
-        let sound_until = match (self.node.trouble_since, now < self.node.trouble_until) {
+        let sound_until = match (self.node.disk_fault_since, now < self.node.disk_fault_until) {
             (Some(since), true) => since,
             (Some(since), false) if self.node.has_failed => since,
             _ => Time::NEVER,
@@ -203,7 +203,7 @@ impl NodeWorld {
             RunPhase::Faults => self.streams.node.below(self.scenario.node.down_us + 1),
             _ => 0,
         };
-        self.trace.say(now, format_args!("END of the process, {how:?}, for {down_us} us"));
+        self.trace.record(now, format_args!("END of the process, {how:?}, for {down_us} us"));
         self.coverage.ended(how == NodeEnding::Stopped);
         self.agenda.at(now.after_us(down_us + 1), NodeWorldEvent::Start);
     }
@@ -215,7 +215,7 @@ impl NodeWorld {
             let stats = instance.stats();
             let expired = stats.failures.iter().filter(|(code, _)| *code == SESSION_EXPIRED);
             self.coverage.expired += expired.map(|(_, count)| count).sum::<u64>();
-            self.coverage.let_go += stats.let_go;
+            self.coverage.dropped_requests += stats.dropped_requests;
         }
     }
 
@@ -258,10 +258,10 @@ impl NodeWorld {
             };
         });
         if !end.is_definite() {
-            self.trouble(format!("after a restart, {operation} is answered: {end}"));
+            self.record_violation(format!("after a restart, {operation} is answered: {end}"));
             return;
         }
-        self.trace.say(now, format_args!("audit {keyspace}/{partition} {operation}: {end}"));
+        self.trace.record(now, format_args!("audit {keyspace}/{partition} {operation}: {end}"));
         let clock_ms = self.clock.bounds_ms(now, now);
         self.history.calls.push(Call {
             client: None,
@@ -288,13 +288,13 @@ impl NodeWorld {
         let partitions = *self.streams.node.pick(&[1, 2, 4]);
         let delay_us = if self.scenario.batches { *self.streams.node.pick(&[0, 500, 3_000]) } else { 0 };
         let (id, delta) = self.manager.create(partitions, durability, delay_us);
-        self.trace.say(now, format_args!("CREATE {id} {durability} of {partitions} partitions"));
+        self.trace.record(now, format_args!("CREATE {id} {durability} of {partitions} partitions"));
         self.keyspaces.push(KeyspaceHistory { id, durability: vec![(now, durability)], dropped: None });
-        self.tell_map(&delta);
+        self.apply_map_delta(&delta);
     }
 
     /// Passes a change of the map to the instances. Returns whether all of them followed.
-    pub(super) fn tell_map(&mut self, delta: &MapDelta) -> bool {
+    pub(super) fn apply_map_delta(&mut self, delta: &MapDelta) -> bool {
         let now = self.now();
         let mut all = true;
         if self.node.down.is_some() {
@@ -304,11 +304,11 @@ impl NodeWorld {
             let before_us = self.slots[slot].disk.elapsed_us();
             let (turned, trouble) = self.slots[slot].apply_map(self.clock.show(now), delta);
             let took_us = self.slots[slot].disk.elapsed_us() - before_us;
-            self.hand_out(slot, turned, took_us);
+            self.perform_turn(slot, turned, took_us);
             if let Some(trouble) = trouble {
                 all = false;
-                if !self.is_troubled() {
-                    self.trouble(format!("instance {slot} does not follow the map: {trouble}"));
+                if !self.has_disk_fault() {
+                    self.record_violation(format!("instance {slot} does not follow the map: {trouble}"));
                 }
             }
         }
@@ -316,8 +316,8 @@ impl NodeWorld {
     }
 
     /// Whether disks are failing or full, or have been.
-    pub(super) fn is_troubled(&self) -> bool {
-        self.node.has_failed || self.now() < self.node.trouble_until
+    pub(super) fn has_disk_fault(&self) -> bool {
+        self.node.has_failed || self.now() < self.node.disk_fault_until
     }
 }
 

@@ -9,6 +9,6 @@ mod planted_node;
 mod replay;
 
 /// Whether all mutants are run, not only canaries.
-fn plays_all() -> bool {
+fn runs_all() -> bool {
     std::env::var("ZEROHOP_PLANTS").is_ok_and(|value| value == "all")
 }

@@ -14,7 +14,7 @@ const SEEDS: u64 = 20;
 /// The mutants that are run, with the canary first. A follower without versions for snapshots is
 /// not among them: when it is promoted it reports that snapshots have expired, which is allowed.
 /// The partition's own tests find it (`planted_bugs_of_snapshots_are_seen`).
-const LOOKED_FOR: [Bug; 7] = [
+const MUTANTS: [Bug; 7] = [
     Bug::SnapshotNotClosed,
     Bug::VersionsDroppedEarly,
     Bug::LeasesNotEnded,
@@ -29,7 +29,7 @@ fn seeds() -> u64 {
 }
 
 /// The first violation of a seed.
-fn shown(seed: u64) -> Option<String> {
+fn first_violation(seed: u64) -> Option<String> {
     let violations = run_cluster(seed, Limits::default(), LineRetention::Nothing).violations;
     violations.first().map(ToString::to_string)
 }
@@ -41,16 +41,16 @@ fn bugs_planted_under_blobs_and_snapshots_are_found_by_seeds_that_show_nothing_e
     let wanted = std::env::var("ZEROHOP_BUG").ok();
     let is_wanted = |bug: &Bug| {
         let name = format!("{bug:?}");
-        let is_played = crate::plays_all() || *bug == LOOKED_FOR[0];
+        let is_played = crate::runs_all() || *bug == MUTANTS[0];
         wanted.as_ref().map_or(is_played, |wanted| wanted.split(',').any(|one| one == name))
     };
     let mut missed = Vec::new();
-    for bug in LOOKED_FOR.into_iter().filter(is_wanted) {
+    for bug in MUTANTS.into_iter().filter(is_wanted) {
         let found = (0..seeds()).find_map(|seed| {
             plant(Some(bug));
-            let found = shown(seed);
+            let found = first_violation(seed);
             plant(None);
-            found.filter(|_| shown(seed).is_none()).map(|what| (seed, what))
+            found.filter(|_| first_violation(seed).is_none()).map(|what| (seed, what))
         });
         match found {
             Some((seed, what)) => println!("{bug:?}: seed {seed}: {:.200}", what.replace('\n', " ")),

@@ -92,7 +92,7 @@ impl BugPlace {
     fn can_show(self, seed: u64) -> bool {
         match self {
             BugPlace::Partition(partition::Bug::DroppedAtOnce) => drawn(seed).kinds.has(FaultKind::Drops),
-            BugPlace::Partition(partition::Bug::SliceNotChecked) => drawn(seed).has_nameless,
+            BugPlace::Partition(partition::Bug::SliceNotChecked) => drawn(seed).names_no_epoch,
             _ => true,
         }
     }
@@ -151,7 +151,7 @@ fn seeds() -> u64 {
 }
 
 /// The first violation of a seed.
-fn shown(seed: u64) -> Option<String> {
+fn first_violation(seed: u64) -> Option<String> {
     let violations = run_cluster(seed, Limits::default(), LineRetention::Nothing).violations;
     let wanted = std::env::var("ZEROHOP_CHECKER").ok();
     let counts = |checker| wanted.as_deref().is_none_or(|wanted| wanted == checker);
@@ -184,7 +184,7 @@ impl CleanSeeds {
         if let Some(is_clean) = known().get(&seed) {
             return *is_clean;
         }
-        let found = shown(seed);
+        let found = first_violation(seed);
         if let Some(what) = &found {
             println!("seed {seed} shows without any bug: {what:.160}");
         }
@@ -200,7 +200,7 @@ fn find<'a>((bug, first): Row, clean: &'a CleanSeeds) -> impl Iterator<Item = (u
     let others = others.filter(|seed| !first.contains(seed));
     first.iter().copied().chain(others).filter_map(move |seed| {
         bug.plant();
-        let found = shown(seed);
+        let found = first_violation(seed);
         BugPlace::uproot();
         found.filter(|_| clean.is(seed)).map(|what| (seed, what))
     })
@@ -218,7 +218,7 @@ fn bugs_planted_in_clusters_are_found_by_seeds_that_show_nothing_else() {
                 |bug: &BugPlace| wanted == "all" || wanted.split(',').any(|one| one == bug.name());
             from_the_first(BugPlace::all().into_iter().filter(is_wanted).collect())
         }
-        Err(_) if crate::plays_all() => [&CANARIES[..], &OTHERS[..]].concat(),
+        Err(_) if crate::runs_all() => [&CANARIES[..], &OTHERS[..]].concat(),
         Err(_) => CANARIES.to_vec(),
     };
     let (clean, missed) = (CleanSeeds::default(), Mutex::new(Vec::new()));

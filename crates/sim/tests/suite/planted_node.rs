@@ -20,7 +20,7 @@ fn first_found(seeds: u64) -> Option<u64> {
 
 /// The first is the canary.
 fn each_is_found<B: Copy + fmt::Debug>(bugs: &[B], plant: fn(Option<B>)) {
-    let played = if crate::plays_all() { bugs.len() } else { 1 };
+    let played = if crate::runs_all() { bugs.len() } else { 1 };
     for bug in bugs.iter().take(played) {
         plant(Some(*bug));
         let found = first_found(SEEDS);

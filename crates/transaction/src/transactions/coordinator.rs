@@ -52,7 +52,7 @@ impl Transactions {
             return Ok(());
         }
         request.check()?;
-        if !self.span.has(id.coordinator) {
+        if !self.hash_range.has(id.coordinator) {
             return Err(Reason::Misplaced);
         }
         let decisions = self.state.decisions.len() + self.running.len();
@@ -101,11 +101,11 @@ impl Transactions {
         match self.own_needs(host, &request) {
             Err(refusal) => self.abort(id, (id.coordinator, refusal), effects),
             Ok(needs) if self.intents.are_free(&needs.locks) => {
-                self.take_own(host, (id, needs), effects);
-                self.ask_others(id, effects);
+                self.prepare_own(host, (id, needs), effects);
+                self.send_prepares(id, effects);
             }
             Ok(needs) if is_alone => self.queue_own(id, needs.locks, effects),
-            Ok(_) => self.go_in_chain(now, id, effects),
+            Ok(_) => self.queue_in_order(now, id, effects),
         }
     }
 
@@ -137,7 +137,7 @@ impl Transactions {
     }
 
     /// The coordinator's own intents are free.
-    fn take_own(
+    fn prepare_own(
         &mut self,
         host: &mut impl PartitionHost,
         (id, needs): (TransactionId, Needs<'_>),
@@ -148,15 +148,15 @@ impl Transactions {
             Err(refusal) => return self.abort(id, (id.coordinator, refusal), effects),
         };
         let proposal = host.propose();
-        let holder = self.intents.take(needs.locks, proposal);
+        let holder = self.intents.acquire(needs.locks, proposal);
         if let Some(running) = self.running.get_mut(&id) {
-            running.own = OwnPart::Held { holder, proposal, effect, result, pinned: needs.pinned };
+            running.own = OwnPart::Prepared { holder, proposal, effect, result, pinned: needs.pinned };
         }
         self.decide_if_all(id, effects);
     }
 
     /// The queue entry of the coordinator's own part is the first in the queue.
-    pub(super) fn own_turn(
+    pub(super) fn own_part_first(
         &mut self,
         host: &mut impl PartitionHost,
         id: TransactionId,
@@ -165,13 +165,13 @@ impl Transactions {
         let Some(running) = self.running.get(&id).filter(|running| !running.is_deciding) else { return };
         let request = Arc::clone(&running.request);
         match self.own_needs(host, &request) {
-            Ok(needs) => self.take_own(host, (id, needs), effects),
+            Ok(needs) => self.prepare_own(host, (id, needs), effects),
             Err(refusal) => self.abort(id, (id.coordinator, refusal), effects),
         }
     }
 
     /// Sends `Prepare` to all participants that have not answered, or along the chain.
-    pub(super) fn ask_others(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
+    pub(super) fn send_prepares(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         let Some(running) = self.running.get(&id).filter(|running| !running.is_deciding) else { return };
         let (attempt, durability, floor) = (running.attempt, running.request.durability(), self.floor());
         let others = running.others();
@@ -183,9 +183,10 @@ impl Transactions {
                 floor,
                 parts: others.to_vec(),
             };
-            return effects.extend(others.first().map(|first| send(first.place, id.coordinator, id, what)));
+            return effects
+                .extend(others.first().map(|first| send(first.routing_key, id.coordinator, id, what)));
         }
-        for part in others.iter().filter(|part| !running.answers.contains_key(&part.place)) {
+        for part in others.iter().filter(|part| !running.answers.contains_key(&part.routing_key)) {
             let what = TransactionMessage::Prepare {
                 attempt,
                 chain: false,
@@ -193,12 +194,12 @@ impl Transactions {
                 floor,
                 parts: vec![part.clone()],
             };
-            effects.push(send(part.place, id.coordinator, id, what));
+            effects.push(send(part.routing_key, id.coordinator, id, what));
         }
     }
 
     /// There was a conflict: all intents are freed, and the transaction queues at one participant after the other.
-    fn go_in_chain(&mut self, now: Time, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
+    fn queue_in_order(&mut self, now: Time, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         self.free_others(now, id, effects);
         if !is_planted(Bug::OwnKeptInChain) {
             self.free_own(id, None, effects);
@@ -210,13 +211,13 @@ impl Transactions {
             running.answers.clear();
             running.resend_at = now.after_us(RESEND_US);
         }
-        self.ask_others(id, effects);
+        self.send_prepares(id, effects);
     }
 
     fn free_own(&mut self, id: TransactionId, at: Option<Timestamp>, effects: &mut Vec<TransactionEffect>) {
         let Some(running) = self.running.get_mut(&id) else { return };
         match std::mem::replace(&mut running.own, OwnPart::Free) {
-            OwnPart::Held { holder, .. } => self.release_intents(holder, at, effects),
+            OwnPart::Prepared { holder, .. } => self.release_intents(holder, at, effects),
             OwnPart::Queued(arrival) => {
                 self.intents.unqueue(arrival);
             }
@@ -234,8 +235,8 @@ impl Transactions {
     ) {
         let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
         let counts = running.attempt == attempt || is_planted(Bug::EarlierAttemptCounts);
-        let is_asked = running.others().iter().any(|part| part.place == from);
-        if !counts || !is_asked || !answer.span.has(from) {
+        let is_asked = running.others().iter().any(|part| part.routing_key == from);
+        if !counts || !is_asked || !answer.hash_range.has(from) {
             return;
         }
         if host.is_ahead(answer.proposal) {
@@ -252,7 +253,7 @@ impl Transactions {
             match self.own_needs(host, &request) {
                 Err(refusal) => self.abort(id, (id.coordinator, refusal), effects),
                 Ok(needs) if self.intents.are_free(&needs.locks) => {
-                    self.take_own(host, (id, needs), effects);
+                    self.prepare_own(host, (id, needs), effects);
                 }
                 Ok(needs) => self.queue_own(id, needs.locks, effects),
             }
@@ -268,9 +269,9 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let Some(running) = self.running.get(&id) else { return };
-        let is_asked = running.others().iter().any(|part| part.place == from);
+        let is_asked = running.others().iter().any(|part| part.routing_key == from);
         if running.attempt == attempt && !running.chain && !running.is_deciding && is_asked {
-            self.go_in_chain(now, id, effects);
+            self.queue_in_order(now, id, effects);
         }
     }
 
@@ -281,7 +282,7 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let Some(running) = self.running.get(&id) else { return };
-        let is_asked = running.others().iter().any(|part| part.place == from);
+        let is_asked = running.others().iter().any(|part| part.routing_key == from);
         if running.attempt == attempt && is_asked {
             self.abort(id, (from, refusal), effects);
         }
@@ -291,7 +292,7 @@ impl Transactions {
     fn decide_if_all(&mut self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
         let all = running.has_all_answers();
-        let OwnPart::Held { proposal, effect, result, pinned, .. } = &running.own else { return };
+        let OwnPart::Prepared { proposal, effect, result, pinned, .. } = &running.own else { return };
         if !all {
             return;
         }
@@ -303,11 +304,16 @@ impl Transactions {
         }
         let timestamp = proposals.into_iter().max().unwrap_or_default();
         let prepared = |part: &TransactionPart| {
-            let answer = running.answers.get(&part.place)?;
-            Some(Participant { place: part.place, span: answer.span, prepared: answer.prepared })
+            let answer = running.answers.get(&part.routing_key)?;
+            Some(Participant {
+                routing_key: part.routing_key,
+                hash_range: answer.hash_range,
+                prepared: answer.prepared,
+            })
         };
-        let result_of =
-            |part: &TransactionPart| running.answers.get(&part.place).map(|answer| answer.result.clone());
+        let result_of = |part: &TransactionPart| {
+            running.answers.get(&part.routing_key).map(|answer| answer.result.clone())
+        };
         let mut results: Vec<Bytes> = running.others().iter().filter_map(result_of).collect();
         results.push(result.clone());
         if results.iter().map(Bytes::len).sum::<usize>() > RESULT_BYTES_MAX {
@@ -361,10 +367,10 @@ impl Transactions {
             return;
         }
         let telling = DecisionNotice::new(now.after_us(RESEND_US), participants.len());
-        self.telling.insert(*id, Box::new(telling));
-        self.tell(*id, effects);
+        self.decision_notices.insert(*id, Box::new(telling));
+        self.send_decision(*id, effects);
         if is_planted(Bug::ForgottenBeforeFinished) {
-            self.telling.remove(id);
+            self.decision_notices.remove(id);
             self.state.finish(id);
         }
     }
@@ -381,7 +387,7 @@ impl Transactions {
             let floor = self.floor();
             effects.extend(
                 asked
-                    .places
+                    .routing_keys
                     .iter()
                     .map(|place| send(*place, id.coordinator, id, TransactionMessage::Drop { floor })),
             );
@@ -401,7 +407,7 @@ impl Transactions {
 /// Staged pieces of a coordinator's own part need no pin in the log before the decision; they are kept while it runs.
 pub(super) fn pinned_by(own: &OwnPart) -> &[StageId] {
     match own {
-        OwnPart::Held { pinned, .. } => pinned,
+        OwnPart::Prepared { pinned, .. } => pinned,
         _ => &[],
     }
 }

@@ -15,7 +15,7 @@ use super::{Transactions, send};
 use crate::effect::TransactionEffect;
 use crate::entry::{Participant, TransactionEntry};
 use crate::id::{Durability, KeyspaceSlice, RoutingKey, TransactionId};
-use crate::limits::{LOSS_HEARD_MIN, LOSS_US};
+use crate::limits::{LOSS_REPORTS_MIN, LOSS_US};
 use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
 use zerohop_base::time::Time;
@@ -27,7 +27,7 @@ pub(super) struct DecisionNotice {
     /// The decision's participants that have not acknowledged all of what they prepared.
     open: Vec<u32>,
     /// The places that have answered `NotHeld`.
-    lost: BTreeMap<RoutingKey, LostParticipant>,
+    not_prepared: BTreeMap<RoutingKey, LostParticipant>,
     /// Slices that have acknowledged, or have answered `NotHeld`.
     reached: CoveredSlices,
     pub(super) resend_at: Time,
@@ -39,7 +39,7 @@ pub(super) struct DecisionNotice {
 struct LostParticipant {
     since: Time,
     /// Number of these answers.
-    heard: u32,
+    report_count: u32,
 }
 
 impl DecisionNotice {
@@ -48,7 +48,7 @@ impl DecisionNotice {
         DecisionNotice {
             acknowledged: CoveredSlices::default(),
             open: (0..participants as u32).collect(),
-            lost: BTreeMap::new(),
+            not_prepared: BTreeMap::new(),
             reached: CoveredSlices::default(),
             resend_at,
             is_finishing: false,
@@ -63,19 +63,19 @@ impl DecisionNotice {
         open.retain(|at| {
             participants
                 .get(*at as usize)
-                .is_some_and(|one| !meets(one.span, span) || acknowledged.open(one).is_some())
+                .is_some_and(|one| !meets(one.hash_range, span) || acknowledged.open(one).is_some())
         });
     }
 
     /// The places of a participant that get the next notices: the first that has not acknowledged, each that has answered
     /// `NotHeld`, and the first that has not answered.
-    fn to_tell(&self, participant: &Participant) -> BTreeSet<RoutingKey> {
+    fn notice_targets(&self, participant: &Participant) -> BTreeSet<RoutingKey> {
         let Some(first) = self.acknowledged.open(participant) else { return BTreeSet::new() };
         let is_open = |place: &&RoutingKey| {
             let (keyspace, point) = (place.keyspace.0, place.point);
-            participant.span.has(**place) && self.acknowledged.end(keyspace, point) == Some(point)
+            participant.hash_range.has(**place) && self.acknowledged.end(keyspace, point) == Some(point)
         };
-        let lost = self.lost.keys().filter(is_open).copied();
+        let lost = self.not_prepared.keys().filter(is_open).copied();
         lost.chain([first]).chain(self.reached.open(participant)).collect()
     }
 }
@@ -121,32 +121,35 @@ impl CoveredSlices {
 
     /// The place of a participant that gets the next notice: its own routing key first. `None`: all of it has acknowledged.
     fn open(&self, of: &Participant) -> Option<RoutingKey> {
-        let keyspace = of.place.keyspace;
-        if self.end(keyspace.0, of.place.point) == Some(of.place.point) {
-            return Some(of.place);
+        let keyspace = of.routing_key.keyspace;
+        if self.end(keyspace.0, of.routing_key.point) == Some(of.routing_key.point) {
+            return Some(of.routing_key);
         }
         if is_planted(Bug::SiblingsUntold) {
             return None;
         }
-        let point = self.end(keyspace.0, of.span.first).filter(|point| of.span.has_cell(*point))?;
+        let point = self
+            .end(keyspace.0, of.hash_range.first)
+            .filter(|point| of.hash_range.contains_lock_key(*point))?;
         Some(RoutingKey { keyspace, point })
     }
 }
 
 impl Transactions {
     /// Sends a decision to all that have not acknowledged it.
-    pub(super) fn tell(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
-        let (Some(decision), Some(telling)) = (self.state.decisions.get(&id), self.telling.get(&id)) else {
+    pub(super) fn send_decision(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
+        let (Some(decision), Some(telling)) = (self.state.decisions.get(&id), self.decision_notices.get(&id))
+        else {
             return;
         };
         for participant in &decision.participants {
-            for place in telling.to_tell(participant) {
-                effects.push(self.say_commit(id, (place, participant.prepared)));
+            for place in telling.notice_targets(participant) {
+                effects.push(self.send_commit(id, (place, participant.prepared)));
             }
         }
     }
 
-    pub(super) fn say_commit(
+    pub(super) fn send_commit(
         &self,
         id: TransactionId,
         (place, prepared): (RoutingKey, LogIndex),
@@ -172,7 +175,7 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
-        let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else {
+        let (Some(decision), Some(telling)) = (decision, self.decision_notices.get_mut(&id)) else {
             // Finished long ago: the participant may forget it.
             return effects.push(send(
                 from,
@@ -182,7 +185,10 @@ impl Transactions {
             ));
         };
         telling.add(span, &decision.participants);
-        let own = decision.participants.iter().find(|one| span.has(one.place) || one.span.has(span.place()));
+        let own = decision
+            .participants
+            .iter()
+            .find(|one| span.has(one.routing_key) || one.hash_range.has(span.default_routing_key()));
         let sibling = own.and_then(|one| Some((telling.acknowledged.open(one)?, one.prepared)));
         if telling.open.is_empty() && !telling.is_finishing {
             telling.is_finishing = true;
@@ -192,7 +198,7 @@ impl Transactions {
             });
         } else if let Some(sibling) = sibling {
             // The participant was split since it prepared: the next part of it has no notice yet.
-            effects.push(self.say_commit(id, sibling));
+            effects.push(self.send_commit(id, sibling));
         }
     }
 
@@ -200,7 +206,7 @@ impl Transactions {
     /// primary that does not know of its successor lacks them too. A place that keeps answering `NotHeld` speaks for the
     /// partition, which has lost the changes, through a power failure or a loss that an operator has accepted. The decision
     /// then counts as carried out there, so that nothing is kept permanently.
-    pub(super) fn not_held(
+    pub(super) fn handle_not_prepared(
         &mut self,
         now: Time,
         (from, span): (RoutingKey, KeyspaceSlice),
@@ -209,26 +215,27 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
-        let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else { return };
-        let is_asked = decision.participants.iter().any(|one| one.span.has(from));
+        let (Some(decision), Some(telling)) = (decision, self.decision_notices.get_mut(&id)) else { return };
+        let is_asked = decision.participants.iter().any(|one| one.hash_range.has(from));
         let is_open = telling.acknowledged.end(from.keyspace.0, from.point) == Some(from.point);
         if !is_asked || !is_open {
             return;
         }
-        let lost = telling.lost.entry(from).or_insert(LostParticipant { since: now, heard: 0 });
-        lost.heard = lost.heard.saturating_add(1);
-        if lost.heard == 1 {
-            effects.push(TransactionEffect::Loss { id, place: from });
+        let lost =
+            telling.not_prepared.entry(from).or_insert(LostParticipant { since: now, report_count: 0 });
+        lost.report_count = lost.report_count.saturating_add(1);
+        if lost.report_count == 1 {
+            effects.push(TransactionEffect::Loss { id, routing_key: from });
             // The participant was split since it prepared: the next part of it need not wait until the loss of this part is
             // certain.
             telling.reached.add(span);
-            let own = decision.participants.iter().find(|one| one.span.has(from));
+            let own = decision.participants.iter().find(|one| one.hash_range.has(from));
             if let Some((place, prepared)) =
                 own.and_then(|one| Some((telling.reached.open(one)?, one.prepared)))
             {
-                effects.push(self.say_commit(id, (place, prepared)));
+                effects.push(self.send_commit(id, (place, prepared)));
             }
-        } else if lost.since.after_us(LOSS_US) <= now && lost.heard >= LOSS_HEARD_MIN {
+        } else if lost.since.after_us(LOSS_US) <= now && lost.report_count >= LOSS_REPORTS_MIN {
             self.acknowledged((from, span), id, index, effects);
         }
     }
@@ -240,20 +247,20 @@ mod tests {
 
     use super::*;
 
-    fn span(keyspace: u32, first: u64, last: u64) -> KeyspaceSlice {
+    fn hash_range(keyspace: u32, first: u64, last: u64) -> KeyspaceSlice {
         KeyspaceSlice { keyspace: KeyspaceId(keyspace), first, last }
     }
 
     #[test]
     fn slices_cover_what_any_of_them_has_whatever_comes_first() {
         let spans = [
-            span(1, 0, 3),
-            span(1, 4, 7),
-            span(1, 8, 15),
-            span(1, 4, 5),
-            span(1, u64::MAX - 7, u64::MAX),
-            span(1, u64::MAX - 3, u64::MAX),
-            span(2, 0, u64::MAX),
+            hash_range(1, 0, 3),
+            hash_range(1, 4, 7),
+            hash_range(1, 8, 15),
+            hash_range(1, 4, 5),
+            hash_range(1, u64::MAX - 7, u64::MAX),
+            hash_range(1, u64::MAX - 3, u64::MAX),
+            hash_range(2, 0, u64::MAX),
         ];
         let points = [0, 3, 4, 6, 8, 15, 16, u64::MAX - 8, u64::MAX - 7, u64::MAX];
         for set in 0..1_u32 << spans.len() {
@@ -267,7 +274,7 @@ mod tests {
                     let mut expected = Some(from);
                     while let Some(at) = expected
                         && let Some(one) =
-                            chosen.iter().find(|one| one.keyspace.0 == keyspace && one.has_cell(at))
+                            chosen.iter().find(|one| one.keyspace.0 == keyspace && one.contains_lock_key(at))
                     {
                         expected = one.last.checked_add(1);
                     }
@@ -278,22 +285,22 @@ mod tests {
     }
 
     #[test]
-    fn a_participant_is_told_until_all_slices_that_it_had_have_acknowledged() {
+    fn decision_is_sent_until_all_ranges_acknowledge() {
         let one = |first, last, point| Participant {
-            place: RoutingKey { keyspace: KeyspaceId(1), point },
-            span: span(1, first, last),
+            routing_key: RoutingKey { keyspace: KeyspaceId(1), point },
+            hash_range: hash_range(1, first, last),
             prepared: LogIndex(1),
         };
         let participants = [one(0, 7, 0), one(8, 15, 12), one(16, 23, 16)];
         let mut telling = DecisionNotice::new(Time(0), 3);
-        telling.add(span(1, 8, 11), &participants);
+        telling.add(hash_range(1, 8, 11), &participants);
         assert_eq!(telling.open, [0, 1, 2], "half of it has not heard");
-        telling.add(span(1, 12, 15), &participants);
+        telling.add(hash_range(1, 12, 15), &participants);
         assert_eq!(telling.open, [0, 2]);
-        telling.add(span(2, 0, u64::MAX), &participants);
+        telling.add(hash_range(2, 0, u64::MAX), &participants);
         assert_eq!(telling.open, [0, 2], "another keyspace");
         // A slice may cover more than one participant.
-        telling.add(span(1, 0, u64::MAX), &participants);
+        telling.add(hash_range(1, 0, u64::MAX), &participants);
         assert_eq!(telling.open, [0; 0]);
     }
 }

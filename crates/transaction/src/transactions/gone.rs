@@ -6,7 +6,7 @@
 //! The map without the keyspace may be too old to have it yet, instead of too new. That is harmless: answers are routed by
 //! the same map, so no primary that lacks the keyspace has sent `Prepared` to it. A primary that follows another has a newer
 //! map than its predecessor had when it answered. One case remains: a process that restarts with an older map than it had,
-//! which has [`GONE_US`] to receive the newest.
+//! which has [`KEYSPACE_GONE_US`] to receive the newest.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{HoldStage, Transactions};
 use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
 use crate::id::{Durability, Floor, KeyspaceSlice, RoutingKey, TransactionId};
-use crate::limits::GONE_US;
+use crate::limits::KEYSPACE_GONE_US;
 use crate::message::TransactionMessage;
 use zerohop_base::time::Time;
 
@@ -24,15 +24,15 @@ impl Transactions {
     /// The other keyspaces that any transaction here waits for.
     #[must_use]
     pub fn others(&self) -> BTreeSet<KeyspaceId> {
-        let coordinators = self.held.keys().chain(self.queued.keys()).chain(self.state.applied.keys());
+        let coordinators = self.prepared.keys().chain(self.queued.keys()).chain(self.state.applied.keys());
         let decisions = self.state.decisions.values().flat_map(|decision| &decision.participants);
-        let releasing = self.releasing.values().flat_map(|one| &one.places);
+        let releasing = self.releasing.values().flat_map(|one| &one.routing_keys);
         let mut others: BTreeSet<KeyspaceId> = coordinators
             .map(|id| id.coordinator.keyspace)
-            .chain(decisions.map(|one| one.place.keyspace))
+            .chain(decisions.map(|one| one.routing_key.keyspace))
             .chain(releasing.map(|place| place.keyspace))
             .collect();
-        others.remove(&self.span.keyspace);
+        others.remove(&self.hash_range.keyspace);
         others
     }
 
@@ -42,23 +42,23 @@ impl Transactions {
         let mut gone = Vec::new();
         for keyspace in missing {
             let since = self.missing.entry(*keyspace).or_insert(now);
-            if since.after_us(GONE_US) <= now {
+            if since.after_us(KEYSPACE_GONE_US) <= now {
                 // Again after the same time, in case a transaction has come in between.
                 *since = now;
                 gone.push(*keyspace);
             }
         }
-        gone.into_iter().for_each(|keyspace| self.is_gone(keyspace, effects));
+        gone.into_iter().for_each(|keyspace| self.keyspace_gone(keyspace, effects));
     }
 
-    fn is_gone(&mut self, keyspace: KeyspaceId, effects: &mut Vec<TransactionEffect>) {
-        for (id, held) in &mut self.held {
+    fn keyspace_gone(&mut self, keyspace: KeyspaceId, effects: &mut Vec<TransactionEffect>) {
+        for (id, held) in &mut self.prepared {
             let waits = matches!(held.stage, HoldStage::Prepared(_)) && held.decided.is_none();
             if id.coordinator.keyspace == keyspace && waits {
                 held.stage = HoldStage::Ending;
                 let entry = TransactionEntry::Release { id: *id, attempt: held.attempt };
                 effects.push(TransactionEffect::Append { entry, durability: held.durability });
-                effects.push(TransactionEffect::Loss { id: *id, place: id.coordinator });
+                effects.push(TransactionEffect::Loss { id: *id, routing_key: id.coordinator });
             }
         }
         let queued: Vec<(RoutingKey, TransactionId)> = self
@@ -70,10 +70,11 @@ impl Transactions {
             })
             .map(|(id, queued)| (queued.message.to, *id))
             .collect();
-        queued.into_iter().for_each(|(to, id)| self.drop_held(to, id, effects));
+        queued.into_iter().for_each(|(to, id)| self.drop_prepared(to, id, effects));
         if self.state.applied.keys().any(|id| id.coordinator.keyspace == keyspace) {
             let span = KeyspaceSlice { keyspace, first: 0, last: u64::MAX };
-            let entry = TransactionEntry::Forget { floor: Floor { span, index: LogIndex(u64::MAX) } };
+            let entry =
+                TransactionEntry::DropBelow { floor: Floor { hash_range: span, index: LogIndex(u64::MAX) } };
             effects.push(TransactionEffect::Append { entry, durability: Durability::Memory });
         }
         let told: Vec<(TransactionId, LogIndex, RoutingKey, KeyspaceSlice)> = self
@@ -81,16 +82,16 @@ impl Transactions {
             .decisions
             .iter()
             .flat_map(|(id, decision)| {
-                let there = decision.participants.iter().filter(|one| one.place.keyspace == keyspace);
-                there.map(|one| (*id, decision.index, one.place, one.span))
+                let there = decision.participants.iter().filter(|one| one.routing_key.keyspace == keyspace);
+                there.map(|one| (*id, decision.index, one.routing_key, one.hash_range))
             })
             .collect();
         for (id, index, place, span) in told {
             self.acknowledged((place, span), id, index, effects);
         }
         for releasing in self.releasing.values_mut() {
-            releasing.places.retain(|place| place.keyspace != keyspace);
+            releasing.routing_keys.retain(|place| place.keyspace != keyspace);
         }
-        self.releasing.retain(|_, releasing| !releasing.places.is_empty());
+        self.releasing.retain(|_, releasing| !releasing.routing_keys.is_empty());
     }
 }

@@ -39,7 +39,7 @@ use decision_notices::DecisionNotice;
 /// See the module.
 #[derive(Debug)]
 pub struct Transactions {
-    span: KeyspaceSlice,
+    hash_range: KeyspaceSlice,
     epoch: PartitionEpoch,
     /// Number of attempts in this epoch.
     attempts: u64,
@@ -47,7 +47,7 @@ pub struct Transactions {
     intents: Intents,
 
     // As a participant.
-    held: BTreeMap<TransactionId, Box<HoldingTransaction>>,
+    prepared: BTreeMap<TransactionId, Box<HoldingTransaction>>,
     queued: BTreeMap<TransactionId, Box<QueuedTransaction>>,
     /// A `Prepare` of a higher attempt, which waits until the lower one is released.
     next: BTreeMap<TransactionId, Message>,
@@ -56,7 +56,7 @@ pub struct Transactions {
     released: BTreeMap<TransactionId, Attempt>,
     released_order: VecDeque<TransactionId>,
     /// When to ask whether an applied transaction may be forgotten, the earliest first; some have been forgotten meanwhile.
-    forget_at: VecDeque<(Time, TransactionId)>,
+    cleanup_queries: VecDeque<(Time, TransactionId)>,
     /// Floors of coordinators that are not logged.
     floors: BTreeMap<KeyspaceSlice, LogIndex>,
     /// When these are logged next.
@@ -71,7 +71,7 @@ pub struct Transactions {
     running: BTreeMap<TransactionId, Box<RunningTransaction>>,
     /// Unknown transactions with queries, being logged as aborted.
     unknown: BTreeMap<TransactionId, StatusWaiters>,
-    telling: BTreeMap<TransactionId, Box<DecisionNotice>>,
+    decision_notices: BTreeMap<TransactionId, Box<DecisionNotice>>,
     /// Decisions in the log that a sibling sends: this partition was split off from their coordinator.
     of_siblings: Vec<TransactionId>,
     releasing: BTreeMap<TransactionId, ReleasedAttempt>,
@@ -88,7 +88,7 @@ struct HoldingTransaction {
     holder: Holder,
     attempt: Attempt,
     /// The routing key that the coordinator has used.
-    place: RoutingKey,
+    routing_key: RoutingKey,
     /// All that was prepared is in this slice; otherwise a sibling, of which this partition was split off, has the rest.
     is_whole: bool,
     durability: Durability,
@@ -102,7 +102,7 @@ struct HoldingTransaction {
     /// In a chain: the parts to pass it on to.
     onward: Option<(Floor, Vec<TransactionPart>)>,
     decided: Option<DecidedTransaction>,
-    ask_at: Time,
+    query_at: Time,
     /// `Commit` was repeated while it was being applied.
     is_repeated: bool,
 }
@@ -129,7 +129,7 @@ struct DecidedTransaction {
 struct QueuedTransaction {
     arrival: u64,
     message: Message,
-    ask_at: Time,
+    query_at: Time,
 }
 
 /// A transaction that is being decided here.
@@ -151,7 +151,7 @@ struct RunningTransaction {
 struct PrepareAnswer {
     proposal: Timestamp,
     prepared: LogIndex,
-    span: KeyspaceSlice,
+    hash_range: KeyspaceSlice,
     result: Bytes,
 }
 
@@ -160,13 +160,13 @@ struct PrepareAnswer {
 enum OwnPart {
     Free,
     Queued(u64),
-    Held { holder: Holder, proposal: Timestamp, effect: Bytes, result: Bytes, pinned: Vec<StageId> },
+    Prepared { holder: Holder, proposal: Timestamp, effect: Bytes, result: Bytes, pinned: Vec<StageId> },
 }
 
 /// The participants that have queried an unknown transaction.
 #[derive(Debug, Default)]
 struct StatusWaiters {
-    places: BTreeSet<RoutingKey>,
+    routing_keys: BTreeSet<RoutingKey>,
     ticket: Option<Ticket>,
 }
 
@@ -174,7 +174,7 @@ struct StatusWaiters {
 #[derive(Debug)]
 struct ReleasedAttempt {
     attempt: Attempt,
-    places: BTreeSet<RoutingKey>,
+    routing_keys: BTreeSet<RoutingKey>,
     resend_at: Time,
 }
 
@@ -196,17 +196,17 @@ impl Transactions {
         state: ParticipantState,
     ) -> Transactions {
         let mut one = Transactions {
-            span,
+            hash_range: span,
             epoch,
             attempts: 0,
             intents: Intents::default(),
-            held: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             queued: BTreeMap::new(),
             next: BTreeMap::new(),
             deferred: BTreeSet::new(),
             released: BTreeMap::new(),
             released_order: VecDeque::new(),
-            forget_at: VecDeque::new(),
+            cleanup_queries: VecDeque::new(),
             floors: BTreeMap::new(),
             floors_at: now.after_us(FLOORS_US),
             expire_at: BTreeMap::new(),
@@ -214,7 +214,7 @@ impl Transactions {
             writes: BTreeMap::new(),
             running: BTreeMap::new(),
             unknown: BTreeMap::new(),
-            telling: BTreeMap::new(),
+            decision_notices: BTreeMap::new(),
             of_siblings: Vec::new(),
             releasing: BTreeMap::new(),
             missing: BTreeMap::new(),
@@ -233,11 +233,11 @@ impl Transactions {
         message: Message,
         effects: &mut Vec<TransactionEffect>,
     ) {
-        if !self.span.has(message.to) {
+        if !self.hash_range.has(message.to) {
             return;
         }
         if let Some(floor) = message.what.floor() {
-            self.note_floor(floor);
+            self.record_floor(floor);
         }
         let Message { to, from, id, what } = message;
         match what {
@@ -250,9 +250,9 @@ impl Transactions {
                 let decided = DecidedTransaction { timestamp, decision, prepared };
                 self.commit((to, id), attempt, decided, effects);
             }
-            TransactionMessage::Drop { .. } => self.drop_held(to, id, effects),
-            TransactionMessage::Prepared { attempt, proposal, prepared, span, result } => {
-                let answer = PrepareAnswer { proposal, prepared, span, result };
+            TransactionMessage::Drop { .. } => self.drop_prepared(to, id, effects),
+            TransactionMessage::Prepared { attempt, proposal, prepared, hash_range: span, result } => {
+                let answer = PrepareAnswer { proposal, prepared, hash_range: span, result };
                 self.prepared(now, host, (from, id, attempt), answer, effects);
             }
             TransactionMessage::Busy { attempt } => self.busy(now, (from, id, attempt), effects),
@@ -260,13 +260,15 @@ impl Transactions {
                 self.refused((from, id, attempt), refusal, effects)
             }
             TransactionMessage::Released { attempt } => self.released(from, id, attempt),
-            TransactionMessage::Applied { decision, span } => {
+            TransactionMessage::Applied { decision, hash_range: span } => {
                 self.acknowledged((from, span), id, decision, effects)
             }
-            TransactionMessage::NotHeld { decision, span } => {
-                self.not_held(now, (from, span), id, decision, effects)
+            TransactionMessage::NotHeld { decision, hash_range: span } => {
+                self.handle_not_prepared(now, (from, span), id, decision, effects)
             }
-            TransactionMessage::Ask { attempt } => self.asked(host, (from, id, attempt), effects),
+            TransactionMessage::Ask { attempt } => {
+                self.handle_status_query(host, (from, id, attempt), effects)
+            }
         }
         self.pump(now, host, effects);
     }
@@ -300,10 +302,10 @@ impl Transactions {
                 self.is_aborted(now, *id, (*by, *refusal), effects)
             }
             TransactionEntry::Finish { id } => {
-                self.telling.remove(id);
+                self.decision_notices.remove(id);
             }
-            TransactionEntry::Forget { .. } | TransactionEntry::ForgetAll { .. } => {}
-            TransactionEntry::Stage { id, .. } | TransactionEntry::Hold { id, .. } => {
+            TransactionEntry::DropBelow { .. } | TransactionEntry::DropBelowAll { .. } => {}
+            TransactionEntry::Stage { id, .. } | TransactionEntry::StagePiece { id, .. } => {
                 self.is_staged(now, *id)
             }
             TransactionEntry::Expire { ids } => ids.iter().for_each(|id| {
@@ -317,7 +319,7 @@ impl Transactions {
     /// An entry by which the session table forgets these sessions is committed.
     pub fn evict(&mut self, sessions: &[SessionId]) {
         self.state.evict(sessions);
-        self.telling.retain(|id, _| self.state.decisions.contains_key(id));
+        self.decision_notices.retain(|id, _| self.state.decisions.contains_key(id));
     }
 
     /// The state from the committed log.
@@ -333,7 +335,7 @@ impl Transactions {
             && self.intents.is_empty()
             && self.running.is_empty()
             && self.unknown.is_empty()
-            && self.telling.is_empty()
+            && self.decision_notices.is_empty()
             && self.releasing.is_empty()
     }
 
@@ -347,11 +349,11 @@ impl Transactions {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.state.is_quiet()
-            && self.held.is_empty()
+            && self.prepared.is_empty()
             && self.queued.is_empty()
             && self.running.is_empty()
             && self.unknown.is_empty()
-            && self.telling.is_empty()
+            && self.decision_notices.is_empty()
             && self.releasing.is_empty()
     }
 
@@ -363,8 +365,8 @@ impl Transactions {
 
     /// Whether a holder is about to change a cell: a read there now may not return the newest version.
     #[must_use]
-    pub fn stands(&self, cell: u64) -> bool {
-        self.intents.stands(cell)
+    pub fn has_change_pending(&self, cell: u64) -> bool {
+        self.intents.has_change_pending(cell)
     }
 
     /// Whether a transaction that is prepared here may commit at or below a time. Later proposals are above it once the host
@@ -381,7 +383,7 @@ impl Transactions {
     }
 
     fn floor(&self) -> Floor {
-        Floor { span: self.span, index: self.state.oldest_unfinished() }
+        Floor { hash_range: self.hash_range, index: self.state.oldest_unfinished() }
     }
 
     fn release_intents(
@@ -399,12 +401,12 @@ impl Transactions {
             match who {
                 QueueEntry::Chain(id) => {
                     if let Some(queued) = self.queued.remove(&id) {
-                        self.take_queued(now, host, &queued.message, effects);
+                        self.acquire_queued(now, host, &queued.message, effects);
                     }
                 }
-                QueueEntry::Own(id) => self.own_turn(host, id, effects),
+                QueueEntry::Own(id) => self.own_part_first(host, id, effects),
                 QueueEntry::Write(ticket) => {
-                    let holder = self.intents.take(locks, Timestamp::ZERO);
+                    let holder = self.intents.acquire(locks, Timestamp::ZERO);
                     self.writes.insert(ticket, holder);
                     effects.push(TransactionEffect::Write(ticket));
                 }
@@ -422,7 +424,7 @@ impl Transactions {
         let items = match &part.items {
             Items::Inline(items) => Cow::Borrowed(items.as_slice()),
             Items::Staged(list) => {
-                let bytes = host.staged(list).ok_or(Reason::StagedGone)?;
+                let bytes = host.staged(list).ok_or(Reason::StagedExpired)?;
                 pinned.insert(*list);
                 Cow::Owned(crate::codec::decode_items(&bytes).map_err(|_| Reason::Malformed)?)
             }

@@ -11,7 +11,7 @@ use crate::host::PartitionHost;
 use crate::id::{Attempt, RoutingKey, TransactionId};
 use crate::intents::QueueEntry;
 use crate::item::{Access, TransactionPart};
-use crate::limits::{APPLIED_MAX, ASK_US, FORGET_ASK_US, HOLDERS_MAX, QUEUE_MAX, RELEASED_MAX};
+use crate::limits::{APPLIED_MAX, CLEANUP_QUERY_US, HOLDERS_MAX, QUEUE_MAX, RELEASED_MAX, STATUS_QUERY_US};
 use crate::message::{Message, TransactionMessage};
 use crate::planted::{Bug, is_planted};
 use crate::reason::Reason;
@@ -32,7 +32,7 @@ impl Transactions {
         let refuse = |reason: Reason| {
             send(
                 id.coordinator,
-                part.place,
+                part.routing_key,
                 id,
                 TransactionMessage::Refused { attempt, refusal: reason.into() },
             )
@@ -44,8 +44,8 @@ impl Transactions {
         if self.state.applied.contains_key(&id) && !is_planted(Bug::RepeatedPrepareApplied) {
             return;
         }
-        if let Some(held) = self.held.get(&id) {
-            if held.place != part.place {
+        if let Some(held) = self.prepared.get(&id) {
+            if held.routing_key != part.routing_key {
                 effects.push(refuse(Reason::Misplaced));
             } else if attempt == held.attempt {
                 self.answer_again(id, &message, effects);
@@ -70,46 +70,46 @@ impl Transactions {
         if self.is_closed {
             return effects.push(refuse(Reason::Misplaced));
         }
-        if self.held.len() >= HOLDERS_MAX || self.state.applied.len() >= APPLIED_MAX {
+        if self.prepared.len() >= HOLDERS_MAX || self.state.applied.len() >= APPLIED_MAX {
             return effects.push(refuse(Reason::Overloaded));
         }
         let needs = match self.needs(host, (id, part)) {
             Ok(needs) => needs,
             Err(refusal) => {
                 let what = TransactionMessage::Refused { attempt, refusal };
-                return effects.push(send(id.coordinator, part.place, id, what));
+                return effects.push(send(id.coordinator, part.routing_key, id, what));
             }
         };
         if self.intents.are_free(&needs.locks) {
-            self.take(now, host, (&message, part, needs), effects);
+            self.acquire_and_prepare(now, host, (&message, part, needs), effects);
         } else if !chain {
-            effects.push(send(id.coordinator, part.place, id, TransactionMessage::Busy { attempt }));
+            effects.push(send(id.coordinator, part.routing_key, id, TransactionMessage::Busy { attempt }));
         } else if self.queued.len() >= QUEUE_MAX {
             effects.push(refuse(Reason::Overloaded));
         } else {
             let arrival = self.intents.queue(QueueEntry::Chain(id), needs.locks);
-            let ask_at = now.after_us(ASK_US);
-            self.queued.insert(id, Box::new(QueuedTransaction { arrival, message, ask_at }));
+            let ask_at = now.after_us(STATUS_QUERY_US);
+            self.queued.insert(id, Box::new(QueuedTransaction { arrival, message, query_at: ask_at }));
         }
     }
 
     /// The same attempt again: a prepared participant repeats its answer, and passes the transaction on again.
     fn answer_again(&mut self, id: TransactionId, message: &Message, effects: &mut Vec<TransactionEffect>) {
         let TransactionMessage::Prepare { chain, floor, parts, .. } = &message.what else { return };
-        let Some(held) = self.held.get_mut(&id) else { return };
+        let Some(held) = self.prepared.get_mut(&id) else { return };
         if *chain && parts.len() > 1 {
             held.onward = Some((*floor, parts[1..].to_vec()));
         }
         if let HoldStage::Prepared(index) = held.stage
             && held.decided.is_none()
         {
-            self.say_prepared(id, index, effects);
+            self.send_prepared(id, index, effects);
         }
     }
 
     /// A higher attempt: the lower one is released first, and then the higher one is handled.
     fn supersede(&mut self, id: TransactionId, message: Message, effects: &mut Vec<TransactionEffect>) {
-        let Some(held) = self.held.get_mut(&id) else { return };
+        let Some(held) = self.prepared.get_mut(&id) else { return };
         if held.decided.is_some() {
             return;
         }
@@ -128,7 +128,7 @@ impl Transactions {
     }
 
     /// Acquires the intents for which it has queued.
-    pub(super) fn take_queued(
+    pub(super) fn acquire_queued(
         &mut self,
         now: Time,
         host: &mut impl PartitionHost,
@@ -140,11 +140,11 @@ impl Transactions {
         let Some(part) = parts.first() else { return };
         // Staged pieces may have expired meanwhile.
         match self.needs(host, (id, part)) {
-            Ok(needs) => self.take(now, host, (message, part, needs), effects),
+            Ok(needs) => self.acquire_and_prepare(now, host, (message, part, needs), effects),
             Err(refusal) => {
                 effects.push(send(
                     id.coordinator,
-                    part.place,
+                    part.routing_key,
                     id,
                     TransactionMessage::Refused { attempt, refusal },
                 ));
@@ -153,7 +153,7 @@ impl Transactions {
     }
 
     /// Acquires free intents if the read versions are still valid, and logs the changes.
-    fn take(
+    fn acquire_and_prepare(
         &mut self,
         now: Time,
         host: &mut impl PartitionHost,
@@ -170,18 +170,18 @@ impl Transactions {
             Err(refusal) => {
                 return effects.push(send(
                     id.coordinator,
-                    part.place,
+                    part.routing_key,
                     id,
                     TransactionMessage::Refused { attempt, refusal },
                 ));
             }
         };
         let proposal = host.propose();
-        let holder = self.intents.take(needs.locks.clone(), proposal);
+        let holder = self.intents.acquire(needs.locks.clone(), proposal);
         let held = HoldingTransaction {
             holder,
             attempt,
-            place: part.place,
+            routing_key: part.routing_key,
             durability,
             is_whole: true,
             proposal,
@@ -191,14 +191,14 @@ impl Transactions {
             has_transform: needs.locks.iter().any(|(_, access)| matches!(access, Access::Transform(_))),
             onward: chain.then(|| (*floor, parts[1..].to_vec())),
             decided: None,
-            ask_at: now.after_us(ASK_US),
+            query_at: now.after_us(STATUS_QUERY_US),
             is_repeated: false,
         };
-        self.held.insert(id, Box::new(held));
+        self.prepared.insert(id, Box::new(held));
         let entry = TransactionEntry::Prepare {
             id,
             attempt,
-            place: part.place,
+            routing_key: part.routing_key,
             durability,
             proposal,
             locks: needs.locks,
@@ -212,7 +212,11 @@ impl Transactions {
     /// The routing key under which the coordinator gets the answer: the one that it has used, or, if that belongs to a
     /// sibling, one of this slice.
     pub(super) fn name(&self, held: &HoldingTransaction) -> RoutingKey {
-        if self.span.has(held.place) { held.place } else { self.span.place() }
+        if self.hash_range.has(held.routing_key) {
+            held.routing_key
+        } else {
+            self.hash_range.default_routing_key()
+        }
     }
 
     pub(super) fn is_prepared(
@@ -222,42 +226,44 @@ impl Transactions {
         (id, attempt): (TransactionId, Attempt),
         effects: &mut Vec<TransactionEffect>,
     ) {
-        let Some(held) = self.held.get_mut(&id) else { return };
+        let Some(held) = self.prepared.get_mut(&id) else { return };
         if held.attempt != attempt || held.stage != HoldStage::Preparing {
             return;
         }
         held.stage = HoldStage::Prepared(index);
-        held.ask_at = now.after_us(ASK_US);
+        held.query_at = now.after_us(STATUS_QUERY_US);
         let holder = held.holder;
-        self.say_prepared(id, index, effects);
+        self.send_prepared(id, index, effects);
         if is_planted(Bug::FreedBeforeDecision) {
             self.release_intents(holder, None, effects);
         }
     }
 
-    fn say_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<TransactionEffect>) {
-        let Some(held) = self.held.get(&id).filter(|held| self.span.has(held.place)) else { return };
-        let (attempt, proposal, span) = (held.attempt, held.proposal, self.span);
+    fn send_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<TransactionEffect>) {
+        let Some(held) = self.prepared.get(&id).filter(|held| self.hash_range.has(held.routing_key)) else {
+            return;
+        };
+        let (attempt, proposal, span) = (held.attempt, held.proposal, self.hash_range);
         if !held.is_whole && !is_planted(Bug::HalfIsWhole) {
             // It cannot be determined any more whether all parts of the split partition have it.
             let what = TransactionMessage::Refused { attempt, refusal: Reason::Misplaced.into() };
-            return effects.push(send(id.coordinator, held.place, id, what));
+            return effects.push(send(id.coordinator, held.routing_key, id, what));
         }
         let what = TransactionMessage::Prepared {
             attempt,
             proposal,
             prepared: index,
-            span,
+            hash_range: span,
             result: held.result.clone(),
         };
-        effects.push(send(id.coordinator, held.place, id, what));
+        effects.push(send(id.coordinator, held.routing_key, id, what));
         if let Some((floor, parts)) = &held.onward
             && let Some(next) = parts.first()
         {
             let (floor, durability, parts) = (*floor, held.durability, parts.clone());
-            let to = next.place;
+            let to = next.routing_key;
             let what = TransactionMessage::Prepare { attempt, chain: true, durability, floor, parts };
-            effects.push(send(to, held.place, id, what));
+            effects.push(send(to, held.routing_key, id, what));
         }
     }
 
@@ -277,7 +283,7 @@ impl Transactions {
             self.intents.unqueue(queued.arrival);
             self.queued.remove(&id);
         }
-        if let Some(held) = self.held.get_mut(&id).filter(|held| held.attempt <= attempt) {
+        if let Some(held) = self.prepared.get_mut(&id).filter(|held| held.attempt <= attempt) {
             if held.stage != HoldStage::Ending && held.decided.is_none() {
                 held.stage = HoldStage::Ending;
                 let entry = TransactionEntry::Release { id, attempt };
@@ -290,14 +296,14 @@ impl Transactions {
     }
 
     /// The coordinator reports that the transaction is over.
-    pub(super) fn drop_held(
+    pub(super) fn drop_prepared(
         &mut self,
         to: RoutingKey,
         id: TransactionId,
         effects: &mut Vec<TransactionEffect>,
     ) {
         self.next.remove(&id);
-        let held = self.held.get(&id).map(|held| held.attempt);
+        let held = self.prepared.get(&id).map(|held| held.attempt);
         let queued = self.queued.get(&id).and_then(|queued| match &queued.message.what {
             TransactionMessage::Prepare { attempt, .. } => Some(*attempt),
             _ => None,
@@ -328,9 +334,9 @@ impl Transactions {
         (id, attempt): (TransactionId, Attempt),
         effects: &mut Vec<TransactionEffect>,
     ) {
-        if let Some(held) = self.held.get(&id).filter(|held| held.attempt <= attempt) {
+        if let Some(held) = self.prepared.get(&id).filter(|held| held.attempt <= attempt) {
             let (place, holder) = (self.name(held), held.holder);
-            self.held.remove(&id);
+            self.prepared.remove(&id);
             self.release_intents(holder, None, effects);
             self.remember_released(id, attempt);
             effects.push(send(id.coordinator, place, id, TransactionMessage::Released { attempt }));
@@ -350,7 +356,7 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let repeated_is_applied = is_planted(Bug::RepeatedPrepareApplied);
-        if let Some(held) = self.held.get_mut(&id) {
+        if let Some(held) = self.prepared.get_mut(&id) {
             if held.decided.is_some() {
                 held.is_repeated = true;
                 return;
@@ -374,10 +380,10 @@ impl Transactions {
                 effects.push(TransactionEffect::Append { entry, durability: held.durability });
             }
         }
-        let span = self.span;
+        let span = self.hash_range;
         let what = match self.state.applied.get(&id) {
-            Some((decision, _)) => TransactionMessage::Applied { decision: *decision, span },
-            None => TransactionMessage::NotHeld { decision: decided.decision, span },
+            Some((decision, _)) => TransactionMessage::Applied { decision: *decision, hash_range: span },
+            None => TransactionMessage::NotHeld { decision: decided.decision, hash_range: span },
         };
         effects.push(send(id.coordinator, to, id, what));
     }
@@ -388,7 +394,7 @@ impl Transactions {
             self.deferred.iter().copied().filter(|id| self.may_apply(*id)).collect();
         for id in ready {
             self.deferred.remove(&id);
-            let Some(held) = self.held.get_mut(&id) else { continue };
+            let Some(held) = self.prepared.get_mut(&id) else { continue };
             let Some(DecidedTransaction { timestamp, decision, prepared }) = held.decided else { continue };
             held.stage = HoldStage::Ending;
             let entry = TransactionEntry::Apply { id, prepared, timestamp, decision };
@@ -397,7 +403,7 @@ impl Transactions {
     }
 
     fn may_apply(&self, id: TransactionId) -> bool {
-        let Some(held) = self.held.get(&id) else { return true };
+        let Some(held) = self.prepared.get(&id) else { return true };
         held.decided.is_none_or(|decided| self.intents.is_lowest(held.holder, decided.timestamp))
     }
 
@@ -409,14 +415,14 @@ impl Transactions {
         install: Option<&Install>,
         effects: &mut Vec<TransactionEffect>,
     ) {
-        self.forget_at.push_back((now.after_us(FORGET_ASK_US), id));
-        let Some(held) = self.held.remove(&id) else { return };
+        self.cleanup_queries.push_back((now.after_us(CLEANUP_QUERY_US), id));
+        let Some(held) = self.prepared.remove(&id) else { return };
         if is_planted(Bug::TransformTwice) && held.has_transform && held.is_repeated {
             install.into_iter().for_each(|install| host.install(install));
         }
         self.next.remove(&id);
         self.release_intents(held.holder, Some(timestamp), effects);
-        let what = TransactionMessage::Applied { decision, span: self.span };
+        let what = TransactionMessage::Applied { decision, hash_range: self.hash_range };
         effects.push(send(id.coordinator, self.name(&held), id, what));
         self.apply_deferred(effects);
     }

@@ -9,27 +9,27 @@ use crate::host::PartitionHost;
 impl Transactions {
     /// Locks a cell until the given time: `false` if a holder is about to change it, or a transaction queues for it. Times
     /// must not go back.
-    pub fn hold(&mut self, cell: u64, until: u64) -> bool {
-        self.intents.hold(cell, until)
+    pub fn add_read_lock(&mut self, cell: u64, until: u64) -> bool {
+        self.intents.add_read_lock(cell, until)
     }
 
     /// Releases read locks whose time limit is now or earlier: waiting transactions continue.
-    pub fn lapse(
+    pub fn expire_read_locks(
         &mut self,
         now: Time,
         host: &mut impl PartitionHost,
         until: u64,
         effects: &mut Vec<TransactionEffect>,
     ) {
-        if self.intents.lapse(until) {
+        if self.intents.expire_read_locks(until) {
             self.pump(now, host, effects);
         }
     }
 
     /// The time limit of the first read lock.
     #[must_use]
-    pub fn first_lapse(&self) -> Option<u64> {
-        self.intents.first_lapse()
+    pub fn first_read_lock_end(&self) -> Option<u64> {
+        self.intents.first_read_lock_end()
     }
 
     /// Whether any transaction may wait for read locks to expire.

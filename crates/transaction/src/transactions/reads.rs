@@ -71,7 +71,8 @@ impl Transactions {
     #[must_use]
     pub fn confirm(&self, host: &impl PartitionHost, items: &[TransactionItem]) -> bool {
         items.iter().all(|item| {
-            let stands = self.intents.stands(item.cell) && !is_planted(Bug::ConfirmIgnoresIntents);
+            let stands =
+                self.intents.has_change_pending(item.lock_key) && !is_planted(Bug::ConfirmIgnoresIntents);
             !stands && item.seen.is_some_and(|seen| host.version(item) == seen)
         })
     }

@@ -12,7 +12,8 @@ use crate::id::{Attempt, Durability, Floor, RoutingKey, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
 use crate::limits::{
-    ASK_US, ASKERS_MAX, FLOORS_MAX, FORGET_ASK_US, RELEASING_MAX, RESEND_US, STAGED_US_MAX, UNKNOWN_MAX,
+    ASKERS_MAX, CLEANUP_QUERY_US, FLOORS_MAX, RELEASING_MAX, RESEND_US, STAGED_US_MAX, STATUS_QUERY_US,
+    UNKNOWN_MAX,
 };
 use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
@@ -24,10 +25,10 @@ impl Transactions {
     pub(super) fn resume(&mut self, now: Time) {
         for (id, prepared) in &self.state.prepared {
             let held = HoldingTransaction {
-                holder: self.intents.take(self.own_of(&prepared.locks), prepared.proposal),
+                holder: self.intents.acquire(self.own_of(&prepared.locks), prepared.proposal),
                 attempt: prepared.attempt,
-                place: prepared.place,
-                is_whole: prepared.locks.iter().all(|(cell, _)| self.span.has_cell(*cell)),
+                routing_key: prepared.routing_key,
+                is_whole: prepared.locks.iter().all(|(cell, _)| self.hash_range.contains_lock_key(*cell)),
                 durability: prepared.durability,
                 proposal: prepared.proposal,
                 result: prepared.result.clone(),
@@ -40,18 +41,18 @@ impl Transactions {
                 onward: None,
                 decided: None,
                 // Its coordinator may have failed too.
-                ask_at: now.after_us(ASK_US),
+                query_at: now.after_us(STATUS_QUERY_US),
                 is_repeated: false,
             };
-            self.held.insert(*id, Box::new(held));
+            self.prepared.insert(*id, Box::new(held));
         }
         for id in self.state.applied.keys() {
-            self.forget_at.push_back((now.after_us(FORGET_ASK_US), *id));
+            self.cleanup_queries.push_back((now.after_us(CLEANUP_QUERY_US), *id));
         }
         for (id, decision) in &self.state.decisions {
-            if self.span.has(id.coordinator) {
+            if self.hash_range.has(id.coordinator) {
                 let telling = DecisionNotice::new(now, decision.participants.len());
-                self.telling.insert(*id, Box::new(telling));
+                self.decision_notices.insert(*id, Box::new(telling));
             } else {
                 self.of_siblings.push(*id);
             }
@@ -63,15 +64,15 @@ impl Transactions {
 
     /// The own ones of the locks that were acquired before this partition was split off from a larger slice.
     fn own_of(&self, locks: &Locks) -> Locks {
-        locks.iter().copied().filter(|(cell, _)| self.span.has_cell(*cell)).collect()
+        locks.iter().copied().filter(|(cell, _)| self.hash_range.contains_lock_key(*cell)).collect()
     }
 
     /// Remembers a coordinator's floor, until it is logged.
-    pub(super) fn note_floor(&mut self, floor: Floor) {
-        if let Some(known) = self.floors.get_mut(&floor.span) {
+    pub(super) fn record_floor(&mut self, floor: Floor) {
+        if let Some(known) = self.floors.get_mut(&floor.hash_range) {
             *known = floor.index.max(*known);
         } else if self.floors.len() < FLOORS_MAX {
-            self.floors.insert(floor.span, floor.index);
+            self.floors.insert(floor.hash_range, floor.index);
         }
     }
 
@@ -82,16 +83,16 @@ impl Transactions {
         if others.is_empty() {
             return;
         }
-        let places: BTreeSet<RoutingKey> = others.iter().map(|part| part.place).collect();
+        let places: BTreeSet<RoutingKey> = others.iter().map(|part| part.routing_key).collect();
         let (attempt, resend_at) = (running.attempt, now.after_us(RESEND_US));
-        self.say_released(id, attempt, &places, effects);
+        self.send_released(id, attempt, &places, effects);
         // Without room the release is sent once, and a participant that misses it sends a query.
         if self.releasing.len() < RELEASING_MAX || self.releasing.contains_key(&id) {
-            self.releasing.insert(id, ReleasedAttempt { attempt, places, resend_at });
+            self.releasing.insert(id, ReleasedAttempt { attempt, routing_keys: places, resend_at });
         }
     }
 
-    fn say_released(
+    fn send_released(
         &self,
         id: TransactionId,
         attempt: Attempt,
@@ -106,23 +107,23 @@ impl Transactions {
         );
     }
 
-    pub(super) fn say_released_again(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
-        if let Some(ReleasedAttempt { attempt, places, .. }) = self.releasing.get(&id) {
-            self.say_released(id, *attempt, places, effects);
+    pub(super) fn resend_released(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
+        if let Some(ReleasedAttempt { attempt, routing_keys: places, .. }) = self.releasing.get(&id) {
+            self.send_released(id, *attempt, places, effects);
         }
     }
 
     pub(super) fn released(&mut self, from: RoutingKey, id: TransactionId, attempt: Attempt) {
         if let Some(releasing) = self.releasing.get_mut(&id).filter(|one| one.attempt <= attempt) {
-            releasing.places.remove(&from);
-            if releasing.places.is_empty() {
+            releasing.routing_keys.remove(&from);
+            if releasing.routing_keys.is_empty() {
                 self.releasing.remove(&id);
             }
         }
     }
 
     /// A participant queries the outcome of a transaction. No answer means: wait.
-    pub(super) fn asked(
+    pub(super) fn handle_status_query(
         &mut self,
         host: &impl PartitionHost,
         (from, id, attempt): (RoutingKey, TransactionId, Attempt),
@@ -130,11 +131,11 @@ impl Transactions {
     ) {
         let floor = self.floor();
         if let Some(decision) = self.state.decisions.get(&id) {
-            let known = decision.participants.iter().find(|one| one.span.has(from));
+            let known = decision.participants.iter().find(|one| one.hash_range.has(from));
             // A participant that is not in the decision was prepared by an older grouping, which has failed.
             let answer = known.map_or_else(
                 || send(from, id.coordinator, id, TransactionMessage::Drop { floor }),
-                |participant| self.say_commit(id, (from, participant.prepared)),
+                |participant| self.send_commit(id, (from, participant.prepared)),
             );
             return effects.push(answer);
         }
@@ -145,8 +146,8 @@ impl Transactions {
             return;
         }
         if let Some(asked) = self.unknown.get_mut(&id) {
-            if asked.places.len() < ASKERS_MAX {
-                asked.places.insert(from);
+            if asked.routing_keys.len() < ASKERS_MAX {
+                asked.routing_keys.insert(from);
             }
             return;
         }
@@ -157,7 +158,7 @@ impl Transactions {
         if self.unknown.len() >= UNKNOWN_MAX {
             return;
         }
-        self.unknown.insert(id, StatusWaiters { places: [from].into(), ticket: None });
+        self.unknown.insert(id, StatusWaiters { routing_keys: [from].into(), ticket: None });
         let refusal = Refusal::from(Reason::Unknown);
         // The highest durability, since the durability of the transaction is not known.
         let durability = Durability::Sync;

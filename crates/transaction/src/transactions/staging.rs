@@ -65,7 +65,7 @@ impl Transactions {
         let staged =
             |piece: &StageId| self.state.staged.get(piece).filter(|_| !self.expiring.contains(piece));
         if pieces.iter().any(|piece| staged(piece).is_none()) {
-            return Err(Reason::StagedGone.into());
+            return Err(Reason::StagedExpired.into());
         }
         // It may be an earlier transaction of the same client, which has failed and is not released yet.
         let is_pinned = |piece| staged(piece).and_then(|staged| staged.pinned).is_some_and(|by| by != id);
@@ -77,7 +77,7 @@ impl Transactions {
 
     /// Pieces that pending transactions depend on, whether the log has the pin already or not.
     fn pinned_by_others(&self, but: Option<TransactionId>) -> impl Iterator<Item = StageId> {
-        let held = self.held.iter().map(|(id, held)| (*id, &held.pinned[..]));
+        let held = self.prepared.iter().map(|(id, held)| (*id, &held.pinned[..]));
         // A coordinator's own part needs no pin in the log before the decision.
         let own = self.running.iter().map(|(id, one)| (*id, super::coordinator::pinned_by(&one.own)));
         held.chain(own).filter(move |(id, _)| Some(*id) != but).flat_map(|(_, pinned)| pinned.iter().copied())

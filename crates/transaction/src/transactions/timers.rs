@@ -9,7 +9,7 @@ use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
 use crate::host::PartitionHost;
 use crate::id::{Durability, Floor, RoutingKey, TransactionId};
-use crate::limits::{ASK_US, FLOORS_US, FORGET_ASK_US, RESEND_US};
+use crate::limits::{CLEANUP_QUERY_US, FLOORS_US, RESEND_US, STATUS_QUERY_US};
 use crate::message::TransactionMessage;
 use crate::reason::Reason;
 use zerohop_base::time::Time;
@@ -25,22 +25,26 @@ impl Transactions {
     }
 
     fn tick_participant(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
-        for (id, held) in &mut self.held {
+        for (id, held) in &mut self.prepared {
             let waits = matches!(held.stage, HoldStage::Prepared(_)) && held.decided.is_none();
-            if waits && held.ask_at <= now {
-                held.ask_at = now.after_us(ASK_US);
+            if waits && held.query_at <= now {
+                held.query_at = now.after_us(STATUS_QUERY_US);
                 let what = TransactionMessage::Ask { attempt: held.attempt };
-                let from = if self.span.has(held.place) { held.place } else { self.span.place() };
+                let from = if self.hash_range.has(held.routing_key) {
+                    held.routing_key
+                } else {
+                    self.hash_range.default_routing_key()
+                };
                 effects.push(send(id.coordinator, from, *id, what));
             }
         }
         // Queued transactions send queries too: otherwise a series of them that their coordinators have forgotten would take
         // its turns one by one.
         for (id, queued) in &mut self.queued {
-            if queued.ask_at <= now
+            if queued.query_at <= now
                 && let TransactionMessage::Prepare { attempt, .. } = &queued.message.what
             {
-                queued.ask_at = now.after_us(ASK_US);
+                queued.query_at = now.after_us(STATUS_QUERY_US);
                 effects.push(send(
                     id.coordinator,
                     queued.message.to,
@@ -53,36 +57,41 @@ impl Transactions {
             self.floors_at = now.after_us(FLOORS_US);
             self.log_floors(effects);
         }
-        self.ask_to_forget(now, effects);
+        self.query_cleanup(now, effects);
     }
 
     /// Logs the floors of coordinators as one entry for all of them: there are as many coordinators as partitions.
     fn log_floors(&mut self, effects: &mut Vec<TransactionEffect>) {
         let floors = std::mem::take(&mut self.floors).into_iter();
         let floors: Vec<Floor> = floors
-            .map(|(span, index)| Floor { span, index })
+            .map(|(span, index)| Floor { hash_range: span, index })
             .filter(|floor| self.state.is_below(*floor))
             .collect();
         if !floors.is_empty() {
-            let entry = TransactionEntry::ForgetAll { floors };
+            let entry = TransactionEntry::DropBelowAll { floors };
             effects.push(TransactionEffect::Append { entry, durability: Durability::Memory });
         }
     }
 
     /// Queries coordinators about transactions that were applied long ago, each about the newest: the answer covers all
     /// earlier ones.
-    fn ask_to_forget(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
+    fn query_cleanup(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
         let mut newest: BTreeMap<RoutingKey, (LogIndex, TransactionId)> = BTreeMap::new();
-        while let Some((_, id)) = self.forget_at.front().copied().filter(|(at, _)| *at <= now) {
-            self.forget_at.pop_front();
+        while let Some((_, id)) = self.cleanup_queries.front().copied().filter(|(at, _)| *at <= now) {
+            self.cleanup_queries.pop_front();
             let Some((decision, _)) = self.state.applied.get(&id) else { continue };
-            self.forget_at.push_back((now.after_us(FORGET_ASK_US), id));
+            self.cleanup_queries.push_back((now.after_us(CLEANUP_QUERY_US), id));
             let known = newest.entry(id.coordinator).or_default();
             *known = (*decision, id).max(*known);
         }
-        let (from, span) = (self.span.place(), self.span);
+        let (from, span) = (self.hash_range.default_routing_key(), self.hash_range);
         for (coordinator, (decision, id)) in newest {
-            effects.push(send(coordinator, from, id, TransactionMessage::Applied { decision, span }));
+            effects.push(send(
+                coordinator,
+                from,
+                id,
+                TransactionMessage::Applied { decision, hash_range: span },
+            ));
         }
     }
 
@@ -106,15 +115,15 @@ impl Transactions {
                 ask.push(*id);
             }
         }
-        ask.into_iter().for_each(|id| self.ask_others(id, effects));
+        ask.into_iter().for_each(|id| self.send_prepares(id, effects));
         let mut tell = Vec::new();
-        for (id, telling) in &mut self.telling {
+        for (id, telling) in &mut self.decision_notices {
             if telling.resend_at <= now && !telling.is_finishing {
                 telling.resend_at = now.after_us(RESEND_US);
                 tell.push(*id);
             }
         }
-        tell.into_iter().for_each(|id| self.tell(id, effects));
+        tell.into_iter().for_each(|id| self.send_decision(id, effects));
         let mut release = Vec::new();
         for (id, releasing) in &mut self.releasing {
             if releasing.resend_at <= now {
@@ -122,6 +131,6 @@ impl Transactions {
                 release.push(*id);
             }
         }
-        release.into_iter().for_each(|id| self.say_released_again(id, effects));
+        release.into_iter().for_each(|id| self.resend_released(id, effects));
     }
 }

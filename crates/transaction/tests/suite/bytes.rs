@@ -11,13 +11,13 @@ use zerohop_transaction::{
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-fn place(keyspace: u32, point: u64) -> RoutingKey {
+fn routing_key(keyspace: u32, point: u64) -> RoutingKey {
     RoutingKey { keyspace: KeyspaceId(keyspace), point }
 }
 
 fn id() -> TransactionId {
     let session = SessionId { issued: Timestamp(0x0102), nonce: 0x0304 };
-    TransactionId { coordinator: place(2, 0x0506), session, sequence: Sequence(7) }
+    TransactionId { coordinator: routing_key(2, 0x0506), session, sequence: Sequence(7) }
 }
 
 fn stage() -> StageId {
@@ -28,31 +28,43 @@ fn attempt() -> Attempt {
     Attempt { epoch: PartitionEpoch(9), counter: 10 }
 }
 
-fn span() -> KeyspaceSlice {
+fn hash_range() -> KeyspaceSlice {
     KeyspaceSlice { keyspace: KeyspaceId(1), first: 0x0700, last: 0x07ff }
 }
 
 fn floor() -> Floor {
-    Floor { span: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(11) }
+    Floor {
+        hash_range: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
+        index: LogIndex(11),
+    }
 }
 
 fn items() -> Vec<TransactionItem> {
     let body = || ItemBody::Inline(Bytes::from_static(b"op"));
     vec![
-        TransactionItem { cell: 1, access: Access::Read, seen: Some(Timestamp(5)), body: body() },
-        TransactionItem { cell: 2, access: Access::Write, seen: None, body: ItemBody::Staged(stage()) },
-        TransactionItem { cell: 3, access: Access::Transform(4), seen: Some(Timestamp::ZERO), body: body() },
+        TransactionItem { lock_key: 1, access: Access::Read, seen: Some(Timestamp(5)), body: body() },
+        TransactionItem { lock_key: 2, access: Access::Write, seen: None, body: ItemBody::Staged(stage()) },
+        TransactionItem {
+            lock_key: 3,
+            access: Access::Transform(4),
+            seen: Some(Timestamp::ZERO),
+            body: body(),
+        },
     ]
 }
 
 fn parts() -> Vec<TransactionPart> {
     vec![
         TransactionPart {
-            place: place(1, 0x0708),
+            routing_key: routing_key(1, 0x0708),
             durability: Durability::Sync,
             items: Items::Inline(items()),
         },
-        TransactionPart { place: place(2, 1), durability: Durability::Memory, items: Items::Staged(stage()) },
+        TransactionPart {
+            routing_key: routing_key(2, 1),
+            durability: Durability::Memory,
+            items: Items::Staged(stage()),
+        },
     ]
 }
 
@@ -61,7 +73,7 @@ fn messages() -> Vec<Message> {
     let (attempt, floor, durability) = (attempt(), floor(), Durability::Interval);
     let (prepared, decision, timestamp) = (LogIndex(12), LogIndex(13), Timestamp(14));
     let refusal = Refusal { reason: Reason::ReadChanged, item: 2 };
-    let span = span();
+    let range = hash_range();
     let says = vec![
         TransactionMessage::Prepare { attempt, chain: true, durability, floor, parts },
         TransactionMessage::Release { attempt, floor },
@@ -71,30 +83,35 @@ fn messages() -> Vec<Message> {
             attempt,
             proposal: timestamp,
             prepared,
-            span,
+            hash_range: range,
             result: Bytes::from_static(b"result"),
         },
         TransactionMessage::Busy { attempt },
         TransactionMessage::Refused { attempt, refusal },
         TransactionMessage::Released { attempt },
-        TransactionMessage::Applied { decision, span },
-        TransactionMessage::NotHeld { decision, span },
+        TransactionMessage::Applied { decision, hash_range: range },
+        TransactionMessage::NotHeld { decision, hash_range: range },
         TransactionMessage::Ask { attempt },
     ];
-    let to_message = |what| Message { to: place(1, 0x0708), from: place(2, 0x0506), id: id(), what };
+    let to_message =
+        |what| Message { to: routing_key(1, 0x0708), from: routing_key(2, 0x0506), id: id(), what };
     says.into_iter().map(to_message).collect()
 }
 
 fn entries() -> Vec<TransactionEntry> {
     let (id, attempt, durability, timestamp) = (id(), attempt(), Durability::Sync, Timestamp(14));
     let (effect, pinned) = (Bytes::from_static(b"effect"), vec![stage()]);
-    let participants = vec![Participant { place: place(1, 0x0708), span: span(), prepared: LogIndex(12) }];
+    let participants = vec![Participant {
+        routing_key: routing_key(1, 0x0708),
+        hash_range: hash_range(),
+        prepared: LogIndex(12),
+    }];
     let results = vec![Bytes::from_static(b"one"), Bytes::new()];
     vec![
         TransactionEntry::Prepare {
             id,
             attempt,
-            place: place(1, 0x0708),
+            routing_key: routing_key(1, 0x0708),
             durability,
             proposal: timestamp,
             locks: vec![(1, Access::Read), (2, Access::Transform(4))],
@@ -116,11 +133,11 @@ fn entries() -> Vec<TransactionEntry> {
         },
         TransactionEntry::Abort { id, by: id.coordinator, refusal: Reason::Unknown.into() },
         TransactionEntry::Finish { id },
-        TransactionEntry::Forget { floor: floor() },
+        TransactionEntry::DropBelow { floor: floor() },
         TransactionEntry::Stage { id: stage(), bytes: Bytes::from_static(b"staged") },
         TransactionEntry::Expire { ids: vec![stage()] },
-        TransactionEntry::Hold { id: stage(), bytes: 0x0a0b },
-        TransactionEntry::ForgetAll { floors: vec![floor(), Floor { index: LogIndex(9), ..floor() }] },
+        TransactionEntry::StagePiece { id: stage(), bytes: 0x0a0b },
+        TransactionEntry::DropBelowAll { floors: vec![floor(), Floor { index: LogIndex(9), ..floor() }] },
     ]
 }
 
@@ -167,7 +184,7 @@ fn entries_of_the_version_before_are_read_with_participants_of_one_hash() {
     let mut expected = entries();
     for entry in &mut expected {
         if let TransactionEntry::Commit { participants, .. } = entry {
-            let Participant { place, span, .. } = &mut participants[0];
+            let Participant { routing_key: place, hash_range: span, .. } = &mut participants[0];
             *span = KeyspaceSlice { keyspace: place.keyspace, first: place.point, last: place.point };
         }
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use zerohop_base::time::Time;
-use zerohop_transaction::limits::{FLOORS_US, FORGET_ASK_US, GONE_US, LOSS_US, RESEND_US};
+use zerohop_transaction::limits::{CLEANUP_QUERY_US, FLOORS_US, KEYSPACE_GONE_US, LOSS_US, RESEND_US};
 use zerohop_transaction::{
     Access, Admission, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceSlice,
     Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Ticket,
@@ -20,7 +20,7 @@ const ID: TransactionId = TransactionId {
     sequence: Sequence(1),
 };
 
-fn span(of: RoutingKey) -> KeyspaceSlice {
+fn hash_range(of: RoutingKey) -> KeyspaceSlice {
     KeyspaceSlice { keyspace: of.keyspace, first: 0, last: u64::MAX }
 }
 
@@ -77,7 +77,7 @@ struct SinglePrimary {
 impl SinglePrimary {
     fn of(place: RoutingKey) -> SinglePrimary {
         let transactions =
-            Transactions::new(Time(0), span(place), PartitionEpoch(1), ParticipantState::default());
+            Transactions::new(Time(0), hash_range(place), PartitionEpoch(1), ParticipantState::default());
         SinglePrimary {
             transactions,
             host: ClockOnlyHost::default(),
@@ -90,7 +90,7 @@ impl SinglePrimary {
         }
     }
 
-    fn ask(
+    fn query(
         &mut self,
         ask: impl FnOnce(&mut Transactions, Time, &mut ClockOnlyHost, &mut Vec<TransactionEffect>),
     ) {
@@ -109,7 +109,7 @@ impl SinglePrimary {
                         self.sent_to.push(message.to);
                         self.sent.push(message.what);
                     }
-                    TransactionEffect::Loss { place, .. } => self.losses.push(place),
+                    TransactionEffect::Loss { routing_key: place, .. } => self.losses.push(place),
                     TransactionEffect::Read(ticket) => self.reads.push(ticket),
                     TransactionEffect::Answer { .. } | TransactionEffect::Write(_) => {}
                 }
@@ -118,22 +118,28 @@ impl SinglePrimary {
         }
     }
 
-    fn hear(&mut self, to: RoutingKey, from: RoutingKey, what: TransactionMessage) {
-        self.hear_of(ID, to, from, what);
+    fn receive(&mut self, to: RoutingKey, from: RoutingKey, what: TransactionMessage) {
+        self.receive_about(ID, to, from, what);
     }
 
-    fn hear_of(&mut self, id: TransactionId, to: RoutingKey, from: RoutingKey, what: TransactionMessage) {
-        self.ask(|transactions, now, host, told| {
+    fn receive_about(
+        &mut self,
+        id: TransactionId,
+        to: RoutingKey,
+        from: RoutingKey,
+        what: TransactionMessage,
+    ) {
+        self.query(|transactions, now, host, told| {
             transactions.message(now, host, Message { to, from, id, what }, told);
         });
     }
 
     /// Lets this time pass, while the map does not have these keyspaces.
-    fn pass(&mut self, us: u64, missing: &[KeyspaceId]) {
+    fn advance_us(&mut self, us: u64, missing: &[KeyspaceId]) {
         let until = self.now.after_us(us);
         while self.now < until {
             self.now = self.now.after_us(RESEND_US);
-            self.ask(|transactions, now, host, told| {
+            self.query(|transactions, now, host, told| {
                 transactions.tick(now, host, told);
                 transactions.without(now, missing, told);
             });
@@ -142,9 +148,13 @@ impl SinglePrimary {
 }
 
 fn part(place: RoutingKey) -> TransactionPart {
-    let item =
-        TransactionItem { cell: 7, access: Access::Write, seen: None, body: ItemBody::Inline(Bytes::new()) };
-    TransactionPart { place, durability: Durability::Sync, items: Items::Inline(vec![item]) }
+    let item = TransactionItem {
+        lock_key: 7,
+        access: Access::Write,
+        seen: None,
+        body: ItemBody::Inline(Bytes::new()),
+    };
+    TransactionPart { routing_key: place, durability: Durability::Sync, items: Items::Inline(vec![item]) }
 }
 
 /// A coordinator that has decided, and whose participant has not confirmed that it has applied the
@@ -152,15 +162,21 @@ fn part(place: RoutingKey) -> TransactionPart {
 fn decided() -> (SinglePrimary, LogIndex) {
     let mut world = SinglePrimary::of(COORDINATOR);
     let request = TransactionRequest { id: ID, parts: vec![part(PARTICIPANT), part(COORDINATOR)] };
-    world.ask(|transactions, now, host, told| {
+    world.query(|transactions, now, host, told| {
         transactions.request(now, host, (Ticket(1), request), told).expect("is taken");
     });
     let Some(TransactionMessage::Prepare { attempt, .. }) = world.sent.pop() else {
         panic!("asks the participant")
     };
     let (proposal, prepared, result) = (Timestamp(9), LogIndex(3), Bytes::new());
-    let what = TransactionMessage::Prepared { attempt, proposal, prepared, span: span(PARTICIPANT), result };
-    world.hear(COORDINATOR, PARTICIPANT, what);
+    let what = TransactionMessage::Prepared {
+        attempt,
+        proposal,
+        prepared,
+        hash_range: hash_range(PARTICIPANT),
+        result,
+    };
+    world.receive(COORDINATOR, PARTICIPANT, what);
     let Some(TransactionMessage::Commit { decision, .. }) = world.sent.pop() else {
         panic!("tells the decision")
     };
@@ -176,102 +192,106 @@ fn prepared() -> (SinglePrimary, Attempt) {
         attempt,
         chain: false,
         durability: Durability::Sync,
-        floor: Floor { span: span(COORDINATOR), index: LogIndex(1) },
+        floor: Floor { hash_range: hash_range(COORDINATOR), index: LogIndex(1) },
         parts: vec![part(PARTICIPANT)],
     };
-    world.hear(PARTICIPANT, COORDINATOR, what);
+    world.receive(PARTICIPANT, COORDINATOR, what);
     assert!(matches!(world.sent.pop(), Some(TransactionMessage::Prepared { .. })));
     (world, attempt)
 }
 
 #[test]
-fn a_decision_that_its_participant_has_lost_is_told_to_the_operator_and_let_go_in_the_end() {
+fn lost_prepared_part_is_reported_and_decision_ends() {
     let (mut world, decision) = decided();
     let not_held = |world: &mut SinglePrimary| {
-        world.hear(
+        world.receive(
             COORDINATOR,
             PARTICIPANT,
-            TransactionMessage::NotHeld { decision, span: span(PARTICIPANT) },
+            TransactionMessage::NotHeld { decision, hash_range: hash_range(PARTICIPANT) },
         );
     };
     while world.now < Time(LOSS_US) {
         assert!(!world.transactions.state().is_quiet(), "a deposed primary may say so");
         not_held(&mut world);
-        world.pass(RESEND_US, &[]);
+        world.advance_us(RESEND_US, &[]);
     }
     not_held(&mut world);
     assert_eq!(world.losses, [PARTICIPANT], "one notification");
     assert!(world.transactions.state().is_quiet());
-    world.pass(RESEND_US, &[]);
+    world.advance_us(RESEND_US, &[]);
     assert!(world.transactions.is_idle(), "nothing is left");
 }
 
 /// The participant was split three times since it prepared, and each of its eight children has lost
 /// the decision.
 #[test]
-fn all_parts_of_a_participant_that_was_split_are_lost_in_the_time_of_one() {
+fn lost_split_participant_ends_in_one_period() {
     let (mut world, decision) = decided();
     let part_of = |point: u64| KeyspaceSlice {
         first: point >> 61 << 61,
         last: point | u64::MAX >> 3,
-        ..span(PARTICIPANT)
+        ..hash_range(PARTICIPANT)
     };
     while !world.transactions.state().is_quiet() {
         assert!(world.now < Time(LOSS_US).after_us(20 * RESEND_US), "lost so far: {:?}", world.losses);
-        world.pass(RESEND_US, &[]);
+        world.advance_us(RESEND_US, &[]);
         while let Some(to) = world.sent_to.pop().filter(|to| to.keyspace == PARTICIPANT.keyspace) {
-            world.hear(COORDINATOR, to, TransactionMessage::NotHeld { decision, span: part_of(to.point) });
+            world.receive(
+                COORDINATOR,
+                to,
+                TransactionMessage::NotHeld { decision, hash_range: part_of(to.point) },
+            );
         }
     }
     assert!(world.now >= Time(LOSS_US), "a deposed primary may say so");
     assert_eq!(world.losses.len(), 8, "each once: {:?}", world.losses);
-    world.pass(RESEND_US, &[]);
+    world.advance_us(RESEND_US, &[]);
     assert!(world.transactions.is_idle(), "nothing is left");
 }
 
 #[test]
-fn a_decision_whose_participant_says_only_rarely_that_it_is_lost_is_kept() {
+fn decision_is_kept_if_loss_reports_are_rare() {
     let (mut world, decision) = decided();
     for _ in 0..10 {
-        world.hear(
+        world.receive(
             COORDINATOR,
             PARTICIPANT,
-            TransactionMessage::NotHeld { decision, span: span(PARTICIPANT) },
+            TransactionMessage::NotHeld { decision, hash_range: hash_range(PARTICIPANT) },
         );
-        world.pass(LOSS_US / 5, &[]);
+        world.advance_us(LOSS_US / 5, &[]);
     }
     assert!(!world.transactions.state().is_quiet());
 }
 
 #[test]
-fn a_decision_ends_when_the_keyspace_of_its_participant_is_gone() {
+fn decision_ends_with_participant_keyspace() {
     let (mut world, _) = decided();
     assert_eq!(world.transactions.others(), [PARTICIPANT.keyspace].into());
-    world.pass(GONE_US / 2, &[PARTICIPANT.keyspace]);
+    world.advance_us(KEYSPACE_GONE_US / 2, &[PARTICIPANT.keyspace]);
     // The keyspace existed all the time: only an old map did not have it yet.
-    world.pass(RESEND_US, &[]);
-    world.pass(GONE_US - RESEND_US, &[PARTICIPANT.keyspace]);
+    world.advance_us(RESEND_US, &[]);
+    world.advance_us(KEYSPACE_GONE_US - RESEND_US, &[PARTICIPANT.keyspace]);
     assert!(!world.transactions.state().is_quiet());
-    world.pass(GONE_US, &[PARTICIPANT.keyspace]);
+    world.advance_us(KEYSPACE_GONE_US, &[PARTICIPANT.keyspace]);
     assert!(world.transactions.is_idle() && world.losses.is_empty(), "what it changed there is gone anyway");
 }
 
 #[test]
-fn what_is_prepared_ends_when_the_keyspace_that_decides_is_gone() {
+fn prepared_part_ends_with_coordinator_keyspace() {
     let (mut world, _) = prepared();
     let read = world.transactions.read(Ticket(5), 7);
     assert_eq!(read, Ok(Admission::Later), "an intent stands");
     assert_eq!(world.transactions.scan(Ticket(6)), Ok(Admission::Later));
-    world.pass(GONE_US - RESEND_US, &[COORDINATOR.keyspace]);
+    world.advance_us(KEYSPACE_GONE_US - RESEND_US, &[COORDINATOR.keyspace]);
     assert!(world.reads.is_empty() && world.losses.is_empty());
-    world.pass(3 * RESEND_US, &[COORDINATOR.keyspace]);
+    world.advance_us(3 * RESEND_US, &[COORDINATOR.keyspace]);
     assert_eq!(world.losses, [COORDINATOR], "the decision is lost: the operator is notified");
     assert_eq!(world.reads, [Ticket(6), Ticket(5)]);
     assert!(world.transactions.is_idle());
 }
 
 #[test]
-fn what_is_applied_is_forgotten_when_the_keyspace_that_decided_is_gone() {
+fn applied_part_is_dropped_with_coordinator_keyspace() {
     let (mut world, attempt) = prepared();
     let commit = TransactionMessage::Commit {
         attempt,
@@ -279,11 +299,11 @@ fn what_is_applied_is_forgotten_when_the_keyspace_that_decided_is_gone() {
         timestamp: Timestamp(9),
         decision: LogIndex(4),
         durability: Durability::Sync,
-        floor: Floor { span: span(COORDINATOR), index: LogIndex(1) },
+        floor: Floor { hash_range: hash_range(COORDINATOR), index: LogIndex(1) },
     };
-    world.hear(PARTICIPANT, COORDINATOR, commit);
+    world.receive(PARTICIPANT, COORDINATOR, commit);
     assert!(world.transactions.state().is_quiet() && !world.transactions.is_idle());
-    world.pass(GONE_US + 2 * RESEND_US, &[COORDINATOR.keyspace]);
+    world.advance_us(KEYSPACE_GONE_US + 2 * RESEND_US, &[COORDINATOR.keyspace]);
     assert!(world.transactions.is_idle() && world.losses.is_empty());
 }
 
@@ -302,22 +322,22 @@ fn apply(
 ) -> TransactionId {
     let id = TransactionId { coordinator, sequence: Sequence(decision), ..ID };
     let attempt = Attempt { epoch: PartitionEpoch(1), counter: decision };
-    let (floor, durability) = (Floor { span, index: LogIndex(1) }, Durability::Sync);
+    let (floor, durability) = (Floor { hash_range: span, index: LogIndex(1) }, Durability::Sync);
     let parts = vec![part(PARTICIPANT)];
     let prepare = TransactionMessage::Prepare { attempt, chain: false, durability, floor, parts };
-    world.hear_of(id, PARTICIPANT, coordinator, prepare);
+    world.receive_about(id, PARTICIPANT, coordinator, prepare);
     let Some(TransactionMessage::Prepared { prepared, proposal, .. }) = world.sent.pop() else {
         panic!("is free")
     };
     let (timestamp, decision) = (proposal, LogIndex(decision));
     let commit = TransactionMessage::Commit { attempt, prepared, timestamp, decision, durability, floor };
-    world.hear_of(id, PARTICIPANT, coordinator, commit);
+    world.receive_about(id, PARTICIPANT, coordinator, commit);
     assert!(matches!(world.sent.pop(), Some(TransactionMessage::Applied { .. })));
     id
 }
 
 #[test]
-fn what_several_coordinators_have_finished_is_forgotten_by_one_entry_and_nothing_else_is() {
+fn one_entry_drops_finished_transactions_of_several_coordinators() {
     let mut world = SinglePrimary::of(PARTICIPANT);
     let (lower, upper) = (half(false), half(true));
     for (coordinator, decision) in [(lower, 4), (lower, 6), (upper, 5)] {
@@ -325,8 +345,8 @@ fn what_several_coordinators_have_finished_is_forgotten_by_one_entry_and_nothing
     }
     let before = world.last;
     let finished = |world: &mut SinglePrimary, (coordinator, span): (RoutingKey, KeyspaceSlice), below| {
-        let floor = Floor { span, index: LogIndex(below) };
-        world.hear_of(
+        let floor = Floor { hash_range: span, index: LogIndex(below) };
+        world.receive_about(
             TransactionId { coordinator, ..ID },
             PARTICIPANT,
             coordinator,
@@ -337,24 +357,24 @@ fn what_several_coordinators_have_finished_is_forgotten_by_one_entry_and_nothing
     finished(&mut world, upper, 8);
     // An older message that arrives late.
     finished(&mut world, upper, 2);
-    world.pass(FLOORS_US + RESEND_US, &[]);
+    world.advance_us(FLOORS_US + RESEND_US, &[]);
     assert_eq!(world.last, before + 1, "one entry");
     assert!(!world.transactions.is_idle(), "that of 6 is not known to be finished");
     assert_eq!(world.transactions.state().entries().len(), 1);
     finished(&mut world, lower, 7);
-    world.pass(FLOORS_US + RESEND_US, &[]);
+    world.advance_us(FLOORS_US + RESEND_US, &[]);
     assert!(world.transactions.is_idle());
 }
 
 #[test]
-fn each_coordinator_is_asked_once_about_all_that_it_has_decided_long_ago() {
+fn each_coordinator_gets_one_cleanup_query() {
     let mut world = SinglePrimary::of(PARTICIPANT);
     let (lower, upper) = (half(false), half(true));
     for (coordinator, decision) in [(lower, 4), (lower, 9), (lower, 6), (upper, 5)] {
         apply(&mut world, coordinator, decision);
     }
     world.sent.clear();
-    world.pass(FORGET_ASK_US, &[]);
+    world.advance_us(CLEANUP_QUERY_US, &[]);
     let asked: Vec<u64> = std::mem::take(&mut world.sent)
         .into_iter()
         .map(|what| match what {
@@ -364,6 +384,6 @@ fn each_coordinator_is_asked_once_about_all_that_it_has_decided_long_ago() {
         .collect();
     assert_eq!(asked, [9, 5], "each about its newest");
     // No answer arrives, so the coordinator is asked again.
-    world.pass(FORGET_ASK_US, &[]);
+    world.advance_us(CLEANUP_QUERY_US, &[]);
     assert_eq!(world.sent.len(), 2);
 }

@@ -9,7 +9,7 @@ use zerohop_transaction::{
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-const CELL: u64 = 3;
+const LOCK_KEY: u64 = 3;
 
 /// A partition without records, in which times rise by one.
 #[derive(Default)]
@@ -48,13 +48,13 @@ impl PartitionHost for EmptyHost {
     }
 }
 
-fn place(keyspace: u32, point: u64) -> RoutingKey {
+fn routing_key(keyspace: u32, point: u64) -> RoutingKey {
     RoutingKey { keyspace: KeyspaceId(keyspace), point }
 }
 
 fn id() -> TransactionId {
     let session = SessionId { issued: Timestamp(1), nonce: 2 };
-    TransactionId { coordinator: place(2, 0), session, sequence: Sequence(1) }
+    TransactionId { coordinator: routing_key(2, 0), session, sequence: Sequence(1) }
 }
 
 fn attempt(counter: u64) -> Attempt {
@@ -62,7 +62,10 @@ fn attempt(counter: u64) -> Attempt {
 }
 
 fn floor() -> Floor {
-    Floor { span: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(0) }
+    Floor {
+        hash_range: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
+        index: LogIndex(0),
+    }
 }
 
 /// The participant, and its messages and entries since the last check.
@@ -80,18 +83,22 @@ impl ParticipantBench {
         ParticipantBench { transactions, host: EmptyHost::default(), index: 0, effects: Vec::new() }
     }
 
-    fn hear(&mut self, what: TransactionMessage) {
-        let message = Message { to: place(1, CELL), from: id().coordinator, id: id(), what };
+    fn receive(&mut self, what: TransactionMessage) {
+        let message = Message { to: routing_key(1, LOCK_KEY), from: id().coordinator, id: id(), what };
         self.transactions.message(Time(1), &mut self.host, message, &mut self.effects);
     }
 
     fn prepare(&mut self, counter: u64) {
         let body = ItemBody::Inline(Bytes::from_static(b"op"));
-        let items =
-            Items::Inline(vec![TransactionItem { cell: CELL, access: Access::Write, seen: None, body }]);
+        let items = Items::Inline(vec![TransactionItem {
+            lock_key: LOCK_KEY,
+            access: Access::Write,
+            seen: None,
+            body,
+        }]);
         let durability = Durability::Interval;
-        let parts = vec![TransactionPart { place: place(1, CELL), durability, items }];
-        self.hear(TransactionMessage::Prepare {
+        let parts = vec![TransactionPart { routing_key: routing_key(1, LOCK_KEY), durability, items }];
+        self.receive(TransactionMessage::Prepare {
             attempt: attempt(counter),
             chain: false,
             durability,
@@ -102,7 +109,7 @@ impl ParticipantBench {
 
     /// Sends a decision about an attempt and the index of its `Prepare` entry.
     fn decide(&mut self, counter: u64, prepared: u64) {
-        self.hear(TransactionMessage::Commit {
+        self.receive(TransactionMessage::Commit {
             attempt: attempt(counter),
             prepared: LogIndex(prepared),
             timestamp: Timestamp(50),
@@ -134,7 +141,7 @@ impl ParticipantBench {
     }
 
     /// Its messages since the last check.
-    fn said(&mut self) -> Vec<TransactionMessage> {
+    fn sent_messages(&mut self) -> Vec<TransactionMessage> {
         let said = std::mem::take(&mut self.effects).into_iter();
         said.filter_map(|effect| match effect {
             TransactionEffect::Send(message) => Some(message.what),
@@ -148,38 +155,38 @@ fn prepared() -> ParticipantBench {
     let mut one = ParticipantBench::new();
     one.prepare(1);
     assert!(matches!(one.log()[..], [TransactionEntry::Prepare { .. }]));
-    assert!(matches!(one.said()[..], [TransactionMessage::Prepared { .. }]));
-    assert!(!one.transactions.may_write(CELL));
+    assert!(matches!(one.sent_messages()[..], [TransactionMessage::Prepared { .. }]));
+    assert!(!one.transactions.may_write(LOCK_KEY));
     one
 }
 
 /// A decision does not match the prepared part: the participant releases that once, and answers
 /// that it cannot apply the decision.
-fn is_let_go_of(mut one: ParticipantBench, (counter, index): (u64, u64)) {
+fn is_released_once(mut one: ParticipantBench, (counter, index): (u64, u64)) {
     one.decide(counter, index);
     // The coordinator repeats the decision until it has another answer.
     one.decide(counter, index);
     let released = one.log();
     let is_it = |entry: &TransactionEntry| matches!(entry, TransactionEntry::Release { attempt: of, .. } if *of == attempt(1));
     assert!(released.len() == 1 && is_it(&released[0]), "{released:?}");
-    let said = one.said();
+    let said = one.sent_messages();
     assert!(said.iter().any(|what| matches!(what, TransactionMessage::NotHeld { .. })), "{said:?}");
-    assert!(one.transactions.may_write(CELL), "its intent would stay permanently");
+    assert!(one.transactions.may_write(LOCK_KEY), "its intent would stay permanently");
     assert!(one.transactions.is_idle(), "nothing of it is left");
 }
 
 /// Under interval durability a crash loses a release and the prepare of the second attempt: the
 /// first attempt is prepared again.
 #[test]
-fn an_attempt_before_the_decided_one_is_let_go_of() {
-    is_let_go_of(prepared(), (2, 3));
+fn earlier_attempt_is_released() {
+    is_released_once(prepared(), (2, 3));
 }
 
 /// The same attempt was prepared again after its first entry was lost; the decision names the lost
 /// entry.
 #[test]
-fn what_was_prepared_elsewhere_in_the_log_than_the_decision_says_is_let_go_of() {
-    is_let_go_of(prepared(), (1, 9));
+fn part_prepared_at_other_index_is_released() {
+    is_released_once(prepared(), (1, 9));
 }
 
 #[test]
@@ -188,5 +195,5 @@ fn what_was_decided_is_applied() {
     one.decide(1, 1);
     let logged = one.log();
     assert!(matches!(logged[..], [TransactionEntry::Apply { .. }]), "{logged:?}");
-    assert!(one.transactions.may_write(CELL));
+    assert!(one.transactions.may_write(LOCK_KEY));
 }

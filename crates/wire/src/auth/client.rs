@@ -41,7 +41,7 @@ impl Credential {
     ///
     /// # Errors
     /// The greeting cannot be encoded: its name is too long.
-    pub fn greet(&mut self, hello: &mut Hello<'_>) -> Result<Caller, Failure<'static>> {
+    pub fn add_proof_offer(&mut self, hello: &mut Hello<'_>) -> Result<Caller, Failure<'static>> {
         (hello.proof_method, hello.nonce) = (METHOD_SECRET, self.nonces.draw());
         if let Some(id) = self.token {
             hello.proof_method = METHOD_TOKEN;

@@ -22,7 +22,7 @@ pub(super) fn guess_bits(text: &[u8]) -> u32 {
     let usual = bits_per_character(text);
     let (mut tenths, mut at) = (0, 0);
     while at < text.len() {
-        let (step, each) = match (repeated(text, at), word(text, at)) {
+        let (step, each) = match (repeated(text, at), word_letters(text, at)) {
             (0, 0) if PARTS_WORDS.contains(&text[at]) => (1, usual.min(WORD_LETTER)),
             (0, 0) => (1, usual),
             (0, letters) => (letters, usual.min(WORD_LETTER)),
@@ -58,7 +58,7 @@ fn repeated(text: &[u8], at: usize) -> usize {
 }
 
 /// Number of letters of one case from `at` on, if they are as many as a word has, or are separated from the rest.
-fn word(text: &[u8], at: usize) -> usize {
+fn word_letters(text: &[u8], at: usize) -> usize {
     let of = |is_letter: fn(&u8) -> bool| text[at..].iter().take_while(|byte| is_letter(byte)).count();
     let letters = of(u8::is_ascii_lowercase).max(of(u8::is_ascii_uppercase));
     let parts = |byte: Option<&u8>| byte.is_none_or(|byte| PARTS_WORDS.contains(byte));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_at_random_is_taken() {
+    fn random_secret_is_accepted() {
         const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         for n in 0..20_000 {
             let bytes = random(n);

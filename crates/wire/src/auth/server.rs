@@ -69,7 +69,7 @@ impl Guard {
     /// Returns the access of a token that was made with the secret, for protocols that send the token instead of a proof. The map says whether it
     /// is still valid. The comparison takes constant time.
     #[must_use]
-    pub fn token_shown(&self, text: &[u8]) -> Option<Access> {
+    pub fn token_access(&self, text: &[u8]) -> Option<Access> {
         let shown = Token::from_text(text).ok()?;
         (shown == self.secret.token(shown.id)).then_some(Access::Token(shown.id))
     }

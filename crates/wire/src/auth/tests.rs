@@ -55,9 +55,9 @@ fn failed<T>(fault: AuthFault) -> Result<T, Failure<'static>> {
 }
 
 #[test]
-fn who_knows_the_secret_is_let_in_and_believes_the_server() {
+fn client_with_secret_is_admitted_and_trusts_the_server() {
     let (mut hello, mut ack) = (hello(), ack());
-    let caller = credential(&secret()).greet(&mut hello).unwrap();
+    let caller = credential(&secret()).add_proof_offer(&mut hello).unwrap();
     let challenge = guard(&secret()).challenge(&hello, &mut ack).unwrap();
     let prove = caller.check(&ack).unwrap();
     assert_eq!(challenge.accept(&prove), Ok(Access::All));
@@ -66,7 +66,7 @@ fn who_knows_the_secret_is_let_in_and_believes_the_server() {
 #[test]
 fn neither_side_believes_another_secret() {
     let (mut hello, mut ack) = (hello(), ack());
-    let caller = credential(&other_secret()).greet(&mut hello).unwrap();
+    let caller = credential(&other_secret()).add_proof_offer(&mut hello).unwrap();
     let challenge = guard(&secret()).challenge(&hello, &mut ack).unwrap();
     assert_eq!(caller.clone().check(&ack), failed(AuthFault::ServerProof));
     // A client that ignores this gets no further.
@@ -74,7 +74,7 @@ fn neither_side_believes_another_secret() {
 }
 
 #[test]
-fn who_offers_no_proof_or_an_unknown_one_is_told_so_before_anything_else() {
+fn missing_or_unknown_proof_is_refused_first() {
     assert_eq!(Guard::admits(&hello()), Err(Failure::AuthRequired));
     let odd = Hello { proof_method: 99, ..hello() };
     assert_eq!(guard(&secret()).challenge(&odd, &mut ack()).map(drop), failed(AuthFault::Method));
@@ -82,7 +82,7 @@ fn who_offers_no_proof_or_an_unknown_one_is_told_so_before_anything_else() {
 
 #[test]
 fn a_server_that_proves_nothing_is_sent_nothing() {
-    let caller = credential(&secret()).greet(&mut hello()).unwrap();
+    let caller = credential(&secret()).add_proof_offer(&mut hello()).unwrap();
     assert_eq!(caller.clone().check(&ack()), failed(AuthFault::NoSecretThere));
     let odd = HelloAck { proof: Proof { method: 99, ..Proof::default() }, ..ack() };
     assert_eq!(caller.check(&odd), failed(AuthFault::Method));
@@ -107,7 +107,7 @@ fn whatever_is_changed_on_the_way_is_noticed() {
     for (number, change) in changes.into_iter().enumerate() {
         // The client's message arrives changed, or the server's reply does.
         let mut sent = hello();
-        let caller = credential(&secret()).greet(&mut sent).unwrap();
+        let caller = credential(&secret()).add_proof_offer(&mut sent).unwrap();
         let (mut received, mut nobody) = (sent, ack());
         change(&mut received, &mut nobody);
         let mut answer = ack();
@@ -121,7 +121,7 @@ fn whatever_is_changed_on_the_way_is_noticed() {
 fn a_proof_serves_once_and_for_its_own_side_only() {
     let mut sent = hello();
     let mut credential = credential(&secret());
-    let caller = credential.greet(&mut sent).unwrap();
+    let caller = credential.add_proof_offer(&mut sent).unwrap();
     let mut guard = guard(&secret());
     let mut answer = ack();
     let challenge = guard.challenge(&sent, &mut answer).unwrap();
@@ -134,7 +134,7 @@ fn a_proof_serves_once_and_for_its_own_side_only() {
     assert_ne!(again.proof.nonce, answer.proof.nonce);
     assert_eq!(challenge.accept(&prove), failed(AuthFault::Proof));
     // An attacker repeats the server's reply to another greeting.
-    let caller = credential.greet(&mut { sent }).unwrap();
+    let caller = credential.add_proof_offer(&mut { sent }).unwrap();
     assert_eq!(caller.check(&answer), failed(AuthFault::ServerProof));
 }
 
@@ -177,7 +177,7 @@ fn secrets_are_long_enough_and_shown_nowhere() {
 }
 
 #[test]
-fn a_token_opens_what_is_its_own_and_is_known_again_by_its_number_alone() {
+fn token_grants_its_access_and_is_identified_by_number() {
     let token = secret().token(0x0123_4567_89ab_cdef);
     assert_eq!(Token::from_text(format!(" {}\n", token.text()).as_bytes()), Ok(token.clone()));
     assert!(token.text().len() == TOKEN_TEXT_BYTES && token.text().starts_with("zht1-0123456789abcdef"));
@@ -187,8 +187,8 @@ fn a_token_opens_what_is_its_own_and_is_known_again_by_its_number_alone() {
         assert_eq!(Token::from_text(wrong.as_bytes()), Err(NotAToken), "{wrong}");
     }
     let guard_of = |text: &Secret| guard(text);
-    assert_eq!(guard_of(&secret()).token_shown(token.text().as_bytes()), Some(Access::Token(token.id())));
-    assert_eq!(guard_of(&other_secret()).token_shown(token.text().as_bytes()), None);
+    assert_eq!(guard_of(&secret()).token_access(token.text().as_bytes()), Some(Access::Token(token.id())));
+    assert_eq!(guard_of(&other_secret()).token_access(token.text().as_bytes()), None);
     for (of, id, expected) in [
         (secret(), token.id(), Ok(Access::Token(token.id()))),
         (other_secret(), token.id(), failed(AuthFault::ServerProof)),
@@ -197,10 +197,10 @@ fn a_token_opens_what_is_its_own_and_is_known_again_by_its_number_alone() {
     ] {
         let (mut hello, mut ack) = (hello(), ack());
         let mut one = Credential::of_token(&token, Nonces::new([7; 32]));
-        let mut caller = one.greet(&mut hello).unwrap();
+        let mut caller = one.add_proof_offer(&mut hello).unwrap();
         if id != token.id() {
             hello.nonce[..8].copy_from_slice(&id.to_le_bytes());
-            caller = one.greet(&mut { hello }).unwrap();
+            caller = one.add_proof_offer(&mut { hello }).unwrap();
         }
         let challenge = guard(&of).challenge(&hello, &mut ack).unwrap();
         assert_eq!(caller.check(&ack).and_then(|prove| challenge.accept(&prove)), expected);

@@ -190,7 +190,7 @@ pub enum Failure<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Report the failure to the user: the same request would fail again.
-    GiveUp,
+    ReportToUser,
     /// Apply the map's delta or fetch the map, then send the same request to the partition's primary.
     Reroute,
     /// Repeat the request under the same sequence number, after this many milliseconds.
@@ -216,7 +216,7 @@ impl Failure<'_> {
                 Advice::AgainAfterMs(*retry_after_ms)
             }
             Self::Corrupt => Advice::AgainAfterMs(0),
-            _ => Advice::GiveUp,
+            _ => Advice::ReportToUser,
         }
     }
 

@@ -19,7 +19,7 @@ use super::scan::ScannedKey;
 use crate::blob::BlobStamp;
 use crate::elements::{Element, Elements};
 use crate::error::{Failure, Parts, What};
-use crate::fields::{FieldReader, layout, nothing_left, split, take_counted};
+use crate::fields::{FieldReader, layout, nothing_left, split, take_length_prefixed};
 use crate::ids::Timestamp;
 use crate::limits::{BATCH_ITEMS_MAX, CURSOR_BYTES_MAX};
 use crate::numbered::numbered;
@@ -85,7 +85,7 @@ pub enum Outcome<'a> {
         bytes: &'a [u8],
     },
     /// An [`Outcome::Chunk`] to send, with its bytes in several buffers; the receiver decodes an [`Outcome::Chunk`].
-    ChunkApart {
+    ChunkMultiBuffer {
         /// The chunk's version.
         version: Timestamp,
         /// The blob fence of the last write or truncation.
@@ -108,9 +108,9 @@ pub enum Outcome<'a> {
 
 impl Outcome<'_> {
     /// Length of a payload in several buffers.
-    pub(crate) fn length_apart(&self) -> Option<usize> {
+    pub(crate) fn multi_buffer_length(&self) -> Option<usize> {
         match self {
-            Outcome::ChunkApart { pieces, .. } => Some(pieces.iter().map(|piece| piece.len()).sum()),
+            Outcome::ChunkMultiBuffer { pieces, .. } => Some(pieces.iter().map(|piece| piece.len()).sum()),
             _ => None,
         }
     }
@@ -160,11 +160,11 @@ pub(crate) fn put<'b>(
 pub(crate) type ScatteredBytes<'b> = (&'b [&'b [u8]], Option<u32>);
 
 /// Writes all but the payload of an answer whose payload is in several buffers, and returns the payload; `None`: it has no such payload.
-pub(crate) fn put_apart<'b>(
+pub(crate) fn put_multi_buffer<'b>(
     answer: &'b OperationAnswer<'_>,
     out: &mut Vec<u8>,
 ) -> Result<Option<ScatteredBytes<'b>>, Failure<'static>> {
-    let Ok(Outcome::ChunkApart { version, stamp, pieces, crc }) = answer else { return Ok(None) };
+    let Ok(Outcome::ChunkMultiBuffer { version, stamp, pieces, crc }) = answer else { return Ok(None) };
     put_chunk(*version, *stamp, pieces.iter().map(|piece| piece.len()).sum(), out)?;
     Ok(Some((pieces, *crc)))
 }
@@ -185,7 +185,7 @@ fn put_chunk(
 }
 
 /// Decodes the answer that fills `body`.
-pub(crate) fn take(body: &[u8]) -> Result<OperationAnswer<'_>, Failure<'static>> {
+pub(crate) fn decode_answer(body: &[u8]) -> Result<OperationAnswer<'_>, Failure<'static>> {
     let (mut fields, payload) = FieldReader::<FIELDS_BYTES>::split(body)?;
     let parts = Parts {
         code: fields.u16(),
@@ -197,7 +197,7 @@ pub(crate) fn take(body: &[u8]) -> Result<OperationAnswer<'_>, Failure<'static>>
         payload,
     };
     fields.done()?;
-    if parts.code == 0 { Ok(Ok(take_outcome(parts)?)) } else { Ok(Err(Failure::from_parts(parts)?)) }
+    if parts.code == 0 { Ok(Ok(decode_outcome(parts)?)) } else { Ok(Err(Failure::from_parts(parts)?)) }
 }
 
 fn fields(parts: &Parts<'_>) -> [u8; FIELDS_BYTES] {
@@ -244,7 +244,7 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
             put_chunk(version, stamp, bytes.len(), out)?;
             bytes
         }
-        Outcome::ChunkApart { version, stamp, pieces, .. } => {
+        Outcome::ChunkMultiBuffer { version, stamp, pieces, .. } => {
             put_chunk(version, stamp, pieces.iter().map(|piece| piece.len()).sum(), out)?;
             pieces.iter().for_each(|piece| out.extend_from_slice(piece));
             &[]
@@ -265,7 +265,7 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
     })
 }
 
-fn take_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
+fn decode_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
     let Parts { shape, record, detail, version, number, mut payload, .. } = parts;
     let shape = Shape::from_number(shape).ok_or(What::Outcome)?;
     let outcome = match shape {
@@ -292,11 +292,11 @@ fn take_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
             return Ok(Outcome::Chunk { version, stamp, bytes: payload });
         }
         Shape::Page => {
-            let next = take_counted(&mut payload)?;
+            let next = take_length_prefixed(&mut payload)?;
             check_cursor(next)?;
             return Ok(Outcome::Page { next, keys: Elements::packed(detail, payload)? });
         }
-        Shape::Compared => return SliceComparison::take(detail, number, payload),
+        Shape::Compared => return SliceComparison::decode_body(detail, number, payload),
     };
     nothing_left(payload)?;
     Ok(outcome)
@@ -311,7 +311,7 @@ fn shape(outcome: &Outcome<'_>) -> Shape {
         Outcome::Info { .. } => Shape::Info,
         Outcome::Page { .. } => Shape::Page,
         Outcome::Compared(_) => Shape::Compared,
-        Outcome::Chunk { .. } | Outcome::ChunkApart { .. } => Shape::Chunk,
+        Outcome::Chunk { .. } | Outcome::ChunkMultiBuffer { .. } => Shape::Chunk,
     }
 }
 
@@ -350,7 +350,7 @@ impl<'a> Element<'a> for OperationAnswer<'a> {
         fields.done()?;
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
-        take(body)
+        decode_answer(body)
     }
 }
 
@@ -364,7 +364,7 @@ pub(crate) fn put_many<'b>(
     answers.put(out)
 }
 
-pub(crate) fn take_many(body: &[u8]) -> Result<Elements<'_, OperationAnswer<'_>>, Failure<'static>> {
+pub(crate) fn decode_many(body: &[u8]) -> Result<Elements<'_, OperationAnswer<'_>>, Failure<'static>> {
     let (mut fields, rest) = FieldReader::<8>::split(body)?;
     let count = fields.u32();
     fields.zeros(4);

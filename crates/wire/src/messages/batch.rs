@@ -89,8 +89,8 @@ impl<'a> Element<'a> for RecordOperation<'a> {
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
         match kind.number() >> 8 {
-            0x01 => Ok(Self::Read(RecordRead::take(kind, body)?)),
-            _ => Ok(Self::Write(RecordWrite::take(kind, body)?)),
+            0x01 => Ok(Self::Read(RecordRead::decode_body(kind, body)?)),
+            _ => Ok(Self::Write(RecordWrite::decode_body(kind, body)?)),
         }
     }
 }
@@ -124,7 +124,7 @@ impl<'a> OperationBatch<'a> {
         self.operations.put(out)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (stamp, rest) = Stamp::split(body)?;
         let (mut fields, rest) = FieldReader::<8>::split(rest)?;
         let count = fields.u32();

@@ -88,7 +88,7 @@ pub enum BlobChange<'a> {
         /// Number of bytes that remain.
         keep: u32,
         /// Whether to create an empty chunk if it is absent, which refuses late writes of a staged append.
-        marks: bool,
+        creates_absent: bool,
     },
     /// Removes a chunk, unless it belongs to a later blob of the name. Answers `Done`, number: 1 if the chunk existed.
     DropChunk {
@@ -186,7 +186,9 @@ impl<'a> BlobChange<'a> {
             Self::WriteChunk { offset, length, bytes, makes, .. } => {
                 (u8::from(makes) * MAKES, u64::from(offset) | u64::from(length) << 32, bytes)
             }
-            Self::CutChunk { keep, marks, .. } => (u8::from(marks) * MAKES, u64::from(keep), &[]),
+            Self::CutChunk { keep, creates_absent: marks, .. } => {
+                (u8::from(marks) * MAKES, u64::from(keep), &[])
+            }
             Self::TransformChunk { transform, makes, .. } => {
                 (transform.operator.number() | (u8::from(makes) * MAKES), 0, &[])
             }
@@ -206,7 +208,7 @@ impl<'a> BlobChange<'a> {
     }
 
     /// Decodes the write of this kind, whose first fields are already decoded.
-    pub(super) fn take(
+    pub(super) fn decode_body(
         kind: Kind,
         (key_len, condition, detail): (usize, Condition, u8),
         rest: &'a [u8],
@@ -262,7 +264,7 @@ impl<'a> BlobChange<'a> {
                     Kind::CutBlob => Self::Cut { stamp, size: number },
                     Kind::FillBlob => Self::Fill { stamp, until: number },
                     Kind::PublishBlob => Self::Publish { stamp, size: number },
-                    Kind::CutChunk => Self::CutChunk { stamp, keep: small(number)?, marks: makes },
+                    Kind::CutChunk => Self::CutChunk { stamp, keep: small(number)?, creates_absent: makes },
                     _ if number != 0 => return Err(What::Chunk.into()),
                     Kind::SettleBlob => Self::Settle { stamp },
                     _ => Self::DropChunk { stamp },

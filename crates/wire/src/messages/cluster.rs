@@ -35,7 +35,7 @@ impl MapGet {
         self.since.0.to_le_bytes()
     }
 
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<8>::split(body)?;
         let since = MapEpoch(fields.u64());
         nothing_left(rest)?;
@@ -51,7 +51,7 @@ impl<'a> Map<'a> {
         Ok(self.encoded)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, encoded) = FieldReader::<24>::split(body)?;
         let (epoch, since) = (MapEpoch(fields.u64()), MapEpoch(fields.u64()));
         fields.zeros(8);
@@ -67,7 +67,7 @@ impl<'a> Admin<'a> {
         Ok(self.encoded)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         check_length(body, ADMIN_BYTES_MAX)?;
         Ok(Self { encoded: body })
     }

@@ -37,7 +37,7 @@ impl Compare {
         layout(|to| to.u32(self.from).zeros(4))
     }
 
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<8>::split(body)?;
         let from = fields.u32();
         fields.zeros(4);
@@ -56,7 +56,7 @@ impl<'a> SliceComparison<'a> {
         differing.put(out)
     }
 
-    pub(super) fn take(
+    pub(super) fn decode_body(
         copies: u32,
         records: u64,
         payload: &'a [u8],

@@ -111,7 +111,7 @@ impl<'a> Hello<'a> {
         Ok(self.name.as_bytes())
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<80>::split(body)?;
         let version_min = fields.u8();
         let version_max = fields.u8();
@@ -158,7 +158,7 @@ impl HelloAck {
         })
     }
 
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<128>::split(body)?;
         let version = fields.u8();
         let method = fields.u8();
@@ -178,7 +178,7 @@ impl HelloAck {
 }
 
 impl Prove {
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<32>::split(body)?;
         let proof = fields.bytes();
         fields.done()?;
@@ -192,7 +192,7 @@ impl Ping {
         self.map_epoch.0.to_le_bytes()
     }
 
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<8>::split(body)?;
         let map_epoch = MapEpoch(fields.u64());
         nothing_left(rest)?;
@@ -205,7 +205,7 @@ impl Pong {
         layout(|to| to.u64(self.map_epoch.0).u64(self.now.0))
     }
 
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(body)?;
         let (map_epoch, now) = (MapEpoch(fields.u64()), Timestamp(fields.u64()));
         fields.done()?;

@@ -14,13 +14,13 @@ use crate::fields::{FieldReader, layout, split};
 use crate::header::Envelope;
 use crate::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
 use crate::kind::Kind;
-use crate::limits::GATHERED_MAX;
+use crate::limits::COALESCED_MAX;
 
 /// Length of the prefix of a request, in bytes.
 const REQUEST_HEADER_BYTES: usize = 24;
 
 /// The flag of a request for a read lock.
-const HOLD: u16 = 1;
+const READ_LOCK: u16 = 1;
 
 /// Length of the prefix of an answer, in bytes.
 pub(crate) const ANSWER_HEADER_BYTES: usize = 16;
@@ -36,8 +36,8 @@ pub struct GatheredRequest<'a> {
     pub partition_epoch: PartitionEpoch,
     /// Number of its kind, which must be a request to a partition.
     pub kind: u16,
-    /// The request asks for a read lock: see [`Envelope::hold`].
-    pub hold: bool,
+    /// The request asks for a read lock: see [`Envelope::read_lock`].
+    pub read_lock: bool,
     /// Its body.
     pub body: &'a [u8],
 }
@@ -49,8 +49,8 @@ pub struct GatheredAnswer<'a> {
     pub request: RequestId,
     /// Number of its kind, which must be an answer.
     pub kind: u16,
-    /// See [`Envelope::held_us`].
-    pub held_us: u16,
+    /// See [`Envelope::read_lock_us`].
+    pub read_lock_us: u16,
     /// Its body.
     pub body: &'a [u8],
 }
@@ -65,7 +65,7 @@ impl<'a> GatheredRequest<'a> {
                 .u32(self.partition.0)
                 .u64(self.partition_epoch.0)
                 .u16(self.kind)
-                .u16(self.hold.into())
+                .u16(self.read_lock.into())
                 .u32(length as u32)
         });
         out.extend_from_slice(&fields);
@@ -74,9 +74,16 @@ impl<'a> GatheredRequest<'a> {
     /// The envelope of this request as the part at this position, from 1, of the frame with the given envelope.
     #[must_use]
     pub fn envelope(&self, frame: &Envelope, place: u32) -> Envelope {
-        let Self { keyspace, partition, partition_epoch, hold, .. } = *self;
+        let Self { keyspace, partition, partition_epoch, read_lock: hold, .. } = *self;
         let request = RequestId(frame.request.0.wrapping_add(place.into()));
-        Envelope { request, keyspace, partition, partition_epoch, time_out_ms: frame.time_out_ms, hold }
+        Envelope {
+            request,
+            keyspace,
+            partition,
+            partition_epoch,
+            time_out_ms: frame.time_out_ms,
+            read_lock: hold,
+        }
     }
 
     /// Decodes the request. Errors: the caller must send the error as its answer; the other parts are not affected.
@@ -86,7 +93,7 @@ impl<'a> GatheredRequest<'a> {
         if !kind.is_for_partition() {
             return Err(What::Unexpected.into());
         }
-        Message::take(kind, self.body)
+        Message::decode_kind(kind, self.body)
     }
 }
 
@@ -95,7 +102,7 @@ impl<'a> GatheredAnswer<'a> {
     #[inline]
     pub(crate) fn header(envelope: &Envelope, kind: Kind, length: usize) -> [u8; ANSWER_HEADER_BYTES] {
         // A shorter lock than promised is also correct.
-        let held_us = u16::try_from(envelope.held_us()).unwrap_or(u16::MAX);
+        let held_us = u16::try_from(envelope.read_lock_us()).unwrap_or(u16::MAX);
         layout(|to| to.u64(envelope.request.0).u16(kind.number()).u16(held_us).u32(length as u32))
     }
 
@@ -106,12 +113,12 @@ impl<'a> GatheredAnswer<'a> {
         if !kind.is_answer() || kind == Kind::Gathered {
             return Err(What::Unexpected.into());
         }
-        Message::take(kind, self.body)
+        Message::decode_kind(kind, self.body)
     }
 }
 
 impl<'a> Element<'a> for GatheredRequest<'a> {
-    const COUNT_MAX: u32 = GATHERED_MAX;
+    const COUNT_MAX: u32 = COALESCED_MAX;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
         self.put_header(self.body.len(), out);
@@ -124,22 +131,22 @@ impl<'a> Element<'a> for GatheredRequest<'a> {
         let (keyspace, partition) = (KeyspaceId(fields.u32()), PartitionId(fields.u32()));
         let (partition_epoch, kind) = (PartitionEpoch(fields.u64()), fields.u16());
         let hold = match fields.u16() {
-            flags @ (0 | HOLD) => flags == HOLD,
+            flags @ (0 | READ_LOCK) => flags == READ_LOCK,
             _ => return Err(What::Flags.into()),
         };
         let length = fields.u32() as usize;
         fields.done()?;
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
-        Ok(Self { keyspace, partition, partition_epoch, kind, hold, body })
+        Ok(Self { keyspace, partition, partition_epoch, kind, read_lock: hold, body })
     }
 }
 
 impl<'a> Element<'a> for GatheredAnswer<'a> {
-    const COUNT_MAX: u32 = GATHERED_MAX;
+    const COUNT_MAX: u32 = COALESCED_MAX;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
-        let Self { request, kind, held_us, body } = *self;
+        let Self { request, kind, read_lock_us: held_us, body } = *self;
         let fields: [u8; ANSWER_HEADER_BYTES] =
             layout(|to| to.u64(request.0).u16(kind).u16(held_us).u32(body.len() as u32));
         out.extend_from_slice(&fields);
@@ -154,6 +161,6 @@ impl<'a> Element<'a> for GatheredAnswer<'a> {
         fields.done()?;
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
-        Ok(Self { request, kind, held_us, body })
+        Ok(Self { request, kind, read_lock_us: held_us, body })
     }
 }

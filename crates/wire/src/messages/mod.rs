@@ -135,7 +135,7 @@ impl<'a> Message<'a> {
             Self::Scan(scan) if scan.blobs => Kind::ScanBlobs,
             Self::Scan(_) => Kind::Scan,
             Self::Compare(_) => Kind::Compare,
-            Self::Snapshot(snapshot) => snapshot.ask.kind(),
+            Self::Snapshot(snapshot) => snapshot.request.kind(),
             Self::Write { write, .. } => write.kind(),
             Self::Batch(_) => Kind::Batch,
             Self::Peer(peer) => peer.call.kind(),
@@ -164,7 +164,7 @@ impl<'a> Message<'a> {
     /// # Errors
     /// The body is invalid for this kind.
     pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
-        Self::take(kind, body)
+        Self::decode_kind(kind, body)
     }
 
     /// Writes all of the body but the last piece of the payload to `out`, and returns that piece.
@@ -205,7 +205,7 @@ impl<'a> Message<'a> {
     }
 
     /// Decodes the message of this kind that fills `body`.
-    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_kind(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         Ok(match kind {
             Kind::Lookup
             | Kind::LookupRange
@@ -216,7 +216,7 @@ impl<'a> Message<'a> {
             | Kind::Confirm
             | Kind::ReadChunk => {
                 let (mut fields, rest) = FieldReader::<8>::split(body)?;
-                Self::Read { seen: Timestamp(fields.u64()), read: RecordRead::take(kind, rest)? }
+                Self::Read { seen: Timestamp(fields.u64()), read: RecordRead::decode_body(kind, rest)? }
             }
             Kind::Insert
             | Kind::Remove
@@ -240,20 +240,20 @@ impl<'a> Message<'a> {
             | Kind::FillBlob
             | Kind::PublishBlob => {
                 let (stamp, rest) = Stamp::split(body)?;
-                Self::Write { stamp, write: RecordWrite::take(kind, rest)? }
+                Self::Write { stamp, write: RecordWrite::decode_body(kind, rest)? }
             }
-            Kind::Answer => Self::Answer(answer::take(body)?),
-            Kind::Batch => Self::Batch(OperationBatch::take(body)?),
-            Kind::BatchAnswer => Self::BatchAnswer(answer::take_many(body)?),
-            Kind::Transact => Self::Transact(Transact::take(body)?),
-            Kind::Stage => Self::Stage(StageBytes::take(body)?),
-            Kind::Transacted => Self::Transacted(TransactionDone::take(body)?),
+            Kind::Answer => Self::Answer(answer::decode_answer(body)?),
+            Kind::Batch => Self::Batch(OperationBatch::decode_body(body)?),
+            Kind::BatchAnswer => Self::BatchAnswer(answer::decode_many(body)?),
+            Kind::Transact => Self::Transact(Transact::decode_body(body)?),
+            Kind::Stage => Self::Stage(StageBytes::decode_body(body)?),
+            Kind::Transacted => Self::Transacted(TransactionDone::decode_body(body)?),
             Kind::Gather => Self::Gather(Elements::all(body)?),
             Kind::Gathered => Self::Gathered(Elements::all(body)?),
-            Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::take(kind == Kind::ScanBlobs, body)?),
-            Kind::Compare => Self::Compare(Compare::take(body)?),
+            Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::decode_body(kind == Kind::ScanBlobs, body)?),
+            Kind::Compare => Self::Compare(Compare::decode_body(body)?),
             Kind::OpenSnapshot | Kind::RenewSnapshot | Kind::CloseSnapshot | Kind::ReadAt | Kind::ScanAt => {
-                Self::Snapshot(SnapshotRequest::take(kind, body)?)
+                Self::Snapshot(SnapshotRequest::decode_body(kind, body)?)
             }
             Kind::Replicate
             | Kind::ReplicateAck
@@ -271,22 +271,22 @@ impl<'a> Message<'a> {
             | Kind::DigestDiffers
             | Kind::UnitAsk
             | Kind::UnitTold
-            | Kind::Transaction => Self::Peer(PeerMessage::take(kind, body)?),
-            Kind::Hello => Self::Hello(Hello::take(body)?),
-            Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
-            Kind::Prove => Self::Prove(Prove::take(body)?),
+            | Kind::Transaction => Self::Peer(PeerMessage::decode_body(kind, body)?),
+            Kind::Hello => Self::Hello(Hello::decode_body(body)?),
+            Kind::HelloAck => Self::HelloAck(HelloAck::decode_body(body)?),
+            Kind::Prove => Self::Prove(Prove::decode_body(body)?),
             Kind::Proved => {
                 nothing_left(body)?;
                 Self::Proved
             }
-            Kind::Ping => Self::Ping(Ping::take(body)?),
-            Kind::Pong => Self::Pong(Pong::take(body)?),
-            Kind::SessionOpen => Self::SessionOpen(SessionOpen::take(body)?),
-            Kind::SessionOpened => Self::SessionOpened(SessionOpened::take(body)?),
-            Kind::MapGet => Self::MapGet(MapGet::take(body)?),
-            Kind::Map => Self::Map(Map::take(body)?),
-            Kind::Admin => Self::Admin(Admin::take(body)?),
-            Kind::AdminAnswer => Self::AdminAnswer(Admin::take(body)?),
+            Kind::Ping => Self::Ping(Ping::decode_body(body)?),
+            Kind::Pong => Self::Pong(Pong::decode_body(body)?),
+            Kind::SessionOpen => Self::SessionOpen(SessionOpen::decode_body(body)?),
+            Kind::SessionOpened => Self::SessionOpened(SessionOpened::decode_body(body)?),
+            Kind::MapGet => Self::MapGet(MapGet::decode_body(body)?),
+            Kind::Map => Self::Map(Map::decode_body(body)?),
+            Kind::Admin => Self::Admin(Admin::decode_body(body)?),
+            Kind::AdminAnswer => Self::AdminAnswer(Admin::decode_body(body)?),
         })
     }
 }

@@ -60,7 +60,7 @@ pub struct PeerMessage<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowerReport {
     /// Its log equals the primary's up to `matched`, and survives a crash up to `durable`. Verdict 1.
-    Holds {
+    Acknowledged {
         /// Log index.
         matched: LogIndex,
         /// Log index.
@@ -76,7 +76,7 @@ pub enum FollowerReport {
     /// Log entries cannot bring it up to date: it needs the complete state. Verdict 3.
     NeedsState,
     /// Its disk is full: it accepts only removals. The member repeats the report while this is so. Verdict 4.
-    NoRoom,
+    DiskFull,
 }
 
 /// The contents of a part of a complete state.
@@ -136,7 +136,7 @@ pub enum Call<'a> {
         /// Number of the part, from zero.
         part: u32,
         /// Its contents.
-        holds: StatePart<'a>,
+        contents: StatePart<'a>,
     },
     /// 32 bytes: the entry that the state is as of (16), attempt (8), number of parts that have arrived (4), zero (4).
     StateAck {
@@ -154,7 +154,7 @@ pub enum Call<'a> {
         /// The epoch of the holder's map.
         map_epoch: MapEpoch,
         /// The timestamp bound that the holder requests.
-        ceiling: Timestamp,
+        timestamp_bound: Timestamp,
     },
     /// 24 bytes: sent (8), map epoch (8), ceiling (8).
     LeaseGrant {
@@ -163,7 +163,7 @@ pub enum Call<'a> {
         /// The epoch of the granter's map: the lease is valid once the holder has applied that map.
         map_epoch: MapEpoch,
         /// The timestamp bound that the granter has on disk.
-        ceiling: Timestamp,
+        timestamp_bound: Timestamp,
     },
     /// No body.
     Yield,
@@ -201,7 +201,7 @@ impl EntryName {
         layout(|to| to.u64(self.index.0).u32(self.epoch).zeros(4))
     }
 
-    fn take<const N: usize>(fields: &mut FieldReader<'_, N>) -> EntryName {
+    fn decode_fields<const N: usize>(fields: &mut FieldReader<'_, N>) -> EntryName {
         let (index, epoch) = (LogIndex(fields.u64()), u32::from_le_bytes(fields.bytes()));
         fields.zeros(4);
         EntryName { epoch, index }
@@ -216,7 +216,7 @@ impl Slice {
         })
     }
 
-    fn take<const N: usize>(fields: &mut FieldReader<'_, N>) -> Result<Slice, Failure<'static>> {
+    fn decode_fields<const N: usize>(fields: &mut FieldReader<'_, N>) -> Result<Slice, Failure<'static>> {
         let (index, epoch) = (LogIndex(fields.u64()), fields.u32());
         let contents = match fields.u8() {
             0 => false,
@@ -317,7 +317,7 @@ impl<'a> PeerMessage<'a> {
                 return entries.put(out);
             }
             Call::ReplicateAck(report) => out.extend_from_slice(&report.encode()),
-            Call::StatePart { as_of, attempt, part, holds } => {
+            Call::StatePart { as_of, attempt, part, contents: holds } => {
                 out.extend_from_slice(&as_of.encode());
                 let (what, bytes) = match *holds {
                     StatePart::Log { begins: true, bytes } => (1, bytes),
@@ -334,8 +334,8 @@ impl<'a> PeerMessage<'a> {
                 let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*parts).zeros(4));
                 out.extend_from_slice(&fields);
             }
-            Call::LeaseAsk { sent_us, map_epoch, ceiling }
-            | Call::LeaseGrant { sent_us, map_epoch, ceiling } => {
+            Call::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling }
+            | Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
                 let fields: [u8; 24] = layout(|to| to.u64(*sent_us).u64(map_epoch.0).u64(ceiling.0));
                 out.extend_from_slice(&fields);
             }
@@ -355,30 +355,30 @@ impl<'a> PeerMessage<'a> {
         Ok(&[])
     }
 
-    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let (from, to) = (InstanceId(fields.u32()), InstanceId(fields.u32()));
         let from = Member { instance: from, incarnation: Incarnation(fields.u64()) };
         let to = Member { instance: to, incarnation: Incarnation(fields.u64()) };
-        Ok(Self { from, to, call: Call::take(kind, rest)? })
+        Ok(Self { from, to, call: Call::decode_body(kind, rest)? })
     }
 }
 
 impl<'a> Call<'a> {
-    fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         Ok(match kind {
             Kind::Replicate => {
                 let (mut fields, rest) = FieldReader::<32>::split(body)?;
-                let preceding = EntryName::take(&mut fields);
+                let preceding = EntryName::decode_fields(&mut fields);
                 let (commit, count) = (LogIndex(fields.u64()), fields.u32());
                 fields.zeros(4);
                 fields.done()?;
                 Self::Replicate { preceding, commit, entries: Elements::packed(count, rest)? }
             }
-            Kind::ReplicateAck => Self::ReplicateAck(FollowerReport::take(body)?),
+            Kind::ReplicateAck => Self::ReplicateAck(FollowerReport::decode_body(body)?),
             Kind::StatePart => {
                 let (mut fields, bytes) = FieldReader::<32>::split(body)?;
-                let as_of = EntryName::take(&mut fields);
+                let as_of = EntryName::decode_fields(&mut fields);
                 let (attempt, part, what) = (fields.u64(), fields.u32(), fields.u8());
                 fields.zeros(3);
                 fields.done()?;
@@ -387,11 +387,11 @@ impl<'a> Call<'a> {
                     2 | 3 => StatePart::State { is_last: what == 3, bytes },
                     _ => return Err(What::Reserved.into()),
                 };
-                Self::StatePart { as_of, attempt, part, holds }
+                Self::StatePart { as_of, attempt, part, contents: holds }
             }
             Kind::StateAck => {
                 let (mut fields, rest) = FieldReader::<32>::split(body)?;
-                let as_of = EntryName::take(&mut fields);
+                let as_of = EntryName::decode_fields(&mut fields);
                 let (attempt, parts) = (fields.u64(), fields.u32());
                 fields.zeros(4);
                 fields.done()?;
@@ -404,8 +404,8 @@ impl<'a> Call<'a> {
                 let ceiling = Timestamp(fields.u64());
                 nothing_left(rest)?;
                 match kind {
-                    Kind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, ceiling },
-                    _ => Self::LeaseGrant { sent_us, map_epoch, ceiling },
+                    Kind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling },
+                    _ => Self::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
                 }
             }
             Kind::Yield | Kind::Stale => {
@@ -414,28 +414,28 @@ impl<'a> Call<'a> {
             }
             Kind::EntryGet | Kind::EntryLost => {
                 let (mut fields, rest) = FieldReader::<16>::split(body)?;
-                let name = EntryName::take(&mut fields);
+                let name = EntryName::decode_fields(&mut fields);
                 fields.done()?;
                 nothing_left(rest)?;
                 if kind == Kind::EntryGet { Self::EntryGet(name) } else { Self::EntryLost(name) }
             }
             Kind::DigestAsk | Kind::DigestDiffers => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
-                let slice = Slice::take(&mut fields)?;
+                let slice = Slice::decode_fields(&mut fields)?;
                 fields.done()?;
                 nothing_left(rest)?;
                 if kind == Kind::DigestAsk { Self::DigestAsk(slice) } else { Self::DigestDiffers(slice) }
             }
             Kind::DigestTold => {
                 let (mut fields, rest) = FieldReader::<40>::split(body)?;
-                let slice = Slice::take(&mut fields)?;
+                let slice = Slice::decode_fields(&mut fields)?;
                 let (records, digest) = (fields.u64(), fields.u64());
                 fields.done()?;
                 nothing_left(rest)?;
                 Self::DigestTold { slice, records, digest }
             }
-            Kind::UnitAsk => Self::UnitAsk(UnitRequest::take(body)?),
-            Kind::UnitTold => Self::UnitTold(UnitReport::take(body)?),
+            Kind::UnitAsk => Self::UnitAsk(UnitRequest::decode_body(body)?),
+            Kind::UnitTold => Self::UnitTold(UnitReport::decode_body(body)?),
             Kind::Transaction => Self::Transaction(body),
             _ => {
                 let mut rest = body;
@@ -450,15 +450,15 @@ impl<'a> Call<'a> {
 impl FollowerReport {
     fn encode(self) -> [u8; 32] {
         let (index, durable, epoch, verdict, applied) = match self {
-            Self::Holds { matched, durable, applied } => (matched.0, durable.0, 0, 1, applied.0),
+            Self::Acknowledged { matched, durable, applied } => (matched.0, durable.0, 0, 1, applied.0),
             Self::Differs { at } => (at.index.0, 0, at.epoch, 2, 0),
             Self::NeedsState => (0, 0, 0, 3, 0),
-            Self::NoRoom => (0, 0, 0, 4, 0),
+            Self::DiskFull => (0, 0, 0, 4, 0),
         };
         layout(|to| to.u64(index).u64(durable).u32(epoch).u8(verdict).zeros(3).u64(applied))
     }
 
-    fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<32>::split(body)?;
         let (index, durable) = (LogIndex(fields.u64()), LogIndex(fields.u64()));
         let (epoch, verdict) = (fields.u32(), fields.u8());
@@ -467,10 +467,10 @@ impl FollowerReport {
         fields.done()?;
         nothing_left(rest)?;
         match (verdict, durable.0, epoch, index.0, applied.0) {
-            (1, _, 0, ..) => Ok(Self::Holds { matched: index, durable, applied }),
+            (1, _, 0, ..) => Ok(Self::Acknowledged { matched: index, durable, applied }),
             (2, 0, _, _, 0) => Ok(Self::Differs { at: EntryName { epoch, index } }),
             (3, 0, 0, 0, 0) => Ok(Self::NeedsState),
-            (4, 0, 0, 0, 0) => Ok(Self::NoRoom),
+            (4, 0, 0, 0, 0) => Ok(Self::DiskFull),
             _ => Err(What::Reserved.into()),
         }
     }

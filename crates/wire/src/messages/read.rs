@@ -152,7 +152,7 @@ impl<'a> RecordRead<'a> {
     }
 
     /// Decodes the read of this kind that fills `body`.
-    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<8>::split(body)?;
         let key_len = fields.u32() as usize;
         let detail = fields.u8();

@@ -76,7 +76,7 @@ pub enum Expiry {
     /// At this time, in milliseconds since 1970.
     AtMs(u64),
     /// Unchanged; never if the record is absent.
-    Keep,
+    Unchanged,
 }
 
 impl Expiry {
@@ -85,7 +85,7 @@ impl Expiry {
             Self::Never => (0, 0),
             Self::AfterMs(ms) => (1, ms),
             Self::AtMs(ms) => (2, ms),
-            Self::Keep => (3, 0),
+            Self::Unchanged => (3, 0),
         }
     }
 
@@ -95,7 +95,7 @@ impl Expiry {
             (0, 0) => Ok(Self::Never),
             (1, ms) => Ok(Self::AfterMs(ms)),
             (2, ms) => Ok(Self::AtMs(ms)),
-            (3, 0) => Ok(Self::Keep),
+            (3, 0) => Ok(Self::Unchanged),
             _ => Err(What::Expiry.into()),
         }
     }

@@ -50,7 +50,7 @@ impl<'a> Scan<'a> {
         Ok(self.prefix)
     }
 
-    pub(crate) fn take(blobs: bool, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(blobs: bool, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let seen = Timestamp(fields.u64());
         let cursor_len = fields.u32() as usize;

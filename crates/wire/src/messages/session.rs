@@ -64,7 +64,7 @@ impl Stamp {
 pub struct SessionOpen;
 
 impl SessionOpen {
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         nothing_left(body)?;
         Ok(Self)
     }
@@ -84,7 +84,7 @@ impl SessionOpened {
         layout(|to| to.u64(self.session.issued.0).u64(self.session.nonce).u32(self.idle_ms).zeros(4))
     }
 
-    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let session = SessionId { issued: Timestamp(fields.u64()), nonce: fields.u64() };
         let idle_ms = fields.u32();

@@ -31,7 +31,7 @@ pub struct SnapshotRequest<'a> {
     /// The snapshot.
     pub id: SnapshotId,
     /// The request.
-    pub ask: SnapshotAsk<'a>,
+    pub request: SnapshotAsk<'a>,
 }
 
 /// The kind of a request about a snapshot.
@@ -83,7 +83,7 @@ impl<'a> SnapshotRequest<'a> {
     /// The highest timestamp that the server's clock must not be behind.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
-        match self.ask {
+        match self.request {
             SnapshotAsk::Read { at, .. } | SnapshotAsk::Scan { at, .. } => self.seen.max(at),
             _ => self.seen,
         }
@@ -92,13 +92,13 @@ impl<'a> SnapshotRequest<'a> {
     /// Whether it changes the partition's snapshots.
     #[must_use]
     pub fn changes(&self) -> bool {
-        matches!(self.ask, SnapshotAsk::Open { .. } | SnapshotAsk::Close)
+        matches!(self.request, SnapshotAsk::Open { .. } | SnapshotAsk::Close)
     }
 
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         out.extend_from_slice(&self.seen.0.to_le_bytes());
         out.extend_from_slice(&self.id.0.to_le_bytes());
-        match self.ask {
+        match self.request {
             SnapshotAsk::Open { lease_ms, age_ms } => {
                 check_lease(lease_ms)?;
                 check_age(age_ms)?;
@@ -127,7 +127,7 @@ impl<'a> SnapshotRequest<'a> {
         Ok(&[])
     }
 
-    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let (seen, id) = (Timestamp(fields.u64()), SnapshotId(u128::from_le_bytes(fields.bytes())));
         fields.done()?;
@@ -175,10 +175,10 @@ impl<'a> SnapshotRequest<'a> {
                 if blobs > 1 {
                     return Err(What::Detail.into());
                 }
-                SnapshotAsk::Scan { at, scan: Scan { seen, ..Scan::take(blobs == 1, rest)? } }
+                SnapshotAsk::Scan { at, scan: Scan { seen, ..Scan::decode_body(blobs == 1, rest)? } }
             }
         };
-        Ok(Self { seen, id, ask })
+        Ok(Self { seen, id, request: ask })
     }
 }
 

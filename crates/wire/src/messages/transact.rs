@@ -65,7 +65,7 @@ impl<'a> Transact<'a> {
         Ok(self.parts)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (stamp, parts) = Stamp::split(body)?;
         Ok(Self { stamp, parts })
     }
@@ -78,7 +78,7 @@ impl<'a> StageBytes<'a> {
         Ok(self.piece)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (stamp, piece) = Stamp::split(body)?;
         check_piece(piece)?;
         Ok(Self { stamp, piece })
@@ -92,7 +92,7 @@ impl<'a> TransactionDone<'a> {
         self.answers.put(out)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(body)?;
         let (version, count) = (Timestamp(fields.u64()), fields.u32());
         fields.zeros(4);

@@ -96,7 +96,7 @@ pub struct Transform {
     /// Offset of the number in the record, in bytes: the number ends within the maximum length of a value.
     pub offset: u64,
     /// The number in the answer.
-    pub brings: Brings,
+    pub returns: Brings,
 }
 
 /// Fields of a transform: offset (8), operand (8), type (1), number in the answer (1), zero (6).
@@ -117,7 +117,7 @@ impl Transform {
     }
 
     pub(super) fn fields(&self) -> [u8; FIELDS_BYTES] {
-        let (number, brings) = (self.number.number(), self.brings.number());
+        let (number, brings) = (self.number.number(), self.returns.number());
         layout(|to| to.u64(self.offset).u64(self.operand).u8(number).u8(brings).zeros(6))
     }
 
@@ -133,7 +133,7 @@ impl Transform {
             number: NumberType::from_number(number).ok_or(What::Transform)?,
             operand,
             offset,
-            brings: Brings::from_number(brings).ok_or(What::Transform)?,
+            returns: Brings::from_number(brings).ok_or(What::Transform)?,
         };
         transform.check()?;
         Ok((transform, rest))
@@ -252,7 +252,7 @@ mod tests {
             number: NumberType::I8,
             operand: 0xFF,
             offset: VALUE_BYTES_MAX as u64 - 1,
-            brings: Brings::New,
+            returns: Brings::New,
         };
         assert_eq!(good.check(), Ok(()));
         let what = |transform: Transform| transform.check();
@@ -273,7 +273,7 @@ mod tests {
             number: NumberType::F64,
             operand: Number::bits(-2.5_f64),
             offset: 3,
-            brings: Brings::Old,
+            returns: Brings::Old,
         };
         let fields = good.fields();
         assert_eq!(Transform::split(Operator::Max.number(), &fields), Ok((good, &[][..])));

@@ -57,7 +57,7 @@ impl<'a> UnitRequest<'a> {
         Ok(piece)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, piece) = FieldReader::<24>::split(body)?;
         let (number, behind) = (fields.u64(), fields.u64());
         let (total, at) = (fields.u32(), fields.u32());
@@ -82,7 +82,7 @@ impl<'a> UnitReport<'a> {
         Ok(piece)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, piece) = FieldReader::<32>::split(body)?;
         let (number, until_ms) = (fields.u64(), fields.u64());
         let (total, at, verdict) = (fields.u32(), fields.u32(), fields.u8());

@@ -189,7 +189,7 @@ impl<'a> RecordWrite<'a> {
     }
 
     /// Decodes the write of this kind that fills `body`.
-    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(body)?;
         let key_len = fields.u32() as usize;
         let condition = fields.u8();
@@ -223,7 +223,7 @@ impl<'a> RecordWrite<'a> {
                 check_value(bytes)?;
                 (key, WriteChange::Extend { bytes })
             }
-            Kind::CompareSwap => return Self::take_compare_swap(condition, detail, rest, with_key),
+            Kind::CompareSwap => return Self::decode_compare_swap(condition, detail, rest, with_key),
             Kind::SetBit => {
                 let (offset, rest) = one_u64(rest)?;
                 check_bit(offset)?;
@@ -256,7 +256,7 @@ impl<'a> RecordWrite<'a> {
             | Kind::SettleBlob
             | Kind::DropChunk
             | Kind::FillBlob
-            | Kind::PublishBlob => return BlobChange::take(kind, (key_len, condition, detail), rest),
+            | Kind::PublishBlob => return BlobChange::decode_body(kind, (key_len, condition, detail), rest),
             Kind::Remove => (only_key(with_key(rest)?)?, WriteChange::Remove),
             Kind::Increment => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;
@@ -279,7 +279,7 @@ impl<'a> RecordWrite<'a> {
         Ok(Self { key, condition, change })
     }
 
-    fn take_compare_swap(
+    fn decode_compare_swap(
         condition: Condition,
         detail: u8,
         rest: &'a [u8],

@@ -3,14 +3,14 @@
 use crate::support::{Seed, envelope, seed, with_message};
 use proptest::prelude::*;
 use zerohop_wire::ids::*;
-use zerohop_wire::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
+use zerohop_wire::limits::{COALESCED_BYTES, COALESCED_MAX, SPLIT_BYTES_MIN};
 use zerohop_wire::messages::*;
 use zerohop_wire::{
     AnswerGathering, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, HEADER_BYTES,
     Kind, Message, What,
 };
 
-const DECODER: Decoder = Decoder::agreed(1, Features::GATHER);
+const DECODER: Decoder = Decoder::with_version(1, Features::COALESCED);
 
 /// What a receiver makes of these bytes: each answer with the id of its request. And how many frames there were.
 fn told(mut bytes: &[u8]) -> (Vec<(u64, String)>, usize) {
@@ -71,23 +71,23 @@ fn many_short_answers_take_two_frames() {
 
 #[test]
 fn a_frame_of_answers_ends_at_its_bounds() {
-    let many = sent(&[0; 2 * GATHERED_MAX as usize]);
-    let a_frame = GATHERED_BYTES / 40;
-    assert!(a_frame < GATHERED_MAX as usize, "bytes bound it before their number does");
-    assert_eq!((told(&many).0.len(), told(&many).1), (2 * GATHERED_MAX as usize, 6));
+    let many = sent(&[0; 2 * COALESCED_MAX as usize]);
+    let a_frame = COALESCED_BYTES / 40;
+    assert!(a_frame < COALESCED_MAX as usize, "bytes bound it before their number does");
+    assert_eq!((told(&many).0.len(), told(&many).1), (2 * COALESCED_MAX as usize, 6));
     let long = sent(&[5_000; 100]);
     let (all, frames) = told(&long);
     assert_eq!(all.len(), 100);
     assert!(frames < 60, "{frames}");
     let mut rest = &long[..];
     while let DecodeResult::Frame { used, .. } = DECODER.decode(rest) {
-        assert!(used < GATHERED_BYTES + 5_000 + 200, "{used}");
+        assert!(used < COALESCED_BYTES + 5_000 + 200, "{used}");
         rest = &rest[used..];
     }
 }
 
 #[test]
-fn a_long_answer_goes_from_where_it_lies_behind_all_before_it() {
+fn long_answer_is_sent_without_copy_in_order() {
     let (short, long) = (vec![1; 10], vec![2; SPLIT_BYTES_MIN]);
     let (mut gathering, mut out, encoder) = (AnswerGathering::default(), Vec::new(), Encoder::default());
     for (bytes, request) in [&short, &short, &short, &long, &short].into_iter().zip(1..) {
@@ -122,11 +122,12 @@ fn an_answer_that_cannot_travel_leaves_no_trace() {
 }
 
 #[test]
-fn frames_of_several_are_taken_only_where_that_is_agreed() {
-    for message in [Message::Gather(Elements::given(&[])), Message::Gathered(Elements::given(&[]))] {
+fn coalesced_frames_need_negotiation() {
+    for message in [Message::Gather(Elements::from_slice(&[])), Message::Gathered(Elements::from_slice(&[]))]
+    {
         let mut bytes = Vec::new();
         Encoder::default().encode(&Envelope::default(), &message, &mut bytes).unwrap();
-        let without = Decoder::agreed(1, Features::LZ4);
+        let without = Decoder::with_version(1, Features::LZ4);
         assert!(matches!(
             without.decode(&bytes),
             DecodeResult::Refused { failure: Failure::BadRequest { what: What::Unexpected }, .. }
@@ -142,13 +143,13 @@ fn more_than_a_frame_may_have_are_refused() {
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
         kind: Kind::Lookup.number(),
-        hold: false,
+        read_lock: false,
         body: b"",
     };
-    let requests = vec![request; GATHERED_MAX as usize + 1];
-    let too_many = Failure::TooMany { count: u64::from(GATHERED_MAX) + 1, limit: GATHERED_MAX };
+    let requests = vec![request; COALESCED_MAX as usize + 1];
+    let too_many = Failure::TooMany { count: u64::from(COALESCED_MAX) + 1, limit: COALESCED_MAX };
     let mut out = Vec::new();
-    let gather = Message::Gather(Elements::given(&requests));
+    let gather = Message::Gather(Elements::from_slice(&requests));
     assert_eq!(gather.encode_body(&mut out), Err(too_many.clone()));
     out.clear();
     for request in &requests {
@@ -164,11 +165,11 @@ fn lengths_that_do_not_add_up_and_bytes_that_are_not_zero_are_refused() {
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
         kind: Kind::Lookup.number(),
-        hold: false,
+        read_lock: false,
         body: b"body",
     };
     let mut body = Vec::new();
-    Message::Gather(Elements::given(&[request, request])).encode_body(&mut body).unwrap();
+    Message::Gather(Elements::from_slice(&[request, request])).encode_body(&mut body).unwrap();
     assert_eq!(body.len(), 56);
     let refused = |place: usize, byte: u8| {
         let mut body = body.clone();
@@ -188,15 +189,19 @@ fn what_is_no_request_for_a_partition_is_refused_by_itself() {
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
         kind,
-        hold: false,
+        read_lock: false,
         body: b"",
     };
     assert_eq!(request(0x7777).message(), Err(Failure::UnknownKind { kind: 0x7777 }));
     for kind in Kind::ALL.iter().filter(|kind| !kind.is_for_partition()) {
         assert_eq!(request(kind.number()).message(), Err(What::Unexpected.into()), "{kind}");
     }
-    let answer =
-        |kind: Kind| GatheredAnswer { request: RequestId(1), kind: kind.number(), held_us: 0, body: b"" };
+    let answer = |kind: Kind| GatheredAnswer {
+        request: RequestId(1),
+        kind: kind.number(),
+        read_lock_us: 0,
+        body: b"",
+    };
     for kind in [Kind::Gathered, Kind::Gather, Kind::Lookup] {
         assert_eq!(answer(kind).message(), Err(What::Unexpected.into()), "{kind}");
     }
@@ -206,7 +211,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
-    fn answers_that_share_frames_are_told_in_order_as_they_were_given(
+    fn coalesced_answers_keep_their_order(
         seeds in prop::collection::vec(seed(), 0..40), unchecked: bool
     ) {
         let encoder = Encoder { body_checksum: !unchecked, ..Encoder::default() };
@@ -229,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn gathered_requests_are_what_they_would_be_alone(seeds in prop::collection::vec(seed(), 1..20)) {
+    fn coalesced_requests_equal_single_ones(seeds in prop::collection::vec(seed(), 1..20)) {
         let mut packed = Vec::new();
         let mut expected = Vec::new();
         for (seed, place) in seeds.iter().zip(1..) {
@@ -238,9 +243,9 @@ proptest! {
             with_message(&seed, |message| {
                 let mut body = Vec::new();
                 let kind = message.encode_body(&mut body).unwrap().number();
-                let Envelope { keyspace, partition, partition_epoch, hold, .. } = of;
+                let Envelope { keyspace, partition, partition_epoch, read_lock, .. } = of;
                 let request =
-                    GatheredRequest { keyspace, partition, partition_epoch, kind, hold, body: &body };
+                    GatheredRequest { keyspace, partition, partition_epoch, kind, read_lock, body: &body };
                 zerohop_wire::pack(&request, &mut packed).unwrap();
                 let request = RequestId(100 + place);
                 expected.push((Envelope { request, time_out_ms: 9, ..of }, format!("{message:?}")));
@@ -258,20 +263,20 @@ proptest! {
 }
 
 #[test]
-fn a_request_to_be_held_says_so_in_a_flag_and_its_answer_where_the_time_out_was() {
+fn read_lock_uses_a_flag_and_the_time_out_field() {
     let frame = |envelope: Envelope, message: &Message<'_>| {
         let mut bytes = Vec::new();
         Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
         let DecodeResult::Frame { frame, .. } = DECODER.decode(&bytes) else { panic!("{bytes:?}") };
         (bytes.clone(), frame.envelope)
     };
-    let asked = Envelope { request: RequestId(7), hold: true, time_out_ms: 9, ..Envelope::default() };
+    let asked = Envelope { request: RequestId(7), read_lock: true, time_out_ms: 9, ..Envelope::default() };
     let (bytes, envelope) = frame(asked, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
     assert_eq!((&bytes[6..8], &bytes[32..36], envelope), (&[5, 0][..], &[9, 0, 0, 0][..], asked));
     let told = Envelope { request: RequestId(7), time_out_ms: 2_000, ..Envelope::default() };
     let (bytes, envelope) = frame(told, &Message::Answer(Err(Failure::NotFound)));
     assert_eq!((&bytes[6..8], &bytes[32..36]), (&[1, 0][..], &[0xd0, 7, 0, 0][..]));
-    assert_eq!((envelope.held_us(), envelope.hold), (2_000, false));
+    assert_eq!((envelope.read_lock_us(), envelope.read_lock), (2_000, false));
     // In a frame with others an answer has two bytes for it.
     let (mut out, mut gathering) = (Vec::new(), AnswerGathering::default());
     let told = Envelope { time_out_ms: 70_000, ..told };
@@ -284,7 +289,7 @@ fn a_request_to_be_held_says_so_in_a_flag_and_its_answer_where_the_time_out_was(
     let DecodeResult::Frame { frame, .. } = DECODER.decode(&out[used..]) else { panic!("{out:?}") };
     let mut scratch = Vec::new();
     let Message::Gathered(answers) = frame.message(&mut scratch).unwrap() else { panic!() };
-    assert_eq!(answers.iter().map(|answer| answer.held_us).collect::<Vec<_>>(), [u16::MAX]);
+    assert_eq!(answers.iter().map(|answer| answer.read_lock_us).collect::<Vec<_>>(), [u16::MAX]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use zerohop_wire::{
     Kind, Message, What,
 };
 
-const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
+const DECODER: Decoder = Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0));
 const NUMBERS: [u64; 5] = [0x0001_9f3c_7a2b_0003, 70_000, 65_536, 2, 5];
 const SEEN: Timestamp = Timestamp(0x0001_9f3c_7a2b_0001);
 const VERSION: Timestamp = Timestamp(0x0001_9f3c_7a2b_0002);
@@ -34,7 +34,7 @@ const FOR_PARTITION: Envelope = Envelope {
     partition: PartitionId(17),
     partition_epoch: PartitionEpoch(5),
     time_out_ms: 1500,
-    hold: false,
+    read_lock: false,
 };
 const FOR_CONNECTION: Envelope = Envelope {
     request: RequestId(1),
@@ -42,7 +42,7 @@ const FOR_CONNECTION: Envelope = Envelope {
     partition: PartitionId(0),
     partition_epoch: PartitionEpoch(0),
     time_out_ms: 0,
-    hold: false,
+    read_lock: false,
 };
 
 /// Calls `check` with the name of each vector, what it shows, and what it says.
@@ -136,7 +136,7 @@ fn reads(check: Check<'_>) {
     check("compare", "the slice from fragment 65536 on", &Message::Compare(Compare { from: 1 << 16 }));
     let mut snapshot = |name: &str, comment: &str, ask: SnapshotAsk<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
-        check(name, comment, &Message::Snapshot(SnapshotRequest { seen: SEEN, id, ask }));
+        check(name, comment, &Message::Snapshot(SnapshotRequest { seen: SEEN, id, request: ask }));
     };
     let (lease_ms, age_ms) = (30_000, 300_000);
     snapshot("open_snapshot", "for 30 s, and 300 s at most", SnapshotAsk::Open { lease_ms, age_ms });
@@ -162,14 +162,14 @@ fn writes(check: Check<'_>) {
     write("insert_if_absent", "expires after 5 s", Condition::IfAbsent, insert(Expiry::AfterMs(5000)));
     let at = Expiry::AtMs(1_800_000_000_000);
     write("insert_if_present", "expires in 2027", Condition::IfPresent, insert(at));
-    write("insert_if_version", "keeps its expiry", Condition::IfVersion(VERSION), insert(Expiry::Keep));
+    write("insert_if_version", "keeps its expiry", Condition::IfVersion(VERSION), insert(Expiry::Unchanged));
     write("remove", "key", always, WriteChange::Remove);
     let values: [&[u8]; 3] = [b"one", b"", b"three"];
     write(
         "append",
         "one, the empty value, three",
         always,
-        WriteChange::Append { values: Elements::given(&values) },
+        WriteChange::Append { values: Elements::from_slice(&values) },
     );
     write("extend", "adds 'value'", always, WriteChange::Extend { bytes: value });
     let swap = |expected, new| WriteChange::CompareSwap { expected, new };
@@ -186,7 +186,7 @@ fn writes(check: Check<'_>) {
         number: NumberType::F32,
         operand: Number::bits(1.5_f32),
         offset: 12,
-        brings: Brings::New,
+        returns: Brings::New,
     };
     write(
         "transform",
@@ -222,7 +222,7 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
     );
     let own_bytes = BlobChange::WriteChunk { stamp: own, offset: 0, length: 5, bytes, makes: true };
     write("write_chunk_own", "'value' into the transaction's own blob", own_bytes);
-    write("cut_chunk", "keeps 100 bytes", BlobChange::CutChunk { stamp, keep: 100, marks: false });
+    write("cut_chunk", "keeps 100 bytes", BlobChange::CutChunk { stamp, keep: 100, creates_absent: false });
     write("drop_chunk", "generation 3", BlobChange::DropChunk { stamp });
     write("fill_blob", "up to 70,000 bytes", BlobChange::Fill { stamp, until: 70_000 });
     write("publish_blob", "70,000 bytes", BlobChange::Publish { stamp, size: 70_000 });
@@ -231,7 +231,7 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
         number: NumberType::U64,
         operand: 9,
         offset: 16,
-        brings: Brings::Old,
+        returns: Brings::Old,
     };
     let max = BlobChange::TransformChunk { stamp, transform, makes: true };
     write("transform_chunk", "the u64 at byte 16 is at least 9", max);
@@ -248,14 +248,14 @@ fn batches(check: Check<'_>) {
             change: WriteChange::Remove,
         }),
     ];
-    let batch = OperationBatch { stamp: STAMP, operations: Elements::given(&operations) };
+    let batch = OperationBatch { stamp: STAMP, operations: Elements::from_slice(&operations) };
     check("batch", "insert (42), lookup, remove (43)", &Message::Batch(batch));
     let answers: [OperationAnswer<'_>; 3] = [
         Ok(Outcome::Done { version: VERSION, number: 0 }),
         Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }),
         Err(zerohop_wire::Failure::NotFound),
     ];
-    check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Elements::given(&answers)));
+    check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Elements::from_slice(&answers)));
 }
 
 fn gathered(check: Check<'_>) {
@@ -272,14 +272,14 @@ fn gathered(check: Check<'_>) {
         partition: PartitionId(partition),
         partition_epoch: PartitionEpoch(5),
         kind: bodies[at].0,
-        hold: false,
+        read_lock: false,
         body: &bodies[at].1,
     };
     let requests = [request(17, 0), request(200, 1)];
-    let gather = Message::Gather(Elements::given(&requests));
+    let gather = Message::Gather(Elements::from_slice(&requests));
     check("gather", "lookup in partition 17, insert (42) in 200", &gather);
-    let held = [GatheredRequest { hold: true, ..request(17, 0) }, request(200, 0)];
-    let gather = Message::Gather(Elements::given(&held));
+    let held = [GatheredRequest { read_lock: true, ..request(17, 0) }, request(200, 0)];
+    let gather = Message::Gather(Elements::from_slice(&held));
     check("gather_hold", "lookup in partition 17, to be held, and in 200", &gather);
     let answers: [OperationAnswer<'_>; 2] =
         [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
@@ -290,13 +290,17 @@ fn gathered(check: Check<'_>) {
     let answer = |request, at: usize| GatheredAnswer {
         request: RequestId(request),
         kind: bodies[at].0,
-        held_us: 0,
+        read_lock_us: 0,
         body: &bodies[at].1,
     };
     let answers = [answer(9, 0), answer(8, 1)];
-    check("gathered", "a value to request 9, not found to 8", &Message::Gathered(Elements::given(&answers)));
-    let held = [GatheredAnswer { held_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
-    let gathered = Message::Gathered(Elements::given(&held));
+    check(
+        "gathered",
+        "a value to request 9, not found to 8",
+        &Message::Gathered(Elements::from_slice(&answers)),
+    );
+    let held = [GatheredAnswer { read_lock_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
+    let gathered = Message::Gathered(Elements::from_slice(&held));
     check("gathered_held", "a value to request 9, held for 2 ms, not found to 8", &gathered);
 }
 
@@ -308,7 +312,7 @@ fn transactions(check: Check<'_>) {
         ItemAnswer(Ok(Outcome::Done { version: Timestamp::MAX, number: 0 })),
         ItemAnswer(Err(Failure::NotFound)),
     ];
-    let transacted = TransactionDone { version: VERSION, answers: Elements::given(&answers) };
+    let transacted = TransactionDone { version: VERSION, answers: Elements::from_slice(&answers) };
     check("transacted", "a value, done, not found", &Message::Transacted(transacted));
 }
 
@@ -332,28 +336,35 @@ fn peers(check: Check<'_>) {
     };
     let mark = LogEntry { name: name(5, 102), kind: 5, flags: 0, key: b"", payload: b"\x10", ..entry };
     let entries = [entry, mark];
-    let entries = Elements::given(&entries);
+    let entries = Elements::from_slice(&entries);
     let preceding = name(4, 100);
     let commit = LogIndex(99);
     peer("replicate", "entries 101, 102 behind (4, 100)", Call::Replicate { preceding, commit, entries });
-    let holds =
-        FollowerReport::Holds { matched: LogIndex(102), durable: LogIndex(100), applied: LogIndex(99) };
+    let holds = FollowerReport::Acknowledged {
+        matched: LogIndex(102),
+        durable: LogIndex(100),
+        applied: LogIndex(99),
+    };
     peer("replicate_ack", "holds 102, 100 of them durably", Call::ReplicateAck(holds));
     let differs = FollowerReport::Differs { at: name(3, 90) };
     peer("replicate_ack_differs", "go on behind (3, 90)", Call::ReplicateAck(differs));
     peer("replicate_ack_needs_state", "send the state", Call::ReplicateAck(FollowerReport::NeedsState));
-    peer("replicate_ack_no_room", "its disk is full", Call::ReplicateAck(FollowerReport::NoRoom));
+    peer("replicate_ack_no_room", "its disk is full", Call::ReplicateAck(FollowerReport::DiskFull));
     let as_of = name(5, 102);
     let attempt = 7_654_321;
-    let part = |part, holds| Call::StatePart { as_of, attempt, part, holds };
+    let part = |part, holds| Call::StatePart { as_of, attempt, part, contents: holds };
     peer("state_part_begins", "part 0", part(0, StatePart::Log { begins: true, bytes: b"header, entries" }));
     peer("state_part_log", "part 1", part(1, StatePart::Log { begins: false, bytes: b"more entries" }));
     peer("state_part_state", "part 2", part(2, StatePart::State { is_last: false, bytes: b"some" }));
     peer("state_part_last", "part 3, the last", part(3, StatePart::State { is_last: true, bytes: b"state" }));
     peer("state_ack", "parts 0 and 1 are held", Call::StateAck { as_of, attempt, parts: 2 });
     let (sent_us, map_epoch, ceiling) = (1_234_567, MapEpoch(11), VERSION);
-    peer("lease_ask", "sent at 1.234567 s", Call::LeaseAsk { sent_us, map_epoch, ceiling });
-    peer("lease_grant", "for what was sent at 1.234567 s", Call::LeaseGrant { sent_us, map_epoch, ceiling });
+    peer("lease_ask", "sent at 1.234567 s", Call::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling });
+    peer(
+        "lease_grant",
+        "for what was sent at 1.234567 s",
+        Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
+    );
     peer("yield", "no fields", Call::Yield);
     peer("stale", "no fields", Call::Stale);
     peer("entry_get", "entry (5, 101)", Call::EntryGet(name(5, 101)));
@@ -388,7 +399,7 @@ fn outcomes(check: Check<'_>) {
     outcome("counter", "value -7", Outcome::Counter { version, value: -7 });
     outcome("value", "5 bytes of 100", Outcome::Value { version, length: 100, bytes: b"value" });
     let values: [&[u8]; 2] = [b"one", b"two"];
-    let values = Elements::given(&values);
+    let values = Elements::from_slice(&values);
     outcome("list", "values 8 and 9 of 10", Outcome::List { version, length: 10, first: 8, values });
     let record = RecordType::List;
     let at = Some(1_800_000_000_000);
@@ -397,10 +408,10 @@ fn outcomes(check: Check<'_>) {
         ScannedKey { key: b"a", record: RecordType::Bytes, version },
         ScannedKey { key: b"bc", record: RecordType::List, version },
     ];
-    let keys = Elements::given(&keys);
+    let keys = Elements::from_slice(&keys);
     outcome("page", "two keys, and more to come", Outcome::Page { next: b"go on", keys });
     let differing = [InstanceId(70_001)];
-    let differing = Elements::given(&differing);
+    let differing = Elements::from_slice(&differing);
     let compared = SliceComparison { next: 3 << 16, records: 7, bytes: 4096, copies: 3, differing };
     outcome("compared", "7 records of 4,096 bytes, another in one of 3 copies", Outcome::Compared(compared));
 }

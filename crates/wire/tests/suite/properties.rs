@@ -11,7 +11,7 @@ use zerohop_wire::{
     AnswerGathering, DecodeResult, Decoder, Encoder, Envelope, Features, HEADER_BYTES, Message,
 };
 
-const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
+const DECODER: Decoder = Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0));
 const LZ4: Encoder = Encoder { version: 1, body_checksum: true, compress_from_bytes: Some(0) };
 
 fn encoded(encoder: Encoder, seed: &Seed) -> Vec<u8> {
@@ -79,13 +79,13 @@ proptest! {
         let (version, stamp) = (Timestamp(5), BlobStamp { id: 6, generation: 7 });
         let pieces: Vec<&[u8]> = bytes.chunks(piece_bytes).collect();
         let crc = knows.then(|| crc32c(&bytes));
-        let apart = Message::Answer(Ok(Outcome::ChunkApart { version, stamp, pieces: &pieces, crc }));
+        let apart = Message::Answer(Ok(Outcome::ChunkMultiBuffer { version, stamp, pieces: &pieces, crc }));
         let together = Message::Answer(Ok(Outcome::Chunk { version, stamp, bytes: &bytes }));
         let encoder = if lz4 { LZ4 } else { Encoder::default() };
         let (mut expected, mut whole, mut split) = (Vec::new(), Vec::new(), Vec::new());
         encoder.encode(&Envelope::default(), &together, &mut expected).unwrap();
         encoder.encode(&Envelope::default(), &apart, &mut whole).unwrap();
-        let tail = encoder.encode_apart(&Envelope::default(), &apart, &mut split).unwrap();
+        let tail = encoder.encode_multi_buffer(&Envelope::default(), &apart, &mut split).unwrap();
         prop_assert_eq!(tail.is_empty(), bytes.len() < SPLIT_BYTES_MIN || lz4);
         tail.append(0, &mut split);
         prop_assert!(whole == expected && split == expected);
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn every_cut_asks_for_exactly_what_is_missing(seed in seed(), at: prop::sample::Index) {
+    fn truncated_input_requests_exactly_the_missing_bytes(seed in seed(), at: prop::sample::Index) {
         let bytes = encoded(Encoder::default(), &seed);
         let cut = at.index(bytes.len());
         let need = if cut < HEADER_BYTES { HEADER_BYTES } else { bytes.len() };

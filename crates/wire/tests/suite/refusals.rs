@@ -8,14 +8,14 @@ use zerohop_wire::{
     HEADER_BYTES, Kind, Message, What, checksum,
 };
 
-const DECODER: Decoder = Decoder::agreed(1, Features(0));
+const DECODER: Decoder = Decoder::with_version(1, Features(0));
 const ENVELOPE: Envelope = Envelope {
     request: RequestId(77),
     keyspace: KeyspaceId(1),
     partition: PartitionId(2),
     partition_epoch: PartitionEpoch(3),
     time_out_ms: 0,
-    hold: false,
+    read_lock: false,
 };
 
 fn header(kind: u16, body: &[u8]) -> FrameHeader {
@@ -103,7 +103,7 @@ fn a_damaged_body_is_answered_and_the_next_frame_is_found() {
 }
 
 #[test]
-fn another_version_is_told_which_was_agreed_on() {
+fn wrong_version_names_the_negotiated_one() {
     let frame = bytes(FrameHeader { version: 9, ..header(Kind::Ping.number(), &[0; 8]) }, &[0; 8]);
     let DecodeResult::Broken(broken) = DECODER.decode(&frame) else { panic!() };
     assert_eq!(broken, BrokenStream::Version { envelope: ENVELOPE, got: 9, agreed: 1 });
@@ -121,7 +121,7 @@ fn a_length_beyond_the_bound_is_refused_by_the_header_alone() {
 }
 
 #[test]
-fn strangers_get_only_short_frames() {
+fn unproven_peers_may_send_only_short_frames() {
     let body = [0; HELLO_BODY_BYTES_MAX + 1];
     let frame = bytes(header(Kind::Hello.number(), &body), &body);
     let stranger = Decoder::before_hello().decode(&frame);
@@ -177,7 +177,7 @@ fn the_longest_key_and_value_fit_one_frame() {
 }
 
 #[test]
-fn two_long_values_that_do_not_fit_one_frame_are_refused_whole() {
+fn too_long_pair_of_values_is_refused() {
     let value = vec![b'v'; VALUE_BYTES_MAX];
     let change = WriteChange::CompareSwap { expected: Some(&value), new: Some(&value) };
     let write = RecordWrite { key: b"k", condition: Condition::Always, change };
@@ -189,7 +189,7 @@ fn two_long_values_that_do_not_fit_one_frame_are_refused_whole() {
 fn more_items_than_a_batch_may_have_are_refused() {
     let read = RecordOperation::Read(RecordRead { key: b"", query: Query::Lookup });
     let operations = vec![read; BATCH_ITEMS_MAX as usize + 1];
-    let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) };
+    let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
     let too_many = Failure::TooMany { count: u64::from(BATCH_ITEMS_MAX) + 1, limit: BATCH_ITEMS_MAX };
     assert_eq!(encode(&Message::Batch(batch)), Err(too_many.clone()));
     let mut body = [0; 48];
@@ -201,7 +201,7 @@ fn more_items_than_a_batch_may_have_are_refused() {
 fn a_count_that_is_not_that_of_the_items_is_refused() {
     let lookup = RecordOperation::Read(RecordRead { key: b"key", query: Query::Lookup });
     let operations = [lookup; 3];
-    let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::given(&operations) };
+    let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
     let mut body = encode(&Message::Batch(batch)).unwrap().split_off(HEADER_BYTES);
     for (count, told) in [(2, What::Lengths), (4, What::FieldsCut)] {
         body[40] = count;

@@ -47,7 +47,7 @@ fn the_specification_states_the_limits() {
         ("frames have at most ", limits::HELLO_BODY_BYTES_MAX as u64, " bytes"),
         ("a text of 32 to ", limits::SECRET_BYTES_MAX as u64, " bytes"),
         ("; ", limits::BATCH_ITEMS_MAX.into(), " operations in a batch"),
-        ("; ", limits::GATHERED_MAX.into(), " requests in a `gather`"),
+        ("; ", limits::COALESCED_MAX.into(), " requests in a `gather`"),
         ("has at most ", limits::TRANSACTION_ITEMS_MAX.into(), " items"),
         ("the piece, at most ", limits::STAGED_PIECE_BYTES_MAX as u64, " bytes"),
         ("keys at most, 1 to ", limits::SCAN_PAGE_KEYS_MAX.into(), " "),

@@ -37,16 +37,20 @@ impl Commit {
                 CommitStep::Commit(me),
                 CommitStep::Drop(me),
                 CommitStep::Forget(me),
-                CommitStep::Ask(me),
+                CommitStep::QueryStatus(me),
             ]);
-            steps.extend([CommitStep::FreeAlone(me), CommitStep::Fail(me), CommitStep::HearApplied(me)]);
+            steps.extend([
+                CommitStep::ReleaseUnilaterally(me),
+                CommitStep::Fail(me),
+                CommitStep::ReceiveApplied(me),
+            ]);
             for attempt in 1..ATTEMPTS as u8 {
                 steps.extend([
                     CommitStep::Prepare(me, attempt),
                     CommitStep::Busy(me, attempt),
                     CommitStep::Release(me, attempt),
                 ]);
-                steps.extend([CommitStep::HearBusy(me, attempt), CommitStep::HearAsk(me, attempt)]);
+                steps.extend([CommitStep::ReceiveBusy(me, attempt), CommitStep::ReceiveQuery(me, attempt)]);
                 steps.extend((1..=self.entries).map(|entry| CommitStep::Prepared(me, attempt, entry)));
             }
         }
@@ -74,13 +78,13 @@ impl Commit {
                     calm.take(&mut world, CommitStep::Log(me));
                     calm.take(&mut world, CommitStep::Prepare(me, attempt));
                     calm.take(&mut world, CommitStep::Log(me));
-                    let entry = world.participants[me].held.map(|held| held.entry);
+                    let entry = world.participants[me].committed_state.map(|held| held.entry);
                     entry.and_then(|entry| calm.take(&mut world, CommitStep::Prepared(me, attempt, entry)));
                 }
                 calm.take(&mut world, CommitStep::Decide);
-                if let Some(attempt) = world.participants[me].held.map(|held| held.attempt) {
-                    calm.take(&mut world, CommitStep::Ask(me));
-                    calm.take(&mut world, CommitStep::HearAsk(me, attempt));
+                if let Some(attempt) = world.participants[me].committed_state.map(|held| held.attempt) {
+                    calm.take(&mut world, CommitStep::QueryStatus(me));
+                    calm.take(&mut world, CommitStep::ReceiveQuery(me, attempt));
                     calm.take(&mut world, CommitStep::Decide);
                     calm.take(&mut world, CommitStep::Release(me, attempt));
                 }
@@ -88,7 +92,7 @@ impl Commit {
                 calm.take(&mut world, CommitStep::Log(me));
                 calm.take(&mut world, CommitStep::Drop(me));
                 calm.take(&mut world, CommitStep::Log(me));
-                calm.take(&mut world, CommitStep::HearApplied(me));
+                calm.take(&mut world, CommitStep::ReceiveApplied(me));
                 calm.take(&mut world, CommitStep::Forget(me));
             }
         }
@@ -119,7 +123,7 @@ impl stateright::Model for Commit {
             Property::always(ATOMIC, |_, world: &CommitWorld| match world.coordinator.decided {
                 Some(CommitDecision::Commit(entries)) => (0..PARTICIPANTS).all(|me| {
                     let one = &world.participants[me];
-                    one.applied > 0 || one.held.is_some_and(|held| held.entry == entries[me])
+                    one.applied > 0 || one.committed_state.is_some_and(|held| held.entry == entries[me])
                 }),
                 _ => world.participants.iter().all(|one| one.applied == 0),
             }),

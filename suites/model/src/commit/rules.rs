@@ -6,7 +6,7 @@ pub enum CommitRule {
     /// Who has prepared says so once the log entry is committed.
     PreparedOnceCommitted,
     /// A decision is told once its log entry is committed.
-    ToldOnceCommitted,
+    NotifiedOnceCommitted,
     /// Only answers to the attempt that runs count.
     PresentAttemptCounts,
     /// A lower attempt than the one held is ignored.
@@ -24,9 +24,9 @@ pub enum CommitRule {
     /// A `Commit` names the log entry that was decided.
     CommitNamesEntry,
     /// Who is prepared frees nothing before it knows the decision.
-    HeldUntilDecided,
+    LockedUntilDecided,
     /// Reads wait for the intents that stand when they arrive.
     ReadsWait,
     /// A read of several is confirmed only where no intent stands.
-    ConfirmLooksAtIntents,
+    ConfirmChecksIntents,
 }

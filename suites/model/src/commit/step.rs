@@ -27,19 +27,19 @@ pub enum CommitStep {
     /// It hears that it is finished.
     Forget(usize),
     /// It has waited too long.
-    Ask(usize),
+    QueryStatus(usize),
     /// It frees its intents by itself (if it may).
-    FreeAlone(usize),
+    ReleaseUnilaterally(usize),
     /// Its primary is replaced; what is not committed is lost.
     Fail(usize),
     /// The coordinator hears that a participant has prepared an attempt, as an entry.
     Prepared(usize, u8, u8),
     /// It hears that a participant is busy.
-    HearBusy(usize, u8),
+    ReceiveBusy(usize, u8),
     /// It hears a question.
-    HearAsk(usize, u8),
+    ReceiveQuery(usize, u8),
     /// It hears that a participant has applied.
-    HearApplied(usize),
+    ReceiveApplied(usize),
     /// It gives up.
     GiveUp,
     /// Its entry is committed.
@@ -75,34 +75,37 @@ impl Commit {
             CommitStep::Request => self.request(world),
             CommitStep::Prepare(me, attempt) => self.prepare(world, me, attempt),
             CommitStep::Busy(me, attempt) => {
-                let is_free =
-                    world.participants[me].held.is_none() && world.participants[me].appended.is_none();
+                let is_free = world.participants[me].committed_state.is_none()
+                    && world.participants[me].appended.is_none();
                 let may = has(world.sent[me].prepare, attempt) && !has(world.chained, attempt) && is_free;
                 may.then(|| world.sent[me].busy |= only(attempt))
             }
             CommitStep::Log(me) => self.log(world, me),
             CommitStep::Release(me, attempt) => {
-                let held = world.participants[me].held.filter(|_| has(world.sent[me].release, attempt))?;
+                let held = world.participants[me]
+                    .committed_state
+                    .filter(|_| has(world.sent[me].release, attempt))?;
                 let may = held.attempt <= attempt || !self.follows(CommitRule::ReleaseNamesAttempt);
                 may.then(|| self.append(world, me, AppendedEntry::Release)).flatten()
             }
             CommitStep::Commit(me) => self.commit(world, me),
             CommitStep::Drop(me) => {
-                (world.sent[me].drop && world.participants[me].held.is_some()).then_some(())?;
+                (world.sent[me].drop && world.participants[me].committed_state.is_some()).then_some(())?;
                 self.append(world, me, AppendedEntry::Release)
             }
             CommitStep::Forget(me) => {
                 let may = world.sent[me].forget && world.participants[me].remembers;
                 may.then(|| world.participants[me].remembers = false)
             }
-            CommitStep::Ask(me) => {
-                let held = world.participants[me].held?;
-                world.sent[me].ask |= only(held.attempt);
+            CommitStep::QueryStatus(me) => {
+                let held = world.participants[me].committed_state?;
+                world.sent[me].queries |= only(held.attempt);
                 Some(())
             }
-            CommitStep::FreeAlone(me) => {
-                (!self.follows(CommitRule::HeldUntilDecided) && world.participants[me].held.is_some())
-                    .then_some(())?;
+            CommitStep::ReleaseUnilaterally(me) => {
+                (!self.follows(CommitRule::LockedUntilDecided)
+                    && world.participants[me].committed_state.is_some())
+                .then_some(())?;
                 self.append(world, me, AppendedEntry::Release)
             }
             CommitStep::Fail(me) => {
@@ -113,14 +116,14 @@ impl Commit {
                 Some(())
             }
             CommitStep::Prepared(me, attempt, entry) => self.prepared(world, me, (attempt, entry)),
-            CommitStep::HearBusy(me, attempt) => {
+            CommitStep::ReceiveBusy(me, attempt) => {
                 let running = world.coordinator.running.filter(|one| one.attempt == attempt && !one.chain)?;
                 (has(world.sent[me].busy, attempt) && world.coordinator.appended.is_none()).then_some(())?;
                 world.sent.iter_mut().for_each(|sent| sent.release |= only(running.attempt));
                 self.attempt(world, true)
             }
-            CommitStep::HearAsk(me, attempt) => self.hear_ask(world, me, attempt),
-            CommitStep::HearApplied(me) => {
+            CommitStep::ReceiveQuery(me, attempt) => self.receive_query(world, me, attempt),
+            CommitStep::ReceiveApplied(me) => {
                 let coordinator = &mut world.coordinator;
                 let may = world.sent[me].applied && !coordinator.is_finished && !coordinator.acknowledged[me];
                 (may && matches!(coordinator.decided, Some(CommitDecision::Commit(_)))).then_some(())?;
@@ -189,7 +192,7 @@ impl Commit {
         has(world.sent[me].prepare, attempt).then_some(())?;
         let participant = &mut world.participants[me];
         (!participant.remembers).then_some(())?;
-        if let Some(held) = participant.held {
+        if let Some(held) = participant.committed_state {
             // The lower one is released first.
             let replaces = held.attempt < attempt || !self.follows(CommitRule::LowerAttemptsIgnored);
             return (replaces && held.attempt != attempt)
@@ -201,12 +204,12 @@ impl Commit {
         let prepared = PreparedPart { attempt, entry: participant.entries };
         participant.appended = Some(AppendedEntry::Prepare(prepared));
         if !self.follows(CommitRule::PreparedOnceCommitted) {
-            self.say_prepared(world, me, prepared);
+            self.send_prepared(world, me, prepared);
         }
         Some(())
     }
 
-    fn say_prepared(&self, world: &mut CommitWorld, me: usize, prepared: PreparedPart) {
+    fn send_prepared(&self, world: &mut CommitWorld, me: usize, prepared: PreparedPart) {
         world.sent[me].prepared[usize::from(prepared.attempt)] |= only(prepared.entry);
         if me == 0 && has(world.chained, prepared.attempt) {
             world.sent[1].prepare |= only(prepared.attempt);
@@ -217,12 +220,12 @@ impl Commit {
         let participant = &mut world.participants[me];
         match participant.appended.take()? {
             AppendedEntry::Prepare(prepared) => {
-                participant.held = Some(prepared);
-                self.say_prepared(world, me, prepared);
+                participant.committed_state = Some(prepared);
+                self.send_prepared(world, me, prepared);
             }
-            AppendedEntry::Release => participant.held = None,
+            AppendedEntry::Release => participant.committed_state = None,
             AppendedEntry::Apply => {
-                participant.held = None;
+                participant.committed_state = None;
                 participant.applied = (participant.applied + 1).min(2);
                 participant.remembers = self.follows(CommitRule::AppliedRemembered);
                 world.sent[me].applied = true;
@@ -235,7 +238,7 @@ impl Commit {
         let named = world.sent[me].commit?;
         let participant = world.participants[me];
         let names = self.follows(CommitRule::CommitNamesEntry);
-        if participant.held.is_some_and(|held| held.entry == named || !names) {
+        if participant.committed_state.is_some_and(|held| held.entry == named || !names) {
             return self.append(world, me, AppendedEntry::Apply);
         }
         // Its answer is `Applied`, which was sent, or `NotHeld`.
@@ -255,7 +258,7 @@ impl Commit {
         running.got[me] = Some(entry);
         if let [Some(one), Some(other)] = running.got {
             coordinator.appended = Some(CommitDecision::Commit([one, other]));
-            if !self.follows(CommitRule::ToldOnceCommitted) {
+            if !self.follows(CommitRule::NotifiedOnceCommitted) {
                 (world.sent[0].commit, world.sent[1].commit) = (Some(one), Some(other));
             }
         }
@@ -275,7 +278,7 @@ impl Commit {
             CommitDecision::Abort => {
                 for sent in &mut world.sent {
                     // Who asked is told; who was asked is released.
-                    sent.drop |= sent.ask != 0;
+                    sent.drop |= sent.queries != 0;
                     sent.release |= running.map_or(0, |running| only(running.attempt));
                 }
             }
@@ -283,8 +286,8 @@ impl Commit {
         Some(())
     }
 
-    fn hear_ask(&self, world: &mut CommitWorld, me: usize, attempt: u8) -> Option<()> {
-        has(world.sent[me].ask, attempt).then_some(())?;
+    fn receive_query(&self, world: &mut CommitWorld, me: usize, attempt: u8) -> Option<()> {
+        has(world.sent[me].queries, attempt).then_some(())?;
         let coordinator = &mut world.coordinator;
         match (coordinator.decided, coordinator.running, coordinator.appended) {
             (Some(CommitDecision::Commit(_)), ..) => {
@@ -312,13 +315,13 @@ impl Commit {
             CommitStep::Read(place) => {
                 (world.reads < self.reads && world.read.is_none()).then_some(())?;
                 world.reads += 1;
-                let waits = world.stands(place).filter(|_| self.follows(CommitRule::ReadsWait));
+                let waits = world.pending_intents(place).filter(|_| self.follows(CommitRule::ReadsWait));
                 world.read = Some(Read { place: place as u8, is_after: world.is_seen, waits });
             }
             CommitStep::Answer => {
                 let read = world.read?;
                 let place = usize::from(read.place);
-                (read.waits.is_none() || world.stands(place) != read.waits).then_some(())?;
+                (read.waits.is_none() || world.pending_intents(place) != read.waits).then_some(())?;
                 world.read = None;
                 if world.is_new(place) {
                     world.is_seen = true;
@@ -333,14 +336,15 @@ impl Commit {
             }
             CommitStep::PairRead(place) => {
                 let is_new = world.is_new(place);
-                let stands = world.stands(place).is_some();
+                let stands = world.pending_intents(place).is_some();
                 let pair = world.pair.as_mut().filter(|pair| pair.values[place].is_none() && !stands)?;
                 pair.values[place] = Some(is_new);
             }
             CommitStep::PairConfirm(place) => {
                 let mut pair = world.pair.filter(|pair| pair.values.iter().all(Option::is_some))?;
                 (!pair.confirmed[place]).then_some(())?;
-                let stands = world.stands(place).is_some() && self.follows(CommitRule::ConfirmLooksAtIntents);
+                let stands =
+                    world.pending_intents(place).is_some() && self.follows(CommitRule::ConfirmChecksIntents);
                 if stands || pair.values[place] != Some(world.is_new(place)) {
                     // What has changed is read again.
                     world.pair = None;

@@ -36,7 +36,7 @@ pub enum AppendedEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Participant {
     /// As its committed log says.
-    pub held: Option<PreparedPart>,
+    pub committed_state: Option<PreparedPart>,
     /// How often it has applied the transaction.
     pub applied: u8,
     /// It knows that it has.
@@ -104,7 +104,7 @@ pub struct SentMessages {
     /// `Applied`.
     pub applied: bool,
     /// Questions, by attempt.
-    pub ask: AttemptSet,
+    pub queries: AttemptSet,
 }
 
 /// A read of one record, somewhere.
@@ -168,13 +168,13 @@ pub struct CommitWorld {
 impl CommitWorld {
     /// The entry, or the attempt, of the intents that stand somewhere.
     #[must_use]
-    pub fn stands(&self, place: usize) -> Option<u8> {
+    pub fn pending_intents(&self, place: usize) -> Option<u8> {
         let Some(participant) = self.participants.get(place) else {
             return self.coordinator.running.map(|running| running.attempt);
         };
         match participant.appended {
             Some(AppendedEntry::Prepare(prepared)) => Some(prepared.entry),
-            _ => participant.held.map(|held| held.entry),
+            _ => participant.committed_state.map(|held| held.entry),
         }
     }
 
@@ -190,7 +190,8 @@ impl CommitWorld {
     /// Whether nothing is left of the transaction, or it never was.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        let is_free = |one: &Participant| one.held.is_none() && one.appended.is_none() && !one.remembers;
+        let is_free =
+            |one: &Participant| one.committed_state.is_none() && one.appended.is_none() && !one.remembers;
         let coordinator = &self.coordinator;
         self.participants.iter().all(is_free)
             && coordinator.running.is_none()

@@ -44,11 +44,11 @@ fn a_commit_that_is_read() {
 #[test]
 fn of_logs() {
     breaks(CommitRule::PreparedOnceCommitted, ATOMIC, BOUNDS);
-    breaks(CommitRule::ToldOnceCommitted, ATOMIC, BOUNDS);
+    breaks(CommitRule::NotifiedOnceCommitted, ATOMIC, BOUNDS);
     breaks(CommitRule::UnknownIsLogged, ATOMIC, BOUNDS);
     breaks(CommitRule::AbortIsFinal, ATOMIC, BOUNDS);
     breaks(CommitRule::KeptUntilFinished, ATOMIC, BOUNDS);
-    breaks(CommitRule::HeldUntilDecided, ATOMIC, BOUNDS);
+    breaks(CommitRule::LockedUntilDecided, ATOMIC, BOUNDS);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn of_attempts() {
 fn of_reads() {
     let read = Commit { attempts: 1, entries: 1, failovers: 0, reads: 2, ..BOUNDS };
     breaks(CommitRule::ReadsWait, CURRENT, read);
-    breaks(CommitRule::ConfirmLooksAtIntents, WHOLE, Commit { reads: 1, ..read });
+    breaks(CommitRule::ConfirmChecksIntents, WHOLE, Commit { reads: 1, ..read });
 }
 
 #[test]

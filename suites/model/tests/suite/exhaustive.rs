@@ -34,7 +34,7 @@ fn requests_and_verdicts_over_four_epochs() {
 
 #[test]
 fn verdicts_and_plans_over_four_epochs() {
-    holds(Bounds::new(4, 1).unasked(), 500_000);
+    holds(Bounds::new(4, 1).without_proposals(), 500_000);
 }
 
 #[test]
@@ -44,16 +44,19 @@ fn a_restart_that_loses_what_was_not_flushed() {
 
 #[test]
 fn restarts_of_all_who_are_in_sync() {
-    holds(Bounds { verdicts: false, ..Bounds::new(4, 1) }.unasked().unplanned().restarting(2), 100_000);
+    holds(
+        Bounds { verdicts: false, ..Bounds::new(4, 1) }.without_proposals().unplanned().restarting(2),
+        100_000,
+    );
 }
 
 #[test]
 fn a_restart_under_sync_with_or_without_its_disk() {
-    holds(Bounds::new(3, 1).unasked().unplanned().restarting(1).synced(), 100_000);
+    holds(Bounds::new(3, 1).without_proposals().unplanned().restarting(1).synced(), 100_000);
 }
 
 #[test]
 fn restarts_of_all_who_are_in_sync_under_sync() {
-    let bounds = Bounds { verdicts: false, ..Bounds::new(3, 1) }.unasked().unplanned();
+    let bounds = Bounds { verdicts: false, ..Bounds::new(3, 1) }.without_proposals().unplanned();
     holds(Bounds { disks_lost: false, ..bounds.restarting(2).synced() }, 100_000);
 }

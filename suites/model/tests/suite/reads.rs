@@ -38,6 +38,6 @@ fn promised_timestamps_hold_only_where_all_clocks_agree() {
 
 #[test]
 fn held_records_hold_only_where_no_hold_ends_early() {
-    holds(ReadMethod::Held { rates_agree: true }, 1000);
-    breaks(ReadMethod::Held { rates_agree: false });
+    holds(ReadMethod::ReadLocked { rates_agree: true }, 1000);
+    breaks(ReadMethod::ReadLocked { rates_agree: false });
 }

@@ -49,7 +49,7 @@ fn of_logs() {
     breaks(ReplicationRule::PrecedingMatched, LOGS, three());
     breaks(ReplicationRule::ConflictsCut, COMMITS, three());
     breaks(ReplicationRule::CommitNeedsMatch, COMMITS, three());
-    breaks(ReplicationRule::HeldInThisEpoch, THIN, three().all_in_sync().unasked());
+    breaks(ReplicationRule::AcknowledgedInThisEpoch, THIN, three().all_in_sync().without_proposals());
     breaks(ReplicationRule::MarkFirst, LOST, three());
     breaks(ReplicationRule::AnswersWait, LOST, three());
 }
@@ -60,24 +60,24 @@ fn of_grants() {
     breaks(ReplicationRule::GrantsCountFromAsking, TWO, three());
     breaks(ReplicationRule::NewerGrantsWait, TWO, three());
     breaks(ReplicationRule::GrantsWaitedOut, TWO, three());
-    breaks(ReplicationRule::YieldNamesEpoch, TWO, Bounds { writes: 0, ..four() }.unasked());
-    breaks(ReplicationRule::UnseenEpochsStartAgain, TWO, Bounds { writes: 0, ..four() }.unasked());
+    breaks(ReplicationRule::YieldNamesEpoch, TWO, Bounds { writes: 0, ..four() }.without_proposals());
+    breaks(ReplicationRule::UnseenEpochsStartAgain, TWO, Bounds { writes: 0, ..four() }.without_proposals());
     breaks(
         ReplicationRule::WaitsOutliveDeposition,
         TWO,
-        Bounds { writes: 0, ..four() }.unasked().all_in_sync(),
+        Bounds { writes: 0, ..four() }.without_proposals().all_in_sync(),
     );
 }
 
 #[test]
 fn of_restarts() {
-    let restart = || three().unasked().unplanned().restarting(1);
+    let restart = || three().without_proposals().unplanned().restarting(1);
     breaks(ReplicationRule::StartIsAGrant, TWO, restart().synced());
     breaks(ReplicationRule::UnseenEpochsWaitedOut, TWO, restart().synced());
-    breaks(ReplicationRule::RestartedIsNobody, COMMITS, restart());
+    breaks(ReplicationRule::RestartedIsNoMember, COMMITS, restart());
     breaks(ReplicationRule::LostDiskIsNotIntact, CUT, restart().synced());
     breaks(ReplicationRule::DurableBeforeAcknowledged, CUT, restart().synced());
-    let restarts = || Bounds { verdicts: false, ..four() }.unasked().unplanned().restarting(2);
-    breaks(ReplicationRule::AllTellAfterRestart, GIVEN_UP, restarts());
-    breaks(ReplicationRule::RecoveringServesNobody, CUT, restarts());
+    let restarts = || Bounds { verdicts: false, ..four() }.without_proposals().unplanned().restarting(2);
+    breaks(ReplicationRule::AllReportAfterRestart, GIVEN_UP, restarts());
+    breaks(ReplicationRule::RecoveringDoesNotServe, CUT, restarts());
 }

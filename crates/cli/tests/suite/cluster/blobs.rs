@@ -12,7 +12,7 @@ use crate::cluster::nodes::NodeCluster;
 
 const CHUNK: usize = 4096;
 /// Bytes of every write, in eight chunks.
-const WHOLE: usize = 8 * CHUNK - 100;
+const BLOB_BYTES: usize = 8 * CHUNK - 100;
 /// Bytes of one append, sometimes over two chunks.
 const RECORD: usize = 600;
 
@@ -31,7 +31,7 @@ async fn write(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        match cells.write_at(0, &vec![worker ^ number as u8; WHOLE]).await {
+        match cells.write_at(0, &vec![worker ^ number as u8; BLOB_BYTES]).await {
             Ok(()) => {}
             Err(error) if error.is_unknown() => {}
             Err(error) => panic!("{error}"),
@@ -51,7 +51,7 @@ async fn write(
 }
 
 #[tokio::test]
-async fn blobs_are_whole_through_the_kill_of_a_node() {
+async fn blobs_stay_atomic_through_a_node_kill() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
@@ -59,7 +59,7 @@ async fn blobs_are_whole_through_the_kill_of_a_node() {
     for name in ["cells", "log"] {
         keyspace.blob(name).create_with(12, b"").await.unwrap();
     }
-    keyspace.blob("cells").write_at(0, &[0; WHOLE]).await.unwrap();
+    keyspace.blob("cells").write_at(0, &[0; BLOB_BYTES]).await.unwrap();
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut workers = JoinSet::new();
     for worker in 1..=3 {
@@ -69,7 +69,7 @@ async fn blobs_are_whole_through_the_kill_of_a_node() {
     }
     for round in 0..16 {
         let all = keyspace.blob("cells").read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap();
-        assert_eq!(all.len(), WHOLE);
+        assert_eq!(all.len(), BLOB_BYTES);
         assert!(all.iter().all(|byte| *byte == all[0]), "bytes of two writes, in round {round}");
         if round == 5 {
             cluster.kill(0);

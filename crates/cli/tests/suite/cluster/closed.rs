@@ -31,7 +31,7 @@ async fn count(cluster: &NodeCluster, value: &str) -> usize {
 }
 
 /// Everything that the nodes and the tools report of alerts.
-fn told(cluster: &NodeCluster) -> String {
+fn reported_alerts(cluster: &NodeCluster) -> String {
     let mut told = String::new();
     let status = cluster.status();
     for node in status["nodes"].as_array().unwrap() {
@@ -49,10 +49,10 @@ fn told(cluster: &NodeCluster) -> String {
 }
 
 #[tokio::test]
-async fn nothing_is_missing_after_a_stop_in_order_of_all_and_nobody_says_that_it_may_be() {
+async fn clean_stop_of_all_loses_nothing_and_reports_no_loss() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start_forgetful(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     for (round, signal) in [Signal::TERM, Signal::INT, Signal::TERM].into_iter().enumerate() {
         let value = format!("of round {round}");
         {
@@ -61,24 +61,24 @@ async fn nothing_is_missing_after_a_stop_in_order_of_all_and_nobody_says_that_it
         }
         cluster.stop_all(signal);
         cluster.start_together(&ALL);
-        cluster.wait_until_whole();
+        cluster.wait_until_complete();
         assert_eq!(count(&cluster, &value).await, KEYS, "{signal:?}");
-        let told = told(&cluster);
+        let told = reported_alerts(&cluster);
         assert!(!told.contains("may be missing"), "{signal:?}: {told}");
     }
     cluster.stop_in_order();
 }
 
 #[tokio::test]
-async fn after_a_kill_of_all_they_say_what_may_be_missing_also_where_a_stop_in_order_came_before() {
+async fn kill_of_all_reports_possible_losses() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start_forgetful(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.stop_all(Signal::TERM);
     let mark_of = |node: usize| folder.path().join(format!("node-{node}/instance-00/closed"));
     let marks = ALL.map(|node| std::fs::read(mark_of(node)).unwrap());
     cluster.start_together(&ALL);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     {
         let client = connect(&cluster.endpoints()).await;
         write(&client.keyspace("default").await.unwrap(), "of a life that ends badly").await;
@@ -91,8 +91,8 @@ async fn after_a_kill_of_all_they_say_what_may_be_missing_also_where_a_stop_in_o
         std::fs::write(mark_of(node), &marks[node]).unwrap();
     }
     cluster.start_together(&ALL);
-    cluster.wait_until_whole();
-    let all = told(&cluster);
+    cluster.wait_until_complete();
+    let all = reported_alerts(&cluster);
     for who in ["status: ", "verify: ", "doctor: "] {
         let says = |line: &str| line.starts_with(who) && line.contains("may be missing");
         assert!(all.lines().any(says), "{who}{all}");

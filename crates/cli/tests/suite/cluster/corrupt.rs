@@ -32,7 +32,7 @@ async fn insert(keyspace: &Keyspace, keys: std::ops::Range<usize>) {
 }
 
 /// The result of a lookup: the value, or the server's error.
-async fn look(keyspace: &Keyspace, key: usize) -> Result<Option<String>, Failure<'static>> {
+async fn lookup_result(keyspace: &Keyspace, key: usize) -> Result<Option<String>, Failure<'static>> {
     match keyspace.lookup_bytes(format!("key-{key}").as_str()).await {
         Ok(found) => Ok(found.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())),
         Err(error @ Error::Operation { .. }) => Err(error.failure().expect("the server's word").clone()),
@@ -60,7 +60,7 @@ fn corruption(folder: &Path, value: &str) -> usize {
 }
 
 #[tokio::test]
-async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_an_operators_word() {
+async fn corrupt_sole_copy_continues_on_operator_command() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 1);
     for name in ["corrupt", "sound"] {
@@ -102,8 +102,8 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     let client = connect(&cluster).await;
     let (corrupt, sound) =
         (client.keyspace("corrupt").await.unwrap(), client.keyspace("sound").await.unwrap());
-    assert_eq!(look(&sound, 100).await, Ok(Some(value(100))));
-    assert_eq!(look(&corrupt, 20).await, Err(Failure::DataCorrupt));
+    assert_eq!(lookup_result(&sound, 100).await, Ok(Some(value(100))));
+    assert_eq!(lookup_result(&corrupt, 20).await, Err(Failure::DataCorrupt));
     let refused = corrupt.insert("new", b"value").await.unwrap_err();
     assert_eq!(refused.failure(), Some(&Failure::DataCorrupt));
 
@@ -114,16 +114,16 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     assert!(told.contains("--accept-loss") && told.contains("--from-follower"), "{told}");
     let all = cluster.list(&["recover", "--accept-loss", "--all-lost"]);
     assert_eq!(all, serde_json::json!([{ "lost": 0, "damaged": 1 }]));
-    assert_eq!(look(&corrupt, 20).await, Err(Failure::DataCorrupt));
+    assert_eq!(lookup_result(&corrupt, 20).await, Err(Failure::DataCorrupt));
 
     let done = cluster.list(&["recover", "--accept-loss", "corrupt/0"]);
     assert_eq!((&done[0]["left"], &done[0]["recovered"]), (&"damaged".into(), &true.into()), "{done}");
     assert_eq!((&done[0]["damaged"]["found"], done.as_array().unwrap().len()), (&1.into(), 1), "{done}");
     for key in (0..KEYS).filter(|key| *key != 5) {
-        assert_eq!(look(&corrupt, key).await, Ok(Some(value(key))), "{key}");
+        assert_eq!(lookup_result(&corrupt, key).await, Ok(Some(value(key))), "{key}");
     }
     assert_eq!(
-        look(&corrupt, 5).await,
+        lookup_result(&corrupt, 5).await,
         Err(Failure::DataCorrupt),
         "lost data is never mistaken for other data"
     );
@@ -143,13 +143,13 @@ async fn the_only_copy_found_corrupt_is_told_and_goes_on_with_what_is_whole_on_a
     let client = connect(&cluster).await;
     let corrupt = client.keyspace("corrupt").await.unwrap();
     for key in 0..KEYS {
-        assert_eq!(look(&corrupt, key).await, Ok(Some(value(key))), "{key}");
+        assert_eq!(lookup_result(&corrupt, key).await, Ok(Some(value(key))), "{key}");
     }
     cluster.stop_in_order();
 }
 
 #[tokio::test]
-async fn a_follower_takes_the_place_of_the_only_copy_found_corrupt_if_the_operator_says_so() {
+async fn operator_may_replace_corrupt_sole_copy_by_a_follower() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 2);
     // The primary of the single partition is on the first node, which is a manager. A single
@@ -199,7 +199,7 @@ async fn a_follower_takes_the_place_of_the_only_copy_found_corrupt_if_the_operat
     let client = connect(&cluster).await;
     let corrupt = client.keyspace(name).await.unwrap();
     for key in 0..KEYS {
-        assert_eq!(look(&corrupt, key).await, Ok(Some(value(key))), "{key}");
+        assert_eq!(lookup_result(&corrupt, key).await, Ok(Some(value(key))), "{key}");
     }
     cluster.stop_in_order();
 }

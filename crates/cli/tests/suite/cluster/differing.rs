@@ -48,7 +48,7 @@ fn falsify(folder: &Path, key: &str, value: &str, other: &str) {
 }
 
 #[tokio::test]
-async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_is_taken_again() {
+async fn verify_finds_a_differing_copy_and_reinstalls_it() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.json(&["keyspace", "create", "books", "--replicas", "3", "--partitions", "1"]);
@@ -70,7 +70,7 @@ async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_
     let other = value(7).replace("should", "cannot");
     falsify(&folder.path().join("node-2"), "book-007", &value(7), &other);
     cluster.start_again(2);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let (code, out, told) = cluster.run(&["verify"]);
     assert_eq!(code, 1, "{out} {told}");
     let words = [
@@ -82,7 +82,7 @@ async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_
 
     // The replica does a snapshot install, after which nothing differs.
     let verify = || -> Value {
-        cluster.wait_until_whole();
+        cluster.wait_until_complete();
         let (_, out, told) = cluster.run(&["verify", "--json"]);
         serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {told}"))
     };

@@ -8,7 +8,7 @@ use crate::cluster::redis::Redis;
 /// Three nodes with a keyspace `strict`, in which every write needs all three.
 fn strict(folder: &Path) -> NodeCluster {
     let cluster = NodeCluster::start(folder, 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.json(&[
         "keyspace",
         "create",
@@ -20,7 +20,7 @@ fn strict(folder: &Path) -> NodeCluster {
         "--partitions",
         "16",
     ]);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster
 }
 
@@ -54,22 +54,22 @@ fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own()
     let key = in_doubt.expect("one of the keys is of the node that goes on");
     cluster.pause(1, false);
     cluster.pause(2, false);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let (code, out, told) = cluster.run(&["kv", "lookup", &key, "--keyspace", "strict"]);
     assert!((code, out.as_str()) == (0, "v") || code == 1, "{code}: {out} {told}");
 }
 
 #[test]
-fn commands_of_redis_clients_end_where_nobody_else_answers() {
+fn redis_commands_end_when_no_other_node_answers() {
     let folder = crate::support::folder();
     let cluster = strict(folder.path());
     let client = || {
         let mut redis = Redis::connect(&cluster.instance(0));
-        assert_eq!(redis.ask("ZH.KEYSPACE strict"), "OK");
+        assert_eq!(redis.send_command("ZH.KEYSPACE strict"), "OK");
         redis
     };
     let mut clients: Vec<Redis> = (0..48).map(|_| client()).collect();
-    assert_eq!(clients[0].ask("SET k0 old"), "OK");
+    assert_eq!(clients[0].send_command("SET k0 old"), "OK");
     // The paused nodes cannot acknowledge, and are more than half of the managers.
     cluster.pause(1, true);
     cluster.pause(2, true);
@@ -88,7 +88,7 @@ fn commands_of_redis_clients_end_where_nobody_else_answers() {
     );
     cluster.pause(1, false);
     cluster.pause(2, false);
-    cluster.wait_until_whole();
-    let found = clients[0].ask("GET k0");
+    cluster.wait_until_complete();
+    let found = clients[0].send_command("GET k0");
     assert!(found == "v" || found == "old", "{found}");
 }

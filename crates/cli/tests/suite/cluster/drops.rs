@@ -16,7 +16,7 @@ const WORKERS: u64 = 8;
 /// Longer than a prepared part for a dropped keyspace may last. If a node dies right before the
 /// drop, the outcome of its undecided transactions is unknown, and is asked for only once the
 /// keyspace is gone.
-const GONE_ENDS: Duration = Duration::from_secs(13);
+const PREPARED_PART_LASTS: Duration = Duration::from_secs(13);
 
 /// The outcomes of a worker's transactions.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ async fn list(keyspace: &Keyspace, key: &str) -> Vec<u64> {
 }
 
 /// Drops a keyspace concurrently with other work.
-async fn drop_beside(name: &str, endpoint: String) -> Output {
+async fn drop_concurrently(name: &str, endpoint: String) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
     command.args(["keyspace", "drop", name, "--yes"]).env("ZEROHOP_ENDPOINT", endpoint);
     spawn_blocking(move || command.output().unwrap()).await.unwrap()
@@ -122,7 +122,7 @@ async fn drop_under_load(
     }
     let began = Instant::now();
     let endpoint = cluster.endpoints()[usize::from(kills == Some(0))].clone();
-    let output = drop_beside(name, endpoint).await;
+    let output = drop_concurrently(name, endpoint).await;
     assert!(output.status.success(), "{output:?}");
     eprintln!("{name}, {durability}: dropped after {:?}", began.elapsed());
     // A worker ends when its transaction is refused.
@@ -149,7 +149,7 @@ async fn drop_under_load(
 }
 
 /// Checks that every transaction during a drop has the outcome that its worker received.
-async fn judge(stays: &Keyspace, all: Vec<(u64, WorkerOutcome)>) {
+async fn check_outcomes(stays: &Keyspace, all: Vec<(u64, WorkerOutcome)>) {
     let mut counts = (0, 0, 0);
     for (worker, ended) in all {
         let one = list(stays, &format!("one-{worker}")).await;
@@ -169,7 +169,7 @@ async fn judge(stays: &Keyspace, all: Vec<(u64, WorkerOutcome)>) {
 }
 
 #[tokio::test]
-async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another_with_it() {
+async fn drop_during_transactions_keeps_other_keyspaces() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     // The dropped keyspace has the coordinators in some runs, and participants in another; each is
@@ -177,16 +177,16 @@ async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another
     let first = drop_under_load(&mut cluster, ("going", "interval:50ms"), None, 0).await;
     let second = drop_under_load(&mut cluster, ("going", "memory"), Some(0), 10_000_000).await;
     cluster.start_again(0);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let third = drop_under_load(&mut cluster, ("going", "interval:50ms"), Some(1), 20_000_000).await;
     cluster.start_again(1);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     // Until the transactions that the drop has aborted are undone.
-    tokio::time::sleep(GONE_ENDS).await;
+    tokio::time::sleep(PREPARED_PART_LASTS).await;
     let client = connect(&cluster.endpoints()).await;
     let stays = client.keyspace("default").await.unwrap();
     for ended in [first, second, third] {
-        judge(&stays, ended).await;
+        check_outcomes(&stays, ended).await;
     }
     let (code, _, problems) = cluster.run(&["keyspace", "create", "going"]);
     assert_eq!(code, 0, "{problems}");
@@ -196,7 +196,7 @@ async fn a_keyspace_that_is_dropped_amidst_transactions_takes_nothing_of_another
 }
 
 #[tokio::test]
-async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_and_goes_on() {
+async fn drop_waiting_for_unavailable_partition_reports_and_resumes() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     for name in ["first", "second"] {
@@ -231,7 +231,7 @@ async fn a_drop_that_waits_for_a_partition_which_nobody_serves_says_so_and_ends_
     assert_eq!(cluster.run(&["keyspace", "create", "second"]).0, 0);
 
     // A repeated drop waits too, and returns at the end.
-    let waiting = tokio::spawn(drop_beside("first", cluster.endpoints()[0].clone()));
+    let waiting = tokio::spawn(drop_concurrently("first", cluster.endpoints()[0].clone()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     cluster.start_again(2);
     let output = waiting.await.unwrap();

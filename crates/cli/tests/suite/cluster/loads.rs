@@ -96,7 +96,7 @@ impl ClientLoad {
 
     /// Waits until each client has written all of its keys again: no earlier fault delays its
     /// writes any more.
-    pub(crate) fn goes_on(&self) {
+    pub(crate) fn wait_for_progress(&self) {
         let counted = || self.rounds.iter().map(|rounds| rounds.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = counted();
         // The current round may have begun before, so that two more rounds are needed.

@@ -11,7 +11,7 @@ use crate::cluster::nodes::NodeCluster;
 
 const CHUNK: u64 = 4096;
 
-async fn whole(blob: &Blob<'_>) -> Vec<u8> {
+async fn read_all(blob: &Blob<'_>) -> Vec<u8> {
     let size = blob.stat().await.unwrap().unwrap().size;
     blob.read_seen(0, size).await.unwrap().0.to_vec()
 }
@@ -58,13 +58,13 @@ async fn a_blob_is_made_written_and_read_by_one_transaction() {
     let made = blob.stat().await.unwrap().unwrap();
     assert_eq!((made.id, made.generation, made.chunk_bytes), (committed.version(), 1, CHUNK));
     assert_eq!((made.size, &made.attributes[..]), (info.size, &b"second"[..]));
-    assert_eq!(whole(&blob).await, seen);
+    assert_eq!(read_all(&blob).await, seen);
     // The result is an ordinary blob.
     blob.write_at(CHUNK - 1, b"xyz").await.unwrap();
     assert_eq!(blob.append(b"end").await.unwrap(), info.size);
     assert_eq!(blob.transform(Transform::add(1_u8).at(5 * CHUNK)).await.unwrap(), 2);
     blob.truncate(10).await.unwrap();
-    assert_eq!(whole(&blob).await, [1; 10]);
+    assert_eq!(read_all(&blob).await, [1; 10]);
     assert!(blob.delete().await.unwrap());
 }
 
@@ -94,7 +94,7 @@ async fn a_blob_is_replaced_by_one_transaction() {
     replace(tx.clone()).await.unwrap();
     blob.append(b"more").await.unwrap();
     assert!(tx.commit().await.unwrap_err().is_conflict());
-    assert_eq!(whole(&blob).await.len() as u64, 5 * CHUNK + 4);
+    assert_eq!(read_all(&blob).await.len() as u64, 5 * CHUNK + 4);
 
     let tx = client.begin();
     replace(tx.clone()).await.unwrap();
@@ -104,17 +104,17 @@ async fn a_blob_is_replaced_by_one_transaction() {
     assert!(now.id > before.id && now.size == 3 * CHUNK + 3 && now.attributes == "new");
     let mut expected = vec![0; 3 * CHUNK as usize];
     expected.extend(b"new");
-    assert_eq!(whole(&keyspace.blob("b")).await, expected);
+    assert_eq!(read_all(&keyspace.blob("b")).await, expected);
     // A handle with the old header writes to the new blob, as usual.
     blob.write_at(1, b"y").await.unwrap();
     expected[1] = b'y';
-    assert_eq!(whole(&keyspace.blob("b")).await, expected);
+    assert_eq!(read_all(&keyspace.blob("b")).await, expected);
 }
 
 /// Transforms as outside of transactions: in a chunk, across chunks, in an existing blob and in a
 /// new one.
 #[tokio::test]
-async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
+async fn transform_results_are_reported_after_commit() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -130,7 +130,7 @@ async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
     let tx = client.begin();
     let within = tx.blob(&keyspace, "there").transform_and_get_old(Transform::add(1_u8)).await.unwrap();
     assert_eq!(blob.transform(Transform::add(1_u8)).await.unwrap(), 3);
-    assert_eq!(tx.commit().await.unwrap().brought(&within).unwrap(), 3, "as it is found by the commit");
+    assert_eq!(tx.commit().await.unwrap().result(&within).unwrap(), 3, "as it is found by the commit");
 
     let tx = client.begin();
     let (there, made) = (tx.blob(&keyspace, "there"), tx.blob(&keyspace, "made"));
@@ -144,9 +144,9 @@ async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
         }
     }
     let committed = tx.commit().await.unwrap();
-    let brought: Vec<u16> = promises.iter().map(|one| committed.brought(one).unwrap()).collect();
+    let brought: Vec<u16> = promises.iter().map(|one| committed.result(one).unwrap()).collect();
     assert_eq!(brought, [0x204, 0x204, 0x201, 0x201, 0x100, 0x100, 0x100, 0x100]);
-    assert_eq!(whole(&keyspace.blob("made")).await[CHUNK as usize - 1..], [0, 2]);
+    assert_eq!(read_all(&keyspace.blob("made")).await[CHUNK as usize - 1..], [0, 2]);
 }
 
 /// Ranges of blobs that exist, are created, changed and removed, among records.
@@ -191,7 +191,7 @@ async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
     let limit = tx.read_ranges(&vec![(one, 0, 4 * CHUNK); 4097]).await.unwrap_err();
     assert!(limit.to_string().contains("67108864"), "{limit}");
     tx.commit().await.unwrap();
-    assert_eq!(whole(made).await, b"new");
+    assert_eq!(read_all(made).await, b"new");
     // Each of these ranges must be unchanged at the commit.
     for (blob, offset) in [(one, 2 * CHUNK), (two, 4 * CHUNK), (one, 1)] {
         let tx = client.begin();
@@ -244,7 +244,7 @@ async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
         let tx = changed_and_removed(&client, &keyspace, how).await;
         blob.append(b"more").await.unwrap();
         assert!(tx.commit().await.unwrap_err().is_conflict(), "{how}");
-        assert_eq!(whole(&blob).await.len() as u64, 3 * CHUNK + 4);
+        assert_eq!(read_all(&blob).await.len() as u64, 3 * CHUNK + 4);
 
         let tx = changed_and_removed(&client, &keyspace, how).await;
         tx.commit().await.unwrap();
@@ -253,7 +253,7 @@ async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
         // A new blob of the name has none of the old bytes.
         blob.create_with(12, b"").await.unwrap();
         blob.truncate(10 * CHUNK).await.unwrap();
-        assert!(whole(&blob).await.iter().all(|byte| *byte == 0), "{how}");
+        assert!(read_all(&blob).await.iter().all(|byte| *byte == 0), "{how}");
         assert!(blob.delete().await.unwrap());
     }
 }
@@ -278,7 +278,7 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
     let blob = keyspace.blob("b");
     blob.create_with(12, b"").await.unwrap();
     blob.truncate(10 * CHUNK).await.unwrap();
-    assert!(whole(&blob).await.iter().all(|byte| *byte == 0));
+    assert!(read_all(&blob).await.iter().all(|byte| *byte == 0));
     blob.delete().await.unwrap();
     // An empty read, write or append still requires that the blob exists.
     for work in ["read", "write", "append"] {
@@ -305,7 +305,7 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
     }
     one.commit().await.unwrap();
     assert!(other.commit().await.unwrap_err().is_conflict());
-    assert_eq!(whole(&keyspace.blob("b")).await, b"x");
+    assert_eq!(read_all(&keyspace.blob("b")).await, b"x");
 }
 
 /// Creates blobs, each of several chunks, with a count of them; every third time the previous blob
@@ -352,7 +352,7 @@ async fn make(
 }
 
 #[tokio::test]
-async fn blobs_are_made_whole_through_the_kill_of_a_node() {
+async fn blob_creation_is_atomic_through_a_node_kill() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
@@ -381,7 +381,7 @@ async fn blobs_are_made_whole_through_the_kill_of_a_node() {
     for name in &there {
         let blob = keyspace.blob(name.clone());
         let info = blob.stat().await.unwrap().unwrap();
-        let bytes = whole(&blob).await;
+        let bytes = read_all(&blob).await;
         let worker = name.as_bytes()[0] - b'0';
         let zeros = if info.attributes == "again" { CHUNK as usize - 9 } else { 0 };
         renewed += usize::from(zeros > 0);

@@ -36,11 +36,11 @@ fn sits(cluster: &NodeCluster) -> Vec<String> {
 }
 
 #[test]
-fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
+fn lost_manager_is_replaced_by_another_node() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     assert_eq!(cluster.join(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.kill(1);
     std::fs::remove_dir_all(folder.path().join("node-1")).unwrap();
     let gone = cluster.status()["nodes"]
@@ -71,7 +71,7 @@ fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
 }
 
 #[test]
-fn a_founder_that_has_lost_its_folder_is_told_at_once_how_it_comes_back() {
+fn bootstrap_node_without_folder_is_told_how_to_rejoin() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.kill(2);
@@ -90,11 +90,11 @@ fn a_founder_that_has_lost_its_folder_is_told_at_once_how_it_comes_back() {
 }
 
 #[test]
-fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide() {
+fn operator_chooses_the_control_group_members() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     assert_eq!(cluster.join(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let status = cluster.status();
     let nodes = status["nodes"].as_array().unwrap();
     let ids: Vec<String> = cluster
@@ -136,10 +136,10 @@ fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide()
 }
 
 #[test]
-fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_come_back_without_a_vote() {
+fn forced_new_cluster_readmits_old_managers_without_vote() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     // All three nodes must have each write before it is acknowledged. A mere follower might lack
     // the latest writes when the other two are killed.
     until_done(&cluster, &["keyspace", "alter", "default", "--min-in-sync", "3"]);
@@ -159,7 +159,7 @@ fn a_control_group_without_its_majority_is_founded_again_and_the_old_managers_co
     let (code, _, told) = cluster.run(&recover);
     assert!(code == 3 && told.contains("another zerohop process"), "{told}");
     cluster.kill(0);
-    cluster.nobody_runs(|cluster| {
+    cluster.while_stopped(|cluster| {
         let (code, out, told) = cluster.run(&recover);
         assert!(
             code == 3 && told.contains("Nothing is changed") && out.contains("decisions"),

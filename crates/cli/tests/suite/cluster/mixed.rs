@@ -12,7 +12,7 @@ use crate::cluster::nodes::NodeCluster;
 
 const CHUNK: u64 = 4096;
 /// Bytes of the blob that every change covers, in five chunks.
-const WHOLE: u64 = 4 * CHUNK + 100;
+const BLOB_BYTES: u64 = 4 * CHUNK + 100;
 
 /// How long the counter retries before the changing workers wait for it.
 const COUNT_MAX: Duration = Duration::from_secs(1);
@@ -161,7 +161,7 @@ async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
+async fn readers_leave_staged_appends_alone() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -170,7 +170,7 @@ async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
     blob.create_with(12, b"").await.unwrap();
     blob.write_at(0, b"begin").await.unwrap();
     let fill = async || {
-        let mut fill = blob.fill().await.unwrap();
+        let mut fill = blob.staged_append().await.unwrap();
         fill.push(&vec![9; 3 * CHUNK as usize]).await.unwrap();
         fill
     };
@@ -285,9 +285,9 @@ async fn change(client: Client, worker: u8, told: Arc<MixedSignals>) -> (u64, u6
         let ended = client
             .transaction(|tx| async move {
                 let (cells, log) = (tx.blob(keyspace, "cells"), tx.blob(keyspace, "log"));
-                cells.write(0, vec![worker ^ number as u8; WHOLE as usize]).await?;
+                cells.write(0, vec![worker ^ number as u8; BLOB_BYTES as usize]).await?;
                 log.append(vec![worker; 600]).await?;
-                cells.transform(Transform::add(1_u64).at(WHOLE)).await?;
+                cells.transform(Transform::add(1_u64).at(BLOB_BYTES)).await?;
                 tx.write(keyspace.increment("count", 1))?;
                 tx.write(keyspace.append("list", &[&[worker][..]]))?;
                 Ok(())
@@ -310,13 +310,13 @@ async fn change(client: Client, worker: u8, told: Arc<MixedSignals>) -> (u64, u6
 async fn count(client: &Client, keyspace: &Keyspace) -> Result<u64, Error> {
     let counted = client.transaction(|tx| async move {
         let (cells, log) = (tx.blob(keyspace, "cells"), tx.blob(keyspace, "log"));
-        let cells = cells.read(0, WHOLE + 8).await?;
+        let cells = cells.read(0, BLOB_BYTES + 8).await?;
         let size = log.stat().await?.map_or(0, |info| info.size);
         let count = tx.get(keyspace, "count").await?.unwrap_or_default();
         Ok((cells, size, count))
     });
     let (cells, size, count) = counted.await?;
-    let (cells, number) = cells.split_at(WHOLE as usize);
+    let (cells, number) = cells.split_at(BLOB_BYTES as usize);
     assert!(cells.iter().all(|byte| *byte == cells[0]), "of one write");
     let count: u64 = String::from_utf8_lossy(&count).parse().unwrap();
     assert_eq!(u64::from_le_bytes(number.try_into().unwrap()), count);
@@ -333,7 +333,7 @@ async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
     for name in ["cells", "log"] {
         keyspace.blob(name).create_with(12, b"").await.unwrap();
     }
-    keyspace.blob("cells").write_at(0, &vec![0; WHOLE as usize + 8]).await.unwrap();
+    keyspace.blob("cells").write_at(0, &vec![0; BLOB_BYTES as usize + 8]).await.unwrap();
     // Fills chunk 0, which is locked with the header, so that appends do not touch it.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     keyspace.insert("count", "0").await.unwrap();

@@ -41,21 +41,21 @@ async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_b
     let mut cluster = NodeCluster::start(folder.path(), 3);
     eprintln!("three nodes serve after {:?}", began.elapsed());
     let load = ClientLoad::begin(&cluster.endpoints(), WORKERS);
-    load.goes_on();
+    load.wait_for_progress();
     cluster.kill(0);
-    load.goes_on();
+    load.wait_for_progress();
     let written = load.end();
     let client = connect(&cluster.endpoints()).await;
     check(&client, &written).await;
 
     // It comes back under its number, and follows, so that another node can be killed.
     cluster.start_again(0);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.kill(1);
     let client = connect(&cluster.endpoints()).await;
     check(&client, &written).await;
     cluster.start_again(1);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.stop_in_order();
 }
 
@@ -68,7 +68,7 @@ async fn store_all(client: &Client, keys: &[String], value: &str) {
 }
 
 #[tokio::test]
-async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
+async fn resumed_node_answers_no_expired_requests() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 3);
     // Enough keys that every node is the primary of some.
@@ -81,7 +81,7 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
         // A Redis client has no map: the node that it asks answers if it believes that it is the
         // primary.
         let mut plain = Redis::connect(&cluster.instance(node));
-        keys.iter().for_each(|key| assert_eq!(plain.ask(&format!("GET {key}")), before));
+        keys.iter().for_each(|key| assert_eq!(plain.send_command(&format!("GET {key}")), before));
         cluster.pause(node, true);
         let others: Vec<String> = cluster
             .endpoints()
@@ -122,10 +122,10 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
             assert_eq!(String::from_utf8_lossy(&found).trim_end_matches('!'), after);
         }
         for key in acknowledged {
-            let found = Redis::connect(&cluster.instance((node + 1) % 3)).ask(&format!("GET {key}"));
+            let found = Redis::connect(&cluster.instance((node + 1) % 3)).send_command(&format!("GET {key}"));
             assert_eq!(found, format!("{after}!"), "{key}: what a former primary has acknowledged");
         }
-        cluster.wait_until_whole();
+        cluster.wait_until_complete();
     }
     cluster.stop_in_order();
 }

@@ -36,7 +36,7 @@ fn moves(cluster: &NodeCluster, name: &str, to: &str) {
 async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.join();
     cluster.wait_for("the fourth has its share", |status| {
         let held: u64 = ["primaries", "in_sync", "following"]

@@ -27,7 +27,7 @@ pub(crate) struct NodeCluster {
     folder: PathBuf,
     ports: Vec<u16>,
     /// Nodes that started together.
-    founded: usize,
+    bootstrap_nodes: usize,
     nodes: Vec<Option<NodeProcess>>,
     /// A kill loses unsynced data, as a power cut does.
     is_forgetful: bool,
@@ -46,7 +46,7 @@ impl NodeCluster {
 
     fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> NodeCluster {
         let mut cluster = NodeCluster::of(folder, nodes, is_forgetful);
-        cluster.start_together(&(0..cluster.founded).collect::<Vec<_>>());
+        cluster.start_together(&(0..cluster.bootstrap_nodes).collect::<Vec<_>>());
         cluster
     }
 
@@ -59,7 +59,7 @@ impl NodeCluster {
 
     /// Starts the other nodes, and waits until all serve.
     pub(crate) fn start_others(&mut self) {
-        self.start_together(&(1..self.founded).collect::<Vec<_>>());
+        self.start_together(&(1..self.bootstrap_nodes).collect::<Vec<_>>());
         self.nodes[0].as_mut().unwrap().ready();
     }
 
@@ -69,7 +69,7 @@ impl NodeCluster {
         NodeCluster {
             folder: folder.to_owned(),
             ports: (0..nodes).map(|node| first + node * PORTS).collect(),
-            founded,
+            bootstrap_nodes: founded,
             nodes: (0..nodes).map(|_| None).collect(),
             is_forgetful,
         }
@@ -92,7 +92,7 @@ impl NodeCluster {
     /// Has another node join; returns its index.
     pub(crate) fn join(&mut self) -> usize {
         let at = self.ports.len();
-        assert!(at < self.founded + usize::from(JOINING_MAX), "its port may be another cluster's");
+        assert!(at < self.bootstrap_nodes + usize::from(JOINING_MAX), "its port may be another cluster's");
         self.ports.push(self.ports[0] + at as u16 * PORTS);
         self.nodes.push(None);
         let mut command = self.command(at);
@@ -159,7 +159,7 @@ impl NodeCluster {
     }
 
     /// Runs `act` while no node runs.
-    pub(crate) fn nobody_runs(&self, act: impl FnOnce(&NodeCluster)) {
+    pub(crate) fn while_stopped(&self, act: impl FnOnce(&NodeCluster)) {
         assert!(self.nodes.iter().all(Option::is_none));
         act(self);
     }
@@ -199,7 +199,7 @@ impl NodeCluster {
     }
 
     /// Waits until all nodes are up and every partition has as many copies in sync as it is to have.
-    pub(crate) fn wait_until_whole(&self) {
+    pub(crate) fn wait_until_complete(&self) {
         self.wait_for("it is whole", |status| {
             let nodes = status["nodes"].as_array().unwrap();
             let are_up = nodes.len() == self.ports.len() && nodes.iter().all(|node| node["state"] == "up");

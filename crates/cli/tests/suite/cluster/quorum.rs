@@ -32,10 +32,10 @@ fn assert_first(report: &str, told: &str) {
 }
 
 #[test]
-fn a_survivor_of_three_managers_says_in_every_report_that_nothing_is_decided_or_served() {
+fn sole_surviving_manager_reports_lost_quorum() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let survivor = cluster.endpoints().remove(0);
     assert!(get(&survivor, "/health").starts_with("HTTP/1.1 200 "));
     assert_eq!((metric(&survivor, "control_quorum"), metric(&survivor, "serving")), (1, 1));
@@ -114,7 +114,7 @@ fn a_survivor_of_three_managers_says_in_every_report_that_nothing_is_decided_or_
 }
 
 #[test]
-fn a_founder_that_waits_for_others_says_for_whom_in_its_log_its_health_and_to_clients() {
+fn waiting_bootstrap_node_names_missing_members() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start_first(folder.path(), 3);
     let endpoints = cluster.endpoints();
@@ -156,10 +156,10 @@ fn a_founder_that_waits_for_others_says_for_whom_in_its_log_its_health_and_to_cl
 }
 
 #[test]
-fn logs_tell_of_a_death_by_whose_decision_it_is_and_of_what_is_taken_over_in_a_line() {
+fn node_death_and_failovers_are_logged_in_one_line() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let leader = cluster.status()["view"]["leader"].as_u64().unwrap();
     let dies = if leader == 3 { 1 } else { 2 };
     cluster.kill(dies);
@@ -196,7 +196,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     let create =
         ["keyspace", "create", "scratch", "--durability", "memory", "--replicas", "1", "--partitions", "256"];
     assert_eq!(cluster.run(&create).0, 0);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     // The alerts of a node: each node reports only its own.
     let troubles = |cluster: &NodeCluster, node: usize| {
         let (code, told, _) = cluster.run(&["status", "--endpoint", &cluster.endpoints()[node]]);
@@ -205,7 +205,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     };
     cluster.stop(1);
     cluster.start_again(1);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     for node in 0..3 {
         assert_eq!(troubles(&cluster, node), Vec::<String>::new(), "a stop in order is no trouble");
     }
@@ -232,7 +232,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     // The alert remains until an operator acknowledges it, over restarts and at every node.
     cluster.stop(1);
     cluster.start_again(1);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let of_scratch = |told: &[String]| told.iter().filter(|one| one.contains("keyspace scratch")).count();
     wait_for("it is reported again", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
     assert!(cluster.metric(1, "troubles") >= 1);
@@ -255,7 +255,7 @@ fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_n
     wait_for("nor counted", || cluster.metric(1, "troubles"), |troubles| *troubles == 0);
     cluster.stop(1);
     cluster.start_again(1);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     for node in 0..3 {
         assert_eq!(troubles(&cluster, node), Vec::<String>::new(), "nor after a restart");
     }

@@ -17,7 +17,7 @@ async fn connect(cluster: &NodeCluster, deadline: Duration) -> Client {
 /// The value of a key in the keyspace with one copy; `None`: it is lost. The client reports a loss
 /// only at its deadline. On a slow machine no node may have answered by then: the next deadline is
 /// longer.
-async fn look(cluster: &NodeCluster, key: &str) -> Option<String> {
+async fn lookup_value(cluster: &NodeCluster, key: &str) -> Option<String> {
     let mut deadline = Duration::from_secs(2);
     loop {
         // The lookup of the keyspace may time out too.
@@ -29,7 +29,9 @@ async fn look(cluster: &NodeCluster, key: &str) -> Option<String> {
         };
         match single.lookup_bytes(key).await {
             Ok(found) => return Some(String::from_utf8(found.unwrap().to_vec()).unwrap()),
-            Err(Error::Operation { reason, .. }) if matches!(*reason, Reason::Lost { .. }) => return None,
+            Err(Error::Operation { reason, .. }) if matches!(*reason, Reason::PartitionLost { .. }) => {
+                return None;
+            }
             Err(error) => assert!(deadline < GIVE_UP_AFTER, "{error}"),
         }
         deadline *= 2;
@@ -37,10 +39,10 @@ async fn look(cluster: &NodeCluster, key: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else_is_touched() {
+async fn loss_is_reported_and_accepted_by_the_operator_only() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.json(&["keyspace", "create", "single", "--replicas", "1", "--partitions", "16"]);
     let (code, out, _) = cluster.run(&["recover"]);
     assert!(code == 0 && out.contains("nothing to recover"), "{out}");
@@ -74,7 +76,7 @@ async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else
         assert!(default.lookup_bytes(key.as_str()).await.unwrap().is_some());
     }
     for key in &keys {
-        match look(&cluster, key).await {
+        match lookup_value(&cluster, key).await {
             Some(found) => assert_eq!(found, *key),
             None => gone.push(key.clone()),
         }
@@ -104,7 +106,7 @@ async fn what_is_lost_is_told_and_given_up_on_an_operators_word_and_nothing_else
     }
     // The lost node returns after all, and does no harm.
     cluster.start_again(2);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     for key in &gone {
         assert_eq!(single.lookup_bytes(key.as_str()).await.unwrap().as_deref(), Some(key.as_bytes()));
     }

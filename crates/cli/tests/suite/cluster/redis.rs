@@ -48,7 +48,7 @@ impl Redis {
     }
 
     /// Sends a command with a reply of one line, on a connection that may have ended.
-    pub(crate) fn try_ask(&mut self, command: &str) -> io::Result<String> {
+    pub(crate) fn try_command(&mut self, command: &str) -> io::Result<String> {
         self.0.get_mut().write_all(&encoded(command))?;
         let mut line = String::new();
         match self.0.read_line(&mut line)? {
@@ -57,7 +57,7 @@ impl Redis {
         }
     }
 
-    pub(crate) fn ask(&mut self, command: &str) -> String {
+    pub(crate) fn send_command(&mut self, command: &str) -> String {
         self.send(command);
         self.reply()
     }

@@ -17,7 +17,7 @@ const ROLLS: u64 = 2;
 async fn nodes_that_are_restarted_in_turn_fail_nothing_and_hand_over_what_they_serve() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let load = ClientLoad::begin(&cluster.endpoints(), 4);
     let rolls = std::env::var("ZEROHOP_ROLLS").ok().and_then(|rolls| rolls.parse().ok()).unwrap_or(ROLLS);
     let mut handed_over = 0;
@@ -31,7 +31,7 @@ async fn nodes_that_are_restarted_in_turn_fail_nothing_and_hand_over_what_they_s
             assert!(cluster.log(node).contains("handing over to the other nodes"));
             handed_over += u64::from(cluster.status()["groups"]["down"] == 0);
             cluster.start_again(node);
-            cluster.wait_until_whole();
+            cluster.wait_until_complete();
             eprintln!(
                 "round {roll}, node {node}: stopped after {stopped:?}, whole again after {:?}",
                 began.elapsed()
@@ -78,7 +78,7 @@ impl Writers {
                             }
                         },
                     };
-                    match redis.try_ask(&format!("SET rolled-{me}-{} {number}", number % KEYS)) {
+                    match redis.try_command(&format!("SET rolled-{me}-{} {number}", number % KEYS)) {
                         Ok(reply) if reply == "OK" => drop(written[me].fetch_add(1, Ordering::Relaxed)),
                         Ok(reply) => refused.push(reply),
                         Err(_) => client = None,
@@ -92,7 +92,7 @@ impl Writers {
     }
 
     /// Waits until each client has written all of its keys once more.
-    fn go_on(&self) {
+    fn wait_for_progress(&self) {
         let count = || self.written.iter().map(|one| one.load(Ordering::Relaxed)).collect::<Vec<_>>();
         let before = count();
         wait_for("all write", count, |now| {
@@ -108,19 +108,19 @@ impl Writers {
 }
 
 #[test]
-fn redis_clients_are_never_left_in_doubt_by_nodes_that_are_restarted_in_turn() {
+fn rolling_restart_leaves_no_redis_command_in_doubt() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let writers = Writers::begin(&cluster);
     for node in 0..3 {
-        writers.go_on();
+        writers.wait_for_progress();
         cluster.stop(node);
-        writers.go_on();
+        writers.wait_for_progress();
         cluster.start_again(node);
-        cluster.wait_until_whole();
+        cluster.wait_until_complete();
     }
-    writers.go_on();
+    writers.wait_for_progress();
     assert_eq!(writers.end(), [""; 0]);
     cluster.stop_in_order();
 }

@@ -25,7 +25,7 @@ impl Drop for Stops<'_> {
 
 /// The sum of all accounts at one moment; `None`: the command was not done.
 fn sum(redis: &mut Redis, command: &str) -> Option<i64> {
-    let told = redis.ask(command);
+    let told = redis.send_command(command);
     if told.starts_with('-') {
         assert!(told.starts_with("-TRYAGAIN"), "{told}");
         return None;
@@ -37,9 +37,9 @@ fn sum(redis: &mut Redis, command: &str) -> Option<i64> {
 
 /// The sum from an `EXEC` of reads, key by key.
 fn sum_by_exec(redis: &mut Redis) -> Option<i64> {
-    assert_eq!(redis.ask("MULTI"), "OK");
+    assert_eq!(redis.send_command("MULTI"), "OK");
     for key in accounts() {
-        assert_eq!(redis.ask(&format!("GET {key}")), "QUEUED");
+        assert_eq!(redis.send_command(&format!("GET {key}")), "QUEUED");
     }
     sum(redis, "EXEC")
 }
@@ -62,9 +62,9 @@ fn transfer(address: &str, worker: u64, stop: &AtomicBool, done: &AtomicU64) -> 
             format!("RPUSH other-{worker} {number}"),
         ];
         for command in commands {
-            redis.ask(&command);
+            redis.send_command(&command);
         }
-        let told = redis.ask("EXEC");
+        let told = redis.send_command("EXEC");
         if !told.starts_with('-') {
             written.push(number.to_string());
             done.fetch_add(1, Ordering::Relaxed);
@@ -78,29 +78,29 @@ fn transfer(address: &str, worker: u64, stop: &AtomicBool, done: &AtomicU64) -> 
 }
 
 fn list(redis: &mut Redis, key: &str) -> Vec<String> {
-    let told = redis.ask(&format!("LRANGE {key} 0 -1"));
+    let told = redis.send_command(&format!("LRANGE {key} 0 -1"));
     told.split(' ').filter(|one| !one.is_empty()).map(str::to_owned).collect()
 }
 
 #[test]
-fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
+fn cross_node_commands_are_atomic_through_a_node_kill() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let mut redis = Redis::connect(&cluster.instance(1));
     let pairs: Vec<String> = accounts().iter().map(|key| format!("{key} 100")).collect();
-    assert_eq!(redis.ask(&format!("MSET {}", pairs.join(" "))), "OK");
+    assert_eq!(redis.send_command(&format!("MSET {}", pairs.join(" "))), "OK");
     // Commands over several keys, which are on several nodes.
-    assert_eq!(redis.ask("MSETNX fresh 1 account-0 2"), "0");
-    assert_eq!(redis.ask("MSETNX fresh 1 other 2"), "1");
-    assert_eq!(redis.ask("EXISTS fresh other account-1 none"), "3");
-    assert_eq!(redis.ask("RENAME fresh moved"), "OK");
-    assert_eq!(redis.ask("RENAMENX moved account-2"), "0");
-    assert_eq!(redis.ask("RENAME fresh moved"), "-ERR no such key");
-    assert_eq!(redis.ask("RPUSH words a b"), "2");
-    assert_eq!(redis.ask("COPY words copied"), "1");
-    assert_eq!(redis.ask("LRANGE copied 0 -1"), "a b");
-    assert_eq!(redis.ask("DEL moved other copied words none"), "4");
+    assert_eq!(redis.send_command("MSETNX fresh 1 account-0 2"), "0");
+    assert_eq!(redis.send_command("MSETNX fresh 1 other 2"), "1");
+    assert_eq!(redis.send_command("EXISTS fresh other account-1 none"), "3");
+    assert_eq!(redis.send_command("RENAME fresh moved"), "OK");
+    assert_eq!(redis.send_command("RENAMENX moved account-2"), "0");
+    assert_eq!(redis.send_command("RENAME fresh moved"), "-ERR no such key");
+    assert_eq!(redis.send_command("RPUSH words a b"), "2");
+    assert_eq!(redis.send_command("COPY words copied"), "1");
+    assert_eq!(redis.send_command("LRANGE copied 0 -1"), "a b");
+    assert_eq!(redis.send_command("DEL moved other copied words none"), "4");
     // Pipelined commands see the effects of those before them.
     redis.send("SET p1 1");
     redis.send("MSET p1 2 p2 2");
@@ -110,30 +110,36 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
     assert_eq!([(); 5].map(|()| redis.reply()), ["OK", "OK", "2", "2", "nil nil"]);
     // A change of a watched key on any node fails `EXEC`, and errors discard the transaction.
     let mut other = Redis::connect(&cluster.instance(2));
-    assert_eq!(redis.ask("WATCH account-1 account-2 account-3"), "OK");
-    assert_eq!(redis.ask("MULTI"), "OK");
-    assert_eq!(redis.ask("MULTI"), "-ERR MULTI calls can not be nested");
-    assert_eq!(redis.ask("WATCH account-4"), "-ERR WATCH inside MULTI is not allowed");
-    assert_eq!(redis.ask("INCR account-5"), "QUEUED");
-    assert_eq!(other.ask("SET account-2 100"), "OK");
-    assert_eq!(redis.ask("EXEC"), "nil");
-    assert_eq!(redis.ask("GET account-5"), "100");
-    assert_eq!((redis.ask("WATCH account-1 account-2"), redis.ask("MULTI")), ("OK".into(), "OK".into()));
-    assert_eq!(redis.ask("MGET account-1 account-2"), "QUEUED");
-    assert_eq!(redis.ask("EXEC"), "100 100");
-    assert_eq!((redis.ask("MULTI"), redis.ask("INCR account-5")), ("OK".into(), "QUEUED".into()));
-    assert!(redis.ask("INCR").starts_with("-ERR wrong number"));
-    assert!(redis.ask("EXEC").starts_with("-EXECABORT"));
+    assert_eq!(redis.send_command("WATCH account-1 account-2 account-3"), "OK");
+    assert_eq!(redis.send_command("MULTI"), "OK");
+    assert_eq!(redis.send_command("MULTI"), "-ERR MULTI calls can not be nested");
+    assert_eq!(redis.send_command("WATCH account-4"), "-ERR WATCH inside MULTI is not allowed");
+    assert_eq!(redis.send_command("INCR account-5"), "QUEUED");
+    assert_eq!(other.send_command("SET account-2 100"), "OK");
+    assert_eq!(redis.send_command("EXEC"), "nil");
+    assert_eq!(redis.send_command("GET account-5"), "100");
+    assert_eq!(
+        (redis.send_command("WATCH account-1 account-2"), redis.send_command("MULTI")),
+        ("OK".into(), "OK".into())
+    );
+    assert_eq!(redis.send_command("MGET account-1 account-2"), "QUEUED");
+    assert_eq!(redis.send_command("EXEC"), "100 100");
+    assert_eq!(
+        (redis.send_command("MULTI"), redis.send_command("INCR account-5")),
+        ("OK".into(), "QUEUED".into())
+    );
+    assert!(redis.send_command("INCR").starts_with("-ERR wrong number"));
+    assert!(redis.send_command("EXEC").starts_with("-EXECABORT"));
     // Beyond its limit nothing of it is done, and the error says so.
-    assert_eq!(redis.ask("MULTI"), "OK");
+    assert_eq!(redis.send_command("MULTI"), "OK");
     for half in ["x", "y"] {
         let pairs: Vec<String> = (0..9_000).map(|n| format!("{half}{n} v")).collect();
-        assert_eq!(redis.ask(&format!("MSET {}", pairs.join(" "))), "QUEUED");
+        assert_eq!(redis.send_command(&format!("MSET {}", pairs.join(" "))), "QUEUED");
     }
-    let refused = redis.ask("EXEC");
+    let refused = redis.send_command("EXEC");
     assert!(refused.starts_with("-ERR ") && refused.contains("16384 are allowed"), "{refused}");
     assert!(refused.ends_with("; nothing was done"), "{refused}");
-    assert_eq!(redis.ask("EXISTS x0 y8999"), "0");
+    assert_eq!(redis.send_command("EXISTS x0 y8999"), "0");
 
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mget = format!("MGET {}", accounts().join(" "));
@@ -173,45 +179,45 @@ fn commands_over_keys_on_all_nodes_are_whole_through_the_kill_of_one() {
 }
 
 #[test]
-fn commands_of_many_keys_are_done_whole_or_refused_for_good() {
+fn multi_key_commands_are_atomic() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     let mut redis = Redis::connect(&cluster.instance(0));
     let keys: Vec<String> = (0..20_000).map(|number| format!("k{number}")).collect();
     let pairs = |keys: &[String]| keys.iter().map(|key| format!("{key} v")).collect::<Vec<_>>().join(" ");
     let all = keys.join(" ");
     // One step, and more keys than one step may have.
-    let refused = redis.ask(&format!("MSET {}", pairs(&keys)));
+    let refused = redis.send_command(&format!("MSET {}", pairs(&keys)));
     assert!(
         refused.starts_with("-ERR MSET of 20000 keys in several partitions, 16384 are allowed"),
         "{refused}"
     );
-    let refused = redis.ask(&format!("MSETNX {}", pairs(&keys[..9_000])));
+    let refused = redis.send_command(&format!("MSETNX {}", pairs(&keys[..9_000])));
     assert!(
         refused.starts_with("-ERR MSETNX of 9000 keys in several partitions, 8192 are allowed"),
         "{refused}"
     );
-    assert_eq!(redis.ask(&format!("EXISTS {all}")), "0");
-    assert_eq!(redis.ask(&format!("MSET {}", pairs(&keys[..16_384]))), "OK");
+    assert_eq!(redis.send_command(&format!("EXISTS {all}")), "0");
+    assert_eq!(redis.send_command(&format!("MSET {}", pairs(&keys[..16_384]))), "OK");
     // These commands run in parts.
-    assert_eq!(redis.ask(&format!("EXISTS {all}")), "16384");
-    assert_eq!(redis.ask(&format!("TOUCH {all}")), "16384");
-    let told = redis.ask(&format!("MGET {all}"));
+    assert_eq!(redis.send_command(&format!("EXISTS {all}")), "16384");
+    assert_eq!(redis.send_command(&format!("TOUCH {all}")), "16384");
+    let told = redis.send_command(&format!("MGET {all}"));
     let values: Vec<&str> = told.split(' ').collect();
     assert_eq!(values.len(), keys.len());
     assert!(
         values.iter().enumerate().all(|(place, value)| *value == if place < 16_384 { "v" } else { "nil" })
     );
-    assert_eq!(redis.ask(&format!("DEL {all}")), "16384");
-    assert_eq!(redis.ask(&format!("UNLINK {all}")), "0");
+    assert_eq!(redis.send_command(&format!("DEL {all}")), "16384");
+    assert_eq!(redis.send_command(&format!("UNLINK {all}")), "0");
     // The transaction has more operations than one may have.
-    assert_eq!(redis.ask("MULTI"), "OK");
+    assert_eq!(redis.send_command("MULTI"), "OK");
     for number in 0..10_000 {
         redis.send(&format!("MSET a{number} 1 b{number} 2"));
     }
     assert!((0..10_000).all(|_| redis.reply() == "QUEUED"));
-    let refused = redis.ask("EXEC");
+    let refused = redis.send_command("EXEC");
     assert!(refused.starts_with("-ERR ") && refused.contains("16384 are allowed"), "{refused}");
-    assert_eq!(redis.ask("EXISTS a0 b9999"), "0");
+    assert_eq!(redis.send_command("EXISTS a0 b9999"), "0");
 }

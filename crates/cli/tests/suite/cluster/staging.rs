@@ -165,7 +165,7 @@ fn program(test: &str, variable: &str, cluster: &NodeCluster) -> RunningProcess 
 }
 
 #[tokio::test]
-async fn what_a_killed_client_has_staged_goes_within_the_published_time() {
+async fn staged_data_of_killed_client_expires() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 3);
     let endpoints = cluster.endpoints();

@@ -87,7 +87,7 @@ async fn list(keyspace: &Keyspace, key: &str) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn transactions_are_whole_through_the_kill_of_a_node() {
+async fn transactions_are_atomic_through_a_node_kill() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;
@@ -131,6 +131,6 @@ async fn transactions_are_whole_through_the_kill_of_a_node() {
     assert_eq!(sum(&client, &keyspace).await, 100 * ACCOUNTS as i64);
     eprintln!("{all} transactions");
     cluster.start_again(0);
-    cluster.wait_until_whole();
+    cluster.wait_until_complete();
     cluster.stop_in_order();
 }

@@ -160,7 +160,7 @@ fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
 /// When no endpoint accepts connections, the program does not retry until the time-out, and says
 /// so.
 #[test]
-fn endpoints_at_which_nobody_listens_are_told_with_the_reason() {
+fn unreachable_endpoints_are_reported_with_reason() {
     let refused = |endpoints: &str, words: &[&str]| {
         let told = output(zerohop(&["kv", "lookup", "k", "--endpoint", endpoints]), b"");
         assert_eq!(code(&told), 3, "{told:?}");
@@ -229,9 +229,9 @@ fn a_terminal_is_not_given_binary() {
     assert_eq!(code(&cluster.run_with(&["blob", "put", "binary"], b"\x1b[2J\0")), 0);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "text"], "größe\n".as_bytes())), 0);
     for read in [&["blob", "get"], &["blob", "read"]] {
-        let (told, _, end) = OnTerminal::whole(&cluster, &[&read[..], &["binary"]].concat()).end();
+        let (told, _, end) = OnTerminal::on_all_streams(&cluster, &[&read[..], &["binary"]].concat()).end();
         assert!(code(&end) == 3 && told.contains("no text") && !told.contains('\u{1b}'), "{told:?}");
-        let (told, _, end) = OnTerminal::whole(&cluster, &[&read[..], &["text"]].concat()).end();
+        let (told, _, end) = OnTerminal::on_all_streams(&cluster, &[&read[..], &["text"]].concat()).end();
         assert_eq!((code(&end), told.as_str()), (0, "größe\r\n"));
         assert_eq!(cluster.run(&[&read[..], &["binary"]].concat()).stdout, b"\x1b[2J\0");
     }

@@ -30,7 +30,7 @@ fn run<R>(work: impl Future<Output = R>) -> R {
 }
 
 /// Records of each type, blobs with holes and attributes, in two keyspaces.
-fn fill(cluster: &ServingProgram) {
+fn write_records(cluster: &ServingProgram) {
     cluster.ok(&["keyspace", "create", "other", "--partitions", "4", "--durability", "memory"]);
     run(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
@@ -59,7 +59,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// The whole contents of a keyspace, as one text.
-fn shown(cluster: &ServingProgram, keyspace: &str) -> String {
+fn keyspace_text(cluster: &ServingProgram, keyspace: &str) -> String {
     run(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();
         let keyspace = client.keyspace(keyspace).await.unwrap();
@@ -102,13 +102,13 @@ fn shown(cluster: &ServingProgram, keyspace: &str) -> String {
 }
 
 #[test]
-fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
+fn backup_restores_fully_and_incrementally_elsewhere() {
     let folder = crate::support::folder();
     let (full, next, third) =
         (folder.path().join("full"), folder.path().join("next"), folder.path().join("third"));
     let cluster = ServingProgram::in_memory();
-    fill(&cluster);
-    let before = [shown(&cluster, "default"), shown(&cluster, "other")];
+    write_records(&cluster);
+    let before = [keyspace_text(&cluster, "default"), keyspace_text(&cluster, "other")];
     let taken = cluster.json(&["backup", text(&full)]);
     assert_eq!((taken["records"].as_u64(), taken["kept"].as_u64()), (Some(65), Some(0)));
 
@@ -118,7 +118,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
     cluster.ok(&["kv", "append", "crew", "Aronnax"]);
     cluster.ok(&["blob", "write", "film", "later", "--at", "70000"]);
     cluster.ok(&["blob", "rm", "sparse"]);
-    let after = [shown(&cluster, "default"), shown(&cluster, "other")];
+    let after = [keyspace_text(&cluster, "default"), keyspace_text(&cluster, "other")];
     assert_ne!(before, after);
     let taken = cluster.json(&["backup", text(&next), "--since", text(&full)]);
     assert_eq!((taken["records"].as_u64(), taken["kept"].as_u64()), (Some(63), Some(60)));
@@ -127,7 +127,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
     };
     assert!(written(&next) < written(&full) / 2, "{} of {}", written(&next), written(&full));
     cluster.ok(&["kv", "insert", "key-9", "a third value"]);
-    let last = shown(&cluster, "default");
+    let last = keyspace_text(&cluster, "default");
     cluster.ok(&["backup", text(&third), "--since", text(&next), "--keyspace", "default"]);
     for folder in [&full, &next, &third] {
         let verified = cluster.json(&["verify", text(folder)]);
@@ -142,7 +142,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
         let cluster = ServingProgram::in_memory();
         let restored = cluster.json(&["restore", text(folder)]);
         assert_eq!(restored["keyspaces"].as_array().unwrap().len(), 2, "{restored}");
-        assert_eq!([shown(&cluster, "default"), shown(&cluster, "other")], *want);
+        assert_eq!([keyspace_text(&cluster, "default"), keyspace_text(&cluster, "other")], *want);
         let settings = cluster.json(&["keyspace", "show", "other"]);
         assert_eq!((&settings["partitions"], &settings["durability"]), (&4.into(), &"memory".into()));
         // A second restore needs a confirmation.
@@ -159,7 +159,7 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
         });
         cluster.ok(&["kv", "remove", "key-3"]);
         cluster.ok(&["restore", text(folder)]);
-        assert_eq!([shown(&cluster, "default"), shown(&cluster, "other")], *want);
+        assert_eq!([keyspace_text(&cluster, "default"), keyspace_text(&cluster, "other")], *want);
         cluster.ok(&["kv", "insert", "key-1", "changed since"]);
         cluster.ok(&["kv", "insert", "mine", "stays"]);
         cluster.ok(&["restore", text(folder), "--overwrite"]);
@@ -184,12 +184,12 @@ fn what_is_backed_up_comes_back_in_another_cluster_whole_and_by_increments() {
         "--as",
         "copy",
     ]);
-    assert_eq!(shown(&cluster, "copy"), last);
+    assert_eq!(keyspace_text(&cluster, "copy"), last);
 }
 
 /// A backup contains all data: only its owner may read it, whatever the umask.
 #[test]
-fn a_backup_is_for_its_owner_alone() {
+fn backup_is_private_to_its_owner() {
     use std::os::unix::fs::MetadataExt as _;
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "colour", "blue"]);
@@ -207,11 +207,11 @@ fn a_backup_is_for_its_owner_alone() {
 }
 
 #[test]
-fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
+fn corrupt_or_truncated_backup_is_detected() {
     let folder = crate::support::folder();
     let full = folder.path().join("full");
     let cluster = ServingProgram::in_memory();
-    fill(&cluster);
+    write_records(&cluster);
     cluster.ok(&["backup", text(&full), "--keyspace", "default"]);
     let refused = cluster.run(&["backup", text(&full)]);
     assert_eq!(code(&refused), 3, "{refused:?}");
@@ -244,7 +244,7 @@ fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
 }
 
 /// Makes a backup with a limit on file sizes, in blocks of 512 bytes, which simulates a full disk.
-fn finds_no_room(cluster: &ServingProgram, path: &Path, blocks: u64) {
+fn backup_on_full_disk(cluster: &ServingProgram, path: &Path, blocks: u64) {
     let mut command = std::process::Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" backup \"$1\"");
     let program = env!("CARGO_BIN_EXE_zerohop");
@@ -264,16 +264,16 @@ fn what_is_short_finds_no_room_when_it_leaves_the_buffer_or_with_the_manifest() 
         cluster.ok(&["kv", "insert", &format!("short-{n}"), "v"]);
     }
     // Large enough for each part, but not for the manifest.
-    finds_no_room(&cluster, &path, 1);
+    backup_on_full_disk(&cluster, &path, 1);
     cluster.ok(&["kv", "insert", "longer", &"v".repeat(100_000)]);
     // Large enough for the manifest, but not for a part that is buffered until the end.
-    finds_no_room(&cluster, &path, 64);
+    backup_on_full_disk(&cluster, &path, 64);
     cluster.ok(&["backup", text(&path)]);
     assert_eq!(code(&cluster.run(&["verify", text(&path)])), 0);
 }
 
 #[test]
-fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
+fn interrupted_backup_leaves_nothing() {
     let folder = crate::support::folder();
     let path = folder.path().join("half");
     let cluster = ServingProgram::in_memory();
@@ -281,7 +281,7 @@ fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
     for n in 0..12 {
         assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("large-{n}")], &large)), 0);
     }
-    finds_no_room(&cluster, &path, 1000);
+    backup_on_full_disk(&cluster, &path, 1000);
 
     let mut command = zerohop(&["backup", text(&path)]);
     let mut child = RunningProcess::start(command.env("ZEROHOP_ENDPOINT", cluster.endpoint()));

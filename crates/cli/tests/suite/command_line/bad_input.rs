@@ -127,7 +127,7 @@ fn a_list_of_hosts_that_cannot_be_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_node_does_not_start_where_it_should_not_and_says_why() {
+fn invalid_start_is_refused_with_reason() {
     let folder = crate::support::folder();
     let data = folder.path().join("data");
     let data = data.to_str().unwrap();

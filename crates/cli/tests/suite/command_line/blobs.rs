@@ -13,7 +13,7 @@ fn pattern(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_of_many_chunks_comes_back_whole_and_in_part() {
+fn multi_chunk_file_is_read_fully_and_partially() {
     let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
@@ -119,7 +119,7 @@ fn names_are_listed_in_their_order() {
 /// Several clients on one blob: appends do not overlap, each transform counts once, and a chunk is
 /// never read half-written, even during truncations.
 #[test]
-fn many_clients_at_once_leave_each_others_bytes_alone() {
+fn concurrent_clients_do_not_mix_bytes() {
     const TASKS: u8 = 4;
     const ROUNDS: u8 = 20;
     const CHUNK: usize = 4096;
@@ -243,7 +243,7 @@ fn what_lies_in_several_chunks_is_written_and_read_as_one() {
 }
 
 #[test]
-fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
+fn dependent_write_is_refused_after_a_change() {
     let cluster = ServingProgram::in_memory();
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -291,7 +291,7 @@ fn what_is_filled_in_is_seen_all_at_once_or_never() {
         writer.create_with(12, b"").await.unwrap();
         writer.append(b"begin ").await.unwrap();
         let contents = pattern(50_000);
-        let mut fill = writer.fill().await.unwrap();
+        let mut fill = writer.staged_append().await.unwrap();
         for piece in contents.chunks(3_333) {
             fill.push(piece).await.unwrap();
             assert_eq!(other.stat().await.unwrap().unwrap().size, 6, "nothing is seen yet");
@@ -301,7 +301,7 @@ fn what_is_filled_in_is_seen_all_at_once_or_never() {
         assert!(all[..6] == *b"begin " && all[6..] == contents);
 
         // A concurrent write: staged bytes never become visible, and zeros are in their place.
-        let mut fill = writer.fill().await.unwrap();
+        let mut fill = writer.staged_append().await.unwrap();
         fill.push(&[9; 20_000]).await.unwrap();
         assert_eq!(other.append(b"faster").await.unwrap(), 50_006);
         let beaten = match fill.push(&[9; 20_000]).await {
@@ -314,7 +314,7 @@ fn what_is_filled_in_is_seen_all_at_once_or_never() {
         assert!(all.len() == 49_994 && all[..6] == *b"faster" && all[6..].iter().all(|byte| *byte == 0));
 
         // A staged append that is never published: the next writer removes it.
-        let mut fill = writer.fill().await.unwrap();
+        let mut fill = writer.staged_append().await.unwrap();
         fill.push(&[7; 10_000]).await.unwrap();
         drop(fill);
         assert_eq!(other.append(b"!").await.unwrap(), 100_000);

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
 #[test]
-fn a_write_that_rests_on_what_another_command_has_read_is_refused_once_that_has_changed() {
+fn write_depending_on_other_command_is_refused_after_a_change() {
     let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let seen = folder.path().join("seen");

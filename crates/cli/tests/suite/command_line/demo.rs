@@ -9,7 +9,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::process::RunningProcess;
-use crate::support::serving::{ServingProgram, code, pid, wait_until_gone, zerohop};
+use crate::support::serving::{ServingProgram, code, pid, wait_until_exited, zerohop};
 use crate::support::wait_for;
 
 /// Bytes of a file that is stored in chunks.
@@ -42,7 +42,7 @@ fn report(dir: &Path, more: &[&str]) -> Value {
 }
 
 #[test]
-fn the_report_tells_what_was_there_and_that_the_node_was_killed() {
+fn report_shows_contents_and_kill() {
     let root = crate::support::folder();
     make_files(root.path(), 60);
     let report = report(root.path(), &[]);
@@ -69,7 +69,7 @@ fn the_report_tells_what_was_there_and_that_the_node_was_killed() {
 }
 
 #[test]
-fn what_was_acknowledged_is_whole_whenever_the_node_is_killed() {
+fn acknowledged_files_are_intact_after_any_kill() {
     let root = crate::support::folder();
     make_files(root.path(), 300);
     for kill_after in [1, 40, 302, 1_000_000] {
@@ -93,7 +93,7 @@ fn people_get_a_few_lines_and_no_progress_where_there_is_no_terminal() {
 }
 
 #[test]
-fn an_empty_folder_is_well_and_a_file_or_nothing_is_told() {
+fn empty_folder_is_fine_and_missing_one_is_reported() {
     let root = crate::support::folder();
     let report = report(root.path(), &["--one-node"]);
     assert_eq!((&report["files"], &report["acknowledged"]), (&0.into(), &0.into()));
@@ -159,7 +159,7 @@ fn ctrl_c_removes_the_folder_and_ends_the_node() {
     kill_process(child.pid(), Signal::INT).unwrap();
     let status = child.ended();
     assert_eq!(status.code(), Some(130));
-    wait_until_gone(pid(node.unwrap()));
+    wait_until_exited(pid(node.unwrap()));
     assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 

@@ -42,7 +42,7 @@ impl LineClient {
         LineClient(BufReader::new(TcpStream::connect(address).unwrap()))
     }
 
-    fn ask(&mut self, line: &str) -> String {
+    fn send_line(&mut self, line: &str) -> String {
         self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         self.0.read_line(&mut answer).unwrap();
@@ -51,7 +51,7 @@ impl LineClient {
 }
 
 #[test]
-fn connections_leave_data_its_descriptors_and_nothing_acknowledged_is_lost() {
+fn connections_do_not_use_descriptors_of_data() {
     let folder = crate::support::folder();
     let data = folder.path().join("data");
     let cluster = up(&data);
@@ -59,7 +59,7 @@ fn connections_leave_data_its_descriptors_and_nothing_acknowledged_is_lost() {
     let mut client = LineClient::connect(&addresses[0]);
     let mut set = |range: std::ops::Range<usize>| {
         for number in range {
-            assert_eq!(client.ask(&format!("SET key-{number} {number}")), "+OK\r\n");
+            assert_eq!(client.send_line(&format!("SET key-{number} {number}")), "+OK\r\n");
         }
     };
     set(0..100);
@@ -74,13 +74,17 @@ fn connections_leave_data_its_descriptors_and_nothing_acknowledged_is_lost() {
     let cluster = up(&data);
     let mut client = LineClient::connect(&instances(&cluster)[0]);
     for number in 0..1100 {
-        assert_ne!(client.ask(&format!("STRLEN key-{number}")), ":0\r\n", "key-{number} was acknowledged");
+        assert_ne!(
+            client.send_line(&format!("STRLEN key-{number}")),
+            ":0\r\n",
+            "key-{number} was acknowledged"
+        );
     }
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
 }
 
 #[test]
-fn a_process_with_too_few_descriptors_says_how_many_it_needs() {
+fn too_few_descriptors_names_the_required_number() {
     let folder = crate::support::folder();
     let mut command = Command::new("sh");
     let node = env!("CARGO_BIN_EXE_zerohop");

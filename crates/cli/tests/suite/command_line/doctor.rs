@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::disk::SmallDisk;
-use crate::support::serving::{ServingProgram, code, pid, stdout, wait_until_gone, zerohop};
+use crate::support::serving::{ServingProgram, code, pid, stdout, wait_until_exited, zerohop};
 use crate::support::wait_for;
 
 /// The findings about one thing.
@@ -53,7 +53,7 @@ fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
     assert_eq!(asked["pid"], ready["pid"]);
     let gone = pid(third["pid"].as_u64().unwrap());
     kill_process(gone, Signal::KILL).unwrap();
-    wait_until_gone(gone);
+    wait_until_exited(gone);
     let about = format!("node {}", third["id"]);
     let down_in = |output: &Output| {
         let nodes = findings(output, "nodes");
@@ -72,7 +72,7 @@ fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
 }
 
 #[test]
-fn no_cluster_and_another_program_in_its_place_are_told_apart() {
+fn missing_cluster_and_other_program_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap().to_string();
     let output = zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &taken]).output().unwrap();
@@ -103,7 +103,7 @@ fn files_of_secrets_that_others_may_read_are_a_problem() {
 }
 
 #[test]
-fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
+fn node_alerts_are_shown_from_any_endpoint() {
     let folder = crate::support::folder();
     let Some(disk) = SmallDisk::mount(&folder.path().join("node-2"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");

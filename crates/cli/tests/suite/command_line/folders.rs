@@ -34,7 +34,7 @@ fn ids(cluster: &ServingProgram) -> Vec<u64> {
 
 /// Waits until the cluster's three nodes, and no others, are up, and every partition has all of its
 /// copies.
-fn is_whole(cluster: &ServingProgram) {
+fn wait_until_complete(cluster: &ServingProgram) {
     let look = || cluster.json(&["status"]);
     let status = wait_for("three nodes are up", look, |status: &Value| {
         let nodes = status["nodes"].as_array().unwrap();
@@ -57,7 +57,7 @@ fn folders_without_data_do_not_say_how_many_nodes_there_are() {
             std::fs::write(data.join(format!("node-{node}/node/lock")), "").unwrap();
         }
         let cluster = ServingProgram::start(up(&data, three(), &[]));
-        is_whole(&cluster);
+        wait_until_complete(&cluster);
     }
 }
 
@@ -69,20 +69,20 @@ fn the_number_of_nodes_may_be_another_until_there_is_data() {
     LocalCluster::new(vec![address(0), address(2)]).unwrap().write(folder.path()).unwrap();
     std::fs::create_dir(folder.path().join("node-1")).unwrap();
     let cluster = ServingProgram::start(up(folder.path(), port, &["--nodes", "3"]));
-    is_whole(&cluster);
+    wait_until_complete(&cluster);
     assert_eq!(cluster.end_with(Signal::INT), Some(0));
     let other = output(up(folder.path(), port, &["--nodes", "2"]), b"");
     assert_eq!(code(&other), 2, "{other:?}");
     assert!(stderr(&other).contains("the data is that of 3 nodes"), "{other:?}");
     // The state that programs without this file have left.
     std::fs::remove_file(folder.path().join("cluster")).unwrap();
-    is_whole(&ServingProgram::start(up(folder.path(), port, &[])));
+    wait_until_complete(&ServingProgram::start(up(folder.path(), port, &[])));
 }
 
 /// The first start is killed as soon as it has made one of these files, on the same ports or on
 /// others.
 #[test]
-fn a_first_start_that_is_killed_at_any_step_is_gone_on_with_by_the_next() {
+fn killed_first_start_is_continued_by_the_next() {
     let steps = [
         "cluster",
         "node-1",
@@ -106,13 +106,13 @@ fn a_first_start_that_is_killed_at_any_step_is_gone_on_with_by_the_next() {
         let again = if place % 2 == 0 { port } else { three() };
         eprintln!("killed once {step} was made; started again at {again}, first at {port}");
         let cluster = ServingProgram::start(up(&data, again, &[]));
-        is_whole(&cluster);
+        wait_until_complete(&cluster);
     }
 }
 
 /// Each start was interrupted at another step.
 #[test]
-fn founders_that_were_killed_before_the_others_had_begun_are_joined_by_them() {
+fn killed_bootstrap_nodes_are_joined_by_later_ones() {
     for (begun, step) in
         [(&[1][..], "control.log"), (&[2], "control.log"), (&[1, 3], "member"), (&[1, 2, 3], "member")]
     {
@@ -138,7 +138,7 @@ fn founders_that_were_killed_before_the_others_had_begun_are_joined_by_them() {
             node.ended();
         }
         eprintln!("{begun:?} had {step}");
-        is_whole(&ServingProgram::start(up(folder.path(), port, &[])));
+        wait_until_complete(&ServingProgram::start(up(folder.path(), port, &[])));
     }
 }
 
@@ -174,7 +174,7 @@ fn listening(cluster: &ServingProgram) -> Vec<String> {
 /// Waits until the cluster has all nodes at their present addresses, and looks up what was stored
 /// before.
 fn has_moved(cluster: &ServingProgram, stored: &[String]) {
-    is_whole(cluster);
+    wait_until_complete(cluster);
     wait_for("the control group knows the addresses", || managers(cluster), |at| *at == listening(cluster));
     for key in stored {
         assert_eq!(cluster.ok(&["kv", "lookup", key]).trim_end(), "value", "{key}");
@@ -198,16 +198,16 @@ fn a_cluster_is_served_again_at_other_ports() {
     let ids: Vec<u64> =
         first.ready["nodes"].as_array().unwrap().iter().map(|node| node["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, [1, 2, 3]);
-    is_whole(&first);
+    wait_until_complete(&first);
     store(&first);
     assert_eq!(first.end_with(Signal::INT), Some(0));
     // Another cluster uses the old ports, and does not know the first cluster.
     let other = ServingProgram::start(up(&folder.path().join("other"), port, &["--nodes", "3"]));
-    is_whole(&other);
+    wait_until_complete(&other);
     let second = ServingProgram::start(up(&data, 0, &[]));
     let known = store(&second);
     has_moved(&second, &known);
-    is_whole(&other);
+    wait_until_complete(&other);
     drop(other);
     // The nodes are killed, and no file records the bootstrap, as in folders of older programs.
     assert_eq!(second.end_with(Signal::KILL), None);
@@ -240,12 +240,12 @@ fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_ow
     let (data, copied) = (folder.path().join("data"), folder.path().join("copied"));
     let (port, other_port) = (three(), three());
     let original = ServingProgram::start(up(&data, port, &["--nodes", "3"]));
-    is_whole(&original);
+    wait_until_complete(&original);
     original.ok(&["kv", "insert", "key", "value"]);
     assert_eq!(original.end_with(Signal::INT), Some(0));
     copy(&data, &copied);
     let original = ServingProgram::start(up(&data, port, &[]));
-    is_whole(&original);
+    wait_until_complete(&original);
     // All of its nodes, and a single one.
     let one = copied.join("node-2");
     let listen = format!("127.0.0.1:{other_port}");
@@ -259,7 +259,7 @@ fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_ow
         let advice = format!("zerohop folder new-cluster {}", copied.display());
         assert!(told.contains("is served by another process") && told.contains(&advice), "{told}");
     }
-    is_whole(&original);
+    wait_until_complete(&original);
     original.ok(&["kv", "insert", "of the original", "value"]);
 
     let new = |folder: &Path| {
@@ -290,7 +290,7 @@ fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     let folder = folder();
     let data = folder.path().join("data");
     let cluster = ServingProgram::start(up(&data, three(), &["--nodes", "3"]));
-    is_whole(&cluster);
+    wait_until_complete(&cluster);
     assert_eq!(cluster.end_with(Signal::INT), Some(0));
     let new = |folder: &Path, id: &str| {
         let mut command = zerohop(&["folder", "new-cluster", "--id", id]);
@@ -310,5 +310,5 @@ fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     let mut again = zerohop(&["folder", "new-cluster"]);
     again.arg(&data);
     assert_eq!(code(&output(again, b"")), 0);
-    is_whole(&ServingProgram::start(up(&data, three(), &[])));
+    wait_until_complete(&ServingProgram::start(up(&data, three(), &[])));
 }

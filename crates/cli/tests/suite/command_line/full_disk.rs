@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 const TRIES: usize = 9;
 
 /// Writes until the disk is noticed to be full.
-fn fill(cluster: &ServingProgram) {
+fn fill_disk(cluster: &ServingProgram) {
     let long = vec![b'x'; 1 << 20];
     let is_full = (0..80).any(|number| {
         let insert = cluster.run_with(&["kv", "insert", &format!("fill-{number}"), "-"], &long);
@@ -56,7 +56,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
 
     // A node reserves 64 MiB, of which removals may use half.
     disk.leave(60 * MIB);
-    fill(&cluster);
+    fill_disk(&cluster);
     // Space that is allocated ahead is freed as far as removals need it.
     disk.leave(56 * MIB);
     for name in ["one", "some", "many"] {
@@ -94,7 +94,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
 /// The last flush uses space that is allocated ahead. The mark of a clean stop (24 bytes in a file
 /// of its own) finds no space, and the next start works without it.
 #[test]
-fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged() {
+fn full_cluster_stops_cleanly_and_keeps_acknowledged_writes() {
     let folder = crate::support::folder();
     let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");
@@ -108,7 +108,7 @@ fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged(
     for key in keys(0..20) {
         cluster.ok(&["kv", "insert", &key, &key]);
     }
-    disk.fill();
+    disk.fill_disk();
     assert_eq!(cluster.end_with(Signal::TERM), Some(0), "it stops cleanly, and nothing is lost");
     assert!([0, 1].iter().all(|instance| !mark_of(*instance).exists()), "there was room for the mark");
 
@@ -124,7 +124,7 @@ fn a_cluster_whose_disk_is_full_stops_in_order_and_has_all_that_it_acknowledged(
 
 /// No other writes happen meanwhile, which would cause the checkpoints that compaction needs.
 #[test]
-fn what_is_removed_on_a_full_disk_makes_room_for_writes() {
+fn removals_on_a_full_disk_allow_writes() {
     let folder = crate::support::folder();
     let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
         return crate::support::not_run("only root may mount a disk of 220 MiB");

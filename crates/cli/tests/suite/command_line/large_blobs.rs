@@ -48,7 +48,7 @@ fn end(child: RunningProcess, expected: &str) {
 }
 
 #[test]
-fn a_cut_and_a_removal_of_more_chunks_than_go_at_once_leave_nothing_behind() {
+fn long_truncate_and_removal_leave_no_chunks() {
     let cluster = ServingProgram::in_memory();
     let bytes = pattern(CHUNKS * CHUNK_BYTES);
     let size = bytes.len().to_string();
@@ -87,7 +87,7 @@ fn a_cut_and_a_removal_of_more_chunks_than_go_at_once_leave_nothing_behind() {
 }
 
 #[test]
-fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
+fn streaming_uses_constant_memory() {
     let cluster = ServingProgram::in_memory();
     let bytes = pattern(LONG_BYTES as u64);
     let mut putting = begin(&cluster, &["blob", "put", "b"]);
@@ -118,7 +118,7 @@ fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
 }
 
 #[test]
-fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
+fn slow_command_shows_progress_on_a_terminal() {
     let cluster = ServingProgram::in_memory();
     let source = "head -c 3000000 /dev/zero; sleep 1.2; head -c 3000000 /dev/zero";
     let put = format!("({source}) | {} blob put slow", env!("CARGO_BIN_EXE_zerohop"));
@@ -145,7 +145,7 @@ fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
 }
 
 #[test]
-fn chunks_and_attributes_at_their_limits_are_taken_and_beyond_them_refused() {
+fn chunks_and_attributes_are_limited() {
     let cluster = ServingProgram::in_memory();
     for size in ["0", "1", "2KiB", "4095", "5000", "12KiB", "32MiB", "4GiB"] {
         let refused = cluster.run_with(&["blob", "put", "b", "--chunk", size], b"bytes");

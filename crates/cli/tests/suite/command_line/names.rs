@@ -21,7 +21,7 @@ const NAMES: [(&[u8], &[u8], &[u8]); 7] = [
     (b"y\xe2\x80\xaefdp.exe", b"y\\xe2\\x80\\xaefdp.exe", b"y\\xe2\\x80\\xaefdp.exe"),
 ];
 
-fn filled() -> ServingProgram {
+fn program_with_records() -> ServingProgram {
     let cluster = ServingProgram::in_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -49,14 +49,14 @@ const LISTS: [&[&str]; 2] = [&["kv", "scan"], &["blob", "ls", "-k", "blobs"]];
 
 #[test]
 fn a_terminal_shows_names_with_escapes() {
-    let cluster = filled();
+    let cluster = program_with_records();
     for list in LISTS {
-        let (told, _, output) = OnTerminal::whole(&cluster, list).end();
+        let (told, _, output) = OnTerminal::on_all_streams(&cluster, list).end();
         assert_eq!(code(&output), 0, "{told:?}");
         let lines = sorted(told.split_terminator("\r\n").map(|line| line.as_bytes().to_vec()));
         assert_eq!(lines, sorted(NAMES.iter().map(|(_, shown, _)| shown.to_vec())), "{list:?}: {told:?}");
         // The JSON has no control characters.
-        let (told, _, _) = OnTerminal::whole(&cluster, &[list, &["--json"]].concat()).end();
+        let (told, _, _) = OnTerminal::on_all_streams(&cluster, &[list, &["--json"]].concat()).end();
         let rules = |one: char| (one.is_control() && !"\r\n".contains(one)) || one == '\u{202e}';
         assert!(!told.contains(rules) && told.lines().count() == NAMES.len(), "{list:?}: {told:?}");
     }
@@ -64,7 +64,7 @@ fn a_terminal_shows_names_with_escapes() {
 
 #[test]
 fn a_line_of_a_pipe_never_breaks_inside_a_name() {
-    let cluster = filled();
+    let cluster = program_with_records();
     for list in LISTS {
         let lines = cluster.run(list).stdout;
         let lines =
@@ -83,7 +83,7 @@ fn a_line_of_a_pipe_never_breaks_inside_a_name() {
 
 #[test]
 fn names_that_end_with_a_zero_byte_are_as_they_are() {
-    let cluster = filled();
+    let cluster = program_with_records();
     for list in LISTS {
         for zero in ["-0", "--null"] {
             let raw = cluster.run(&[list, &[zero]].concat()).stdout;

@@ -149,7 +149,7 @@ impl TerminalBench<'_> {
         }
         if let Some(words) = words {
             let is_there = |told: &String| told.contains(words) || foreign(told).is_some();
-            wait_for("it serves", || terminal.told(), is_there);
+            wait_for("it serves", || terminal.output(), is_there);
             terminal.signal(Signal::INT);
         }
         let (told, _, ended) = terminal.end();

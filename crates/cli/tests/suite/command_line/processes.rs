@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::ports::ports;
 use crate::support::process::RunningProcess;
-use crate::support::serving::{ServingProgram, code, pid, stderr, stdout, wait_until_gone, zerohop};
+use crate::support::serving::{ServingProgram, code, pid, stderr, stdout, wait_until_exited, zerohop};
 use crate::support::wait_for;
 
 #[test]
@@ -22,7 +22,7 @@ fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
         cluster.ok(&["kv", "insert", "k", &format!("of round {round}")]);
         let node = cluster.node_pid();
         assert_eq!(cluster.end_with(signal), Some(0), "{signal:?}");
-        wait_until_gone(node);
+        wait_until_exited(node);
     }
 }
 
@@ -31,7 +31,7 @@ fn a_cluster_that_is_killed_leaves_no_node_behind() {
     let cluster = ServingProgram::in_memory();
     let node = cluster.node_pid();
     assert_eq!(cluster.end_with(Signal::KILL), None);
-    wait_until_gone(node);
+    wait_until_exited(node);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_cluster_that_hangs_on_its_input_ends_with_it() {
     assert_eq!(code(&inserted), 0, "{inserted:?}");
     drop(input);
     assert_eq!(child.ended().code(), Some(0));
-    wait_until_gone(pid(ready["nodes"][0]["pid"].as_u64().unwrap()));
+    wait_until_exited(pid(ready["nodes"][0]["pid"].as_u64().unwrap()));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_node_that_dies_ends_the_cluster_with_an_error() {
 }
 
 #[test]
-fn a_cluster_that_gives_no_answer_is_told_soon() {
+fn silent_cluster_is_reported_soon() {
     let cluster = ServingProgram::in_memory();
     kill_process(cluster.node_pid(), Signal::STOP).unwrap();
     let output = cluster.run(&["kv", "lookup", "k"]);
@@ -69,7 +69,7 @@ fn a_cluster_that_gives_no_answer_is_told_soon() {
 }
 
 #[test]
-fn a_node_whose_parent_is_gone_already_does_not_start() {
+fn node_without_parent_process_does_not_start() {
     let arguments = ["node", "--memory", "--listen", "127.0.0.1:0", "--ends-with-parent", "1999999999"];
     let output = zerohop(&arguments).output().unwrap();
     assert_eq!((code(&output), stdout(&output).as_str()), (3, ""));
@@ -123,7 +123,7 @@ fn a_command_that_comes_while_the_node_starts_waits_for_it() {
 struct StoppedProcess(Pid);
 
 impl StoppedProcess {
-    fn stand(process: Pid) -> StoppedProcess {
+    fn stop(process: Pid) -> StoppedProcess {
         kill_process(process, Signal::STOP).unwrap();
         StoppedProcess(process)
     }
@@ -137,7 +137,7 @@ impl Drop for StoppedProcess {
 
 /// The sockets of the stopped node still accept connections, but it never answers.
 #[test]
-fn a_node_that_stands_still_is_passed_over_whichever_endpoint_is_named_first() {
+fn stopped_node_is_skipped_in_any_endpoint_order() {
     let mut command =
         zerohop(&["up", "--nodes", "3", "--instances", "1", "--memory", "--port", "0", "--json"]);
     command.args(["--log-level", "error"]);
@@ -148,7 +148,7 @@ fn a_node_that_stands_still_is_passed_over_whichever_endpoint_is_named_first() {
         let mut endpoints = managers.clone();
         endpoints.sort_by_key(|address| *address != node["manager"]);
         let endpoints = endpoints.join(",");
-        let still = StoppedProcess::stand(pid(node["pid"].as_u64().unwrap()));
+        let still = StoppedProcess::stop(pid(node["pid"].as_u64().unwrap()));
         for command in [&["keyspace", "list"][..], &["status"], &["kv", "insert", "key", "value"]] {
             let output = zerohop(command).args(["--endpoint", &endpoints]).output().unwrap();
             assert_eq!(

@@ -17,12 +17,12 @@ const AGAIN: &str = "\r\u{1b}[K";
 /// On a terminal the log of a node has only its own lines, with coloured levels, and no other
 /// output.
 #[test]
-fn a_node_that_starts_on_a_terminal_tells_nothing_foreign() {
+fn node_start_writes_only_own_text_to_terminal() {
     let other = ServingProgram::in_memory();
     let node =
         OnTerminal::start(&other, &["node", "--memory", "--listen", "127.0.0.1:0", "--log-level", "info"]);
     let is_over = |told: &String| told.contains("ready_after_ms") || told.contains("panicked");
-    wait_for("the node is ready", || node.told(), is_over);
+    wait_for("the node is ready", || node.output(), is_over);
     node.signal(Signal::TERM);
     let (told, _, output) = node.end();
     assert_eq!(code(&output), 0, "{told}");
@@ -35,13 +35,16 @@ fn a_node_that_starts_on_a_terminal_tells_nothing_foreign() {
 struct ProgramRun<'w> {
     arguments: &'w [&'w str],
     /// The beginnings of progress lines, each of which must occur.
-    tells: &'w [&'w str],
+    progress_lines: &'w [&'w str],
     /// The final output.
-    says: &'w str,
+    final_output: &'w str,
 }
 
 /// A slowed program shows its progress on a terminal, and none without a terminal.
-fn tells(cluster: &ServingProgram, ProgramRun { arguments, tells, says }: &ProgramRun<'_>) {
+fn check_progress(
+    cluster: &ServingProgram,
+    ProgramRun { arguments, progress_lines: tells, final_output: says }: &ProgramRun<'_>,
+) {
     let mut slow = OnTerminal::start(cluster, arguments);
     slow.slow_until(tells);
     let (told, took, output) = slow.end();
@@ -62,7 +65,7 @@ fn tells(cluster: &ServingProgram, ProgramRun { arguments, tells, says }: &Progr
     assert!(!stdout(&output).contains(AGAIN), "{output:?}");
 }
 
-fn fill(cluster: &ServingProgram) {
+fn write_records(cluster: &ServingProgram) {
     let large = vec![7; 1 << 20];
     for n in 0..40 {
         assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("large-{n}")], &large)), 0);
@@ -74,29 +77,37 @@ fn backups_tell_on_a_terminal_how_far_they_have_come_and_nobody_else() {
     let folder = crate::support::folder();
     let [slow, quick] = ["slow", "quick"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
     let cluster = ServingProgram::in_memory();
-    fill(&cluster);
+    write_records(&cluster);
     let works = [
-        ProgramRun { arguments: &["backup", &slow], tells: &["backed up "], says: "records and blobs" },
-        ProgramRun { arguments: &["verify", &slow], tells: &["checked files "], says: "whole" },
-        ProgramRun { arguments: &["verify"], tells: &["read "], says: "all was read" },
+        ProgramRun {
+            arguments: &["backup", &slow],
+            progress_lines: &["backed up "],
+            final_output: "records and blobs",
+        },
+        ProgramRun {
+            arguments: &["verify", &slow],
+            progress_lines: &["checked files "],
+            final_output: "whole",
+        },
+        ProgramRun { arguments: &["verify"], progress_lines: &["read "], final_output: "all was read" },
         ProgramRun {
             arguments: &["restore", &slow, "--overwrite"],
-            tells: &["checked files ", "restored "],
-            says: "records and blobs",
+            progress_lines: &["checked files ", "restored "],
+            final_output: "records and blobs",
         },
     ];
     for work in &works {
-        tells(&cluster, work);
+        check_progress(&cluster, work);
         // Without a terminal there is no progress: `ok` requires an empty standard error.
         let arguments: Vec<&str> = work.arguments.to_vec();
         let again = if arguments[0] == "backup" { vec!["backup", &quick] } else { arguments };
         let said = cluster.ok(&again);
-        assert!(said.contains(work.says) && !said.contains('\u{1b}'), "{said:?}");
+        assert!(said.contains(work.final_output) && !said.contains('\u{1b}'), "{said:?}");
     }
 }
 
 #[test]
-fn what_takes_less_than_a_second_tells_nothing_on_the_way() {
+fn fast_command_shows_no_progress() {
     let folder = crate::support::folder();
     let path = folder.path().join("backup").to_str().unwrap().to_owned();
     let cluster = ServingProgram::in_memory();
@@ -112,11 +123,11 @@ fn what_takes_less_than_a_second_tells_nothing_on_the_way() {
 }
 
 #[test]
-fn what_is_interrupted_says_so_on_a_line_of_its_own() {
+fn interruption_is_reported_on_its_own_line() {
     let folder = crate::support::folder();
     let [half, whole] = ["half", "whole"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
     let cluster = ServingProgram::in_memory();
-    fill(&cluster);
+    write_records(&cluster);
     cluster.ok(&["backup", &whole]);
     let removed = "zerohop: interrupted; what was written of the backup is removed".to_owned();
     let again = format!(

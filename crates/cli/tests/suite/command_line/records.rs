@@ -41,7 +41,7 @@ fn records_are_stored_found_and_removed_byte_for_byte() {
 }
 
 #[test]
-fn json_tells_types_versions_and_bytes_that_are_no_text() {
+fn json_shows_types_versions_and_binary() {
     let cluster = ServingProgram::in_memory();
     let inserted = cluster.json(&["kv", "insert", "k", "text"]);
     assert_eq!((&inserted["key"], &inserted["done"]), (&json!("k"), &json!(true)));

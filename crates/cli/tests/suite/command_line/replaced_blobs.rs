@@ -27,7 +27,7 @@ fn staging() -> Vec<Vec<u8>> {
     b"abcdefghijklmnopq".iter().map(|slot| [b"\0zerohop staged\0", &[*slot][..], b"b"].concat()).collect()
 }
 
-fn filled(byte: u8, length: usize) -> Vec<u8> {
+fn repeated_byte(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
@@ -60,7 +60,7 @@ fn place<'a>(keyspace: &'a Keyspace, staged: &StagedContents) -> Blob<'a> {
     keyspace.blob(staged.name.clone()).with_unfinished()
 }
 
-async fn whole(keyspace: &Keyspace) -> Vec<u8> {
+async fn read_blob(keyspace: &Keyspace) -> Vec<u8> {
     keyspace.blob("b").read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap().to_vec()
 }
 
@@ -87,9 +87,9 @@ fn assert_is(cluster: &ServingProgram, bytes: &[u8]) {
 }
 
 #[test]
-fn a_long_blob_is_whole_wherever_the_put_that_replaces_it_is_killed() {
+fn replaced_long_blob_is_atomic_at_any_kill() {
     let cluster = ServingProgram::in_memory();
-    let (old, new) = (filled(1, LONG_BYTES), filled(2, LONG_BYTES));
+    let (old, new) = (repeated_byte(1, LONG_BYTES), repeated_byte(2, LONG_BYTES));
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], &old)), 0);
     for (sent, signal) in
         [(MIB, Signal::KILL), (66 * MIB, Signal::KILL), (LONG_BYTES, Signal::KILL), (LONG_BYTES, Signal::INT)]
@@ -124,7 +124,7 @@ fn a_long_blob_is_whole_wherever_the_put_that_replaces_it_is_killed() {
 fn what_a_killed_writer_has_left_goes_with_the_blob_and_what_a_waiting_one_has_sent_stays() {
     let cluster = ServingProgram::in_memory();
     let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
-    let sent = filled(1, MANY_CHUNKS_BYTES);
+    let sent = repeated_byte(1, MANY_CHUNKS_BYTES);
     assert_eq!(code(&cluster.run_with(&put, b"old")), 0);
     let (waiting, stdin) = begin_with(&cluster, &put, &sent);
     wait_for("the contents of a slow writer", || staged(&cluster), |count| *count == 1);
@@ -151,7 +151,7 @@ fn what_a_killed_writer_has_left_goes_with_the_blob_and_what_a_waiting_one_has_s
 fn puts_that_overlap_replace_one_after_the_other_whatever_is_there_by_then() {
     let cluster = ServingProgram::in_memory();
     let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
-    let contents: Vec<Vec<u8>> = (1..5).map(|byte| filled(byte, MANY_CHUNKS_BYTES)).collect();
+    let contents: Vec<Vec<u8>> = (1..5).map(|byte| repeated_byte(byte, MANY_CHUNKS_BYTES)).collect();
     // Once with no blob of this name, and once with the last of these.
     for round in 0..2 {
         let begun: Vec<_> = contents.iter().map(|bytes| begin_with(&cluster, &put, bytes)).collect();
@@ -182,7 +182,7 @@ fn puts_and_removals_of_one_name_at_the_same_time_all_end_well() {
     let contents: Vec<Vec<u8>> = [10, 3 * MIB, MANY_CHUNKS_BYTES]
         .iter()
         .zip(1..)
-        .map(|(length, byte)| filled(byte, *length))
+        .map(|(length, byte)| repeated_byte(byte, *length))
         .collect();
     for round in 0..4 {
         let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
@@ -222,7 +222,7 @@ fn clients_that_replace_remove_and_read_one_blob_at_the_same_time_all_get_their_
             async move {
                 let blob = keyspace.blob("b");
                 for turn in 0..12 {
-                    let bytes = filled(byte, 20_000 + usize::from(byte) + turn * 1000);
+                    let bytes = repeated_byte(byte, 20_000 + usize::from(byte) + turn * 1000);
                     if is_staged {
                         let staged = blob.stage(Some(12), &[byte]).await.unwrap();
                         place(keyspace, &staged).write_at(0, &bytes).await.unwrap();
@@ -282,7 +282,7 @@ fn clients_that_replace_remove_and_read_one_blob_at_the_same_time_all_get_their_
 #[test]
 fn a_put_that_does_not_replace_finds_the_blob_of_another_put() {
     let cluster = ServingProgram::in_memory();
-    let sent = filled(1, MANY_CHUNKS_BYTES);
+    let sent = repeated_byte(1, MANY_CHUNKS_BYTES);
     let exists = "zerohop: blob \"b\": there is one of this name already: --replace replaces it\n";
     let (putting, stdin) = begin_with(&cluster, &["blob", "put", "b", "--chunk", "4KiB"], &sent);
     let is_begun = || cluster.ok(&["blob", "ls", "--unfinished"]);
@@ -295,7 +295,7 @@ fn a_put_that_does_not_replace_finds_the_blob_of_another_put() {
 }
 
 /// Polls a future this many times and drops it; `None`: it had not ended.
-async fn cut_off<T>(future: impl Future<Output = T>, steps: usize) -> Option<T> {
+async fn poll_and_drop<T>(future: impl Future<Output = T>, steps: usize) -> Option<T> {
     let (mut future, mut taken) = (pin!(future), 0);
     std::future::poll_fn(|cx| {
         if let Poll::Ready(ended) = future.as_mut().poll(cx) {
@@ -316,26 +316,31 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
         assert!(blob.stat().await.unwrap().is_none() && staged_in(&keyspace).await == 1);
         blob.unstage(&unused).await.unwrap();
         blob.create_with(12, &[0]).await.unwrap();
-        blob.write_at(0, &filled(0, 10_000)).await.unwrap();
+        blob.write_at(0, &repeated_byte(0, 10_000)).await.unwrap();
         let mut now = 0;
         for replaced in 1..4 {
             for steps in 0.. {
                 let new = replaced * 50 + steps as u8 + 1;
                 assert_eq!(
                     remembering.read_at(0, 100).await.unwrap().read_to_end().await.unwrap(),
-                    filled(now, 100)
+                    repeated_byte(now, 100)
                 );
                 let staged = blob.stage(Some(13), b"").await.unwrap();
                 let place = place(&keyspace, &staged);
-                place.write_at(0, &filled(new, 20_000 + usize::from(new))).await.unwrap();
+                place.write_at(0, &repeated_byte(new, 20_000 + usize::from(new))).await.unwrap();
                 assert_eq!(staged_in(&keyspace).await, 1);
-                let ended = cut_off(blob.bind(&staged, &[new]), steps).await;
-                let found = whole(&keyspace).await;
+                let ended = poll_and_drop(blob.bind(&staged, &[new]), steps).await;
+                let found = read_blob(&keyspace).await;
                 if found[0] == new {
                     now = new;
                 }
                 let length = if now == new { 20_000 + usize::from(new) } else { found.len() };
-                assert!(found == filled(now, length), "{steps}: {} bytes of {}", found.len(), found[0]);
+                assert!(
+                    found == repeated_byte(now, length),
+                    "{steps}: {} bytes of {}",
+                    found.len(),
+                    found[0]
+                );
                 let info = blob.stat().await.unwrap().expect("is there");
                 assert_eq!((info.finished, &info.attributes[..]), (true, &[now][..]), "{steps}");
                 if let Some(ended) = ended {
@@ -344,12 +349,12 @@ fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_
                 }
                 blob.unstage(&staged).await.unwrap();
                 // The commit may have been under way.
-                now = whole(&keyspace).await[0];
+                now = read_blob(&keyspace).await[0];
             }
             assert_eq!(staged_in(&keyspace).await, 0);
             // A handle with the old header writes into the new contents.
             remembering.write_at(5, b"late").await.unwrap();
-            assert_eq!(&whole(&keyspace).await[4..10], [now, b'l', b'a', b't', b'e', now]);
+            assert_eq!(&read_blob(&keyspace).await[4..10], [now, b'l', b'a', b't', b'e', now]);
             remembering.write_at(5, &[now; 4]).await.unwrap();
         }
         // Of two that stage for the same blob, the one that binds later stays.
@@ -372,23 +377,23 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
     with_client(&cluster, |client, keyspace| async move {
         let blob = keyspace.blob("b");
         blob.create_with(12, b"first").await.unwrap();
-        blob.append(&filled(1, 30_000)).await.unwrap();
+        blob.append(&repeated_byte(1, 30_000)).await.unwrap();
         let staged = blob.stage(Some(12), b"own").await.unwrap();
         let place = place(&keyspace, &staged);
-        place.write_at(0, &filled(9, 9000)).await.unwrap();
+        place.write_at(0, &repeated_byte(9, 9000)).await.unwrap();
         // The generation of the staged contents differs from that of the future header.
         place.truncate(10).await.unwrap();
-        let mut model = filled(9, 10);
+        let mut model = repeated_byte(9, 10);
         blob.bind(&staged, b"own").await.unwrap();
         blob.set_attributes(b"other").await.unwrap();
-        blob.append(&filled(2, 10_000)).await.unwrap();
-        model.extend(filled(2, 10_000));
-        blob.write_at(4090, &filled(3, 5000)).await.unwrap();
+        blob.append(&repeated_byte(2, 10_000)).await.unwrap();
+        model.extend(repeated_byte(2, 10_000));
+        blob.write_at(4090, &repeated_byte(3, 5000)).await.unwrap();
         model[4090..9090].fill(3);
-        let mut fill = blob.fill().await.unwrap();
-        fill.push(&filled(4, 20_000)).await.unwrap();
+        let mut fill = blob.staged_append().await.unwrap();
+        fill.push(&repeated_byte(4, 20_000)).await.unwrap();
         fill.publish_with(b"filled").await.unwrap();
-        model.extend(filled(4, 20_000));
+        model.extend(repeated_byte(4, 20_000));
         blob.truncate(25_000).await.unwrap();
         model.truncate(25_000);
         blob.truncate(26_000).await.unwrap();
@@ -400,7 +405,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
                 let there = transaction.blob(&keyspace, "b");
                 async move {
                     assert_eq!(there.read(4088, 4).await?, [2, 2, 3, 3][..]);
-                    there.write(8190, filled(5, 4)).await?;
+                    there.write(8190, repeated_byte(5, 4)).await?;
                     there.truncate(25_500).await?;
                     there.set_attributes(b"transacted").await
                 }
@@ -409,7 +414,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
             .unwrap();
         model[8190..8194].fill(5);
         model.truncate(25_500);
-        assert!(whole(&keyspace).await == model);
+        assert!(read_blob(&keyspace).await == model);
         let info = blob.stat().await.unwrap().expect("is there");
         assert_eq!((&info.attributes[..], info.size, info.chunk_bytes), (&b"transacted"[..], 25_500, 4096));
         let snapshot = client.snapshot(&[&keyspace]).await.unwrap();
@@ -419,7 +424,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
         assert_eq!(bytes, model[..8]);
         blob.write_at_if(&seen, 0, b"seen").await.unwrap();
         blob.replace(b"short", Some(b"replaced")).await.unwrap();
-        assert_eq!(whole(&keyspace).await, b"short");
+        assert_eq!(read_blob(&keyspace).await, b"short");
         let (mut pieces, mut copy) = (old.read_at(0, u64::MAX), Vec::new());
         while let Some(piece) = pieces.next_piece().await.unwrap() {
             copy.extend_from_slice(&piece);
@@ -429,7 +434,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
         let mut put = blob.put(PutOptions { replaces: true, ..PutOptions::default() });
         put.push(b"direct").await.unwrap();
         put.publish().await.unwrap();
-        assert_eq!(whole(&keyspace).await, b"direct");
+        assert_eq!(read_blob(&keyspace).await, b"direct");
         assert!(blob.delete().await.unwrap() && blob.stat().await.unwrap().is_none());
         assert_eq!(staged_in(&keyspace).await, 0);
     });
@@ -442,14 +447,14 @@ fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
         let blob = keyspace.blob("b");
         for (old, new) in [(1, 2), (2, 3)] {
             let mut put = blob.put(PutOptions { replaces: true, ..PutOptions::default() });
-            put.push(&filled(old, 40 * MIB)).await.unwrap();
+            put.push(&repeated_byte(old, 40 * MIB)).await.unwrap();
             put.publish().await.unwrap();
             let mut pieces = keyspace.blob("b").read_at(0, u64::MAX).await.unwrap();
             let first = pieces.next_piece().await.unwrap().expect("a piece");
             assert!(first.iter().all(|byte| *byte == old));
             let staged = blob.stage(None, b"").await.unwrap();
             let place = place(&keyspace, &staged);
-            place.write_at(0, &filled(new, 40 * MIB)).await.unwrap();
+            place.write_at(0, &repeated_byte(new, 40 * MIB)).await.unwrap();
             blob.bind(&staged, b"").await.unwrap();
             let error = loop {
                 match pieces.next_piece().await {
@@ -461,7 +466,7 @@ fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
                 }
             };
             assert!(matches!(error, Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. }), "{error}");
-            assert!(whole(&keyspace).await == filled(new, 40 * MIB));
+            assert!(read_blob(&keyspace).await == repeated_byte(new, 40 * MIB));
         }
     });
 }
@@ -469,11 +474,11 @@ fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
 #[test]
 fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
     let cluster = ServingProgram::in_memory();
-    let long = filled(7, MANY_CHUNKS_BYTES);
+    let long = repeated_byte(7, MANY_CHUNKS_BYTES);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB"], &long)), 0);
     // The contents are under the name itself, in one slot, and in the other.
     for byte in 8..11 {
-        let bytes = filled(byte, MANY_CHUNKS_BYTES);
+        let bytes = repeated_byte(byte, MANY_CHUNKS_BYTES);
         let put = cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB", "--replace"], &bytes);
         assert_eq!(code(&put), 0, "{put:?}");
         assert_is(&cluster, &bytes);
@@ -485,13 +490,14 @@ fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
         for steps in [1, 5, 10, 20, 40] {
             let staged = blob.stage(Some(12), b"").await.unwrap();
             let place = place(&keyspace, &staged);
-            place.write_at(0, &filled(steps as u8, MANY_CHUNKS_BYTES)).await.unwrap();
-            let before = whole(&keyspace).await[0];
-            cut_off(blob.bind(&staged, b""), steps).await;
+            place.write_at(0, &repeated_byte(steps as u8, MANY_CHUNKS_BYTES)).await.unwrap();
+            let before = read_blob(&keyspace).await[0];
+            poll_and_drop(blob.bind(&staged, b""), steps).await;
             blob.unstage(&staged).await.unwrap();
-            let found = whole(&keyspace).await;
+            let found = read_blob(&keyspace).await;
             assert!(
-                found == filled(found[0], MANY_CHUNKS_BYTES) && [before, steps as u8].contains(&found[0]),
+                found == repeated_byte(found[0], MANY_CHUNKS_BYTES)
+                    && [before, steps as u8].contains(&found[0]),
                 "{steps}"
             );
         }
@@ -500,6 +506,6 @@ fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
         // None of the remaining chunks becomes visible again.
         blob.create_with(12, b"").await.unwrap();
         blob.truncate(MANY_CHUNKS_BYTES as u64).await.unwrap();
-        assert!(whole(&keyspace).await == filled(0, MANY_CHUNKS_BYTES));
+        assert!(read_blob(&keyspace).await == repeated_byte(0, MANY_CHUNKS_BYTES));
     });
 }

@@ -32,7 +32,7 @@ pub(crate) fn run_with(cluster: &ServingProgram, secret: Option<&Path>, argument
 }
 
 /// The first line of a node's log that contains these words.
-pub(crate) fn said(node: &mut RunningProcess, words: &'static str) -> String {
+pub(crate) fn log_line_with(node: &mut RunningProcess, words: &'static str) -> String {
     let log = BufReader::new(node.stderr.take().unwrap());
     let (told, heard) = mpsc::channel();
     // The thread ends with the node.
@@ -57,7 +57,7 @@ pub(crate) fn up(secret: &Path, arguments: &[&str]) -> ServingProgram {
 }
 
 #[test]
-fn a_cluster_serves_those_who_know_its_secret_and_tells_others_why_not() {
+fn cluster_serves_only_clients_with_the_secret() {
     let folder = crate::support::folder();
     let (ours, another) = (new_secret(folder.path(), "ours"), new_secret(folder.path(), "another"));
     assert_eq!(fs::metadata(&ours).unwrap().permissions().mode() & 0o777, 0o600);
@@ -97,7 +97,7 @@ fn a_client_with_a_secret_talks_to_no_cluster_without_one() {
 }
 
 #[test]
-fn a_node_of_another_secret_does_not_come_into_the_cluster_and_says_why() {
+fn node_with_other_secret_cannot_join() {
     let folder = crate::support::folder();
     let (ours, another) = (new_secret(folder.path(), "ours"), new_secret(folder.path(), "another"));
     let cluster = up(&ours, &["--nodes", "2"]);
@@ -110,7 +110,7 @@ fn a_node_of_another_secret_does_not_come_into_the_cluster_and_says_why() {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut node = RunningProcess::start(&mut command);
-        let line = said(&mut node, "cannot be talked to");
+        let line = log_line_with(&mut node, "cannot be talked to");
         assert!(line.contains(words), "{line}");
     }
     let nodes = run_with(&cluster, Some(&ours), &["node", "list", "--json"]);
@@ -118,7 +118,7 @@ fn a_node_of_another_secret_does_not_come_into_the_cluster_and_says_why() {
 }
 
 #[test]
-fn a_node_listens_to_other_machines_only_with_a_secret_or_when_told_that_it_is_insecure() {
+fn remote_listen_requires_secret_or_insecure_option() {
     let folder = crate::support::folder();
     let ours = new_secret(folder.path(), "ours");
     let arguments = ["node", "--memory", "--instances", "1", "--json", "--listen", "0.0.0.0:0"];
@@ -132,7 +132,7 @@ fn a_node_listens_to_other_machines_only_with_a_secret_or_when_told_that_it_is_i
 }
 
 #[test]
-fn over_http_and_as_redis_strangers_are_told_nothing() {
+fn http_and_redis_reveal_nothing_without_secret() {
     let folder = crate::support::folder();
     let ours = new_secret(folder.path(), "ours");
     let cluster = up(&ours, &[]);

@@ -66,7 +66,7 @@ fn a_folder_of_another_cluster_is_refused_by_the_one_that_it_is_to_join() {
 }
 
 #[test]
-fn a_folder_of_a_node_that_stands_alone_does_not_come_into_a_cluster() {
+fn standalone_folder_cannot_join_a_cluster() {
     let folder = crate::support::folder();
     let alone = ServingProgram::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
     let data = alone.ready["nodes"][0]["data"].as_str().unwrap().to_owned();
@@ -99,7 +99,7 @@ fn a_node_with_another_secret_or_none_ends_and_names_whom_it_asked_and_what_is_w
 }
 
 #[test]
-fn a_node_of_another_version_ends_and_says_which_versions_there_are() {
+fn node_of_other_version_stops_and_names_versions() {
     let newer = VERSION_MAX + 7;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap().to_string();
@@ -169,7 +169,7 @@ fn a_node_refuses_who_speaks_no_version_of_its_own_and_says_which_it_speaks() {
 }
 
 #[test]
-fn a_damaged_format_file_is_told_with_its_name_and_what_can_be_done() {
+fn corrupt_format_file_is_named_with_a_remedy() {
     let folder = crate::support::folder();
     let alone = ServingProgram::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
     alone.ok(&["kv", "insert", "k", "v"]);

@@ -112,7 +112,7 @@ const TRANSACTION: &str = "insert a v\nlookup a\nincr i\nextend e v\nappend l x\
                            blob create c\nblob append c x\nblob stat c\nblob read c\nblob truncate c 0\n";
 
 /// Commands with `--json` in the list that no row runs.
-const NOT_ASKED: &[(&str, &str)] = &[
+const NOT_RUN: &[(&str, &str)] = &[
     ("demo", "it starts clusters of its own, for ten seconds"),
     ("folder new-cluster", "asked once the cluster has ended"),
     ("node", "its first line is read"),
@@ -125,7 +125,7 @@ const NOT_ASKED: &[(&str, &str)] = &[
 const EITHER: [&str; 2] = ["batch_us_p50", "batch_us_p99"];
 
 /// Texts for users, which depend on the state of the machine or the cluster.
-const WORDS: [&str; 2] = ["troubles[]", "warnings[]"];
+const TEXT_FIELDS: [&str; 2] = ["troubles[]", "warnings[]"];
 
 /// Counts whose names are texts for users.
 const COUNTS: &str = "sim: seen";
@@ -139,7 +139,7 @@ fn commands_metrics_and_json_are_those_of_the_committed_lists() {
         let (metrics, json) = answers(folder.path());
         (commands.join().unwrap(), metrics, json)
     });
-    every_json_is_asked(&commands);
+    check_every_json_row(&commands);
     let lists = [("commands.txt", commands), ("metrics.txt", metrics), ("json.txt", json)];
     let differing: Vec<String> = lists.iter().filter_map(|(name, lines)| differing(name, lines)).collect();
     assert!(
@@ -152,11 +152,11 @@ fn commands_metrics_and_json_are_those_of_the_committed_lists() {
 }
 
 /// Every command with `--json` has a row, or a reason for its absence.
-fn every_json_is_asked(commands: &SurfaceList) {
+fn check_every_json_row(commands: &SurfaceList) {
     let flagged = |line: &String| Some(line.strip_prefix("zerohop ")?.strip_suffix(" --json")?.to_owned());
     let flagged: BTreeSet<String> = commands.iter().filter_map(flagged).collect();
     let asked =
-        ROWS.iter().map(|JsonRow(command, ..)| *command).chain(NOT_ASKED.iter().map(|(command, _)| *command));
+        ROWS.iter().map(|JsonRow(command, ..)| *command).chain(NOT_RUN.iter().map(|(command, _)| *command));
     let asked: BTreeSet<String> = asked.map(str::to_owned).collect();
     let without: Vec<&String> = flagged.difference(&asked).collect();
     assert!(without.is_empty(), "give these commands a row: {without:?}");
@@ -204,7 +204,7 @@ fn commands() -> SurfaceList {
         let answer = asked.output().unwrap();
         assert_eq!(code(&answer), 0, "{answer:?}");
         let name = [&["zerohop".to_owned()], words.as_slice()].concat().join(" ");
-        for below in told(&name, &stdout(&answer), &mut lines) {
+        for below in add_help(&name, &stdout(&answer), &mut lines) {
             left.push([words.as_slice(), &[below]].concat());
         }
     }
@@ -212,7 +212,7 @@ fn commands() -> SurfaceList {
 }
 
 /// Adds the help of a command to the list, and returns its subcommands.
-fn told(name: &str, help: &str, lines: &mut SurfaceList) -> Vec<String> {
+fn add_help(name: &str, help: &str, lines: &mut SurfaceList) -> Vec<String> {
     let mut below = Vec::new();
     let mut entries: Vec<(String, Vec<&str>)> = Vec::new();
     let mut section = "";
@@ -283,7 +283,7 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
         command
     };
     let mut paths = KeyPaths::default();
-    let alone = ServingProgram::start(within(zerohop(&words(
+    let alone = ServingProgram::start(within(zerohop(&command_words(
         "node",
         "--memory --instances 1 --listen 127.0.0.1:0 --json",
     ))));
@@ -291,10 +291,10 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     drop(alone);
 
     let up = "--nodes 1 --instances 1 --port 0 --data data --json";
-    let cluster = ServingProgram::start(within(zerohop(&words("up", up))));
+    let cluster = ServingProgram::start(within(zerohop(&command_words("up", up))));
     paths.add("up", &cluster.ready);
     let ask = |command: &str, arguments: &str, input: &str, wanted: i32| {
-        let mut asked = within(zerohop(&words(command, arguments)));
+        let mut asked = within(zerohop(&command_words(command, arguments)));
         asked.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         let answer = output(asked, input.as_bytes());
         assert_eq!(code(&answer), wanted, "zerohop {command} {arguments}: {answer:?}");
@@ -317,13 +317,13 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
     assert_eq!(paths.of("GET /status"), paths.of("status"), "both have the same names");
 
-    let made = within(zerohop(&words("folder new-cluster", "data/node-1 --json"))).output().unwrap();
+    let made = within(zerohop(&command_words("folder new-cluster", "data/node-1 --json"))).output().unwrap();
     assert_eq!(code(&made), 0, "{made:?}");
     paths.add_lines("folder new-cluster", &stdout(&made));
     (metrics, paths.lines())
 }
 
-fn words(command: &str, arguments: &str) -> Vec<OsString> {
+fn command_words(command: &str, arguments: &str) -> Vec<OsString> {
     let bytes = |word: &str| word.chars().map(|one| u8::try_from(one).unwrap()).collect();
     let words = command.split_whitespace().chain(arguments.split_whitespace());
     words.map(|word| OsString::from_vec(bytes(word))).collect()
@@ -395,7 +395,7 @@ impl KeyPaths {
     }
 
     fn walk(&mut self, path: &str, value: &Value) {
-        if WORDS.iter().any(|words| path.ends_with(words)) {
+        if TEXT_FIELDS.iter().any(|words| path.ends_with(words)) {
             return;
         }
         let kinds = self.0.entry(path.to_owned()).or_default();
@@ -445,7 +445,7 @@ fn help_is_read_in_both_of_its_layouts() {
                 ZEROHOP_PORT=7]\n\n  -k, --kind <KIND>\n          What\n\n          Possible values:\n          - one: first\n          \
                 - two: second\n\n  -h, --help  Print help [aliases: h]\n\nExit codes: 0 done;\nand more.\n";
     let mut lines = SurfaceList::new();
-    assert_eq!(told("zerohop do", help, &mut lines), [""; 0]);
+    assert_eq!(add_help("zerohop do", help, &mut lines), [""; 0]);
     let wanted = [
         "zerohop do --port <PORT> [default: any free one] [env: ZEROHOP_PORT]",
         "zerohop do -h, --help [aliases: h]",
@@ -456,7 +456,7 @@ fn help_is_read_in_both_of_its_layouts() {
     assert_eq!(lines.iter().collect::<Vec<_>>(), wanted);
 
     let group = "Commands:\n  scan  Prints keys\n        and more [alias: ls]\n  help  Print this\n";
-    assert_eq!(told("zerohop kv", group, &mut lines), ["scan"]);
+    assert_eq!(add_help("zerohop kv", group, &mut lines), ["scan"]);
     assert!(lines.contains("zerohop kv scan [alias: ls]"), "{lines:?}");
     let renamed = lines.iter().map(|line| line.replace("--port", "--gate")).collect();
     assert_eq!(

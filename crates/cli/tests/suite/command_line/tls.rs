@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use crate::command_line::secrets::{new_secret, said};
+use crate::command_line::secrets::{log_line_with, new_secret};
 use crate::support::GIVE_UP_AFTER;
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
@@ -108,7 +108,7 @@ fn a_certificate_for_another_name_is_refused_and_so_is_a_server_that_speaks_no_t
 }
 
 #[test]
-fn a_node_whose_ca_is_another_does_not_come_into_the_cluster_and_says_why() {
+fn node_with_other_ca_cannot_join() {
     let folder = crate::support::folder();
     let (ours, another) = (new_ca(folder.path(), "ours"), new_ca(folder.path(), "another"));
     let cluster = up(&tls(&ours, "node"), "2");
@@ -117,12 +117,12 @@ fn a_node_whose_ca_is_another_does_not_come_into_the_cluster_and_says_why() {
     command.args(["--ends-with-parent", &std::process::id().to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut node = RunningProcess::start(&mut command);
-    let line = said(&mut node, "cannot be talked to");
+    let line = log_line_with(&mut node, "cannot be talked to");
     assert!(line.contains("is not one by the CA given"), "{line}");
 }
 
 #[test]
-fn what_is_wrong_with_certificates_and_keys_is_told() {
+fn certificate_and_key_errors_are_reported() {
     let folder = crate::support::folder();
     let (ours, another) = (new_ca(folder.path(), "ours"), new_ca(folder.path(), "another"));
     let again = zerohop(&["tls".as_ref(), "new".as_ref(), ours.as_os_str()]).output().unwrap();
@@ -148,7 +148,7 @@ fn what_is_wrong_with_certificates_and_keys_is_told() {
 }
 
 #[test]
-fn handshakes_that_are_none_or_never_end_harm_nobody_else() {
+fn bad_handshakes_do_not_affect_others() {
     let folder = crate::support::folder();
     let ours = new_ca(folder.path(), "ours");
     let cluster = up(&tls(&ours, "node"), "1");

@@ -188,7 +188,7 @@ fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
 }
 
 #[test]
-fn a_token_that_has_expired_opens_nothing_and_says_so_everywhere() {
+fn expired_token_is_refused_everywhere() {
     let folder = crate::support::folder();
     let clock = folder.path().join("clock");
     let secret = new_secret(folder.path(), "secret");
@@ -325,7 +325,7 @@ fn clients_of_redis_show_their_token_as_the_password() {
 }
 
 #[test]
-fn a_restore_that_ends_half_way_says_so_and_is_made_whole_by_the_same_command() {
+fn interrupted_restore_is_completed_by_the_same_command() {
     let bench = TokenBench::new(&[]);
     let backup = bench.folder.path().join("backup");
     let backup = backup.to_str().unwrap();

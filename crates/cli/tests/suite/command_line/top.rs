@@ -51,8 +51,8 @@ fn people_see_a_table_once_or_until_they_stop_it() {
 #[test]
 fn a_key_ends_it_on_a_terminal() {
     let cluster = ServingProgram::in_memory();
-    let mut top = OnTerminal::whole(&cluster, &["top", "--interval", "100ms"]);
-    wait_for("a table", || top.told(), |told| told.contains("q ends"));
+    let mut top = OnTerminal::on_all_streams(&cluster, &["top", "--interval", "100ms"]);
+    wait_for("a table", || top.output(), |told| told.contains("q ends"));
     top.types("xq");
     let (told, _, output) = top.end();
     assert_eq!(code(&output), 0, "{told:?}");
@@ -60,7 +60,7 @@ fn a_key_ends_it_on_a_terminal() {
 }
 
 #[test]
-fn a_cluster_with_a_secret_tells_only_who_knows_it() {
+fn secured_cluster_reveals_status_only_with_secret() {
     let folder = crate::support::folder();
     let path = folder.path().join("secret");
     let secret = path.to_str().unwrap();

@@ -108,7 +108,7 @@ fn a_condition_is_told_by_its_line_where_several_write_the_key() {
 }
 
 #[test]
-fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
+fn invalid_lines_are_numbered_and_nothing_is_sent() {
     let cluster = ServingProgram::in_memory();
     for (lines, why) in [
         (["insert a b", "insert a"], "line 2 of the transaction"),

@@ -50,18 +50,18 @@ impl TransformPlace<'_> {
             self.again().await;
             self.blob.write_at(at, &of(first)).await.unwrap();
             is(self.blob.transform_and_get_old(transform(at)).await.unwrap(), first, "old in a blob");
-            self.holds(at, &of(expected)).await;
+            self.check_bytes(at, &of(expected)).await;
             self.blob.write_at(at, &of(first)).await.unwrap();
             is(self.blob.transform(transform(at)).await.unwrap(), expected, "new in a blob");
-            self.holds(at, &of(expected)).await;
+            self.check_bytes(at, &of(expected)).await;
 
             self.blob.write_at(at, &of(first)).await.unwrap();
             let transaction = self.client.begin();
             let own = transaction.blob(self.keyspace, "b");
             let old = own.transform_and_get_old(transform(at)).await.unwrap();
             let committed = transaction.commit().await.unwrap();
-            is(committed.brought(&old).unwrap(), first, "old in a blob by a transaction");
-            self.holds(at, &of(expected)).await;
+            is(committed.result(&old).unwrap(), first, "old in a blob by a transaction");
+            self.check_bytes(at, &of(expected)).await;
         }
         // Missing bytes count as zeros.
         self.again().await;
@@ -95,7 +95,7 @@ impl TransformPlace<'_> {
     }
 
     /// Checks the bytes at an offset, and zeros around them.
-    async fn holds(&self, at: u64, bytes: &[u8]) {
+    async fn check_bytes(&self, at: u64, bytes: &[u8]) {
         let around =
             self.blob.read_at(at - 2, bytes.len() as u64 + 4).await.unwrap().read_to_end().await.unwrap();
         let wanted = [&[0, 0], bytes].concat();
@@ -160,7 +160,7 @@ fn every_operator_on_every_type_does_what_the_guide_says_wherever_the_number_lie
 }
 
 #[test]
-fn bits_of_floats_are_combined_by_nobody() {
+fn float_bit_operations_are_refused() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "b", "/dev/null"]);
     for of in [&["kv", "transform", "r"][..], &["blob", "transform", "b"]] {

@@ -18,7 +18,7 @@ fn in_runtime(task: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task);
 }
 
-fn is_gone(error: &Error) -> bool {
+fn is_absent_error(error: &Error) -> bool {
     matches!(error.failure(), Some(Failure::UnknownKeyspace { .. }))
 }
 
@@ -34,7 +34,7 @@ async fn keyspace_of(cluster: &ServingProgram, name: &str) -> (Client, Keyspace)
 }
 
 #[test]
-fn a_transaction_over_a_keyspace_that_is_dropped_is_refused_whole() {
+fn transaction_over_dropped_keyspace_is_refused() {
     let cluster = ServingProgram::in_memory();
     in_runtime(async {
         let (client, gone) = keyspace_of(&cluster, "gone").await;
@@ -47,13 +47,13 @@ fn a_transaction_over_a_keyspace_that_is_dropped_is_refused_whole() {
         transaction.stage(gone.insert("long", &vec![1; 1 << 20])).await.unwrap();
         cluster.ok(&["keyspace", "drop", "gone", "--yes"]);
         let refused = transaction.commit().await.unwrap_err();
-        assert!(is_gone(&refused), "{refused}");
+        assert!(is_absent_error(&refused), "{refused}");
         assert!(stays.lookup("k").await.unwrap().is_none(), "a part of it is done");
 
         // A new keyspace of the same name is another one: clients of the old one receive an error.
         cluster.ok(&["keyspace", "create", "gone"]);
         let refused = gone.insert("k", "v").await.unwrap_err();
-        assert!(is_gone(&refused), "{refused}");
+        assert!(is_absent_error(&refused), "{refused}");
     });
     let told = cluster.run_with(&["txn"], b"incr n\nincr n -k nobody");
     assert_eq!(code(&told), 3, "{told:?}");
@@ -74,7 +74,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
         assert!(snapshot.lookup(&gone, "k").await.unwrap().is_some());
         let mut pieces = blob.read_at(0, u64::MAX).await.unwrap();
         let first = pieces.next_piece().await.unwrap().unwrap();
-        let mut filling = blob.fill().await.unwrap();
+        let mut filling = blob.staged_append().await.unwrap();
         filling.push(&bytes[..100_000]).await.unwrap();
 
         // The program waits until its output is read.
@@ -97,12 +97,12 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
                 }
             },
         );
-        assert!(is_gone(&refused), "{refused}");
+        assert!(is_absent_error(&refused), "{refused}");
         let refused = match filling.push(&bytes[..100_000]).await {
             Ok(()) => filling.publish().await.unwrap_err(),
             Err(error) => error,
         };
-        assert!(is_gone(&refused), "{refused}");
+        assert!(is_absent_error(&refused), "{refused}");
         for refused in [
             snapshot.lookup(&gone, "k").await.map(drop).unwrap_err(),
             snapshot.scan(&gone, "").next_page().await.map(drop).unwrap_err(),
@@ -110,7 +110,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
             blob.append(b"more").await.map(drop).unwrap_err(),
             blob.delete().await.map(drop).unwrap_err(),
         ] {
-            assert!(is_gone(&refused), "{refused}");
+            assert!(is_absent_error(&refused), "{refused}");
         }
 
         let mut rest = Vec::new();

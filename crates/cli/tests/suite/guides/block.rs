@@ -90,7 +90,7 @@ fn listed(block: &[(usize, &str)]) -> Vec<GuideCommand> {
             None if text.trim().is_empty() || text.starts_with('#') => continue,
             None => GuideCommand { line: *line, text: (*text).to_owned(), prints: None },
         };
-        if goes_on(&command.text) {
+        if continues(&command.text) {
             open = Some(command);
         } else {
             commands.push(command);
@@ -105,13 +105,13 @@ fn transcript(block: &[(usize, &str)]) -> Vec<GuideCommand> {
     let mut commands: Vec<GuideCommand> = Vec::new();
     for (line, text) in block {
         match (text.strip_prefix("$ "), commands.last_mut()) {
-            (Some(text), Some(last)) if goes_on(&last.text) => {
+            (Some(text), Some(last)) if continues(&last.text) => {
                 panic!("line {line}: `{text}` begins within a command")
             }
             (Some(text), _) => {
                 commands.push(GuideCommand { line: *line, text: text.to_owned(), prints: Some(Vec::new()) });
             }
-            (None, Some(last)) if goes_on(&last.text) => {
+            (None, Some(last)) if continues(&last.text) => {
                 last.text.push('\n');
                 last.text.push_str(text.strip_prefix("> ").unwrap_or(text));
             }
@@ -129,7 +129,7 @@ fn transcript(block: &[(usize, &str)]) -> Vec<GuideCommand> {
 
 /// Whether the next line belongs to the same command: after a backslash, in a here-document, in a
 /// loop.
-fn goes_on(text: &str) -> bool {
+fn continues(text: &str) -> bool {
     let mut lines = text.lines();
     let last = text.lines().next_back().unwrap_or("");
     if last.ends_with('\\') {

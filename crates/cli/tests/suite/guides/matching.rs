@@ -5,15 +5,15 @@ const HEXADECIMAL_MIN: usize = 8;
 
 /// Whether the output matches the guide. Numbers may differ; `…` in a line matches anything, and as
 /// a line of its own any lines.
-pub(crate) fn is_as_told(told: &[String], printed: &[String]) -> bool {
+pub(crate) fn matches_guide(told: &[String], printed: &[String]) -> bool {
     match told.split_first() {
         None => printed.is_empty(),
         Some((line, rest)) if line.trim() == "…" => {
-            (0..=printed.len()).any(|skipped| is_as_told(rest, &printed[skipped..]))
+            (0..=printed.len()).any(|skipped| matches_guide(rest, &printed[skipped..]))
         }
-        Some((line, rest)) => printed
-            .split_first()
-            .is_some_and(|(first, others)| is_line(&plain(line), &plain(first)) && is_as_told(rest, others)),
+        Some((line, rest)) => printed.split_first().is_some_and(|(first, others)| {
+            is_line(&plain(line), &plain(first)) && matches_guide(rest, others)
+        }),
     }
 }
 
@@ -65,7 +65,7 @@ fn plain(line: &str) -> String {
 fn numbers_may_differ_and_words_may_not() {
     let told = |told: &str, printed: &str| {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        is_as_told(&lines(told), &lines(printed))
+        matches_guide(&lines(told), &lines(printed))
     };
     assert!(told("node 1 (process 4711)", "node 1 (process 99)"));
     assert!(told("5f0c2a9e41b7d386 robot", "0011223344556677 robot"));

@@ -23,7 +23,7 @@ mod systemd;
 
 use std::path::{Path, PathBuf};
 
-use self::play::play;
+use self::play::run_guide;
 
 /// Guides that need only the program itself; paths are from the root of the sources.
 const GUIDES: [&str; 7] = [
@@ -47,7 +47,7 @@ fn every_command_in_the_guides_does_what_the_guide_says() {
     let mut commands = 0;
     for guide in named.split_whitespace() {
         eprintln!("{guide}");
-        commands += play(&root(), guide);
+        commands += run_guide(&root(), guide);
     }
     assert!(commands > 0, "no command was found in {named}");
 }

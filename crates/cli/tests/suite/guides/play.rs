@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use crate::guides::block::{GuideCommand, commands};
-use crate::guides::matching::is_as_told;
+use crate::guides::matching::matches_guide;
 use crate::guides::programs::TEST;
 use crate::guides::shell::Shell;
 
 /// Runs all commands of a guide; returns their number.
-pub(crate) fn play(root: &Path, guide: &str) -> usize {
+pub(crate) fn run_guide(root: &Path, guide: &str) -> usize {
     let text = std::fs::read_to_string(root.join(guide)).unwrap();
     let commands = commands(&text);
     assert!(!commands.is_empty(), "{guide} has no commands");
@@ -35,7 +35,7 @@ fn one(shell: &mut Shell, command: &GuideCommand) -> Result<(), String> {
         None if text.contains(TEST) && !printed.iter().any(|line| line.contains("1 passed")) => {
             Err(format!("{TEST} is not there"))
         }
-        Some(told) if !is_as_told(told, &printed) => {
+        Some(told) if !matches_guide(told, &printed) => {
             Err(format!("the guide says:\n{}\nit printed:\n{}", told.join("\n"), printed.join("\n")))
         }
         _ => Ok(()),

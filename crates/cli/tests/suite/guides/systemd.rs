@@ -11,7 +11,7 @@ use crate::support::ports::ports;
 use crate::support::process::RunningProcess;
 
 /// The unit of the guide: the lines of the block that begins with its name.
-fn unit() -> Vec<String> {
+fn systemd_unit() -> Vec<String> {
     let guide = std::fs::read_to_string(root().join("docs/guide/systemd.md")).unwrap();
     let mut lines = guide.lines().skip_while(|line| *line != "# ~/.config/systemd/user/zerohop.service");
     assert!(lines.next().is_some(), "the guide has no unit");
@@ -25,7 +25,7 @@ fn setting(unit: &[String], name: &str) -> String {
 
 #[test]
 fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_again() {
-    let unit = unit();
+    let unit = systemd_unit();
     let home = crate::support::folder();
     let bin = home.path().join(".local/bin");
     std::fs::create_dir_all(&bin).unwrap();
@@ -77,7 +77,7 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
 
 #[test]
 fn the_unit_of_the_guide_is_one_as_far_as_systemd_is_here_to_say() {
-    let unit = unit();
+    let unit = systemd_unit();
     for section in ["[Unit]", "[Service]", "[Install]"] {
         assert!(unit.iter().any(|line| line == section), "{section}: {unit:#?}");
     }

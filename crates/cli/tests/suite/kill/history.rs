@@ -40,12 +40,12 @@ impl<S: Clone + PartialEq + std::fmt::Debug> RecordHistory<S> {
     }
 
     /// Adds a write with an unknown outcome.
-    pub(crate) fn in_doubt(&mut self, state: S) {
+    pub(crate) fn add_unknown_write(&mut self, state: S) {
         self.states.push(RecordState { state, acknowledged: None });
     }
 
     /// Checks the state that was found after a kill, and continues from it.
-    pub(crate) fn judge(&mut self, key: &str, found: S, stand: &NodeAvailability, rules: Rules) {
+    pub(crate) fn check_state(&mut self, key: &str, found: S, stand: &NodeAvailability, rules: Rules) {
         let must_be_there = |state: &RecordState<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,

@@ -29,7 +29,7 @@ struct AnswersOfLate {
 }
 
 impl Answers {
-    pub(crate) fn asked(&self, who: u64) {
+    pub(crate) fn record_request(&self, who: u64) {
         self.0.lock().unwrap().under_way.insert(who, Instant::now());
     }
 
@@ -40,7 +40,7 @@ impl Answers {
         let Some(asked) = all.under_way.remove(&who) else { return };
         all.count += 1;
         all.done.push_back((now, now.duration_since(asked)));
-        forget(&mut all.done, now);
+        drop_old(&mut all.done, now);
     }
 
     /// The node is killed: the times of requests in flight no longer measure its slowness.
@@ -61,7 +61,7 @@ impl Answers {
     }
 }
 
-fn forget(done: &mut VecDeque<(Instant, Duration)>, now: Instant) {
+fn drop_old(done: &mut VecDeque<(Instant, Duration)>, now: Instant) {
     while done.front().is_some_and(|(at, _)| now.duration_since(*at) > MEMORY) {
         done.pop_front();
     }
@@ -87,7 +87,7 @@ impl Pulse {
         let is_over = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let (rounds, is_over) = (rounds.clone(), is_over.clone());
-            move || beat(file, &rounds, &is_over)
+            move || run_rounds(file, &rounds, &is_over)
         });
         Pulse { rounds, is_over, thread: Some(thread) }
     }
@@ -109,7 +109,7 @@ impl Drop for Pulse {
     }
 }
 
-fn beat(mut file: File, rounds: &Mutex<Rounds>, is_over: &AtomicBool) {
+fn run_rounds(mut file: File, rounds: &Mutex<Rounds>, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
         file.write_all(&[7; 512]).unwrap();
@@ -118,7 +118,7 @@ fn beat(mut file: File, rounds: &Mutex<Rounds>, is_over: &AtomicBool) {
         let mut rounds = rounds.lock().unwrap();
         let took = now.duration_since(rounds.began).saturating_sub(PAUSE);
         rounds.done.push_back((now, took));
-        forget(&mut rounds.done, now);
+        drop_old(&mut rounds.done, now);
         rounds.began = now;
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum WorkerKind {
 pub(crate) struct Totals {
     pub(crate) acknowledged: u64,
     /// Writes with an unknown outcome.
-    pub(crate) in_doubt: u64,
+    pub(crate) unknown_writes: u64,
     /// Records checked after a kill.
     pub(crate) checked: u64,
 }
@@ -45,7 +45,7 @@ pub(crate) struct RecordWorker {
     kind: WorkerKind,
     id: u64,
     seed: u64,
-    stand: watch::Receiver<NodeAvailability>,
+    availability: watch::Receiver<NodeAvailability>,
     checked: mpsc::Sender<()>,
     answers: Answers,
     /// By key: the number of the value, or of the counter or list; `None`: no record.
@@ -57,7 +57,7 @@ pub(crate) struct RecordWorker {
 impl Totals {
     pub(crate) fn add(&mut self, other: Totals) {
         self.acknowledged += other.acknowledged;
-        self.in_doubt += other.in_doubt;
+        self.unknown_writes += other.unknown_writes;
         self.checked += other.checked;
     }
 }
@@ -73,14 +73,26 @@ impl RecordWorker {
         answers: Answers,
     ) -> Self {
         let (records, totals) = (BTreeMap::new(), Totals::default());
-        RecordWorker { keyspace, rules, kind, id, seed, stand, checked, answers, records, step: 0, totals }
+        RecordWorker {
+            keyspace,
+            rules,
+            kind,
+            id,
+            seed,
+            availability: stand,
+            checked,
+            answers,
+            records,
+            step: 0,
+            totals,
+        }
     }
 
     /// Writes until the end of the test; checks first after every kill.
     pub(crate) async fn run(mut self) -> Totals {
         let mut starts = 1;
         loop {
-            let stand = *self.stand.wait_for(|stand| stand.is_up || stand.is_over).await.unwrap();
+            let stand = *self.availability.wait_for(|stand| stand.is_up || stand.is_over).await.unwrap();
             if stand.starts != starts {
                 starts = stand.starts;
                 self.check(stand).await;
@@ -97,7 +109,7 @@ impl RecordWorker {
     async fn write(&mut self) {
         self.step += 1;
         let who = (matches!(self.rules, Rules::All) as u64) << 32 | (self.kind as u64) << 16 | self.id;
-        self.answers.asked(who);
+        self.answers.record_request(who);
         let draw = random(self.seed ^ self.id << 32, self.step);
         match self.kind {
             WorkerKind::Insert => self.insert_or_remove(draw).await,
@@ -109,7 +121,7 @@ impl RecordWorker {
 
     async fn insert_or_remove(&mut self, draw: u64) {
         let key = format!("insert-{}-{}", self.id, draw % KEYS);
-        let stand = self.stand.clone();
+        let stand = self.availability.clone();
         let rules = self.rules;
         let history = self.records.entry(key.clone()).or_insert_with(|| RecordHistory::new(None));
         let is_insert = !(draw / 64).is_multiple_of(8);
@@ -122,13 +134,13 @@ impl RecordWorker {
             Ok(removed) => {
                 let was_there = history.last().is_some();
                 assert!(
-                    removed.is_none_or(|removed| removed == was_there || may_have_lost(&stand, rules)),
+                    removed.is_none_or(|removed| removed == was_there || may_have_lost_writes(&stand, rules)),
                     "key {key}: was there: {was_there}, removed: {removed:?}"
                 );
                 history.acknowledged(state);
                 self.totals.acknowledged += 1;
             }
-            Err(error) => self.doubt(&key, state, &error).await,
+            Err(error) => self.record_failed_write(&key, state, &error).await,
         }
     }
 
@@ -138,7 +150,7 @@ impl RecordWorker {
         let next = Some(history.last().unwrap_or(0) + 1);
         match self.keyspace.increment(&key, 1).await {
             Ok(sum) => self.counted(&key, next, sum as u64),
-            Err(error) => self.doubt(&key, next, &error).await,
+            Err(error) => self.record_failed_write(&key, next, &error).await,
         }
     }
 
@@ -150,14 +162,14 @@ impl RecordWorker {
         let value = value(&key, self.step);
         match self.keyspace.append(&key, &[&value]).await {
             Ok(length) => self.counted(&key, next, length),
-            Err(error) => self.doubt(&key, next, &error).await,
+            Err(error) => self.record_failed_write(&key, next, &error).await,
         }
     }
 
     /// An increment or append returned this number. A kill meanwhile may have lost earlier ones, if
     /// the rules allow it; but none may have happened twice.
     fn counted(&mut self, key: &str, next: Option<u64>, found: u64) {
-        let may_be_less = may_have_lost(&self.stand, self.rules);
+        let may_be_less = may_have_lost_writes(&self.availability, self.rules);
         let expected = next.unwrap_or(0);
         assert!(
             found == expected || may_be_less && found < expected,
@@ -170,14 +182,14 @@ impl RecordWorker {
     }
 
     /// A write has failed. It may have taken effect only if its outcome is unknown.
-    async fn doubt(&mut self, key: &str, state: Option<u64>, error: &Error) {
+    async fn record_failed_write(&mut self, key: &str, state: Option<u64>, error: &Error) {
         assert!(error.is_unknown(), "key {key}: {error}");
         assert!(
             matches!(self.rules, Rules::Before(_)),
             "under `sync` every outcome is remembered: {key}: {error}"
         );
-        self.records.get_mut(key).unwrap().in_doubt(state);
-        self.totals.in_doubt += 1;
+        self.records.get_mut(key).unwrap().add_unknown_write(state);
+        self.totals.unknown_writes += 1;
     }
 
     /// Checks whole lists, at the end.
@@ -197,14 +209,14 @@ impl RecordWorker {
                     .map(|bytes| std::str::from_utf8(&bytes).unwrap().parse().unwrap()),
                 WorkerKind::Append => list_length(&self.keyspace, key, TAIL, self.rules).await,
             };
-            history.judge(key, found, &stand, self.rules);
+            history.check_state(key, found, &stand, self.rules);
             self.totals.checked += 1;
         }
     }
 }
 
 /// Whether a kill that a worker has not checked for yet may have lost some of its writes.
-fn may_have_lost(stand: &watch::Receiver<NodeAvailability>, rules: Rules) -> bool {
+fn may_have_lost_writes(stand: &watch::Receiver<NodeAvailability>, rules: Rules) -> bool {
     let was_killed = !stand.borrow().is_up || stand.has_changed().unwrap_or(true);
     was_killed && matches!(rules, Rules::Before(_))
 }

@@ -65,7 +65,7 @@ impl ProcessLoad {
     }
 
     /// Waits until each task of each process has ended this many more calls.
-    pub(crate) fn goes_on(&self, calls: usize) {
+    pub(crate) fn wait_for_progress(&self, calls: usize) {
         let before = self.counted();
         let is_so = |now: &Vec<usize>| now.iter().zip(&before).all(|(now, before)| *now >= before + calls);
         wait_for("all clients go on", || self.counted(), is_so);
@@ -104,7 +104,7 @@ impl ProcessLoad {
 }
 
 /// Runs as a client process if the environment says so.
-pub(crate) fn run_if_told() {
+pub(crate) fn run_if_requested() {
     let Ok(told) = std::env::var(VARIABLE) else { return };
     let [number, keyspace, file, endpoints] = told.split('|').collect::<Vec<_>>()[..] else {
         panic!("{told}")
@@ -199,7 +199,7 @@ async fn outcome(keyspace: &Keyspace, operation: &RecordCall) -> Result<Reply, R
     let write = |change| Wire::Write(RecordWrite { key, condition: Condition::Always, change });
     let wire = match &operation.act {
         Act::Insert { value, expiry } => write(WriteChange::Insert { value, expiry: *expiry }),
-        Act::Append { .. } => write(WriteChange::Append { values: Elements::given(&values) }),
+        Act::Append { .. } => write(WriteChange::Append { values: Elements::from_slice(&values) }),
         Act::Increment { delta } => write(WriteChange::Increment { delta: *delta }),
         Act::Remove => write(WriteChange::Remove),
         _ => Wire::Read(RecordRead { key, query: Query::Lookup }),

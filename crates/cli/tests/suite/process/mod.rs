@@ -33,12 +33,12 @@ const CALLS: usize = 60;
 
 /// The least time for which a node is dead, paused or cut off: longer than its lease, so that
 /// others take over.
-const AWAY: Duration = Duration::from_millis(2500);
+const OUTAGE_MIN: Duration = Duration::from_millis(2500);
 
 /// Not a test: a client process of the tests.
 #[test]
 fn client_process() {
-    client::run_if_told();
+    client::run_if_requested();
 }
 
 /// Runs clients while `strike` causes a fault; checks their results. `name` is printed.
@@ -58,19 +58,19 @@ fn under_load_in(
     if keyspace != "default" {
         let created = nodes.command(&["keyspace", "create", keyspace, "--durability", "sync"]);
         assert!(created.status.success(), "{created:?}");
-        nodes.wait_until_whole();
+        nodes.wait_until_complete();
     }
     let load = ProcessLoad::start(&nodes.net, CLIENTS, keyspace, &nodes.endpoints(), folder);
-    load.goes_on(CALLS);
+    load.wait_for_progress(CALLS);
     let struck = calls::now();
     strike(&mut nodes);
-    load.goes_on(CALLS);
+    load.wait_for_progress(CALLS);
     let calls = load.stop();
-    tell_and_check(name, calls, struck);
-    nodes.wait_until_whole();
+    report_and_check(name, calls, struck);
+    nodes.wait_until_complete();
 }
 
-fn tell_and_check(name: &str, calls: Vec<Call>, struck: Time) {
+fn report_and_check(name: &str, calls: Vec<Call>, struck: Time) {
     let took = |call: &Call| call.returned.unwrap_or(Time::NEVER).0 - call.invoked.0;
     let before = calls.iter().filter(|call| call.invoked < struck).count();
     let after: Vec<&Call> = calls.iter().filter(|call| call.returned.is_some_and(|at| at > struck)).collect();
@@ -94,17 +94,17 @@ fn tell_and_check(name: &str, calls: Vec<Call>, struck: Time) {
 fn a_node_is_killed_and_comes_back() {
     under_load("killed", Net::loopback(), "default", |nodes| {
         nodes.kill(&[0]);
-        std::thread::sleep(AWAY);
+        std::thread::sleep(OUTAGE_MIN);
         nodes.start_again(&[0]);
     });
 }
 
 #[test]
-fn a_node_is_paused_and_wakes_as_a_former_primary() {
+fn paused_node_resumes_as_former_primary() {
     under_load("paused", Net::loopback(), "default", |nodes| {
         for node in 0..2 {
             nodes.pause(node, true);
-            std::thread::sleep(AWAY);
+            std::thread::sleep(OUTAGE_MIN);
             nodes.pause(node, false);
             std::thread::sleep(Duration::from_millis(500));
         }
@@ -126,7 +126,7 @@ fn nodes_are_started_again_one_after_the_other() {
         for node in 0..NODES {
             nodes.stop(node);
             nodes.start_again(&[node]);
-            nodes.wait_until_whole();
+            nodes.wait_until_complete();
         }
     });
 }
@@ -153,7 +153,7 @@ fn clocks_are_stepped_ahead_and_back() {
 /// The disk is full to the last byte: other nodes take over its primaries, so that reads and writes
 /// continue. The node keeps running, reports the problem, and recovers by itself.
 #[test]
-fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
+fn full_node_hands_over_and_returns() {
     let folder = crate::support::folder();
     // A node reserves 64 MiB.
     let Some(disk) = crate::support::disk::SmallDisk::mount(&folder.path().join("node-0"), "160m") else {
@@ -163,7 +163,7 @@ fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
         let before = nodes.status_of(0).unwrap();
         assert_eq!(before["troubles"], serde_json::json!([]), "{before:#}");
         assert!(before["primaries"].as_u64() > Some(0), "{before:#}");
-        disk.fill();
+        disk.fill_disk();
         nodes.wait_for_node(0, "it is full and primary of nothing", |node| {
             node["primaries"] == 0 && node["in_sync"] == 0 && node.to_string().contains("its disk is full")
         });
@@ -202,22 +202,22 @@ fn a_node_is_cut_off_from_the_others_and_joined_again() {
     let Some(net) = spaces() else { return };
     under_load("cut off both ways", net, "default", |nodes| {
         let ways = [(0, 1), (1, 0), (0, 2), (2, 0)];
-        ways.iter().for_each(|(from, to)| nodes.net.cut(*from, *to));
-        std::thread::sleep(AWAY);
-        ways.iter().for_each(|(from, to)| nodes.net.heal(*from, *to));
+        ways.iter().for_each(|(from, to)| nodes.net.block(*from, *to));
+        std::thread::sleep(OUTAGE_MIN);
+        ways.iter().for_each(|(from, to)| nodes.net.unblock(*from, *to));
     });
 }
 
 #[test]
-fn a_node_is_heard_by_nobody_though_it_hears_all() {
+fn node_with_outgoing_loss_only() {
     let Some(net) = spaces() else { return };
     under_load("cut off one way", net, "default", |nodes| {
         for to in [1, 2] {
-            nodes.net.cut(0, to);
+            nodes.net.block(0, to);
         }
-        std::thread::sleep(AWAY);
+        std::thread::sleep(OUTAGE_MIN);
         for to in [1, 2] {
-            nodes.net.heal(0, to);
+            nodes.net.unblock(0, to);
         }
     });
 }

@@ -91,12 +91,12 @@ impl Net {
     }
 
     /// Blocks traffic from one node to another; the other direction still works.
-    pub(crate) fn cut(&self, from: usize, to: usize) {
+    pub(crate) fn block(&self, from: usize, to: usize) {
         self.rule("add", from, to);
     }
 
     /// Unblocks the traffic.
-    pub(crate) fn heal(&self, from: usize, to: usize) {
+    pub(crate) fn unblock(&self, from: usize, to: usize) {
         self.rule("del", from, to);
     }
 

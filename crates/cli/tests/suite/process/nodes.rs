@@ -34,7 +34,7 @@ impl Nodes {
         let running = (0..nodes).map(|_| None).collect();
         let mut all = Nodes { net, folder: folder.to_owned(), running, tls };
         all.start_again(&(0..nodes).collect::<Vec<_>>());
-        all.wait_until_whole();
+        all.wait_until_complete();
         all
     }
 
@@ -83,7 +83,7 @@ impl Nodes {
     }
 
     /// Waits until all nodes are up and every partition has as many copies in sync as it is to have.
-    pub(crate) fn wait_until_whole(&self) {
+    pub(crate) fn wait_until_complete(&self) {
         wait_for(
             "it is whole",
             || self.status(),

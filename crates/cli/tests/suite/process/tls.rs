@@ -9,7 +9,7 @@ use crate::process::net::Net;
 use crate::process::nodes::Nodes;
 
 #[test]
-fn who_comes_from_another_machine_without_tls_is_told_so_where_only_tls_is_served() {
+fn remote_client_without_tls_is_refused_with_reason() {
     let Some(net) = Net::spaces(3) else {
         return crate::support::not_run("this user may make no network namespaces");
     };

@@ -21,7 +21,7 @@ impl SmallDisk {
     }
 
     /// Fills all free space.
-    pub(crate) fn fill(&self) {
+    pub(crate) fn fill_disk(&self) {
         let mut file = std::fs::File::create(self.ballast()).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
     }

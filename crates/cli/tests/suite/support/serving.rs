@@ -152,7 +152,7 @@ impl Drop for ServingProgram {
             return;
         }
         self.process.ended();
-        self.nodes().into_iter().for_each(wait_until_gone);
+        self.nodes().into_iter().for_each(wait_until_exited);
     }
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn output(mut command: Command, input: &[u8]) -> Output {
 }
 
 /// Waits until the process does not exist.
-pub(crate) fn wait_until_gone(pid: Pid) {
+pub(crate) fn wait_until_exited(pid: Pid) {
     wait_for(&format!("the end of process {pid:?}"), || report::is_alive(pid), |is_alive| !is_alive);
 }
 

@@ -32,7 +32,7 @@ fn against(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> Command
 pub(crate) struct OnTerminal {
     child: RunningProcess,
     started: Instant,
-    told: Arc<Mutex<Vec<u8>>>,
+    output: Arc<Mutex<Vec<u8>>>,
     reader: std::thread::JoinHandle<()>,
     keys: File,
 }
@@ -46,7 +46,7 @@ impl OnTerminal {
     }
 
     /// Standard input, standard output and standard error are the terminal.
-    pub(crate) fn whole(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> OnTerminal {
+    pub(crate) fn on_all_streams(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> OnTerminal {
         OnTerminal::all_of(against(cluster, arguments))
     }
 
@@ -83,11 +83,11 @@ impl OnTerminal {
                 }
             }
         });
-        OnTerminal { child, started, told, reader, keys }
+        OnTerminal { child, started, output: told, reader, keys }
     }
 
-    pub(crate) fn told(&self) -> String {
-        String::from_utf8(self.told.lock().unwrap().clone()).unwrap()
+    pub(crate) fn output(&self) -> String {
+        String::from_utf8(self.output.lock().unwrap().clone()).unwrap()
     }
 
     /// Types something.
@@ -103,7 +103,7 @@ impl OnTerminal {
     pub(crate) fn slow_until(&mut self, texts: &[&str]) {
         let mut went_on = self.started;
         while self.child.try_wait().unwrap().is_none() {
-            let told = self.told();
+            let told = self.output();
             if texts.iter().all(|text| told.contains(text)) {
                 return;
             }
@@ -125,6 +125,6 @@ impl OnTerminal {
         if let Some(mut stdout) = self.child.stdout.take() {
             stdout.read_to_end(&mut output.stdout).unwrap();
         }
-        (String::from_utf8(self.told.lock().unwrap().clone()).unwrap(), took, output)
+        (String::from_utf8(self.output.lock().unwrap().clone()).unwrap(), took, output)
     }
 }

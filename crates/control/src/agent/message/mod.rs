@@ -14,7 +14,7 @@ use crate::command::{
     CommandOutcome, CommandRequest, ManagerId, ManagerInfo, RequestId, read_managers, write_managers,
 };
 use crate::limits::{
-    AGENT_FRAME_BYTES_MAX, GOSSIP_DATAGRAM_BYTES_MAX, LOADS_TOLD_MAX, MANAGERS_MAX, MAP_PIECES_MAX,
+    AGENT_FRAME_BYTES_MAX, GOSSIP_DATAGRAM_BYTES_MAX, LOADS_REPORTED_MAX, MANAGERS_MAX, MAP_PIECES_MAX,
     MESSAGE_PIECES_MAX, PIECE_BYTES, REPORTS_MAX,
 };
 
@@ -57,18 +57,18 @@ pub enum AgentBody {
     /// A datagram of gossip.
     Gossip(Vec<u8>),
     /// A command proposal for the leader.
-    Ask(CommandRequest),
+    Propose(CommandRequest),
     /// The answer to a proposal.
     Answer {
         /// The id of the request.
         id: RequestId,
         /// The answer.
-        told: ProposalAnswer,
+        answer: ProposalAnswer,
         /// The control group.
         news: ControlGroupNews,
     },
     /// A request for the map, or a confirmation of the epoch that the sender has.
-    MapWanted {
+    MapRequest {
         /// The sender, if it has a number.
         node: Option<NodeId>,
         /// The epoch that it has.
@@ -76,7 +76,7 @@ pub enum AgentBody {
         /// The piece that it needs of an unfinished transfer; none: everything that it lacks.
         piece: Option<PieceOf>,
         /// The message only confirms the epoch.
-        only_told: bool,
+        is_confirmation: bool,
     },
     /// A map, a delta, or the news that the map has changed.
     MapPiece {
@@ -99,20 +99,20 @@ pub enum AgentBody {
     /// Loads of primaries.
     Loads(Vec<(KeyspaceId, PartitionId, u32)>),
     /// A bootstrap member without a log requests the state of another one.
-    FounderAsks {
+    BootstrapRequest {
         /// The start of the sender.
         incarnation: Incarnation,
     },
     /// The state of a bootstrap member.
-    FounderIs {
+    BootstrapState {
         /// The start of the sender.
         incarnation: Incarnation,
         /// Whether it has a log, or knows of a map.
-        founded: bool,
+        is_bootstrapped: bool,
         /// The start of the requester that had been heard from at the bootstrap; zero if none.
         expects: Incarnation,
         /// If the sender bootstrapped in this start: all the starts that had been heard from.
-        heard: Vec<(Address, Incarnation)>,
+        starts_heard: Vec<(Address, Incarnation)>,
     },
     /// The receiver belongs to another cluster than the sender, which names its own.
     OtherCluster,
@@ -133,7 +133,7 @@ pub struct PieceOf {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlGroupNews {
     /// The number of commands applied.
-    pub mark: u64,
+    pub applied_count: u64,
     /// The members at that mark.
     pub managers: Vec<ManagerInfo>,
     /// The leader.
@@ -205,11 +205,11 @@ impl Message {
 }
 
 /// Bytes of a message beside its longest field.
-const SLACK_BYTES: usize = 1 << 10;
+const OTHER_FIELDS_BYTES: usize = 1 << 10;
 
 // A piece, with the control group and addresses, fits a frame.
 const _: () = assert!(
-    PIECE_BYTES + (crate::limits::MANAGERS_MAX + 1) * (ADDRESS_BYTES_MAX + 32) + SLACK_BYTES
+    PIECE_BYTES + (crate::limits::MANAGERS_MAX + 1) * (ADDRESS_BYTES_MAX + 32) + OTHER_FIELDS_BYTES
         <= AGENT_FRAME_BYTES_MAX
 );
 
@@ -224,8 +224,8 @@ fn write(body: &AgentBody) -> proto::BodyProto {
             bytes: bytes.clone(),
         }),
         AgentBody::Gossip(bytes) => proto::BodyProto::Gossip(bytes.clone()),
-        AgentBody::Ask(request) => proto::BodyProto::Ask(request.encode()),
-        AgentBody::Answer { id, told, news } => {
+        AgentBody::Propose(request) => proto::BodyProto::Ask(request.encode()),
+        AgentBody::Answer { id, answer: told, news } => {
             let (kind, outcome) = match told {
                 ProposalAnswer::Decided(outcome) => (0, Some(outcome.to_proto())),
                 ProposalAnswer::NotLeader => (1, None),
@@ -240,7 +240,7 @@ fn write(body: &AgentBody) -> proto::BodyProto {
                 news: write_news(news),
             })
         }
-        AgentBody::MapWanted { node, have, piece, only_told } => {
+        AgentBody::MapRequest { node, have, piece, is_confirmation: only_told } => {
             let of = piece.unwrap_or_default();
             proto::BodyProto::MapWanted(proto::MapWanted {
                 node: node.unwrap_or_default().get(),
@@ -277,10 +277,10 @@ fn write(body: &AgentBody) -> proto::BodyProto {
             };
             proto::BodyProto::Loads(proto::Loads { loads: loads.iter().map(load).collect() })
         }
-        AgentBody::FounderAsks { incarnation } => {
+        AgentBody::BootstrapRequest { incarnation } => {
             proto::BodyProto::FounderAsks(proto::FounderQueryProto { incarnation: incarnation.get() })
         }
-        AgentBody::FounderIs { incarnation, founded, expects, heard } => {
+        AgentBody::BootstrapState { incarnation, is_bootstrapped: founded, expects, starts_heard: heard } => {
             let start = |(founder, incarnation): &(Address, Incarnation)| proto::FounderStart {
                 founder: founder.as_str().to_owned(),
                 incarnation: incarnation.get(),
@@ -313,10 +313,12 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             return Err(wrong("a datagram that is too long"));
         }
         proto::BodyProto::Gossip(bytes) => AgentBody::Gossip(bytes),
-        proto::BodyProto::Ask(request) => AgentBody::Ask(CommandRequest::decode(&request).map_err(wrong)?),
+        proto::BodyProto::Ask(request) => {
+            AgentBody::Propose(CommandRequest::decode(&request).map_err(wrong)?)
+        }
         proto::BodyProto::Answer(answer) => AgentBody::Answer {
             id: RequestId { origin: answer.origin, number: answer.number },
-            told: match (answer.kind, answer.outcome) {
+            answer: match (answer.kind, answer.outcome) {
                 (0, Some(outcome)) => {
                     ProposalAnswer::Decided(CommandOutcome::from_proto(outcome).map_err(wrong)?)
                 }
@@ -329,11 +331,11 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
         proto::BodyProto::MapWanted(wanted) => {
             let of =
                 PieceOf { since: MapEpoch(wanted.since), epoch: MapEpoch(wanted.epoch), piece: wanted.piece };
-            AgentBody::MapWanted {
+            AgentBody::MapRequest {
                 node: wanted.known.then_some(NodeId(wanted.node)),
                 have: MapEpoch(wanted.have),
                 piece: (of.epoch != MapEpoch(0)).then_some(of),
-                only_told: wanted.only_told,
+                is_confirmation: wanted.only_told,
             }
         }
         proto::BodyProto::MapPiece(piece) => {
@@ -356,7 +358,7 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             let about = reports.about.iter().map(|one| (NodeId(one.node), Incarnation(one.incarnation)));
             AgentBody::Reports { by: NodeId(reports.by), about: about.collect() }
         }
-        proto::BodyProto::Loads(loads) if loads.loads.len() > LOADS_TOLD_MAX => {
+        proto::BodyProto::Loads(loads) if loads.loads.len() > LOADS_REPORTED_MAX => {
             return Err(wrong("more loads than one message has"));
         }
         proto::BodyProto::Loads(loads) => {
@@ -366,7 +368,7 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             AgentBody::Loads(loads.loads.iter().map(load).collect())
         }
         proto::BodyProto::FounderAsks(asks) => {
-            AgentBody::FounderAsks { incarnation: Incarnation(asks.incarnation) }
+            AgentBody::BootstrapRequest { incarnation: Incarnation(asks.incarnation) }
         }
         proto::BodyProto::FounderIs(is) if is.heard.len() > MANAGERS_MAX => {
             return Err(wrong("more founders than there may be"));
@@ -375,11 +377,11 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             let start = |one: &proto::FounderStart| {
                 Ok((Address::new(&one.founder).map_err(wrong)?, Incarnation(one.incarnation)))
             };
-            AgentBody::FounderIs {
+            AgentBody::BootstrapState {
                 incarnation: Incarnation(is.incarnation),
-                founded: is.founded,
+                is_bootstrapped: is.founded,
                 expects: Incarnation(is.expects),
-                heard: is.heard.iter().map(start).collect::<Result<_, MessageError>>()?,
+                starts_heard: is.heard.iter().map(start).collect::<Result<_, MessageError>>()?,
             }
         }
         proto::BodyProto::OtherCluster(_) => AgentBody::OtherCluster,
@@ -401,7 +403,7 @@ fn check_piece(piece: u32, pieces: u32, pieces_max: usize, bytes: &[u8]) -> Resu
 
 fn write_news(news: &ControlGroupNews) -> proto::NewsProto {
     proto::NewsProto {
-        mark: news.mark,
+        mark: news.applied_count,
         managers: Some(write_managers(&news.managers)),
         leader: news.leader.map_or(0, |leader| leader.0),
     }
@@ -409,7 +411,7 @@ fn write_news(news: &ControlGroupNews) -> proto::NewsProto {
 
 fn read_news(news: &proto::NewsProto) -> Result<ControlGroupNews, MessageError> {
     Ok(ControlGroupNews {
-        mark: news.mark,
+        applied_count: news.mark,
         managers: match &news.managers {
             Some(managers) => read_managers(managers).map_err(wrong)?,
             None => Vec::new(),

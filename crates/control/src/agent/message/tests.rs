@@ -15,29 +15,34 @@ fn address(text: &str) -> Address {
 /// One message of each kind; none is long.
 fn short_bodies() -> Vec<AgentBody> {
     let news = ControlGroupNews {
-        mark: 7,
+        applied_count: 7,
         managers: vec![ManagerInfo { id: ManagerId(3), addr: address("m:1") }],
         leader: Some(ManagerId(3)),
     };
     let id = RequestId { origin: 5, number: 6 };
     let piece = PieceOf { since: MapEpoch(3), epoch: MapEpoch(9), piece: 1 };
-    let done = CommandOutcome { result: Ok(CommandResult { number: 1, epoch: MapEpoch(2) }), mark: 3 };
-    let refused = CommandOutcome { result: Err(CommandRefusal::NotControl), mark: 3 };
-    let answer = |told| AgentBody::Answer { id, told, news: news.clone() };
+    let done =
+        CommandOutcome { result: Ok(CommandResult { number: 1, epoch: MapEpoch(2) }), applied_count: 3 };
+    let refused = CommandOutcome { result: Err(CommandRefusal::NotControl), applied_count: 3 };
+    let answer = |told| AgentBody::Answer { id, answer: told, news: news.clone() };
     vec![
-        AgentBody::Ask(CommandRequest { id, after: 3, command: ControlCommand::DropKeyspace(KeyspaceId(4)) }),
+        AgentBody::Propose(CommandRequest {
+            id,
+            after: 3,
+            command: ControlCommand::DropKeyspace(KeyspaceId(4)),
+        }),
         raft(0, 1, vec![1, 2, 3]),
         AgentBody::Gossip(vec![1; 20]),
         answer(ProposalAnswer::Decided(done)),
         answer(ProposalAnswer::Decided(refused)),
         answer(ProposalAnswer::NotLeader),
         answer(ProposalAnswer::Busy),
-        AgentBody::MapWanted { node: None, have: MapEpoch(0), piece: None, only_told: false },
-        AgentBody::MapWanted {
+        AgentBody::MapRequest { node: None, have: MapEpoch(0), piece: None, is_confirmation: false },
+        AgentBody::MapRequest {
             node: Some(NodeId(0)),
             have: MapEpoch(4),
             piece: Some(piece),
-            only_told: true,
+            is_confirmation: true,
         },
         AgentBody::MapPiece { news: news.clone(), piece, pieces: 2, bytes: vec![1] },
         AgentBody::MapPiece {
@@ -48,8 +53,8 @@ fn short_bodies() -> Vec<AgentBody> {
         },
         reports(1),
         loads(1),
-        AgentBody::FounderAsks { incarnation: Incarnation(4) },
-        founder(vec![(address("other:1"), Incarnation(5))]),
+        AgentBody::BootstrapRequest { incarnation: Incarnation(4) },
+        bootstrap_state(vec![(address("other:1"), Incarnation(5))]),
         AgentBody::OtherCluster,
     ]
 }
@@ -58,13 +63,13 @@ fn short_bodies() -> Vec<AgentBody> {
 fn bodies() -> Vec<AgentBody> {
     let mut bodies = short_bodies();
     let id = RequestId { origin: 5, number: 6 };
-    let ask = |command| AgentBody::Ask(CommandRequest { id, after: 3, command });
+    let ask = |command| AgentBody::Propose(CommandRequest { id, after: 3, command });
     bodies.extend(crate::command::tests::commands().into_iter().map(ask));
     bodies.extend([
         raft(0, 3, vec![7; PIECE_BYTES]),
         reports(REPORTS_MAX),
-        loads(LOADS_TOLD_MAX),
-        founder(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX]),
+        loads(LOADS_REPORTED_MAX),
+        bootstrap_state(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX]),
     ]);
     bodies
 }
@@ -81,8 +86,13 @@ fn loads(count: usize) -> AgentBody {
     AgentBody::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); count])
 }
 
-fn founder(heard: Vec<(Address, Incarnation)>) -> AgentBody {
-    AgentBody::FounderIs { incarnation: Incarnation(4), founded: true, expects: Incarnation(5), heard }
+fn bootstrap_state(heard: Vec<(Address, Incarnation)>) -> AgentBody {
+    AgentBody::BootstrapState {
+        incarnation: Incarnation(4),
+        is_bootstrapped: true,
+        expects: Incarnation(5),
+        starts_heard: heard,
+    }
 }
 
 fn message(body: AgentBody) -> Message {
@@ -129,11 +139,12 @@ fn what_is_longer_than_it_may_be_is_refused() {
     let about = vec![(NodeId(2), Incarnation(3)); REPORTS_MAX + 1];
     assert!(refused(AgentBody::Reports { by: NodeId(1), about }).contains("more reports"));
     assert!(
-        refused(AgentBody::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX + 1]))
+        refused(AgentBody::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_REPORTED_MAX + 1]))
             .contains("more")
     );
     assert!(
-        refused(founder(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX + 1])).contains("founders")
+        refused(bootstrap_state(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX + 1]))
+            .contains("founders")
     );
     let mut other = message(AgentBody::OtherCluster).encode();
     other[0] = 9;

@@ -8,7 +8,7 @@ fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
         let mut bench = StateBench::new(nodes, Durability::Interval { ms: 100 });
         let config = bench.state.map().keyspace(KEYSPACE).unwrap().config().clone();
         let other = KeyspaceConfig { durability: Durability::Sync, ..config.clone() };
-        let result = bench.ask(ControlCommand::AlterKeyspace(KEYSPACE, other)).outcome.result;
+        let result = bench.apply_command(ControlCommand::AlterKeyspace(KEYSPACE, other)).outcome.result;
         assert_eq!(result.is_ok(), is_done, "{result:?}");
         assert_eq!(bench.state.map().keyspace(KEYSPACE).unwrap().config() != &config, is_done);
     }

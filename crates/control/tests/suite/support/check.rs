@@ -34,7 +34,7 @@ impl Checker {
         }
     }
 
-    pub(crate) fn leads(&mut self, term: u64, manager: ManagerId) {
+    pub(crate) fn record_leader(&mut self, term: u64, manager: ManagerId) {
         let first = *self.leaders.entry(term).or_insert_with(|| manager);
         if first != manager {
             self.violation(format!("{first} and {manager} both lead in term {term}"));
@@ -124,13 +124,13 @@ impl Checker {
             }
         }
         match (old.state, new.state) {
-            (GroupState::Recovering, GroupState::Settled) => self.saw("recoveries ended"),
+            (GroupState::Recovering, GroupState::Stable) => self.saw("recoveries ended"),
             (old, GroupState::Recovering) if old != GroupState::Recovering => self.saw("recoveries begun"),
-            (GroupState::Settled, GroupState::Admitting) => self.saw("moves begun"),
-            (GroupState::Admitting, GroupState::Settled) if new.in_sync.contains(&old.followers[0]) => {
+            (GroupState::Stable, GroupState::Admitting) => self.saw("moves begun"),
+            (GroupState::Admitting, GroupState::Stable) if new.in_sync.contains(&old.followers[0]) => {
                 self.saw("targets admitted");
             }
-            (GroupState::Admitting, GroupState::Settled) => self.saw("moves abandoned"),
+            (GroupState::Admitting, GroupState::Stable) => self.saw("moves abandoned"),
             _ => {}
         }
     }
@@ -170,7 +170,7 @@ impl Checker {
     }
 
     /// A client has sent this command.
-    pub(crate) fn asked(&mut self, command: &ControlCommand) {
+    pub(crate) fn record_command(&mut self, command: &ControlCommand) {
         if let ControlCommand::Join(join) = command
             && join.intact
             && join.closed

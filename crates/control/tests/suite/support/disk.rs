@@ -30,7 +30,7 @@ impl Disk {
     pub(crate) fn sync(&mut self, number: u64) {
         while self.issued.first().is_some_and(|write| write.number <= number) {
             let write = self.issued.remove(0);
-            self.carry_out(&write);
+            self.apply_write(&write);
         }
     }
 
@@ -41,7 +41,7 @@ impl Disk {
         let whole = random.below(issued.len() as u64 + 1) as usize;
         for (at, write) in issued.into_iter().enumerate() {
             if at < whole {
-                self.carry_out(&write);
+                self.apply_write(&write);
             } else if at == whole && !write.replace {
                 let piece = random.below(write.bytes.len() as u64 + 1) as usize;
                 self.durable.extend_from_slice(&write.bytes[..piece]);
@@ -50,11 +50,11 @@ impl Disk {
         self.durable.clone()
     }
 
-    pub(crate) fn cut(&mut self, bytes: usize) {
+    pub(crate) fn truncate(&mut self, bytes: usize) {
         self.durable.truncate(bytes);
     }
 
-    fn carry_out(&mut self, write: &DiskWrite) {
+    fn apply_write(&mut self, write: &DiskWrite) {
         if write.replace {
             self.durable.clear();
         }

@@ -18,7 +18,7 @@ pub(crate) struct NodeChecker {
     /// The newest epoch that any node followed when a process started.
     before: BTreeMap<usize, u64>,
     numbers: BTreeMap<Incarnation, NodeId>,
-    asked: BTreeSet<u64>,
+    commands_sent: BTreeSet<u64>,
     answered: BTreeSet<u64>,
     pub(crate) outcomes: BTreeMap<u64, Result<CommandOutcome, NoOutcome>>,
     pub(crate) violations: Vec<String>,
@@ -36,7 +36,7 @@ impl NodeChecker {
         }
     }
 
-    pub(crate) fn leads(&mut self, term: u64, manager: ManagerId) {
+    pub(crate) fn record_leader(&mut self, term: u64, manager: ManagerId) {
         let first = *self.leaders.entry(term).or_insert(manager);
         if first != manager {
             self.violation(format!("{first} and {manager} both lead in term {term}"));
@@ -89,13 +89,13 @@ impl NodeChecker {
         }
     }
 
-    pub(crate) fn asks(&mut self, token: u64) {
-        self.asked.insert(token);
+    pub(crate) fn record_request(&mut self, token: u64) {
+        self.commands_sent.insert(token);
     }
 
     /// The process that was asked has ended.
-    pub(crate) fn nobody_waits(&mut self, token: u64) {
-        self.asked.remove(&token);
+    pub(crate) fn drop_request(&mut self, token: u64) {
+        self.commands_sent.remove(&token);
     }
 
     pub(crate) fn answered(&mut self, token: u64, result: &Result<CommandOutcome, NoOutcome>) {
@@ -107,12 +107,12 @@ impl NodeChecker {
             Ok(_) => "refused by control",
             Err(_) => "not answered in time",
         });
-        self.asked.remove(&token);
+        self.commands_sent.remove(&token);
         self.outcomes.insert(token, result.clone());
     }
 
     /// Operators without an answer.
     pub(crate) fn unanswered(&self) -> usize {
-        self.asked.len()
+        self.commands_sent.len()
     }
 }

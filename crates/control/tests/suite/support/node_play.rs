@@ -18,7 +18,7 @@ const FAULTS_BEGIN: u64 = 2_500_000;
 const FAULTS_END: u64 = 14_000_000;
 /// The time at which the operator accepts the loss of nodes that will not return.
 const RECOVERED: u64 = 22_000_000;
-const CALM_END: u64 = 32_000_000;
+const QUIET_END: u64 = 32_000_000;
 /// The longest time that a node may need to follow a new map.
 const FOLLOW_MAX: u64 = 3_000_000;
 
@@ -27,11 +27,11 @@ struct NodeFaultKinds {
     crashes: u64,
     disks: bool,
     all: bool,
-    cuts: bool,
-    disk_lost: bool,
+    partitions: bool,
+    lost_disks: bool,
 }
 
-pub(crate) fn play(seed: u64) -> Nodes {
+pub(crate) fn run_seed(seed: u64) -> Nodes {
     let root = Random::new(seed);
     let mut draw = root.fork(21);
     let setting = Setting {
@@ -47,8 +47,8 @@ pub(crate) fn play(seed: u64) -> Nodes {
         crashes: *draw.pick(&[0, 300, 700]),
         disks: draw.chance(400),
         all: draw.chance(400),
-        cuts: draw.chance(600),
-        disk_lost: false,
+        partitions: draw.chance(600),
+        lost_disks: false,
     };
     let mut work = root.fork(22);
     let mut nodes = Nodes::new(seed, setting);
@@ -61,12 +61,12 @@ pub(crate) fn play(seed: u64) -> Nodes {
     nodes.at(FAULTS_BEGIN, NodeHappening::Other(FAULT));
     nodes.at(FAULTS_END, NodeHappening::Other(HEAL));
     nodes.at(RECOVERED, NodeHappening::Other(RECOVER));
-    while let Some(what) = nodes.run(CALM_END) {
+    while let Some(what) = nodes.run(QUIET_END) {
         match what {
             FAULT => fault(&mut nodes, &mut faults),
             OPERATE => operate(&mut nodes, &mut work),
             HEAL => {
-                nodes.cuts.clear();
+                nodes.network_cuts.clear();
                 for at in 0..nodes.machines.len() {
                     nodes.at(nodes.now + 1, NodeHappening::Start { at });
                 }
@@ -106,9 +106,9 @@ fn fault(nodes: &mut Nodes, faults: &mut NodeFaultKinds) {
             let at = nodes.leader().filter(|_| down.is_multiple_of(3)).unwrap_or(at);
             nodes.crash(at, down);
         }
-        2 if faults.disks && !faults.disk_lost && (nodes.setting.managers > 1 || at > 0) => {
+        2 if faults.disks && !faults.lost_disks && (nodes.setting.managers > 1 || at > 0) => {
             nodes.checker.saw("disks lost");
-            faults.disk_lost = true;
+            faults.lost_disks = true;
             nodes.crash(at, down);
             nodes.lose_disks(at);
         }
@@ -119,15 +119,15 @@ fn fault(nodes: &mut Nodes, faults: &mut NodeFaultKinds) {
                 nodes.crash(at, down);
             }
         }
-        4 if faults.cuts => {
+        4 if faults.partitions => {
             nodes.checker.saw("cuts");
             let until = nodes.now + nodes.faults.below(3_000_000);
             let one_way = nodes.faults.chance(300);
             for other in (0..count).filter(|other| *other != at) {
                 if nodes.faults.chance(800) {
-                    nodes.cuts.insert((at, other), until);
+                    nodes.network_cuts.insert((at, other), until);
                     if !one_way {
-                        nodes.cuts.insert((other, at), until);
+                        nodes.network_cuts.insert((other, at), until);
                     }
                 }
             }

@@ -56,7 +56,7 @@ pub(crate) enum NodeHappening {
         wanted: Vec<LogWanted>,
     },
     /// Primaries repeat their requests.
-    Upkeep {
+    RepeatRequests {
         at: usize,
         life: u64,
     },
@@ -78,7 +78,7 @@ pub(crate) struct Machine {
     pub(crate) manager: Option<ManagerId>,
     /// Whether it has had a control log since its disk was made.
     has_log: bool,
-    is_founder: bool,
+    is_bootstrap_member: bool,
     /// The node number in its folder.
     pub(crate) number: Option<NodeId>,
     first_instance: InstanceId,
@@ -89,7 +89,7 @@ pub(crate) struct Machine {
     closed: bool,
     pub(crate) waiting: BTreeMap<u64, u64>,
     /// Notices in its log.
-    pub(crate) noted: Vec<LogNotice>,
+    pub(crate) log_notices: Vec<LogNotice>,
 }
 
 pub(crate) struct Nodes {
@@ -97,10 +97,10 @@ pub(crate) struct Nodes {
     order: u64,
     agenda: BTreeMap<(u64, u64, u64), NodeHappening>,
     pub(crate) machines: Vec<Machine>,
-    founders: Vec<ManagerInfo>,
+    bootstrap_members: Vec<ManagerInfo>,
     /// The addresses of managers, as all shells know them.
     pub(crate) moved: Vec<ManagerInfo>,
-    pub(crate) cuts: BTreeMap<(usize, usize), u64>,
+    pub(crate) network_cuts: BTreeMap<(usize, usize), u64>,
     pub(crate) setting: Setting,
     pub(crate) faults_end: u64,
     network: Random,
@@ -124,7 +124,7 @@ fn machine(at: usize, founders: &[ManagerInfo]) -> Machine {
         control: Disk::default(),
         manager: founders.get(at).map(|founder| founder.id),
         has_log: false,
-        is_founder: at < founders.len(),
+        is_bootstrap_member: at < founders.len(),
         number: None,
         first_instance: InstanceId(0),
         incarnation: Incarnation(0),
@@ -132,7 +132,7 @@ fn machine(at: usize, founders: &[ManagerInfo]) -> Machine {
         intact: true,
         closed: false,
         waiting: BTreeMap::new(),
-        noted: Vec::new(),
+        log_notices: Vec::new(),
     }
 }
 
@@ -150,9 +150,9 @@ impl Nodes {
             order: 0,
             agenda: BTreeMap::new(),
             machines: machines.collect(),
-            founders: founders.clone(),
+            bootstrap_members: founders.clone(),
             moved: Vec::new(),
-            cuts: BTreeMap::new(),
+            network_cuts: BTreeMap::new(),
             setting,
             faults_end: u64::MAX,
             network: root.fork(12),
@@ -184,23 +184,23 @@ impl Nodes {
         self.agenda.insert((time, draw, self.order), happening);
     }
 
-    fn note(&mut self, word: u64) {
+    fn hash_event(&mut self, word: u64) {
         self.digest = Random::new(self.digest ^ word).next();
     }
 
     fn happen(&mut self, happening: NodeHappening) {
         match happening {
             NodeHappening::Tick { at, life } if self.machines[at].life == life => {
-                self.give(at, AgentEvent::Tick);
+                self.handle_event(at, AgentEvent::Tick);
                 self.schedule_tick(at);
             }
             NodeHappening::Synced { at, life, number } if self.machines[at].life == life => {
                 self.machines[at].control.sync(number);
-                self.give(at, AgentEvent::Persisted(number));
+                self.handle_event(at, AgentEvent::Persisted(number));
             }
             NodeHappening::Opened { at, life } if self.machines[at].life == life => {
                 let Machine { intact, closed, .. } = self.machines[at];
-                self.give(at, AgentEvent::Opened { intact, closed });
+                self.handle_event(at, AgentEvent::Opened { intact, closed });
             }
             NodeHappening::LogEnds { at, life, wanted } if self.machines[at].life == life => {
                 let end = |one: &LogWanted| HeldLog {
@@ -211,15 +211,15 @@ impl Nodes {
                     end: LogEnd { epoch: 1, index: LogIndex(1 + at as u64) },
                     intact: false,
                 };
-                self.give(at, AgentEvent::LogEnds(wanted.iter().map(end).collect()));
+                self.handle_event(at, AgentEvent::LogEnds(wanted.iter().map(end).collect()));
             }
-            NodeHappening::Upkeep { at, life } if self.machines[at].life == life => {
-                self.ask_for_admissions(at);
-                self.at(self.now + 150_000, NodeHappening::Upkeep { at, life });
+            NodeHappening::RepeatRequests { at, life } if self.machines[at].life == life => {
+                self.propose_admissions(at);
+                self.at(self.now + 150_000, NodeHappening::RepeatRequests { at, life });
             }
             NodeHappening::Message { to, bytes } => {
                 if let Some(at) = self.machines.iter().position(|machine| machine.address == to) {
-                    self.give(at, AgentEvent::Received { bytes: &bytes });
+                    self.handle_event(at, AgentEvent::Received { bytes: &bytes });
                     self.schedule_tick(at);
                 }
             }
@@ -231,7 +231,7 @@ impl Nodes {
     fn schedule_tick(&mut self, at: usize) {
         let machine = &self.machines[at];
         let Some(agent) = &machine.agent else { return };
-        let wake = agent.wake_at();
+        let wake = agent.tick_due();
         if wake != Time::NEVER {
             let time = (machine.started + wake.0).max(self.now + 1);
             let life = machine.life;
@@ -250,7 +250,7 @@ impl Nodes {
             return;
         }
         let moved = self.moved.clone();
-        let (founders, held_by_anybody) = (self.founders.clone(), self.newest());
+        let (founders, held_by_anybody) = (self.bootstrap_members.clone(), self.newest());
         let random = self.faults.next() | 1;
         let seed = self.schedule.next();
         let machine = &mut self.machines[at];
@@ -261,9 +261,9 @@ impl Nodes {
         let control = match machine.manager {
             None => ControlRole::No,
             Some(_) if !log.is_empty() => ControlRole::Log(log),
-            Some(id) if machine.is_founder && !machine.has_log => {
+            Some(id) if machine.is_bootstrap_member && !machine.has_log => {
                 let places = (0..self.setting.managers + self.setting.others).map(|at| address(at, 0));
-                ControlRole::Found { id, founders: founders.clone(), places: places.collect() }
+                ControlRole::Found { id, members: founders.clone(), addresses: places.collect() }
             }
             Some(id) => ControlRole::New { id },
         };
@@ -275,7 +275,7 @@ impl Nodes {
         settings.contacts.extend(moved.iter().map(|one| one.addr.clone()));
         settings.moved = moved;
         settings.control = control;
-        settings.lead =
+        settings.leader =
             LeadSettings { replace_after_ms: 3_000, move_max_ms: 5_000, ..LeadSettings::default() };
         settings.silent_ms = 3_000;
         settings.log_entries_max = self.setting.log_entries_max;
@@ -286,7 +286,7 @@ impl Nodes {
                 return;
             }
         };
-        machine.control.cut(good);
+        machine.control.truncate(good);
         machine.agent = Some(agent);
         machine.map = Arc::default();
         let life = machine.life;
@@ -300,7 +300,7 @@ impl Nodes {
         epochs.map(|agent| agent.map().epoch().get()).max().unwrap_or(0)
     }
 
-    pub(crate) fn give(&mut self, at: usize, event: AgentEvent<'_>) {
+    pub(crate) fn handle_event(&mut self, at: usize, event: AgentEvent<'_>) {
         let machine = &mut self.machines[at];
         let Some(agent) = machine.agent.as_mut() else { return };
         let effects = agent.handle(Time(self.now - machine.started), event);
@@ -309,18 +309,18 @@ impl Nodes {
             && let Some(term) = manager.leading()
         {
             let id = manager.id();
-            self.checker.leads(term, id);
+            self.checker.record_leader(term, id);
         }
         self.checker.has(at, &map);
-        self.carry_out(at, effects);
+        self.perform_effects(at, effects);
     }
 
-    fn carry_out(&mut self, at: usize, effects: Vec<AgentEffect>) {
+    fn perform_effects(&mut self, at: usize, effects: Vec<AgentEffect>) {
         let life = self.machines[at].life;
         for effect in effects {
             match effect {
                 AgentEffect::Persist { number, bytes, replace } => {
-                    self.note(number ^ bytes.len() as u64);
+                    self.hash_event(number ^ bytes.len() as u64);
                     self.machines[at].control.write(number, bytes, replace);
                     self.machines[at].has_log = true;
                     let done = self.now + 20 + self.network.below(800);
@@ -347,11 +347,11 @@ impl Nodes {
                 AgentEffect::Joined { node, first_instance, .. } => {
                     let machine = &mut self.machines[at];
                     (machine.number, machine.first_instance) = (Some(node), first_instance);
-                    self.at(self.now + 1, NodeHappening::Upkeep { at, life });
+                    self.at(self.now + 1, NodeHappening::RepeatRequests { at, life });
                 }
                 AgentEffect::Managers(_) => {}
-                AgentEffect::Noted(notice) => self.machines[at].noted.push(notice),
-                AgentEffect::WantLogEnds(wanted) => {
+                AgentEffect::Log(notice) => self.machines[at].log_notices.push(notice),
+                AgentEffect::RequestLogEnds(wanted) => {
                     let done = self.now + self.network.below(5_000);
                     self.at(done, NodeHappening::LogEnds { at, life, wanted });
                 }
@@ -359,7 +359,7 @@ impl Nodes {
                     self.machines[at].waiting.remove(&token);
                     self.checker.answered(token, &result);
                 }
-                AgentEffect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
+                AgentEffect::WritesMayBeLost { .. } => self.checker.saw("logs chosen in doubt"),
                 AgentEffect::Ended(why) => self.ended(at, &why),
             }
         }
@@ -368,27 +368,27 @@ impl Nodes {
     fn ended(&mut self, at: usize, why: &EndReason) {
         self.checker.saw(match why {
             EndReason::AnotherStart { .. } => "another start",
-            EndReason::FoundedBefore { .. } => "founded before",
+            EndReason::BootstrappedBefore { .. } => "founded before",
             EndReason::Removed { .. } => "removed",
             EndReason::Refused { .. } | EndReason::OtherCluster { .. } => "refused",
         });
         if matches!(why, EndReason::Refused { .. } | EndReason::OtherCluster { .. }) {
             self.checker.violation(format!("node {at} ends: {why}"));
         }
-        self.machines[at].has_log |= matches!(why, EndReason::FoundedBefore { .. });
+        self.machines[at].has_log |= matches!(why, EndReason::BootstrappedBefore { .. });
         if matches!(why, EndReason::Removed { .. }) {
             self.machines[at].number = None;
         }
-        if let EndReason::FoundedBefore { .. } = why {
+        if let EndReason::BootstrappedBefore { .. } = why {
             self.machines[at].manager = Some(ManagerId(self.faults.next() | 1 << 40));
         }
         self.crash(at, 300_000);
     }
 
     fn transmit(&mut self, at: usize, to: &Address, bytes: Vec<u8>) {
-        self.note(bytes.len() as u64);
+        self.hash_event(bytes.len() as u64);
         let Some(target) = self.machines.iter().position(|machine| machine.address == *to) else { return };
-        if self.cuts.get(&(at, target)).is_some_and(|until| *until > self.now) {
+        if self.network_cuts.get(&(at, target)).is_some_and(|until| *until > self.now) {
             return;
         }
         let faults = self.now < self.faults_end;
@@ -414,7 +414,7 @@ impl Nodes {
             machine.intact = self.faults.chance(500);
             machine.closed = machine.intact && self.faults.chance(300);
             for token in std::mem::take(&mut self.machines[at].waiting).into_keys() {
-                self.checker.nobody_waits(token);
+                self.checker.drop_request(token);
             }
             self.at(self.now + down, NodeHappening::Start { at });
         }
@@ -425,7 +425,7 @@ impl Nodes {
     pub(crate) fn lose_disks(&mut self, at: usize) {
         let id = ManagerId(self.faults.next() | 1 << 40);
         let machine = &mut self.machines[at];
-        if machine.is_founder && self.setting.managers > 1 && id.0.is_multiple_of(2) {
+        if machine.is_bootstrap_member && self.setting.managers > 1 && id.0.is_multiple_of(2) {
             machine.has_log = false;
             (machine.control, machine.number) = (Disk::default(), None);
             return;
@@ -446,13 +446,13 @@ impl Nodes {
     pub(crate) fn operate(&mut self, at: usize, command: ControlCommand) -> u64 {
         self.tokens += 1;
         let token = self.tokens;
-        self.checker.asks(token);
+        self.checker.record_request(token);
         self.machines[at].waiting.insert(token, self.now);
         if self.machines[at].agent.is_none() {
             self.machines[at].waiting.remove(&token);
-            self.checker.nobody_waits(token);
+            self.checker.drop_request(token);
         }
-        self.give(at, AgentEvent::Operate { token, command });
+        self.handle_event(at, AgentEvent::Operate { token, command });
         self.schedule_tick(at);
         token
     }
@@ -471,7 +471,7 @@ impl Nodes {
     }
 
     /// Requests admissions; in this world a copy is complete at once.
-    fn ask_for_admissions(&mut self, at: usize) {
+    fn propose_admissions(&mut self, at: usize) {
         let machine = &self.machines[at];
         let map = Arc::clone(&machine.map);
         let up = |one: InstanceId| {
@@ -500,7 +500,10 @@ impl Nodes {
             }
         }
         for (instance, keyspace, partition, epoch, wish) in asks {
-            self.give(at, AgentEvent::InstanceAsks { instance, keyspace, partition, epoch, wish });
+            self.handle_event(
+                at,
+                AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish },
+            );
         }
         self.schedule_tick(at);
     }

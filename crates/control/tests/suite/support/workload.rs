@@ -35,7 +35,7 @@ pub(crate) fn draw(state: &ControlState, number: u64, random: &mut Random) -> Co
         34..36 => ControlCommand::SplitKeyspace(*random.pick(&keyspaces)),
         36..37 => ControlCommand::DropKeyspace(*random.pick(&keyspaces)),
         37..38 => ControlCommand::RemoveNode(id),
-        38..55 if !state.recoveries().is_empty() => held(state, id, incarnation, random),
+        38..55 if !state.recoveries().is_empty() => log_reports(state, id, incarnation, random),
         55..58 if !state.recoveries().is_empty() => {
             let (keyspace, partition) = *state.recoveries().keys().next().expect("is one");
             ControlCommand::Recover { keyspace, partition, damaged: None }
@@ -95,9 +95,9 @@ fn regroup(state: &ControlState, keyspace: KeyspaceId, random: &mut Random) -> C
         7 => GroupStep::Demote(in_sync),
         8 => GroupStep::Leave(in_sync),
         9 => GroupStep::Exclude(group.primary),
-        _ => GroupStep::Keep,
+        _ => GroupStep::RaiseEpoch,
     };
-    let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::Keep);
+    let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::RaiseEpoch);
     let by = if primarys != random.chance(50) {
         let incarnation = map.instance(group.primary).expect("is in the map").incarnation;
         RegroupOrigin::Instance(group.primary, incarnation)
@@ -109,7 +109,12 @@ fn regroup(state: &ControlState, keyspace: KeyspaceId, random: &mut Random) -> C
 }
 
 /// The log ends that a node would report.
-fn held(state: &ControlState, node: NodeId, incarnation: Incarnation, random: &mut Random) -> ControlCommand {
+fn log_reports(
+    state: &ControlState,
+    node: NodeId,
+    incarnation: Incarnation,
+    random: &mut Random,
+) -> ControlCommand {
     let map = state.map();
     let own: Vec<InstanceId> =
         map.node(node).expect("is in the map").instances().map(|instance| instance.id).collect();
@@ -127,5 +132,5 @@ fn held(state: &ControlState, node: NodeId, incarnation: Incarnation, random: &m
             logs.push(HeldLog { keyspace, partition, epoch: group.epoch, instance, end, intact });
         }
     }
-    ControlCommand::Held(HeldLogs { node, incarnation, logs })
+    ControlCommand::ReportLogs(HeldLogs { node, incarnation, logs })
 }

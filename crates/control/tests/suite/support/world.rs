@@ -16,7 +16,7 @@ use super::workload;
 
 /// The time at which faults end; microseconds. Later everything must be well again.
 const FAULTS_END: u64 = 20_000_000;
-const CALM_END: u64 = 32_000_000;
+const QUIET_END: u64 = 32_000_000;
 /// A client asks another manager if it has no answer for this long.
 const PATIENCE: u64 = 700_000;
 const CLIENTS: u64 = 4;
@@ -30,8 +30,8 @@ struct ManagerScenario {
     delay_max: u64,
     late: u64,
     crashes: u64,
-    disks_lost: bool,
-    cuts: bool,
+    lost_disks: bool,
+    network_cuts: bool,
     pauses: bool,
     clocks: bool,
     transfers: bool,
@@ -55,7 +55,7 @@ struct ManagerSlot {
 
 struct CommandClient {
     number: u64,
-    mark: u64,
+    applied_count: u64,
     pending: Option<(CommandRequest, u64)>,
     target: usize,
     token: u64,
@@ -70,7 +70,7 @@ pub(crate) struct ManagerWorld {
     slots: Vec<ManagerSlot>,
     clients: Vec<CommandClient>,
     /// Ordered pairs of slots between which no message passes, with the end of that time.
-    cuts: BTreeMap<(usize, usize), u64>,
+    network_cuts: BTreeMap<(usize, usize), u64>,
     scenario: ManagerScenario,
     network: Random,
     schedule: Random,
@@ -96,8 +96,8 @@ impl ManagerWorld {
             delay_max: *draw.pick(&[500, 2_000, 20_000]),
             late: *draw.pick(&[0, 10]),
             crashes: *draw.pick(&[0, 300, 700]),
-            disks_lost: draw.chance(400),
-            cuts: draw.chance(600),
+            lost_disks: draw.chance(400),
+            network_cuts: draw.chance(600),
             pauses: draw.chance(300),
             clocks: draw.chance(400),
             transfers: draw.chance(300),
@@ -120,7 +120,14 @@ impl ManagerWorld {
         });
         let slots: Vec<ManagerSlot> = slots.collect();
         let clients = (0..CLIENTS)
-            .map(|_| CommandClient { number: 0, mark: 0, pending: None, target: 0, token: 0, turn: 0 })
+            .map(|_| CommandClient {
+                number: 0,
+                applied_count: 0,
+                pending: None,
+                target: 0,
+                token: 0,
+                turn: 0,
+            })
             .collect();
         let mut world = ManagerWorld {
             seed,
@@ -129,7 +136,7 @@ impl ManagerWorld {
             agenda: BTreeMap::new(),
             slots,
             clients,
-            cuts: BTreeMap::new(),
+            network_cuts: BTreeMap::new(),
             scenario,
             network: root.fork(2),
             schedule: root.fork(3),
@@ -151,9 +158,9 @@ impl ManagerWorld {
     }
 
     /// Runs to the end; the checker has the violations.
-    pub(crate) fn play(mut self) -> ManagerWorld {
+    pub(crate) fn run_to_end(mut self) -> ManagerWorld {
         while let Some(((now, ..), happening)) = self.agenda.pop_first() {
-            if now > CALM_END || !self.checker.violations.is_empty() {
+            if now > QUIET_END || !self.checker.violations.is_empty() {
                 break;
             }
             self.now = now;
@@ -177,7 +184,7 @@ impl ManagerWorld {
         self.at(time, ManagerHappening::Client { client, turn });
     }
 
-    fn note(&mut self, word: u64) {
+    fn hash_event(&mut self, word: u64) {
         self.digest = Random::new(self.digest ^ word).next();
         self.events += 1;
     }
@@ -185,24 +192,24 @@ impl ManagerWorld {
     fn happen(&mut self, happening: ManagerHappening) {
         match happening {
             ManagerHappening::Tick { slot, life } if self.slots[slot].life == life => {
-                self.give(slot, ManagerEvent::Tick);
-                let wake = self.wake(slot);
+                self.handle_event(slot, ManagerEvent::Tick);
+                let wake = self.tick_due(slot);
                 self.at(wake, ManagerHappening::Tick { slot, life });
             }
             ManagerHappening::Synced { slot, life, number } if self.slots[slot].life == life => {
                 self.slots[slot].disk.sync(number);
-                self.give(slot, ManagerEvent::Persisted(number));
+                self.handle_event(slot, ManagerEvent::Persisted(number));
             }
             ManagerHappening::Tick { .. } | ManagerHappening::Synced { .. } => {}
             ManagerHappening::Message { to, from, bytes } => {
                 if let Some(slot) = self.slots.iter().position(|slot| slot.id == to) {
-                    self.give(slot, ManagerEvent::Received { from, bytes: &bytes });
+                    self.handle_event(slot, ManagerEvent::Received { from, bytes: &bytes });
                 }
             }
             ManagerHappening::Start { slot } => self.start(slot),
             ManagerHappening::Ask { slot, client, token, request } => {
                 let token = token << 8 | client as u64;
-                self.give(slot, ManagerEvent::Ask { token, request });
+                self.handle_event(slot, ManagerEvent::Request { token, request });
             }
             ManagerHappening::Answer { client, token, answer } => self.answered(client, token, answer),
             ManagerHappening::Client { client, turn } if self.clients[client].turn == turn => {
@@ -210,7 +217,7 @@ impl ManagerWorld {
             }
             ManagerHappening::Client { .. } => {}
             ManagerHappening::Fault => self.fault(),
-            ManagerHappening::Heal => self.heal(),
+            ManagerHappening::Heal => self.end_faults(),
         }
     }
 
@@ -219,9 +226,9 @@ impl ManagerWorld {
         Time((self.now - slot.started) * slot.rate / 1000)
     }
 
-    fn wake(&self, slot: usize) -> u64 {
+    fn tick_due(&self, slot: usize) -> u64 {
         let one = &self.slots[slot];
-        let wake = one.process.as_ref().map_or(Time(0), RaftManager::wake_at);
+        let wake = one.process.as_ref().map_or(Time(0), RaftManager::tick_due);
         (one.started + wake.0 * 1000 / one.rate).max(one.paused_until).max(self.now) + 1
     }
 
@@ -238,7 +245,7 @@ impl ManagerWorld {
         let (mut manager, good) = match RaftManager::open(
             Time(0),
             &log,
-            ManagerSettings { log_entries_max, leads_alone: false, ..ManagerSettings::new(seed) },
+            ManagerSettings { log_entries_max, acts_unasked: false, ..ManagerSettings::new(seed) },
         ) {
             Ok(opened) => opened,
             Err(error) => {
@@ -246,7 +253,7 @@ impl ManagerWorld {
                 return;
             }
         };
-        slot.disk.cut(good);
+        slot.disk.truncate(good);
         slot.map = Arc::clone(manager.map());
         let effects = manager.take_effects();
         slot.process = Some(manager);
@@ -255,12 +262,12 @@ impl ManagerWorld {
             self.checker.has(&map);
         }
         let life = self.slots[at].life;
-        let wake = self.wake(at);
+        let wake = self.tick_due(at);
         self.at(wake, ManagerHappening::Tick { slot: at, life });
-        self.carry_out(at, effects);
+        self.perform_effects(at, effects);
     }
 
-    fn give(&mut self, at: usize, event: ManagerEvent<'_>) {
+    fn handle_event(&mut self, at: usize, event: ManagerEvent<'_>) {
         if self.slots[at].paused_until > self.now {
             // Events for a paused process wait, or are lost where that is equivalent.
             let (life, until) = (self.slots[at].life, self.slots[at].paused_until);
@@ -281,11 +288,11 @@ impl ManagerWorld {
         let effects = manager.handle(now, event);
         if let Some(term) = manager.leading() {
             let id = manager.id();
-            self.checker.leads(term, id);
+            self.checker.record_leader(term, id);
         }
         let faults = self.now < FAULTS_END;
         let persists = effects.iter().any(|effect| matches!(effect, ManagerEffect::Persist { .. }));
-        self.carry_out(at, effects);
+        self.perform_effects(at, effects);
         // Some crashes happen just when a write is issued.
         if faults && persists && self.faults.chance(self.scenario.crashes / 100) {
             let down = 1 + self.faults.below(100_000);
@@ -293,11 +300,11 @@ impl ManagerWorld {
         }
     }
 
-    fn carry_out(&mut self, at: usize, effects: Vec<ManagerEffect>) {
+    fn perform_effects(&mut self, at: usize, effects: Vec<ManagerEffect>) {
         for effect in effects {
             match effect {
                 ManagerEffect::Persist { number, bytes, replace } => {
-                    self.note(number ^ bytes.len() as u64);
+                    self.hash_event(number ^ bytes.len() as u64);
                     self.slots[at].disk.write(number, bytes, replace);
                     let life = self.slots[at].life;
                     let late = if self.faults.chance(20) { 20_000 } else { 500 };
@@ -316,7 +323,7 @@ impl ManagerWorld {
                     let before = Arc::clone(&self.slots[at].map);
                     match before.apply(&delta) {
                         Ok(after) => {
-                            self.note(after.epoch().get());
+                            self.hash_event(after.epoch().get());
                             self.checker.changed(&before, &delta, &after);
                             self.slots[at].map = Arc::new(after);
                         }
@@ -335,16 +342,16 @@ impl ManagerWorld {
                     }
                     self.slots[at].map = after;
                 }
-                ManagerEffect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
+                ManagerEffect::WritesMayBeLost { .. } => self.checker.saw("logs chosen in doubt"),
             }
         }
     }
 
     fn send(&mut self, at: usize, to: ManagerId, bytes: Vec<u8>) {
-        self.note(to.0 ^ (bytes.len() as u64) << 20);
+        self.hash_event(to.0 ^ (bytes.len() as u64) << 20);
         let from = self.slots[at].id;
         let Some(target) = self.slots.iter().position(|slot| slot.id == to) else { return };
-        if self.cuts.get(&(at, target)).is_some_and(|until| *until > self.now) {
+        if self.network_cuts.get(&(at, target)).is_some_and(|until| *until > self.now) {
             return;
         }
         let faults = self.now < FAULTS_END;
@@ -375,7 +382,7 @@ impl ManagerWorld {
                 let down = 1 + self.faults.below(down);
                 self.crash(at, down);
             }
-            1 if scenario.disks_lost
+            1 if scenario.lost_disks
                 && self.slots.len() > 1
                 && !self.slots.iter().any(|one| one.lost_disk) =>
             {
@@ -386,15 +393,15 @@ impl ManagerWorld {
                 (slot.id, slot.disk, slot.lost_disk) = (id, Disk::with(RaftManager::join(id)), true);
                 slot.map = Arc::default();
             }
-            2 if scenario.cuts => {
+            2 if scenario.network_cuts => {
                 self.checker.saw("cuts");
                 let until = self.now + self.faults.below(3_000_000);
                 let one_way = self.faults.chance(300);
                 for other in 0..self.slots.len() {
                     if other != at && self.faults.chance(700) {
-                        self.cuts.insert((at, other), until);
+                        self.network_cuts.insert((at, other), until);
                         if !one_way {
-                            self.cuts.insert((other, at), until);
+                            self.network_cuts.insert((other, at), until);
                         }
                     }
                 }
@@ -406,7 +413,7 @@ impl ManagerWorld {
             4 if scenario.transfers => {
                 let to = self.slots[at].id;
                 for slot in 0..self.slots.len() {
-                    self.give(slot, ManagerEvent::TransferLeadership(to));
+                    self.handle_event(slot, ManagerEvent::TransferLeadership(to));
                 }
             }
             _ => {}
@@ -421,8 +428,8 @@ impl ManagerWorld {
         }
     }
 
-    fn heal(&mut self) {
-        self.cuts.clear();
+    fn end_faults(&mut self) {
+        self.network_cuts.clear();
         for at in 0..self.slots.len() {
             self.slots[at].paused_until = 0;
             self.at(self.now + 1, ManagerHappening::Start { slot: at });
@@ -463,17 +470,17 @@ impl ManagerWorld {
                     ),
                     _ => workload::draw(manager.state(), number, &mut self.work),
                 };
-                self.checker.asked(&command);
+                self.checker.record_command(&command);
                 let id = RequestId { origin: at as u64 + 1, number: client.number };
-                let request = CommandRequest { id, after: client.mark, command };
+                let request = CommandRequest { id, after: client.applied_count, command };
                 client.pending = Some((request, self.now + PATIENCE));
             }
         }
-        self.ask(at);
+        self.send_command(at);
         self.alarm(at, self.now + PATIENCE);
     }
 
-    fn ask(&mut self, at: usize) {
+    fn send_command(&mut self, at: usize) {
         let client = &mut self.clients[at];
         let Some((request, _)) = &client.pending else { return };
         client.token += 1;
@@ -497,7 +504,7 @@ impl ManagerWorld {
                     self.checker.saw("managers set");
                 }
                 let client = &mut self.clients[at];
-                client.mark = client.mark.max(outcome.mark);
+                client.applied_count = client.applied_count.max(outcome.applied_count);
                 client.pending = None;
                 let wait = 5_000 + self.work.below(150_000);
                 self.alarm(at, self.now + wait);
@@ -506,7 +513,7 @@ impl ManagerWorld {
                 let known = leader.and_then(|leader| self.slots.iter().position(|slot| slot.id == leader));
                 self.clients[at].target = known.unwrap_or(self.work.below(self.slots.len() as u64) as usize);
                 if known.is_some() {
-                    self.ask(at);
+                    self.send_command(at);
                 }
             }
             _ => {}
@@ -545,17 +552,17 @@ impl ManagerWorld {
         let decided: Vec<_> = self.checker.decided.values().cloned().collect();
         for (request, first) in decided {
             let again = state.apply(&request);
-            let forgotten = first.mark + 4_096 <= state.mark();
+            let forgotten = first.applied_count + 4_096 <= state.applied_count();
             if again.outcome != first && !forgotten {
                 let told = format!("{:?} got {first:?}, and at the end {:?}", request.id, again.outcome);
                 self.checker.violations.push(told);
                 break;
             }
         }
-        self.note(state.mark());
+        self.hash_event(state.applied_count());
         let batches = |slot: &ManagerSlot| slot.process.as_ref().map_or(0, |one| one.counters().batches);
         (0..self.slots.iter().map(batches).sum()).for_each(|_| self.checker.saw("batches"));
-        *self.checker.coverage.entry("applied").or_default() += state.mark();
+        *self.checker.coverage.entry("applied").or_default() += state.applied_count();
         let terms = self.checker.terms() as u64;
         *self.checker.coverage.entry("terms").or_default() += terms;
         self.checker.violations.truncate(5);

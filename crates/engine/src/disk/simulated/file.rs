@@ -74,7 +74,7 @@ impl FileBytes {
 
     pub(super) fn truncate(&mut self, bytes: usize) {
         self.issued.truncate(bytes);
-        self.each_record(|changes| changes.cut(bytes));
+        self.each_record(|changes| changes.truncate(bytes));
         self.failed_tail.clear();
     }
 
@@ -102,22 +102,22 @@ impl FileBytes {
 
     /// Carries out a started sync. Those started before it must have been carried out.
     pub(super) fn sync_complete(&mut self, ticket: SyncTicket) {
-        let Some(begun) = self.take_begun(ticket) else { return };
+        let Some(begun) = self.take_sync(ticket) else { return };
         begun.write_to(&mut self.durable);
         self.since_sync = begun.since;
         self.failed_tail.clear();
     }
 
     /// Forgets a started sync without effect.
-    pub(super) fn sync_forget(&mut self, ticket: SyncTicket) {
-        self.take_begun(ticket);
+    pub(super) fn drop_sync(&mut self, ticket: SyncTicket) {
+        self.take_sync(ticket);
     }
 
     /// A sync, or the started one of `ticket`, fails as on Linux: a random part of what was written becomes durable, and
     /// none of it counts as unsynced any longer, so that no later sync writes it.
     pub(super) fn sync_failed(&mut self, ticket: Option<SyncTicket>, random: &mut Random) {
         let begun = match ticket {
-            Some(ticket) => self.take_begun(ticket),
+            Some(ticket) => self.take_sync(ticket),
             None => {
                 self.sync_begin(SyncTicket(u64::MAX));
                 self.begun.pop()
@@ -138,7 +138,7 @@ impl FileBytes {
         }
         // Syncs that were started meanwhile only waited for those writes: they will not repeat them.
         for later in &mut self.begun {
-            later.keep_only(&begun.since);
+            later.drop_unchanged(&begun.since);
         }
         self.since_sync.sectors = begun.since.sectors;
     }
@@ -207,7 +207,7 @@ impl FileBytes {
         self.begun.iter_mut().for_each(|begun| what(&mut begun.since));
     }
 
-    fn take_begun(&mut self, ticket: SyncTicket) -> Option<BegunSync> {
+    fn take_sync(&mut self, ticket: SyncTicket) -> Option<BegunSync> {
         let at = self.begun.iter().position(|begun| begun.ticket == ticket)?;
         Some(self.begun.remove(at))
     }
@@ -230,7 +230,7 @@ impl Changes {
         }
     }
 
-    fn cut(&mut self, length: usize) {
+    fn truncate(&mut self, length: usize) {
         self.untouched = self.untouched.min(length);
         let end = length.div_ceil(SECTOR_BYTES);
         while self.sectors.last().is_some_and(|last| last.start >= end) {
@@ -244,7 +244,7 @@ impl Changes {
 
 impl BegunSync {
     /// Drops the sectors that were not written again since.
-    fn keep_only(&mut self, since: &Changes) {
+    fn drop_unchanged(&mut self, since: &Changes) {
         let runs = std::mem::take(&mut self.written);
         for (start, bytes) in runs {
             for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {

@@ -21,7 +21,7 @@ pub(super) struct SimulatedState {
     pub(super) capacity: Option<u64>,
     pub(super) faults: SimulatedFaults,
     pub(super) fail_nth: BTreeMap<DiskOperation, u64>,
-    pub(super) operations_until_cut: Option<u64>,
+    pub(super) operations_until_power_cut: Option<u64>,
     pub(super) latency: Latency,
     pub(super) sync_polls_max: u64,
     pub(super) elapsed_us: u64,
@@ -72,7 +72,7 @@ impl SimulatedState {
             capacity: None,
             faults: SimulatedFaults::default(),
             fail_nth: BTreeMap::new(),
-            operations_until_cut: None,
+            operations_until_power_cut: None,
             latency: Latency::default(),
             sync_polls_max: super::SYNC_POLLS_MAX,
             elapsed_us: 0,
@@ -116,7 +116,7 @@ impl SimulatedState {
         {
             self.elapsed_us += self.faults.stall_us;
         }
-        match &mut self.operations_until_cut {
+        match &mut self.operations_until_power_cut {
             Some(0) => return Some("the power is off"),
             Some(left) => *left -= 1,
             None => {}
@@ -136,7 +136,7 @@ impl SimulatedState {
     }
 
     pub(super) fn power_is_off(&self) -> bool {
-        self.operations_until_cut == Some(0)
+        self.operations_until_power_cut == Some(0)
     }
 
     pub(super) fn number(&self, file: FileId, operation: DiskOperation) -> DiskResult<u64> {
@@ -164,7 +164,7 @@ impl SimulatedState {
 
     pub(super) fn complete(&mut self, number: u64, ticket: SyncTicket) {
         if let Some(bytes) = self.files.get_mut(&number) {
-            if self.faults.lose_syncs { bytes.sync_forget(ticket) } else { bytes.sync_complete(ticket) }
+            if self.faults.lose_syncs { bytes.drop_sync(ticket) } else { bytes.sync_complete(ticket) }
         }
     }
 
@@ -175,7 +175,7 @@ impl SimulatedState {
     }
 
     /// Ends the ids of a file that lost its name and frees its space.
-    pub(super) fn forget(&mut self, number: Option<u64>) {
+    pub(super) fn remove_unnamed(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         self.open.retain(|_, open| *open != number);
         self.used -= self.files[&number].issued().len() as u64;
@@ -184,7 +184,7 @@ impl SimulatedState {
     pub(super) fn restart(&mut self) {
         self.open.clear();
         self.begun.clear();
-        self.operations_until_cut = None;
+        self.operations_until_power_cut = None;
         let mut named: Vec<u64> = self.names.files().into_iter().map(|(_, number)| number).collect();
         named.sort_unstable();
         self.files.retain(|number, _| named.binary_search(number).is_ok());

@@ -3,7 +3,7 @@
 use super::Segment;
 use crate::disk::{Disk, DiskResult};
 use crate::io::Io;
-use crate::limits::{BLOCK_BYTES, LET_GO_BYTES_MIN};
+use crate::limits::{BLOCK_BYTES, EVICT_DEAD_BYTES_MIN};
 
 impl Segment {
     /// Loads the block that is filled next, up to the segment's end. Counts the memory that it takes.
@@ -16,7 +16,7 @@ impl Segment {
         let mut block = vec![0; within];
         let file = self.ensure_file(&mut io.disk)?;
         io.disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
-        io.memory.took(self.install(number, block));
+        io.memory.add_used(self.install(number, block));
         Ok(())
     }
 
@@ -43,8 +43,8 @@ impl Segment {
 
     /// Evicts the blocks that hold nothing but this dead entry, as far as they are in the file: the next writes use their
     /// memory, whereas new memory would have to be cleared. Returns bytes of memory freed.
-    pub(crate) fn let_go(&mut self, offset: u32, entry_bytes: u64) -> usize {
-        if entry_bytes < LET_GO_BYTES_MIN {
+    pub(crate) fn evict_dead_entry(&mut self, offset: u32, entry_bytes: u64) -> usize {
+        if entry_bytes < EVICT_DEAD_BYTES_MIN {
             return 0;
         }
         let (first, end) = (u64::from(offset).div_ceil(BLOCK_BYTES as u64), u64::from(offset) + entry_bytes);

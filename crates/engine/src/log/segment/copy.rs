@@ -24,7 +24,7 @@ impl Segment {
         let mut copy = if in_memory_only {
             let mut copy = Segment::new(header, folder);
             (copy.blocks, copy.bytes) = (Vec::new(), 0);
-            io.memory.took(copy.push(&bytes));
+            io.memory.add_used(copy.push(&bytes));
             copy
         } else {
             let path = format!("{folder}/{}", header.file_name());
@@ -37,8 +37,8 @@ impl Segment {
         };
         copy.trust_from(if is_clean { 0 } else { u64::MAX });
         copy.sealed = self.sealed;
-        copy.is_alone = self.is_alone;
-        copy.take_notes_of(self);
+        copy.is_unmergeable = self.is_unmergeable;
+        copy.copy_metadata_of(self);
         if !in_memory_only && !copy.sealed {
             copy.load_open_block(io)?;
         }
@@ -46,12 +46,12 @@ impl Segment {
     }
 
     /// Takes the metadata of the original's entries; the original may have grown since.
-    pub(crate) fn take_notes_of(&mut self, original: &Segment) {
+    pub(crate) fn copy_metadata_of(&mut self, original: &Segment) {
         (self.last_index, self.last_epoch) = (original.last_index, original.last_epoch);
         self.synced_index = original.last_index;
         self.entries = original.entries;
         self.samples.clone_from(&original.samples);
-        (self.places, self.noted_at) = (original.places.clone(), original.noted_at);
+        (self.positions, self.last_position_at) = (original.positions.clone(), original.last_position_at);
         self.removal_bytes = original.removal_bytes;
         self.dead_bytes = original.dead_bytes;
         self.dead = original.dead.clone();

@@ -2,7 +2,7 @@
 //! part of a chunk steps over up to [`crate::limits::SAMPLE_EVERY`] heads that are pages apart, to find its entry. They are
 //! in memory only: after a restart only the samples are available.
 
-use crate::limits::PLACE_EVERY_BYTES;
+use crate::limits::POSITION_EVERY_BYTES;
 
 /// Log indexes, counted from the segment's first, and offsets, in their order.
 #[derive(Clone, Debug, Default)]
@@ -11,8 +11,8 @@ pub(crate) struct Places(Vec<(u32, u32)>);
 impl Places {
     /// Records an entry that follows the last recorded one, if it is far behind `known`, the last known offset.
     #[inline]
-    pub(crate) fn note(&mut self, place: (u32, u32), known: &mut u32) {
-        if place.1.saturating_sub(*known) >= PLACE_EVERY_BYTES {
+    pub(crate) fn record(&mut self, place: (u32, u32), known: &mut u32) {
+        if place.1.saturating_sub(*known) >= POSITION_EVERY_BYTES {
             *known = place.1;
             self.0.push(place);
         }
@@ -25,7 +25,7 @@ impl Places {
     }
 
     /// Forgets the entries from an offset on.
-    pub(crate) fn cut(&mut self, bytes: u64) {
+    pub(crate) fn truncate(&mut self, bytes: u64) {
         self.0.truncate(self.0.partition_point(|&(_, offset)| u64::from(offset) < bytes));
     }
 
@@ -45,18 +45,18 @@ mod tests {
 
     #[test]
     fn of_long_entries_each_is_known_and_of_short_ones_one_in_so_many_bytes() {
-        for entry_bytes in [PLACE_EVERY_BYTES + 200, PLACE_EVERY_BYTES, 3_000, 100] {
+        for entry_bytes in [POSITION_EVERY_BYTES + 200, POSITION_EVERY_BYTES, 3_000, 100] {
             let (mut places, mut known) = (Places::default(), 64);
             for index in 0..200 {
-                places.note((index, 64 + index * entry_bytes), &mut known);
+                places.record((index, 64 + index * entry_bytes), &mut known);
             }
             for index in 1..200 {
                 let at = 64 + index * entry_bytes;
                 let found = places.before(u64::from(index)).unwrap_or(64);
-                assert!(found <= at && at - found < PLACE_EVERY_BYTES.max(1), "{index} of {entry_bytes}");
+                assert!(found <= at && at - found < POSITION_EVERY_BYTES.max(1), "{index} of {entry_bytes}");
                 assert_eq!((found - 64) % entry_bytes, 0, "an entry's beginning");
             }
-            let all = 200 * entry_bytes / PLACE_EVERY_BYTES;
+            let all = 200 * entry_bytes / POSITION_EVERY_BYTES;
             assert!(places.0.len() as u32 <= all, "{} of {entry_bytes}", places.0.len());
             assert_eq!(places.before(u64::MAX), places.0.last().map(|&(_, offset)| offset));
         }
@@ -64,17 +64,17 @@ mod tests {
 
     /// A lookup by log index finds the entry directly, instead of stepping over up to fifteen entries before it.
     #[test]
-    fn of_a_segment_of_long_entries_each_is_found_where_it_stands() {
+    fn long_entries_are_found_at_their_offsets() {
         let mut segment = Segment::found(header(), "path".into(), FileId(1), 0);
-        segment.forget_notes();
+        segment.clear_metadata();
         let offset = |index: u64| 100 + (index - 5) * 5_000;
         let note = |segment: &mut Segment, index: u64| {
             let meta = Meta { kind: EntryKind::Append, flags: 0, epoch: 3, index, timestamp: 100 };
-            segment.note(&meta, offset(index), 5_000);
+            segment.record_entry(&meta, offset(index), 5_000);
         };
         (5..105).for_each(|index| note(&mut segment, index));
         let mut copy = Segment::found(header(), "path".into(), FileId(2), 0);
-        copy.take_notes_of(&segment);
+        copy.copy_metadata_of(&segment);
         for index in 5..105 {
             assert_eq!([&segment, &copy].map(|of| of.sample_before(index)), [offset(index); 2], "{index}");
         }
@@ -82,7 +82,7 @@ mod tests {
             segment.overhead_bytes()
                 > Segment::found(header(), "path".into(), FileId(1), 0).overhead_bytes() + 800
         );
-        segment.forget_notes();
+        segment.clear_metadata();
         assert_eq!(segment.sample_before(50), HEADER_BYTES as u64);
         (5..30).for_each(|index| note(&mut segment, index));
         assert_eq!((segment.sample_before(20), segment.sample_before(100)), (offset(20), offset(29)));
@@ -107,14 +107,14 @@ mod tests {
     fn what_was_cut_off_is_not_known_any_more() {
         let (mut places, mut known) = (Places::default(), 0);
         for index in 1..10 {
-            places.note((index, index * PLACE_EVERY_BYTES), &mut known);
+            places.record((index, index * POSITION_EVERY_BYTES), &mut known);
         }
-        places.cut(u64::from(4 * PLACE_EVERY_BYTES));
+        places.truncate(u64::from(4 * POSITION_EVERY_BYTES));
         assert_eq!(
             (places.before(9), places.before(2)),
-            (Some(3 * PLACE_EVERY_BYTES), Some(2 * PLACE_EVERY_BYTES))
+            (Some(3 * POSITION_EVERY_BYTES), Some(2 * POSITION_EVERY_BYTES))
         );
-        places.cut(0);
+        places.truncate(0);
         assert_eq!(places.before(9), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::log::header::SegmentHeader;
 
 impl Segment {
     /// A segment of which so many bytes are in a new file, and nothing is durable or in memory.
-    pub(crate) fn taken(header: SegmentHeader, path: String, file: FileId, bytes: u64) -> Segment {
+    pub(crate) fn installed(header: SegmentHeader, path: String, file: FileId, bytes: u64) -> Segment {
         let first = header.base.index;
         let mut segment = Segment::found(header, path, file, bytes);
         (segment.synced, segment.synced_index, segment.name_is_durable) = (0, first - 1, false);

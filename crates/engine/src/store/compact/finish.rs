@@ -52,7 +52,7 @@ impl PartitionStore {
                 self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
                 Ok(())
             }
-            error if error.is_for_want_of_room() => {
+            error if error.is_out_of_space() => {
                 self.compaction.ran_out_of_space = true;
                 Ok(())
             }

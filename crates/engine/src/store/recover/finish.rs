@@ -10,12 +10,12 @@ use crate::planted::{Bug, is_planted};
 impl Recovery<'_> {
     /// Spots that are still unconfirmed are a torn tail: the log ends before it. Everything that stays is
     /// made durable.
-    pub(super) fn settle<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+    pub(super) fn finish_log<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let log = &mut self.store.log;
         let last = log.last;
         log.set_end(last);
         if let Some(doubt) = std::mem::take(&mut self.doubts).into_iter().next() {
-            self.cut_at_doubt(io, &doubt)?;
+            self.truncate_at_suspect(io, &doubt)?;
         }
         self.end_segments(io)?;
         // An empty segment would block a new one of its name.
@@ -26,7 +26,7 @@ impl Recovery<'_> {
             }
             self.drop_last_segment(io)?;
         }
-        self.judge_headless(io)?;
+        self.handle_headless_file(io)?;
         // A process may have died with bytes only in the system's cache: they count as durable only from here
         // on. A confirmation of a segment's last entry does not confirm that the marks and the footer behind
         // it are durable; a confirmation of a later entry does.
@@ -43,14 +43,14 @@ impl Recovery<'_> {
         match self.store.log.sync(io) {
             // Retried when there is room; reads need none.
             Ok(()) => {}
-            Err(error) if error.is_for_want_of_room() => {}
+            Err(error) if error.is_out_of_space() => {}
             Err(error) => return Err(error),
         }
         io.disk.sync_dir(&self.store.log.folder)?;
         self.store.commit(io, self.commit)
     }
 
-    fn cut_at_doubt<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectSpot) -> EngineResult<()> {
+    fn truncate_at_suspect<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectSpot) -> EngineResult<()> {
         let (_, keep) = doubt.before;
         let keep = if is_planted(Bug::TailCutTooFar) { keep.saturating_sub(1) } else { keep };
         while self.store.pending.back().is_some_and(|p| p.meta.index > keep) {
@@ -102,7 +102,7 @@ impl Recovery<'_> {
             }
             if end < segment.bytes {
                 let at_end = (segment.last_epoch, segment.last_index);
-                let freed = segment.cut(&mut io.disk, end, at_end)?;
+                let freed = segment.truncate(&mut io.disk, end, at_end)?;
                 io.memory.freed(freed);
             }
             self.store.log.segment_mut(slot).load_open_block(io)?;
@@ -115,7 +115,7 @@ impl Recovery<'_> {
 
     /// A file without a readable header behind the log's end is a segment that was just started before a
     /// crash. Otherwise its entries are lost, which reading the log has reported.
-    fn judge_headless<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+    fn handle_headless_file<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         for (first, path, bytes) in std::mem::take(&mut self.headless) {
             if first > self.store.log.last.1 && first > self.synced {
                 self.report.torn_bytes += bytes;

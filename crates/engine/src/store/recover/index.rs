@@ -25,7 +25,7 @@ use crate::overflow::chains::{Chain, Form};
 pub(super) struct LoadedCheckpoint {
     /// Its commit index, and the log index up to which the log need not be read again.
     pub(super) commit: u64,
-    pub(super) holds_through: u64,
+    pub(super) covers_through: u64,
     /// Entries up to this log index may be in it: those that were committed while it was written.
     pub(super) applied: u64,
     /// Rows of the segments that are unchanged, by slot of this log.
@@ -59,13 +59,13 @@ impl Recovery<'_> {
             read?;
             if loaded.commit > 0 {
                 if let Ok(header) = checkpoint::CheckpointHeader::decode(&bytes) {
-                    self.store.checkpoints.kept.push_front((header.commit, name.bytes));
+                    self.store.checkpoints.retained.push_front((header.commit, name.bytes));
                 }
                 continue;
             }
             match self.load(&bytes) {
                 Ok(told) => {
-                    self.store.checkpoints.kept.push_front((told.header.commit, name.bytes));
+                    self.store.checkpoints.retained.push_front((told.header.commit, name.bytes));
                     loaded = self.adopt(told);
                 }
                 Err(reason) if reason.contains("not known here") => {
@@ -105,7 +105,7 @@ impl Recovery<'_> {
                 holds_through = holds_through.min(lived_at);
             }
         }
-        LoadedCheckpoint { commit: header.commit, holds_through, applied, rows }
+        LoadedCheckpoint { commit: header.commit, covers_through: holds_through, applied, rows }
     }
 
     fn load(&mut self, bytes: &[u8]) -> Result<CheckpointFacts, String> {
@@ -178,7 +178,7 @@ impl Recovery<'_> {
     }
 
     fn load_entry(&mut self, slots: &BTreeMap<u32, u32>, fragment: u32, location: Location) {
-        let EntryPlace::Entry(position) = location.place() else { return };
+        let EntryPlace::Entry(position) = location.decode() else { return };
         // An entry of a segment that was rewritten since is found again when that segment is read.
         if let Some(&slot) = slots.get(&position.slot) {
             self.store.index.insert(fragment, location.in_slot(slot));
@@ -187,13 +187,13 @@ impl Recovery<'_> {
     }
 
     fn load_chain(&mut self, piece: &checkpoint::ChainPiece<'_>) {
-        let same = self.store.index.find(piece.fragment, |location| match location.place() {
+        let same = self.store.index.find(piece.fragment, |location| match location.decode() {
             EntryPlace::Chain(id) => {
                 Ok::<_, std::convert::Infallible>(*self.store.chains.get(id).key == *piece.key)
             }
             EntryPlace::Entry(_) => Ok(false),
         });
-        let id = match same.unwrap_or_else(|never| match never {}).map(|(_, location)| location.place()) {
+        let id = match same.unwrap_or_else(|never| match never {}).map(|(_, location)| location.decode()) {
             Some(EntryPlace::Chain(id)) => id,
             _ => {
                 let chain =
@@ -218,7 +218,7 @@ impl Recovery<'_> {
     /// Parts that the checkpoint names may be gone if their segment was rewritten since, and with them the
     /// removal that ended their record. Such parts do not count, and must not count when the log behind the
     /// checkpoint is applied.
-    pub(super) fn forget_missing_parts<D: Disk>(
+    pub(super) fn drop_missing_parts<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         loaded: &LoadedCheckpoint,
@@ -227,7 +227,7 @@ impl Recovery<'_> {
         let mut from = Some(0);
         while let Some(fragment) = from {
             let (entries, next) = self.store.index.page_entries(fragment);
-            doubtful.extend(entries.filter_map(|(f, l)| match l.place() {
+            doubtful.extend(entries.filter_map(|(f, l)| match l.decode() {
                 EntryPlace::Chain(id) => Some((f, l, id)),
                 EntryPlace::Entry(_) => None,
             }));
@@ -250,9 +250,9 @@ impl Recovery<'_> {
                 continue;
             }
             let chain = self.store.chains.get_mut(id);
-            chain.forget(&missing);
+            chain.remove_missing(&missing);
             if chain.parts.is_empty()
-                && let Some((found, _)) = self.store.index.find_place(fragment, location)
+                && let Some((found, _)) = self.store.index.find_slot(fragment, location)
             {
                 self.store.index.remove(found);
                 self.store.chains.take(id);

@@ -66,12 +66,12 @@ struct Recovery<'a> {
     /// Everything up to this log index was committed.
     commit: u64,
     /// Entries up to this log index are in the index already, if they belong there: they are not applied.
-    held_through: u64,
+    indexed_through: u64,
     /// Epoch and index up to which the log was read: missing entries are reported, or were dropped by
     /// compaction.
     reached: (u32, u64),
     /// The last reported gap starts behind this index.
-    told_after: Option<u64>,
+    gap_reported_after: Option<u64>,
     /// In log order.
     doubts: Vec<SuspectSpot>,
     /// Segment files without a readable header: first log index, path, bytes.
@@ -95,18 +95,18 @@ impl PartitionStore {
             report: PartitionReport::default(),
             synced: 0,
             commit: 0,
-            held_through: 0,
+            indexed_through: 0,
             reached: (0, 0),
-            told_after: None,
+            gap_reported_after: None,
             doubts: Vec::new(),
             headless: Vec::new(),
             ends: BTreeMap::new(),
         };
         recovery.open_segments(io, &names)?;
         let loaded = recovery.load_checkpoint(io, &names)?;
-        recovery.forget_missing_parts(io, &loaded)?;
+        recovery.drop_missing_parts(io, &loaded)?;
         recovery.read_log(io, &loaded)?;
-        recovery.settle(io)?;
+        recovery.finish_log(io)?;
         let report = recovery.report;
         self.damage = report.damage.clone();
         Ok(report)
@@ -129,19 +129,19 @@ impl Recovery<'_> {
         for (at, &slot) in order.iter().enumerate() {
             let is_last = at + 1 == order.len();
             let first = self.store.log.segment(slot).first_index();
-            self.meet(slot, FIRST_ENTRY_AT, first);
+            self.check_gap(slot, FIRST_ENTRY_AT, first);
             match loaded.rows.get(&slot).filter(|row| {
                 // Where the checkpoint is not valid, segments are read from their beginning.
-                row.last_index <= loaded.holds_through || loaded.holds_through == loaded.commit
+                row.last_index <= loaded.covers_through || loaded.covers_through == loaded.commit
             }) {
                 Some(row) if row.last_index <= loaded.commit && row.resume_at >= row.file_bytes => {
                     let from = self.adopt_covered(io, slot, row.last_index, row.resume_at)?;
                     if let Some(from) = from {
                         // Removals in other segments that the checkpoint covers are not read: the
                         // checkpoint's contents are valid.
-                        self.held_through = row.last_index;
+                        self.indexed_through = row.last_index;
                         self.read_segment(io, slot, from, is_last)?;
-                        self.held_through = 0;
+                        self.indexed_through = 0;
                         if from == FIRST_ENTRY_AT {
                             self.store.log.segment_mut(slot).dead_bytes += row.dead_bytes;
                         }
@@ -161,7 +161,7 @@ impl Recovery<'_> {
                 None => self.read_segment(io, slot, FIRST_ENTRY_AT, is_last)?,
             }
         }
-        self.meet_end();
+        self.check_gap_at_end();
         Ok(())
     }
 
@@ -214,7 +214,7 @@ impl Recovery<'_> {
             self.store.commit_known(io, covers.1)?;
         }
         if from == FIRST_ENTRY_AT {
-            self.store.log.segment_mut(slot).forget_notes();
+            self.store.log.segment_mut(slot).clear_metadata();
         }
         let before = if from == FIRST_ENTRY_AT { first - 1 } else { self.reached.1 };
         let segment = self.store.log.segment(slot);
@@ -237,7 +237,7 @@ impl Recovery<'_> {
                 ScanItem::Entry { offset, entry, payload_is_good } => {
                     is_clean &= payload_is_good;
                     end = offset + entry.head.entry_bytes() as u64;
-                    self.take_entry(io, slot, offset, entry, payload_is_good)?;
+                    self.apply_entry(io, slot, offset, entry, payload_is_good)?;
                 }
                 ScanItem::Mark { end: mark_end, .. } => end = mark_end,
                 ScanItem::Footer { offset, footer } => {
@@ -282,15 +282,15 @@ impl Recovery<'_> {
             self.report.torn_bytes += if is_last { left } else { 0 };
         }
         self.store.log.segment_mut(slot).trust_from(if is_clean { from } else { u64::MAX });
-        self.keep_in_memory(io, slot, begin, bytes, is_clean);
+        self.cache_blocks(io, slot, begin, bytes, is_clean);
         self.apply_known(io)
     }
 
     /// The log continues with this index: the entries between it and the last one read are missing.
-    fn meet(&mut self, slot: u32, offset: u64, index: u64) {
+    fn check_gap(&mut self, slot: u32, offset: u64, index: u64) {
         let missing_from = self.reached.1 + 1;
         if index > missing_from {
-            if self.told_after != Some(self.reached.1) {
+            if self.gap_reported_after != Some(self.reached.1) {
                 let place = self.store.log.segment(slot).path.clone();
                 let kind = DamageKind::Missing { from: missing_from, through: index - 1 };
                 self.suspect(slot, offset, missing_from, kind, place);
@@ -300,9 +300,9 @@ impl Recovery<'_> {
     }
 
     /// The log ends: entries that are known to have been synced and were not read are missing.
-    fn meet_end(&mut self) {
+    fn check_gap_at_end(&mut self) {
         let from = self.reached.1 + 1;
-        if from <= self.synced && self.told_after != Some(self.reached.1) {
+        if from <= self.synced && self.gap_reported_after != Some(self.reached.1) {
             self.damage(DamageKind::Missing { from, through: self.synced }, self.store.log.folder.clone());
         }
     }
@@ -320,7 +320,7 @@ impl Recovery<'_> {
     fn bad_spot(&mut self, slot: u32, offset: u64) {
         let after = self.reached.1;
         let place = format!("{}+{offset}", self.store.log.segment(slot).path);
-        self.told_after = Some(after);
+        self.gap_reported_after = Some(after);
         self.suspect(slot, offset, after + 1, DamageKind::Unreadable { after }, place);
     }
 
@@ -341,7 +341,7 @@ impl Recovery<'_> {
         self.report.damage.push(doubt.damage);
     }
 
-    fn take_entry<D: Disk>(
+    fn apply_entry<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         slot: u32,
@@ -353,10 +353,10 @@ impl Recovery<'_> {
         let meta: &Meta = &head.meta;
         let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes: head.entry_bytes() };
         let segment = self.store.log.segment_mut(slot);
-        segment.note(meta, offset, placed.entry_bytes);
+        segment.record_entry(meta, offset, placed.entry_bytes);
         let is_rewritten = segment.header.generation > 0;
         if !is_rewritten {
-            self.meet(slot, offset, meta.index);
+            self.check_gap(slot, offset, meta.index);
         }
         if !payload_is_good {
             let place = format!("{}+{offset}", self.store.log.segment(slot).path);
@@ -364,7 +364,7 @@ impl Recovery<'_> {
             self.suspect(slot, offset, meta.index, kind, place);
         }
         self.reach(meta.epoch, meta.index);
-        if meta.index <= self.held_through {
+        if meta.index <= self.indexed_through {
             return Ok(());
         }
         self.report.from_log += 1;
@@ -379,7 +379,7 @@ impl Recovery<'_> {
             self.store.apply(io, (meta, placed, None), key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);
         } else if meta.index > self.store.commit {
-            self.store.pending.push_back(PendingEntry { meta: *meta, placed });
+            self.store.pending.push_back(PendingEntry { meta: *meta, location: placed });
         }
         Ok(())
     }
@@ -395,7 +395,7 @@ impl Recovery<'_> {
     }
 
     /// Blocks that were read and are valid stay in memory; older ones are evicted as the budget requires.
-    fn keep_in_memory<D: Disk>(
+    fn cache_blocks<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         slot: u32,
@@ -417,7 +417,7 @@ impl Recovery<'_> {
                 continue;
             }
             let taken = self.store.log.segment_mut(slot).install(first + n, block.to_vec());
-            io.memory.took(taken);
+            io.memory.add_used(taken);
             io.memory.evictable.push_back((handle, slot, (first + n) as u32));
         }
     }

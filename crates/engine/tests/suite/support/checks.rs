@@ -9,7 +9,7 @@ use super::world::EngineWorld;
 
 impl EngineWorld {
     /// Looks up a random record, in its present and an earlier version.
-    pub fn look(&mut self, at: usize) -> Result<(), String> {
+    pub fn check_record(&mut self, at: usize) -> Result<(), String> {
         let key = self.key();
         let part = &self.parts[at];
         let handle = part.handle;
@@ -17,7 +17,7 @@ impl EngineWorld {
         match read(self.engine(), handle, &key, None) {
             Ok(got) => check_record(&self.parts[at], &key, expected.as_ref(), got.as_ref(), true)?,
             Err(error) => {
-                self.judge("lookup", Durability::Sync, error)?;
+                self.check_error("lookup", Durability::Sync, error)?;
             }
         }
         if let Some(expected) = expected.as_ref().filter(|v| v.units() > 0) {
@@ -28,12 +28,12 @@ impl EngineWorld {
                     return Err(format!("p{at}: trim point {point:?}, not {:?}", expected.trim_point(units)));
                 }
                 Err(error) => {
-                    self.judge("trim point", Durability::Sync, error)?;
+                    self.check_error("trim point", Durability::Sync, error)?;
                 }
             }
         }
         if let Some(expected) = expected.as_ref().and_then(|value| value.chunk.as_ref()) {
-            self.look_at_chunk(at, &key, expected)?;
+            self.check_chunk(at, &key, expected)?;
         }
         let Some((horizon, since)) = self.parts[at].horizon else { return Ok(()) };
         let from = horizon.max(since);
@@ -44,12 +44,12 @@ impl EngineWorld {
         match read(self.engine(), handle, &key, Some(timestamp)) {
             Ok(got) => check_record(&self.parts[at], &key, records.get(&key), got.as_ref(), false)
                 .map_err(|wrong| format!("as of {timestamp} (horizon {horizon}): {wrong}")),
-            Err(error) => self.judge("lookup at", Durability::Sync, error).map(drop),
+            Err(error) => self.check_error("lookup at", Durability::Sync, error).map(drop),
         }
     }
 
     /// Checks a range of a chunk, and the chunk's metadata.
-    fn look_at_chunk(&mut self, at: usize, key: &[u8], expected: &Chunk) -> Result<(), String> {
+    fn check_chunk(&mut self, at: usize, key: &[u8], expected: &Chunk) -> Result<(), String> {
         let handle = self.parts[at].handle;
         let from = self.random.below(4000);
         let range = from..from + self.random.below(3000);
@@ -60,7 +60,7 @@ impl EngineWorld {
         };
         let state = match read.and(state) {
             Ok(state) => state.ok_or("a chunk without a state")?,
-            Err(error) => return self.judge("chunk", Durability::Sync, error).map(drop),
+            Err(error) => return self.check_error("chunk", Durability::Sync, error).map(drop),
         };
         let wanted: Vec<u8> =
             range.clone().map(|at| expected.bytes.get(at as usize).copied().unwrap_or(0)).collect();
@@ -76,7 +76,7 @@ impl EngineWorld {
                 return Err(format!("p{at}: bytes {range:?} of a chunk differ where they lie: {found:?}"));
             }
             Ok(_) => {}
-            Err(error) => return self.judge("chunk at once", Durability::Sync, error).map(drop),
+            Err(error) => return self.check_error("chunk at once", Durability::Sync, error).map(drop),
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl EngineWorld {
         let engine = self.engine.as_mut().expect("open");
         match compare_all(engine, part, part.handle, &part.records) {
             Ok(wrong) => wrong,
-            Err(error) => self.judge("check", Durability::Sync, error).map(drop),
+            Err(error) => self.check_error("check", Durability::Sync, error).map(drop),
         }
     }
 
@@ -118,7 +118,7 @@ impl EngineWorld {
                 }
                 Err(format!("p{at}: a walk met {} keys of {}", keys.len(), expected.len()))
             }
-            Err(error) => self.judge("scan", Durability::Sync, error).map(drop),
+            Err(error) => self.check_error("scan", Durability::Sync, error).map(drop),
         }
     }
 
@@ -127,9 +127,9 @@ impl EngineWorld {
         let part = &self.parts[at];
         if part.durability == Durability::Memory
             || part.horizon.is_some()
-            || self.plan.holds_state
+            || self.plan.has_state_in_log
             || self.disturbed
-            || self.plan.fills_up
+            || self.plan.fills_disk
         {
             return Ok(());
         }

@@ -24,7 +24,7 @@ impl EngineWorld {
         engine.close().map_err(|e| format!("closing: {e}"))?;
         let count = 1 + self.random.below(3) as usize;
         let hits = self.disk.corrupt_random(count);
-        self.note(|| format!("corruption at {hits:?}"));
+        self.trace(|| format!("corruption at {hits:?}"));
         // A report may be made only once, for example when a log is cut at an unreadable place.
         let mut reported = BTreeSet::new();
         // With two corruptions in one partition, the second may hit the evidence that the first
@@ -42,18 +42,18 @@ impl EngineWorld {
             };
             reported.extend(report.damage().map(|damage| damage.partition));
             let told = report.damage().map(ToString::to_string).collect::<Vec<_>>();
-            self.note(|| format!("{told:?}"));
+            self.trace(|| format!("{told:?}"));
             for part in self.parts.iter().filter(|p| p.durability != Durability::Memory) {
                 let was_reported = reported.contains(&part.id);
                 let wrong = |wrong| format!("{hits:?}, round {round}, {told:?}: {wrong}");
-                look_at_corrupt(&mut engine, part, was_reported).map_err(wrong)?;
+                check_corrupt(&mut engine, part, was_reported).map_err(wrong)?;
                 let Some((_, handle)) = engine.partitions().find(|(id, _)| *id == part.id) else { continue };
                 let compacted = if round == 1 { engine.compact(handle) } else { Ok(()) };
                 match compacted {
                     Ok(()) | Err(EngineError::Corrupt { .. }) => {}
                     Err(error) => return Err(format!("{hits:?}: compacting: {error}")),
                 }
-                look_at_corrupt(&mut engine, part, was_reported).map_err(wrong)?;
+                check_corrupt(&mut engine, part, was_reported).map_err(wrong)?;
                 if !engine.damage(handle).map_err(|e| e.to_string())?.is_empty() {
                     reported.insert(part.id);
                 }
@@ -71,7 +71,7 @@ impl EngineWorld {
 
 /// Each record must be right, an error, or covered by a report; and never have contents that were
 /// never written.
-fn look_at_corrupt(engine: &mut Engine, part: &ModelledPartition, was_reported: bool) -> Result<(), String> {
+fn check_corrupt(engine: &mut Engine, part: &ModelledPartition, was_reported: bool) -> Result<(), String> {
     let Some((_, handle)) = engine.partitions().find(|(id, _)| *id == part.id) else {
         return if part.log.is_empty() { Ok(()) } else { Err(format!("partition {} is gone", part.id)) };
     };

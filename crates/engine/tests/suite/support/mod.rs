@@ -32,10 +32,10 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 pub type TestEngine = zerohop_engine::Engine<SimulatedDisk>;
 
 /// Runs one seed. The error is the first difference.
-pub fn play(seed: u64) -> Result<(), String> {
+pub fn run_seed(seed: u64) -> Result<(), String> {
     let trace = std::env::var_os("ZEROHOP_TRACE").is_some();
     let mut world = world::EngineWorld::new(seed, trace);
-    let played = catch_unwind(AssertUnwindSafe(|| world.play()));
+    let played = catch_unwind(AssertUnwindSafe(|| world.run()));
     let result = played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -28,17 +28,17 @@ impl EngineWorld {
             0..=54 => {
                 for _ in 0..if self.plan.bulk { 1 + self.random.below(4) } else { 1 } {
                     match self.random.below(8) {
-                        0 => self.add_unit(at)?,
+                        0 => self.add_batch(at)?,
                         _ => self.add_entry(at)?,
                     }
                 }
             }
             55..=59 => self.commit(at)?,
-            60..=61 => self.cut(at)?,
+            60..=61 => self.truncate(at)?,
             62..=67 => self.flush()?,
             68..=69 => self.sync()?,
             70..=77 => self.maintain()?,
-            78 => self.settle()?,
+            78 => self.make_durable()?,
             79..=80 => self.compact(at)?,
             81 => self.checkpoint(at)?,
             82 => self.pin(at)?,
@@ -46,7 +46,7 @@ impl EngineWorld {
             85 => self.change_durability(at)?,
             86 => self.drop_partition(at)?,
             87 => self.fault()?,
-            88 => self.fill_up()?,
+            88 => self.fill_disk()?,
             89 => self.check_all(at)?,
             90 => self.scan(at)?,
             91..=92 if self.plan.crashes => self.crash()?,
@@ -55,7 +55,7 @@ impl EngineWorld {
             _ => {}
         }
         let at = self.random.below(self.parts.len() as u64) as usize;
-        self.look(at)?;
+        self.check_record(at)?;
         if let Some(left) = self.power_cut_in {
             self.power_cut_in = Some(left.saturating_sub(1));
             if left == 0 {
@@ -190,7 +190,9 @@ impl EngineWorld {
         }
         let entry = self.random_entry(at);
         let ModelledPartition { handle, is_group, durability, .. } = self.parts[at];
-        self.note(|| format!("p{at} {:?} key {} bytes {}", entry.meta, entry.key.len(), entry.payload.len()));
+        self.trace(|| {
+            format!("p{at} {:?} key {} bytes {}", entry.meta, entry.key.len(), entry.payload.len())
+        });
         let (meta, key, payload) = (&entry.meta, &entry.key, &entry.payload);
         let result = if is_group {
             self.engine().append(handle, meta, key, payload)
@@ -212,7 +214,7 @@ impl EngineWorld {
                 }
             }
             Err(error) => {
-                if let ErrorVerdict::Failed = self.judge(&what, durability, error)? {
+                if let ErrorVerdict::Failed = self.check_error(&what, durability, error)? {
                     self.see_whether_it_happened(at, entry)?;
                 }
             }
@@ -238,11 +240,11 @@ impl EngineWorld {
             return Ok(());
         }
         let index = commit + self.random.below(self.parts[at].accepted.saturating_sub(commit) + 1);
-        self.note(|| format!("p{at} commit {index}"));
+        self.trace(|| format!("p{at} commit {index}"));
         match self.engine().commit(handle, index) {
             Ok(()) => self.parts[at].commit_to(index),
             Err(error) => {
-                self.judge("commit", durability, error)?;
+                self.check_error("commit", durability, error)?;
                 let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
                 self.parts[at].stopped_at(stats.commit);
             }
@@ -250,14 +252,14 @@ impl EngineWorld {
         self.check_ends(at)
     }
 
-    fn cut(&mut self, at: usize) -> Result<(), String> {
+    fn truncate(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, is_group, durability, is_unsure, commit, .. } = self.parts[at];
         let last = self.parts[at].last();
         if !is_group || is_unsure || last == commit {
             return Ok(());
         }
         if commit > 0 && self.random.chance(1, 5) {
-            let refused = self.engine().cut_after(handle, commit - 1);
+            let refused = self.engine().truncate_after(handle, commit - 1);
             match refused {
                 Err(EngineError::Committed { .. }) => {}
                 Err(EngineError::Stopped { .. }) if self.disturbed => {}
@@ -265,13 +267,13 @@ impl EngineWorld {
             }
         }
         let index = commit + self.random.below(last - commit + 1);
-        let index = self.parts[at].whole(index);
-        self.note(|| format!("p{at} cut after {index}"));
-        if self.plan.fills_up {
+        let index = self.parts[at].batch_boundary_at(index);
+        self.trace(|| format!("p{at} cut after {index}"));
+        if self.plan.fills_disk {
             // If the journal has no space to record a truncation, a crash may undo it.
             self.disk.set_capacity(None);
         }
-        let result = self.engine().cut_after(handle, index);
+        let result = self.engine().truncate_after(handle, index);
         let lower = self.random.chance(1, 3);
         let part = &mut self.parts[at];
         part.floor = part.floor.min(index);
@@ -284,7 +286,7 @@ impl EngineWorld {
             }
             Err(error) => {
                 part.is_unsure = true;
-                self.judge("cut", durability, error).map(drop)
+                self.check_error("cut", durability, error).map(drop)
             }
         }
     }
@@ -292,21 +294,21 @@ impl EngineWorld {
     fn flush(&mut self) -> Result<(), String> {
         match self.engine().flush() {
             Ok(()) => {
-                self.note(|| "flush".into());
+                self.trace(|| "flush".into());
                 for part in self.parts.iter_mut().filter(|p| p.durability == Durability::Sync && !p.is_unsure)
                 {
                     part.floor = part.floor.max(part.accepted);
                 }
                 Ok(())
             }
-            Err(error) => self.judge("flush", Durability::Sync, error).map(drop),
+            Err(error) => self.check_error("flush", Durability::Sync, error).map(drop),
         }
     }
 
     fn sync(&mut self) -> Result<(), String> {
         match self.engine().sync() {
             Ok(()) => {
-                self.note(|| "sync".into());
+                self.trace(|| "sync".into());
                 for part in
                     self.parts.iter_mut().filter(|p| p.durability != Durability::Memory && !p.is_unsure)
                 {
@@ -314,7 +316,7 @@ impl EngineWorld {
                 }
                 Ok(())
             }
-            Err(error) => self.judge("sync", Durability::Sync, error).map(drop),
+            Err(error) => self.check_error("sync", Durability::Sync, error).map(drop),
         }
     }
 
@@ -324,10 +326,10 @@ impl EngineWorld {
             self.now_ms += self.random.below(60);
             let now_ms = self.now_ms;
             if let Err(error) = self.engine().maintain(now_ms) {
-                self.judge("maintain", Durability::Sync, error)?;
+                self.check_error("maintain", Durability::Sync, error)?;
             }
         }
-        self.note(|| "maintain".into());
+        self.trace(|| "maintain".into());
         for at in 0..self.parts.len() {
             self.raise_floor(at)?;
         }
@@ -335,11 +337,11 @@ impl EngineWorld {
     }
 
     /// Maintenance, called often enough, makes all entries of `interval` partitions durable.
-    pub fn settle(&mut self) -> Result<(), String> {
-        if self.disturbed || self.plan.fills_up {
+    pub fn make_durable(&mut self) -> Result<(), String> {
+        if self.disturbed || self.plan.fills_disk {
             return Ok(());
         }
-        self.note(|| "settle".into());
+        self.trace(|| "settle".into());
         for _ in 0..100 {
             self.now_ms += 50;
             let now_ms = self.now_ms;
@@ -370,7 +372,7 @@ impl EngineWorld {
         if durable > part.last() {
             return Err(format!("p{at}: {durable} durable, but the log ends at {}", part.last()));
         }
-        part.floor = part.floor.max(part.whole(durable));
+        part.floor = part.floor.max(part.batch_boundary_at(durable));
         Ok(())
     }
 
@@ -379,21 +381,21 @@ impl EngineWorld {
         if is_unsure {
             return Ok(());
         }
-        self.note(|| format!("p{at} compact"));
+        self.trace(|| format!("p{at} compact"));
         match self.engine().compact(handle) {
             Ok(()) => self.check_dead_space(at),
-            Err(error) => self.judge("compact", durability, error).map(drop),
+            Err(error) => self.check_error("compact", durability, error).map(drop),
         }
     }
 
     fn checkpoint(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, durability, .. } = self.parts[at];
-        self.note(|| format!("p{at} checkpoint"));
+        self.trace(|| format!("p{at} checkpoint"));
         // The state of an upper layer: all entries up to here.
         let commit = self.parts[at].commit;
         match self.engine().checkpoint_begin(handle, &commit.to_le_bytes()) {
             Ok(()) => Ok(()),
-            Err(error) => self.judge("checkpoint", durability, error).map(drop),
+            Err(error) => self.check_error("checkpoint", durability, error).map(drop),
         }
     }
 
@@ -416,15 +418,15 @@ impl EngineWorld {
                     }
                 }
             }
-            self.note(|| format!("p{at} unpin {}", files.len()));
+            self.trace(|| format!("p{at} unpin {}", files.len()));
             let durability = self.parts[at].durability;
             return match self.engine().unpin(handle, &files) {
                 Ok(()) => Ok(()),
-                Err(error) => self.judge("unpin", durability, error).map(drop),
+                Err(error) => self.check_error("unpin", durability, error).map(drop),
             };
         }
         let files = self.engine().pin_segments(handle).map_err(|e| e.to_string())?;
-        self.note(|| format!("p{at} pin {}", files.len()));
+        self.trace(|| format!("p{at} pin {}", files.len()));
         self.parts[at].pinned.push(files);
         Ok(())
     }
@@ -446,7 +448,7 @@ impl EngineWorld {
             }
         };
         let (handle, horizon) = (part.handle, part.horizon);
-        self.note(|| format!("p{at} horizon {horizon:?}"));
+        self.trace(|| format!("p{at} horizon {horizon:?}"));
         self.engine().set_horizon(handle, horizon.map(|(h, _)| h)).map_err(|e| e.to_string())
     }
 
@@ -455,7 +457,7 @@ impl EngineWorld {
         let wanted = match durability {
             // The log of a memory partition lacks entries that an upper layer would read again; in
             // `crates/partition` such a change begins with a checkpoint.
-            Durability::Memory if self.plan.holds_state => return Ok(()),
+            Durability::Memory if self.plan.has_state_in_log => return Ok(()),
             Durability::Memory if self.random.chance(1, 2) => Durability::Interval { ms: 20 },
             Durability::Memory => Durability::Sync,
             // A partition that is on disk already gets a long interval, or none.
@@ -467,7 +469,7 @@ impl EngineWorld {
         if is_unsure {
             return Ok(());
         }
-        self.note(|| format!("p{at} durability {wanted:?}"));
+        self.trace(|| format!("p{at} durability {wanted:?}"));
         match self.engine().set_durability(handle, wanted) {
             Ok(now) => {
                 let part = &mut self.parts[at];
@@ -481,7 +483,7 @@ impl EngineWorld {
             Err(error) => {
                 // Some of it may be on the disk; its owner drops that at the next start.
                 self.parts[at].is_dropping |= durability == Durability::Memory;
-                self.judge("durability", durability, error).map(drop)
+                self.check_error("durability", durability, error).map(drop)
             }
         }
     }
@@ -491,7 +493,7 @@ impl EngineWorld {
             return Ok(());
         }
         let ModelledPartition { id, durability, is_group, .. } = self.parts[at];
-        self.note(|| format!("p{at} drop"));
+        self.trace(|| format!("p{at} drop"));
         if self.random.chance(1, 2) {
             self.engine().drop_partition_later(id).map_err(|error| error.to_string())?;
         }
@@ -503,7 +505,7 @@ impl EngineWorld {
                 Ok(())
             }
             Err(error) => {
-                self.judge("drop", durability, error)?;
+                self.check_error("drop", durability, error)?;
                 self.parts[at].is_dropping = true;
                 self.crash()
             }
@@ -514,13 +516,13 @@ impl EngineWorld {
     fn fault(&mut self) -> Result<(), String> {
         if self.plan.cuts_power && self.random.chance(1, 2) && self.power_cut_in.is_none() {
             let operations = self.random.below(60);
-            self.note(|| format!("power goes after {operations} operations"));
+            self.trace(|| format!("power goes after {operations} operations"));
             self.disk.cut_power_after(operations);
             self.power_cut_in = Some(8);
             self.disturbed = true;
         } else if self.plan.failures {
             let operation = DiskOperation::ALL[self.random.below(DiskOperation::ALL.len() as u64) as usize];
-            self.note(|| format!("{operation:?} will fail"));
+            self.trace(|| format!("{operation:?} will fail"));
             if self.random.chance(2, 3) {
                 self.disk.fail_nth(operation, 1 + self.random.below(5));
             } else {
@@ -532,13 +534,13 @@ impl EngineWorld {
         Ok(())
     }
 
-    fn fill_up(&mut self) -> Result<(), String> {
-        if self.plan.fills_up {
+    fn fill_disk(&mut self) -> Result<(), String> {
+        if self.plan.fills_disk {
             let free = self.random.below(30_000);
             let grow = self.random.chance(1, 3);
             let used = self.used_bytes();
             let capacity = if grow { None } else { Some(used + free) };
-            self.note(|| format!("capacity {capacity:?}"));
+            self.trace(|| format!("capacity {capacity:?}"));
             self.disk.set_capacity(capacity);
         }
         Ok(())

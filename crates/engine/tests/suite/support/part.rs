@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use zerohop_engine::{
-    Durability, EngineResult, EntryKind, Handle, Hint, Meta, PartitionId, SegmentFile, lay_over,
+    Durability, EngineResult, EntryKind, Handle, Hint, Meta, PartitionId, SegmentFile, copy_part_over,
 };
 
 use super::TestEngine as Engine;
@@ -74,7 +74,7 @@ impl ModelledPartition {
     }
 
     /// The last index at or before this one that does not divide an atomic batch.
-    pub fn whole(&self, index: u64) -> u64 {
+    pub fn batch_boundary_at(&self, index: u64) -> u64 {
         let upto = &self.log[..index.min(self.last()) as usize];
         upto.iter().rposition(|entry| !entry.meta.is_joined()).map_or(0, |at| at as u64 + 1)
     }
@@ -102,7 +102,7 @@ impl ModelledPartition {
 
     /// Applies the entries that are committed now.
     pub fn commit_to(&mut self, index: u64) {
-        self.stopped_at(self.whole(index));
+        self.stopped_at(self.batch_boundary_at(index));
     }
 
     /// Applies the entries that are committed now; after a disk failure they may end inside an
@@ -186,9 +186,9 @@ pub fn read(
     };
     if record.is_chunk {
         let indexes: Vec<u64> = match &record.body {
-            zerohop_engine::RecordBody::Whole(payload) => {
+            zerohop_engine::RecordBody::SingleEntry(payload) => {
                 let mut bytes = vec![0; CHUNK_SPACE];
-                lay_over(&mut bytes, 0, payload);
+                copy_part_over(&mut bytes, 0, payload);
                 got.chunk = Some(bytes);
                 Vec::new()
             }
@@ -197,7 +197,7 @@ pub fn read(
         if let (None, Some(at)) = (&got.chunk, at) {
             let mut bytes = vec![0; CHUNK_SPACE];
             for index in indexes {
-                lay_over(&mut bytes, 0, engine.read_entry(handle, index)?.payload);
+                copy_part_over(&mut bytes, 0, engine.read_entry(handle, index)?.payload);
             }
             got.chunk = Some(bytes);
             assert!(at > 0 || got.index > 0, "it was there");
@@ -209,7 +209,7 @@ pub fn read(
         return Ok(Some(got));
     }
     match record.body {
-        zerohop_engine::RecordBody::Whole(payload) => {
+        zerohop_engine::RecordBody::SingleEntry(payload) => {
             got.units = units_of(is_list, payload);
             got.parts.push(payload.to_vec());
         }

@@ -14,7 +14,7 @@ pub struct SeedPlan {
     /// Power cuts in the middle of calls.
     pub cuts_power: bool,
     pub failures: bool,
-    pub fills_up: bool,
+    pub fills_disk: bool,
     pub horizons: bool,
     /// Values of some KiB, so that maintenance compacts and takes checkpoints by itself.
     pub bulk: bool,
@@ -27,7 +27,7 @@ pub struct SeedPlan {
     /// succession.
     pub fierce: bool,
     /// Entries have information for an upper layer that their records do not have.
-    pub holds_state: bool,
+    pub has_state_in_log: bool,
     /// Partitions are split.
     pub splits: bool,
     /// Every other key names a chunk.
@@ -57,12 +57,12 @@ impl SeedPlan {
             dead_bytes_allowed: 0,
             collect_every_ms: 300,
             disk_reserve_bytes: 0,
-            checkpoints_begin_alone: random.chance(3, 4),
+            starts_checkpoints: random.chance(3, 4),
             journal_from_due: one_of(random, &[1, 1, 2, 4]) as usize,
         };
         let fierce = random.chance(1, 2);
         SeedPlan {
-            holds_state: !options.checkpoints_begin_alone && random.chance(1, 2),
+            has_state_in_log: !options.starts_checkpoints && random.chance(1, 2),
             options,
             partitions,
             keys: one_of(random, &[1, 4, 12, 40]),
@@ -70,7 +70,7 @@ impl SeedPlan {
             crashes: random.chance(4, 5),
             cuts_power: random.chance(1, if fierce { 2 } else { 3 }),
             failures: random.chance(1, 4),
-            fills_up: random.chance(1, 6),
+            fills_disk: random.chance(1, 6),
             horizons: random.chance(1, 3),
             large: random.chance(1, 4),
             bulk: random.chance(1, 4),

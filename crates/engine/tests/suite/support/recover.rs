@@ -17,19 +17,19 @@ impl EngineWorld {
         // another sync, and a restarted process cannot know. Such a machine is restarted.
         let way = if self.disturbed && way == 5 { 0 } else { way };
         match way {
-            0..=3 => self.power_goes(),
+            0..=3 => self.lose_power(),
             4 => {
-                self.note(|| "power off, everything written".into());
+                self.trace(|| "power off, everything written".into());
                 self.engine = None;
                 self.disk.power_off_clean();
             }
             5 => {
-                self.note(|| "the process dies".into());
+                self.trace(|| "the process dies".into());
                 self.engine = None;
             }
             _ => self.close()?,
         }
-        self.calm();
+        self.end_faults();
         self.reopen()?;
         // Another crash, at once or after a little maintenance.
         while self.plan.fierce && self.random.chance(1, 3) {
@@ -38,34 +38,34 @@ impl EngineWorld {
             }
             match self.random.below(3) {
                 0 => self.engine = None,
-                _ => self.power_goes(),
+                _ => self.lose_power(),
             }
-            self.calm();
+            self.end_faults();
             self.reopen()?;
         }
         Ok(())
     }
 
     /// Stops cleanly, for the last time.
-    pub fn calm_restart(&mut self) -> Result<(), String> {
+    pub fn clean_restart(&mut self) -> Result<(), String> {
         if self.power_cut_in.take().is_some() {
-            self.power_goes();
+            self.lose_power();
         } else {
             self.close()?;
         }
-        self.calm();
+        self.end_faults();
         self.reopen()
     }
 
-    fn power_goes(&mut self) {
-        self.note(|| "power cut".into());
+    fn lose_power(&mut self) {
+        self.trace(|| "power cut".into());
         self.engine = None;
         self.disk.crash();
     }
 
     fn close(&mut self) -> Result<(), String> {
-        self.note(|| "close".into());
-        if self.plan.fills_up {
+        self.trace(|| "close".into());
+        if self.plan.fills_disk {
             self.disk.set_capacity(None);
         }
         let Some(engine) = self.engine.take() else { return Ok(()) };
@@ -79,14 +79,14 @@ impl EngineWorld {
                 Ok(())
             }
             Err(error) => {
-                self.judge("close", Durability::Sync, error)?;
-                self.power_goes();
+                self.check_error("close", Durability::Sync, error)?;
+                self.lose_power();
                 Ok(())
             }
         }
     }
 
-    fn calm(&mut self) {
+    fn end_faults(&mut self) {
         self.disk.set_faults(SimulatedFaults::default());
         self.disk.set_capacity(None);
         // A requested failure that has not happened yet is cancelled, as is a power cut.
@@ -104,7 +104,7 @@ impl EngineWorld {
                 continue;
             }
             let operations = self.random.below(80);
-            self.note(|| format!("opening, power goes after {operations} operations"));
+            self.trace(|| format!("opening, power goes after {operations} operations"));
             self.disk.cut_power_after(operations);
             match Engine::open(self.disk.clone(), self.plan.options) {
                 Ok(_) | Err(EngineError::Disk(_)) => {}
@@ -112,13 +112,13 @@ impl EngineWorld {
             }
             self.disk.crash();
         }
-        if self.plan.fills_up && self.random.chance(1, 2) {
+        if self.plan.fills_disk && self.random.chance(1, 2) {
             self.open_when_full()?;
         }
         let twin = self.random.chance(1, 2).then(|| self.disk.duplicate());
         let opened = Engine::open(self.disk.clone(), self.plan.options);
         let (mut engine, report) = opened.map_err(|e| format!("opening again: {e}"))?;
-        self.note(|| format!("{report:?}"));
+        self.trace(|| format!("{report:?}"));
         let dropping: Vec<_> = self.parts.iter().filter(|p| p.is_dropping).map(|p| p.id).collect();
         if let Some(damage) = report.damage().find(|d| !dropping.contains(&d.partition)) {
             return Err(format!("nothing is corrupt, but: {damage}"));
@@ -129,15 +129,15 @@ impl EngineWorld {
             }
         }
         self.engine = Some(engine);
-        self.judge_splits()?;
+        self.resolve_splits()?;
         for at in 0..self.parts.len() {
-            self.judge_partition(at)?;
+            self.check_partition(at)?;
         }
         if let Some(twin) = twin.filter(|_| dropping.is_empty()) {
             self.compare_twin(twin)?;
         }
         for at in 0..self.parts.len() {
-            self.go_on(at)?;
+            self.reopen_partition(at)?;
         }
         Ok(())
     }
@@ -145,13 +145,13 @@ impl EngineWorld {
     /// The engine opens although the disk is full, and is opened again when there is space.
     fn open_when_full(&mut self) -> Result<(), String> {
         let free = self.random.below(3000);
-        self.note(|| format!("opening with {free} bytes free"));
+        self.trace(|| format!("opening with {free} bytes free"));
         self.disk.set_capacity(self.used_bytes() + free);
         let opened = Engine::open(self.disk.clone(), self.plan.options);
         let (mut engine, _) = opened.map_err(|e| format!("opening when the disk is full: {e}"))?;
-        if self.plan.holds_state {
+        if self.plan.has_state_in_log {
             for (_, handle) in engine.partitions().collect::<Vec<_>>() {
-                engine.hold_state_in_log(handle).map_err(|e| e.to_string())?;
+                engine.declare_state_in_log(handle).map_err(|e| e.to_string())?;
             }
         }
         for _ in 0..self.random.below(20) {
@@ -179,7 +179,7 @@ impl EngineWorld {
         ];
         let operation = MAY_FAIL[self.random.below(6) as usize];
         let nth = 1 + self.random.below(12);
-        self.note(|| format!("opening, {operation:?} number {nth} fails"));
+        self.trace(|| format!("opening, {operation:?} number {nth} fails"));
         self.disk.fail_nth(operation, nth);
         let opened = Engine::open(self.disk.clone(), self.plan.options);
         self.disk.fail_nth(operation, u64::MAX);
@@ -190,7 +190,7 @@ impl EngineWorld {
     }
 
     /// The restored log is a prefix of the written one, and has everything that was synced.
-    fn judge_partition(&mut self, at: usize) -> Result<(), String> {
+    fn check_partition(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { id, durability, is_group, is_dropping, .. } = self.parts[at];
         let found = self.engine().partitions().find(|(there, _)| *there == id).map(|(_, handle)| handle);
         if durability == Durability::Memory || is_dropping {
@@ -220,7 +220,7 @@ impl EngineWorld {
             let (floor, end) = (part.floor, part.last());
             return Err(format!("p{at}: {last} entries came back; {floor} were durable, {end} written"));
         }
-        if part.whole(last) != last {
+        if part.batch_boundary_at(last) != last {
             return Err(format!("p{at}: ends at {last}, within a unit"));
         }
         let expected_epoch = if last == 0 { 0 } else { part.log[last as usize - 1].meta.epoch };
@@ -246,7 +246,7 @@ impl EngineWorld {
 
     /// An upper layer finds its state in the checkpoint, and every later entry.
     fn check_state(&mut self, at: usize) -> Result<(), String> {
-        if !self.plan.holds_state {
+        if !self.plan.has_state_in_log {
             return Ok(());
         }
         let engine = self.engine.as_mut().expect("open");
@@ -260,7 +260,7 @@ impl EngineWorld {
     }
 
     /// A partition is declared again and continues.
-    fn go_on(&mut self, at: usize) -> Result<(), String> {
+    fn reopen_partition(&mut self, at: usize) -> Result<(), String> {
         let handle = self.declare_at(at)?;
         let part = &mut self.parts[at];
         part.handle = handle;
@@ -313,7 +313,7 @@ impl EngineWorld {
                     part.commit
                 )));
             }
-            if only_newest && self.plan.holds_state {
+            if only_newest && self.plan.has_state_in_log {
                 let is_left = disk_has_checkpoint(&mut disk, id).map_err(|e| wrong(e.to_string()))?;
                 if is_left {
                     check_state_of(&mut other, handle, part).map_err(wrong)?;

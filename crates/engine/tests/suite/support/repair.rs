@@ -7,7 +7,7 @@ use super::part::ModelledPartition;
 use super::world::EngineWorld;
 
 /// Fewer bytes may occur elsewhere too.
-const TELLING_BYTES_MIN: usize = 16;
+const DISTINCT_BYTES_MIN: usize = 16;
 
 impl EngineWorld {
     /// A random entry becomes corrupt, is found, and is repaired. Then its bytes on the disk are
@@ -21,7 +21,7 @@ impl EngineWorld {
             return Ok(());
         }
         let entry = self.parts[at].log[self.random.below(last) as usize].clone();
-        if entry.payload.len() < TELLING_BYTES_MIN {
+        if entry.payload.len() < DISTINCT_BYTES_MIN {
             return Ok(());
         }
         let wanted = [&*entry.key, &*entry.payload].concat();
@@ -35,12 +35,12 @@ impl EngineWorld {
             return Ok(());
         }
         let corrupt = self.scrub(handle)?;
-        self.note(|| format!("p{at} entry {} becomes corrupt in {path}: {corrupt:?}", entry.meta.index));
+        self.trace(|| format!("p{at} entry {} becomes corrupt in {path}: {corrupt:?}", entry.meta.index));
         for CorruptEntry { index, .. } in corrupt {
             let entry = self.parts[at].log[index as usize - 1].clone();
             let name = (entry.meta.epoch, index, entry.meta.timestamp);
             let is_repaired = self.engine().repair(handle, name, &entry.key, &entry.payload);
-            self.note(|| format!("p{at} entry {index} repaired: {is_repaired:?}"));
+            self.trace(|| format!("p{at} entry {index} repaired: {is_repaired:?}"));
             is_repaired.map_err(|e| format!("p{at}: repair {index}: {e}"))?;
         }
         self.disk.corrupt_at(&path, offset, 0x20).map_err(|e| format!("{path} cannot turn right: {e}"))

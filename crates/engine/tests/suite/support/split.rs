@@ -17,7 +17,7 @@ impl EngineWorld {
         }
         let children = [self.new_id(), self.new_id()];
         if self.random.chance(1, 2) {
-            self.note(|| format!("p{at} split ahead"));
+            self.trace(|| format!("p{at} split ahead"));
             for _ in 0..self.random.below(6) {
                 match self.engine().split_ahead(id, &children) {
                     Ok(true) if self.random.chance(1, 2) => break,
@@ -27,14 +27,14 @@ impl EngineWorld {
                 }
             }
         }
-        let state = self.plan.holds_state && self.random.chance(1, 2);
+        let state = self.plan.has_state_in_log && self.random.chance(1, 2);
         let commit = self.parts[at].commit;
         let bytes = commit.to_le_bytes();
-        self.note(|| format!("p{at} split of {id} into {children:?}, state {state}"));
+        self.trace(|| format!("p{at} split of {id} into {children:?}, state {state}"));
         match self.engine().split_partition(id, &children, state.then_some((commit, &bytes[..]))) {
             Ok(left) => {
                 if let Some(error) = left {
-                    self.judge("removing what was split", durability, error)?;
+                    self.check_error("removing what was split", durability, error)?;
                 }
                 self.has_split(at, children)?;
                 for at in [at, self.parts.len() - 1] {
@@ -66,7 +66,7 @@ impl EngineWorld {
         error: zerohop_engine::EngineError,
     ) -> Result<(), String> {
         let durability = self.parts[at].durability;
-        if let ErrorVerdict::Failed = self.judge("split", durability, error)? {
+        if let ErrorVerdict::Failed = self.check_error("split", durability, error)? {
             self.parts[at].splitting = Some(children);
             self.parts[at].is_unsure = true;
         }
@@ -84,7 +84,7 @@ impl EngineWorld {
     }
 
     /// After an opening: decides the splits whose effect was unknown.
-    pub fn judge_splits(&mut self) -> Result<(), String> {
+    pub fn resolve_splits(&mut self) -> Result<(), String> {
         for at in 0..self.parts.len() {
             let Some(children) = self.parts[at].splitting.take() else { continue };
             let parent = self.parts[at].id;

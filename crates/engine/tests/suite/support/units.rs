@@ -25,22 +25,22 @@ impl EngineWorld {
     }
 
     /// Several entries that take effect together or not at all.
-    pub fn add_unit(&mut self, at: usize) -> Result<(), String> {
+    pub fn add_batch(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, is_group, durability, is_unsure, .. } = self.parts[at];
         if is_unsure {
             return Ok(());
         }
         let (before, count) = (self.parts[at].last(), 2 + self.random.below(4));
         if !is_group && before.is_multiple_of(2) {
-            return self.write_unit(at, count);
+            return self.write_batch(at, count);
         }
         for left in (0..count).rev() {
             let mut entry = self.random_entry(at);
             entry.meta.flags |= if left > 0 { FLAG_JOINED } else { 0 };
-            self.note(|| format!("p{at} unit, {left} to come: {:?}", entry.meta));
+            self.trace(|| format!("p{at} unit, {left} to come: {:?}", entry.meta));
             if let Err(error) = self.engine().append(handle, &entry.meta, &entry.key, &entry.payload) {
-                return match self.judge("an entry of a unit", durability, error)? {
-                    ErrorVerdict::Refused => self.give_up_unit(at, before),
+                return match self.check_error("an entry of a unit", durability, error)? {
+                    ErrorVerdict::Refused => self.undo_batch(at, before),
                     ErrorVerdict::Failed => {
                         self.see_whether_it_happened(at, entry)?;
                         self.parts[at].is_unsure = true;
@@ -55,7 +55,7 @@ impl EngineWorld {
             match self.engine().commit(handle, u64::MAX) {
                 Ok(()) => self.parts[at].commit_to(u64::MAX),
                 Err(error) => {
-                    self.judge("commit of a unit", durability, error)?;
+                    self.check_error("commit of a unit", durability, error)?;
                     let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
                     self.parts[at].stopped_at(stats.commit);
                 }
@@ -65,22 +65,22 @@ impl EngineWorld {
     }
 
     /// There is no space for the rest: the entries that were written are removed.
-    fn give_up_unit(&mut self, at: usize, before: u64) -> Result<(), String> {
+    fn undo_batch(&mut self, at: usize, before: u64) -> Result<(), String> {
         let ModelledPartition { handle, durability, .. } = self.parts[at];
-        match self.engine().cut_after(handle, before) {
+        match self.engine().truncate_after(handle, before) {
             Ok(()) => {
                 self.parts[at].log.truncate(before as usize);
                 self.check_ends(at)
             }
             Err(error) => {
                 self.parts[at].is_unsure = true;
-                self.judge("giving a unit up", durability, error).map(drop)
+                self.check_error("giving a unit up", durability, error).map(drop)
             }
         }
     }
 
     /// Writes an atomic batch in one call.
-    fn write_unit(&mut self, at: usize, count: u64) -> Result<(), String> {
+    fn write_batch(&mut self, at: usize, count: u64) -> Result<(), String> {
         let ModelledPartition { handle, durability, .. } = self.parts[at];
         let before = self.parts[at].last();
         for left in (0..count).rev() {
@@ -90,13 +90,13 @@ impl EngineWorld {
         }
         let entries = self.parts[at].log.split_off(before as usize);
         let hints: Vec<_> = entries.iter().map(|entry| self.hint_for(at, &entry.meta, &entry.key)).collect();
-        self.note(|| format!("p{at} unit of {count} after {before}"));
+        self.trace(|| format!("p{at} unit of {count} after {before}"));
         let new = entries.iter().zip(&hints).map(|(entry, hint)| {
             let Meta { kind, flags, timestamp, .. } = entry.meta;
             let hint = hint.as_ref();
             NewEntry { kind, flags, timestamp, key: &entry.key, payload: &entry.payload, hint }
         });
-        match self.engine().write_unit(handle, new) {
+        match self.engine().write_batch(handle, new) {
             Ok(last) => {
                 let part = &mut self.parts[at];
                 part.log.extend(entries);
@@ -105,7 +105,7 @@ impl EngineWorld {
                 part.commit_to(u64::MAX);
             }
             Err(error) => {
-                self.judge("a unit in one call", durability, error)?;
+                self.check_error("a unit in one call", durability, error)?;
                 let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
                 let part = &mut self.parts[at];
                 part.log.extend(entries.into_iter().filter(|entry| entry.meta.index <= stats.last.1));

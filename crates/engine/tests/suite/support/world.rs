@@ -61,7 +61,7 @@ impl EngineWorld {
     }
 
     /// Runs all steps and the last phase.
-    pub fn play(&mut self) -> Result<(), String> {
+    pub fn run(&mut self) -> Result<(), String> {
         let (engine, _) =
             Engine::open(self.disk.clone(), self.plan.options).map_err(|e| format!("open: {e}"))?;
         self.engine = Some(engine);
@@ -75,7 +75,7 @@ impl EngineWorld {
             self.step = step;
             self.one_step()?;
         }
-        self.calm_restart()?;
+        self.clean_restart()?;
         if self.plan.corruption { self.corruption() } else { Ok(()) }
     }
 
@@ -97,10 +97,10 @@ impl EngineWorld {
         index_seed: u64,
     ) -> Result<zerohop_engine::Handle, String> {
         let options = PartitionOptions { durability, index_seed };
-        let holds_state = self.plan.holds_state;
+        let holds_state = self.plan.has_state_in_log;
         let opened = self.engine().partition(id, options).and_then(|handle| {
             if holds_state {
-                self.engine().hold_state_in_log(handle)?;
+                self.engine().declare_state_in_log(handle)?;
             }
             Ok(handle)
         });
@@ -108,7 +108,7 @@ impl EngineWorld {
     }
 
     #[expect(clippy::print_stderr, reason = "a trace that is asked for, told as it happens")]
-    pub fn note(&mut self, what: impl FnOnce() -> String) {
+    pub fn trace(&mut self, what: impl FnOnce() -> String) {
         if self.is_traced {
             let line = format!("  {:4} {}", self.step, what());
             if self.is_live {
@@ -119,15 +119,15 @@ impl EngineWorld {
     }
 
     /// Whether an error is permitted now.
-    pub fn judge(
+    pub fn check_error(
         &mut self,
         what: &str,
         durability: Durability,
         error: EngineError,
     ) -> Result<ErrorVerdict, String> {
-        self.note(|| format!("{what} -> {error}"));
+        self.trace(|| format!("{what} -> {error}"));
         match error {
-            EngineError::DiskFull { .. } if self.plan.fills_up => Ok(ErrorVerdict::Refused),
+            EngineError::DiskFull { .. } if self.plan.fills_disk => Ok(ErrorVerdict::Refused),
             EngineError::MemoryFull { .. } if durability == Durability::Memory => Ok(ErrorVerdict::Refused),
             EngineError::Stopped { .. } if self.disturbed => Ok(ErrorVerdict::Refused),
             EngineError::Disk(_) if self.disturbed => Ok(ErrorVerdict::Failed),

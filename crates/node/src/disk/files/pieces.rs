@@ -11,12 +11,12 @@ const PIECES_MAX: usize = 64;
 
 /// From this number of bytes on, the file is preallocated before the write: the file system allocates once instead of for each block of 4 KiB,
 /// which takes a third of the time of such a write. For fewer bytes the call costs more than it saves.
-const MAKE_ROOM_BYTES_MIN: u64 = 256 << 10;
+const PREALLOCATE_BYTES_MIN: u64 = 256 << 10;
 
 /// Has the file system allocate room for the bytes of the next write, if that is worth it; the file's length does not change. Errors: there is no
 /// room. A file system without this operation is not an error.
-pub(super) fn make_room(file: &OwnedFd, at: u64, bytes: u64) -> Result<()> {
-    if bytes < MAKE_ROOM_BYTES_MIN {
+pub(super) fn preallocate(file: &OwnedFd, at: u64, bytes: u64) -> Result<()> {
+    if bytes < PREALLOCATE_BYTES_MIN {
         return Ok(());
     }
     unless_full(retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, at, bytes)))
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn all_pieces_are_written_in_their_order_however_little_is_taken_at_once() {
+    fn pieces_are_written_in_order_despite_short_writes() {
         let pieces: [&[u8]; 6] = [b"", b"some", b"", b"", b" pieces", b"."];
         for step in 1..=12 {
             assert_eq!(write(&pieces, step).0, b"some pieces.", "{step} at once");
@@ -135,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_without_making_the_file_longer_and_only_its_lack_is_an_error() {
+    fn preallocation_keeps_length_and_fails_only_on_full_disk() {
         let file = tempfile::tempfile().unwrap();
         let bytes = || file.metadata().unwrap().len();
         let descriptor: OwnedFd = file.try_clone().unwrap().into();
-        make_room(&descriptor, 10, 4 * MAKE_ROOM_BYTES_MIN).unwrap();
+        preallocate(&descriptor, 10, 4 * PREALLOCATE_BYTES_MIN).unwrap();
         assert_eq!(bytes(), 0);
         assert!(unless_full(Ok(())).is_ok());
         for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::FBIG] {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told() {
+    fn write_error_is_reported() {
         let pieces: [&[u8]; 2] = [b"a", b"b"];
         assert_eq!(write_pieces(&pieces, 0, |_, _| Ok(0)), Err(Errno::IO));
         assert_eq!(

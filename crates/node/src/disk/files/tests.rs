@@ -34,7 +34,7 @@ fn agrees_with_the_model() {
 }
 
 #[test]
-fn a_folder_is_for_its_account_alone_and_a_lock_that_others_could_hold_is_closed_to_them() {
+fn folder_and_lock_are_private_to_the_account() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let above = tempfile::tempdir().unwrap();
     let root = above.path().join("data/node-1");
@@ -121,7 +121,7 @@ fn a_disk_dropped_with_syncs_begun_waits_for_its_thread_and_frees_the_folder() {
 }
 
 #[test]
-fn begun_syncs_that_nobody_asks_about_are_bounded() {
+fn unpolled_syncs_are_bounded() {
     let (_root, mut disk) = disk();
     let file = create(&mut disk, "f");
     let tickets: Vec<_> = (0..SYNCS_BEGUN_MAX).map(|_| disk.sync_begin(file).unwrap()).collect();
@@ -217,7 +217,7 @@ fn a_synced_folder_syncs_those_above_it_once() {
 }
 
 #[test]
-fn room_made_ahead_is_zeros_behind_the_contents_and_does_not_change_when_it_is_written_into() {
+fn preallocated_space_reads_as_zeros() {
     let root = tempfile::tempdir().unwrap();
     let on_device = || std::fs::metadata(root.path().join("f")).unwrap().len();
     let mut disk = FilesDisk::open(root.path()).unwrap();
@@ -241,7 +241,7 @@ fn room_made_ahead_is_zeros_behind_the_contents_and_does_not_change_when_it_is_w
 }
 
 #[test]
-fn a_sync_that_is_awaited_wakes_its_owner_and_another_does_not() {
+fn only_prioritized_sync_calls_the_waker() {
     #[derive(Default)]
     struct WakeCounter(std::sync::Mutex<u32>, std::sync::Condvar);
 
@@ -254,7 +254,7 @@ fn a_sync_that_is_awaited_wakes_its_owner_and_another_does_not() {
 
     let (_root, mut disk) = disk();
     let woken = Arc::new(WakeCounter::default());
-    disk.wake(Waker::from(Arc::clone(&woken)));
+    disk.set_sync_waker(Waker::from(Arc::clone(&woken)));
     let file = disk.open("f", OpenMode::Create).unwrap();
     disk.append(file, b"a").unwrap();
     let ticket = disk.sync_begin(file).unwrap();
@@ -269,7 +269,7 @@ fn a_sync_that_is_awaited_wakes_its_owner_and_another_does_not() {
 }
 
 #[test]
-fn much_that_is_appended_at_once_is_there_as_it_was_given_and_nothing_behind_it() {
+fn large_append_is_stored_exactly() {
     let root = tempfile::tempdir().unwrap();
     let mut disk = FilesDisk::open(root.path()).unwrap();
     let file = disk.open("f", OpenMode::Create).unwrap();

@@ -52,10 +52,10 @@ impl FilesDisk {
             let ticket = self.zeroing.iter().find(|(_, (own, _))| *own == key).map(|(ticket, _)| *ticket);
             let Some(thread) = &self.sync_threads else { return Ok(()) };
             if let Some(ticket) = ticket {
-                thread.hurry(ticket);
+                thread.prioritize(ticket);
             }
             let done = thread.wait_done().map_err(|errno| failed(&path, operation, errno))?;
-            self.take_done(done);
+            self.record_completed(done);
         }
     }
 }

@@ -86,10 +86,14 @@ impl Pair {
     }
 
     /// Repeats a request until the answer is not that the group is unsettled.
-    fn ask(&self, place: usize, message: &Message<'_>) -> Result<Option<Vec<u8>>, Failure<'static>> {
+    fn request_until_settled(
+        &self,
+        place: usize,
+        message: &Message<'_>,
+    ) -> Result<Option<Vec<u8>>, Failure<'static>> {
         let mut last = Failure::NotFound;
         for _ in 0..100 {
-            match self.ask_once(place, message, Duration::from_secs(5)).expect("it answers") {
+            match self.request_once(place, message, Duration::from_secs(5)).expect("it answers") {
                 Err(failure @ (Failure::Unavailable { .. } | Failure::Busy { .. })) => last = failure,
                 answer => return answer,
             }
@@ -100,7 +104,7 @@ impl Pair {
     }
 
     /// `None`: there was no answer in time.
-    fn ask_once(
+    fn request_once(
         &self,
         place: usize,
         message: &Message<'_>,
@@ -123,7 +127,7 @@ impl Pair {
         loop {
             let mut at = 0;
             while let DecodeResult::Frame { frame, used } =
-                Decoder::agreed(1, Features::default()).decode(&bytes[at..])
+                Decoder::with_version(1, Features::default()).decode(&bytes[at..])
             {
                 at += used;
                 if frame.envelope.request == RequestId(2) {
@@ -155,10 +159,10 @@ fn lookup() -> Message<'static> {
 }
 
 #[test]
-fn what_one_has_acknowledged_the_other_serves_when_it_takes_over_and_who_starts_again_follows() {
+fn failover_serves_acknowledged_writes_and_restarted_node_follows() {
     let mut pair = Pair::start();
-    assert_eq!(pair.ask(0, &store(b"first")), Ok(None));
-    assert_eq!(pair.ask(0, &lookup()), Ok(Some(b"first".to_vec())));
+    assert_eq!(pair.request_until_settled(0, &store(b"first")), Ok(None));
+    assert_eq!(pair.request_until_settled(0, &lookup()), Ok(Some(b"first".to_vec())));
     let figures = [0, 1].map(|place| pair.figures(place));
     assert!(figures.iter().all(|figures| figures.links == 1 && figures.counters.peer_messages > 0));
     assert!(figures.iter().all(|figures| figures.counters.connected == 1), "one connection each way");
@@ -166,8 +170,8 @@ fn what_one_has_acknowledged_the_other_serves_when_it_takes_over_and_who_starts_
     // The first instance stops; the second is promoted, as the only in-sync replica.
     pair.stop(0);
     pair.regroup(group(2, 1, false));
-    assert_eq!(pair.ask(1, &lookup()), Ok(Some(b"first".to_vec())));
-    assert_eq!(pair.ask(1, &store(b"second")), Ok(None));
+    assert_eq!(pair.request_until_settled(1, &lookup()), Ok(Some(b"first".to_vec())));
+    assert_eq!(pair.request_until_settled(1, &store(b"second")), Ok(None));
 
     // The first instance starts again, at another address and with a new incarnation; it follows, is admitted, and takes over.
     let driver = listen();
@@ -179,19 +183,19 @@ fn what_one_has_acknowledged_the_other_serves_when_it_takes_over_and_who_starts_
     let root = pair.roots[0].path().to_owned();
     pair.benches[0] = Some(ServiceBench::start_in(&pair.map, (1, 70), driver, Some(root), 1));
     pair.regroup(group(4, 1, true));
-    assert_eq!(pair.ask(1, &store(b"third")), Ok(None), "the other must hold it");
+    assert_eq!(pair.request_until_settled(1, &store(b"third")), Ok(None), "the other must hold it");
     pair.regroup(group(5, 0, true));
-    assert_eq!(pair.ask(0, &lookup()), Ok(Some(b"third".to_vec())));
+    assert_eq!(pair.request_until_settled(0, &lookup()), Ok(Some(b"third".to_vec())));
     pair.stop(1);
     pair.stop(0);
 }
 
 #[test]
-fn nothing_is_acknowledged_while_an_in_sync_replica_is_gone() {
+fn no_acknowledgement_while_an_in_sync_replica_is_missing() {
     let mut pair = Pair::start();
-    assert_eq!(pair.ask(0, &store(b"first")), Ok(None));
+    assert_eq!(pair.request_until_settled(0, &store(b"first")), Ok(None));
     pair.stop(1);
-    let answer = pair.ask_once(0, &store(b"second"), Duration::from_millis(900));
+    let answer = pair.request_once(0, &store(b"second"), Duration::from_millis(900));
     assert!(!matches!(answer, Some(Ok(_))), "{answer:?}");
     // The other instance is gone: this one tries to connect again and again, with growing pauses.
     assert!(pair.figures(0).links == 0);

@@ -9,7 +9,7 @@ use super::FirstKeyspace;
 /// Maximum wait for nodes of the list that do not join.
 const NODES_WAIT_MS: u64 = 3_000;
 /// Interval between the requests of two nodes.
-const TURN_MS: u64 = 500;
+const REQUEST_STAGGER_MS: u64 = 500;
 
 impl FirstKeyspace {
     /// The command, once it is due; `None`: not yet. `since_ms`: the time since the first map.
@@ -22,7 +22,7 @@ impl FirstKeyspace {
     ) -> Option<ControlCommand> {
         let up = map.nodes().filter(|node| node.state() == NodeState::Up).count();
         let is_time = up >= self.nodes || since_ms >= NODES_WAIT_MS;
-        if up == 0 || !is_time || since_ms < u64::from(self.place) * TURN_MS {
+        if up == 0 || !is_time || since_ms < u64::from(self.create_order) * REQUEST_STAGGER_MS {
             return None;
         }
         let mut config = KeyspaceConfig::default_keyspace(seed).fitted_to(up);

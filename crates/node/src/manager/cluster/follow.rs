@@ -10,7 +10,7 @@ use tracing::warn;
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_wire::ids::MapEpoch;
 
-use super::super::instances::tell;
+use super::super::instances::apply_map_change;
 use super::super::shared::{ManagerShared, NodePhase};
 use crate::server::limits::MAP_WAIT;
 
@@ -21,15 +21,15 @@ const CHANGES_MAX: usize = 256;
 #[derive(Debug)]
 pub(in crate::manager) struct Follow {
     changes: RefCell<VecDeque<Arc<MapDelta>>>,
-    wakes: watch::Sender<u64>,
+    change_signal: watch::Sender<u64>,
     /// The epoch that all instances have applied, or have failed to apply.
-    told: watch::Sender<MapEpoch>,
+    applied_epoch: watch::Sender<MapEpoch>,
 }
 
 impl Follow {
     pub(in crate::manager) fn new() -> Follow {
         let (wakes, told) = (watch::Sender::new(0), watch::Sender::new(MapEpoch(0)));
-        Follow { changes: RefCell::default(), wakes, told }
+        Follow { changes: RefCell::default(), change_signal: wakes, applied_epoch: told }
     }
 
     /// Records a change of the map: this delta, or an unknown one.
@@ -39,32 +39,32 @@ impl Follow {
             Some(delta) if changes.len() < CHANGES_MAX => changes.push_back(delta),
             _ => changes.clear(),
         }
-        self.wakes.send_modify(|count| *count += 1);
+        self.change_signal.send_modify(|count| *count += 1);
     }
 
     /// Records that the instances serve, with a map of this epoch.
     pub(in crate::manager) fn opened(&self, epoch: MapEpoch) {
-        self.told.send_replace(epoch);
-        self.wakes.send_modify(|count| *count += 1);
+        self.applied_epoch.send_replace(epoch);
+        self.change_signal.send_modify(|count| *count += 1);
     }
 
     /// Waits until the instances of this node have a map of this epoch.
     pub(in crate::manager) async fn reach(&self, epoch: MapEpoch) {
         // This struct has the sender, so the channel is open.
-        drop(self.told.subscribe().wait_for(|told| *told >= epoch).await);
+        drop(self.applied_epoch.subscribe().wait_for(|told| *told >= epoch).await);
     }
 }
 
 /// Passes on changes for as long as it is polled.
 pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
-    let mut wakes = shared.follow.wakes.subscribe();
+    let mut wakes = shared.follow.change_signal.subscribe();
     loop {
         // The shared state has the sender.
         if wakes.changed().await.is_err() {
             return;
         }
         while let Some((delta, map)) = next(shared) {
-            let faults = tell(shared.instances(), &delta, &map, MAP_WAIT).await;
+            let faults = apply_map_change(shared.instances(), &delta, &map, MAP_WAIT).await;
             if shared.phase() != NodePhase::Serving {
                 // Instances that are stopping follow no more changes.
                 return std::future::pending().await;
@@ -76,9 +76,9 @@ pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
                     epoch = map.epoch().0,
                     "an instance has not followed the map"
                 );
-                shared.trouble(format!("instance {instance} has not followed the map: {reason}"));
+                shared.record_alert(format!("instance {instance} has not followed the map: {reason}"));
             }
-            shared.follow.told.send_replace(map.epoch());
+            shared.follow.applied_epoch.send_replace(map.epoch());
         }
     }
 }
@@ -86,7 +86,7 @@ pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
 /// The next change for the instances, and their map after it.
 fn next(shared: &ManagerShared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
     let follow = &shared.follow;
-    let told = *follow.told.borrow();
+    let told = *follow.applied_epoch.borrow();
     if shared.instances().is_empty() || told == MapEpoch(0) {
         return None;
     }

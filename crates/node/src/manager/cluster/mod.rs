@@ -41,7 +41,7 @@ pub(crate) struct ClusterPlan {
     /// The channel to the thread that starts instances: what to start, and then that the node has joined.
     pub(crate) opening: SyncSender<OpeningOrder>,
     /// Messages of the instances.
-    pub(crate) words: mpsc::Receiver<InstanceMessage>,
+    pub(crate) instance_messages: mpsc::Receiver<InstanceMessage>,
 }
 
 /// The creation of the first keyspace.
@@ -50,7 +50,7 @@ pub(crate) struct FirstKeyspace {
     /// Number of nodes to wait for, so that its copies are placed correctly at once.
     pub(crate) nodes: usize,
     /// This node's position among the nodes that would create it: each waits for those before it.
-    pub(crate) place: u32,
+    pub(crate) create_order: u32,
 }
 
 /// Orders to the thread that starts instances.
@@ -87,8 +87,8 @@ pub(super) enum Input {
     Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, Pin)>>> },
     /// Query: the partitions that the drop of a keyspace waits for. See [`zerohop_control::agent::Agent::undrained`].
     Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
-    /// Query: the state of the cluster. See [`zerohop_control::agent::Agent::standing`].
-    Standing(oneshot::Sender<ClusterStanding>),
+    /// Query: the state of the cluster. See [`zerohop_control::agent::Agent::cluster_state`].
+    ClusterState(oneshot::Sender<ClusterStanding>),
     /// Query: the addresses of the managers.
     Managers(oneshot::Sender<Vec<String>>),
     /// Query: the command that places the control group on these nodes. See [`zerohop_control::agent::Agent::managers_on`].

@@ -70,7 +70,7 @@ impl Peers {
                 }
             }
             let (sender, messages) = mpsc::channel(MESSAGES_MAX);
-            spawn_local(carry(Rc::clone(&self.shared), to.clone(), messages));
+            spawn_local(send_messages(Rc::clone(&self.shared), to.clone(), messages));
             self.by.insert(to.clone(), sender);
         }
         if let Some(sender) = self.by.get(&to) {
@@ -80,7 +80,7 @@ impl Peers {
 }
 
 /// Sends messages to one manager until none has arrived for a while.
-async fn carry(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
+async fn send_messages(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
     let mut stream = None::<Stream>;
     let mut is_told = false;
     while let Ok(Some(first)) = timeout(IDLE_MAX, messages.recv()).await {
@@ -97,7 +97,7 @@ async fn carry(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Recei
                 stream = connect(&shared, &to, &mut is_told).await;
             }
             let Some(open) = &mut stream else { break };
-            match timeout(SEND_TIME_OUT, open.say(&bytes)).await {
+            match timeout(SEND_TIME_OUT, open.write_and_flush(&bytes)).await {
                 Ok(Ok(())) => break,
                 _ => stream = None,
             }
@@ -122,7 +122,7 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
     };
     stream.set_nodelay(true).ok()?;
     let mut stream = Stream::opened(stream, to.as_str(), shared).ok()?;
-    match timeout(CONNECT_MAX, greet(shared, &mut stream)).await {
+    match timeout(CONNECT_MAX, handshake(shared, &mut stream)).await {
         Ok(Ok(())) => {
             *is_told = false;
             Some(stream)
@@ -166,7 +166,7 @@ impl From<std::io::Error> for UselessPeer {
 }
 
 /// Exchanges greetings with another manager, and has both sides prove that they know the cluster's secret.
-async fn greet(shared: &ManagerShared, stream: &mut Stream) -> Result<(), UselessPeer> {
+async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), UselessPeer> {
     let mut hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -179,7 +179,7 @@ async fn greet(shared: &ManagerShared, stream: &mut Stream) -> Result<(), Useles
         name: "manager",
     };
     let caller = match &mut *shared.proofs.borrow_mut() {
-        Some(proofs) => Some(proofs.credential.greet(&mut hello)?),
+        Some(proofs) => Some(proofs.credential.add_proof_offer(&mut hello)?),
         None => None,
     };
     let (ack, prove) = exchange(stream, &Message::Hello(hello), |message| match message {
@@ -219,7 +219,7 @@ async fn exchange<T>(
 ) -> Result<T, UselessPeer> {
     let mut bytes = Vec::new();
     Encoder::default().encode(&Envelope::default(), message, &mut bytes)?;
-    stream.say(&bytes).await?;
+    stream.write_and_flush(&bytes).await?;
     bytes.clear();
     loop {
         // The decoder limits the length: a greeting is short.

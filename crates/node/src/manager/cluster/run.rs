@@ -47,7 +47,7 @@ struct Runner {
     first_at_ms: u64,
     first_since_ms: Option<u64>,
     /// When the agent gets the time of day next.
-    tell_time_ms: u64,
+    report_time_ms: u64,
     clock: Stopwatch,
     answers: BTreeMap<u64, oneshot::Sender<Result<CommandOutcome, NoOutcome>>>,
     next_token: u64,
@@ -64,7 +64,7 @@ struct Runner {
     is_opening: bool,
     /// Whether there were other managers when the losses were last checked.
     has_other_managers: bool,
-    is_told: bool,
+    is_wait_logged: bool,
     over: Option<MembershipEnd>,
 }
 
@@ -75,7 +75,7 @@ pub(in crate::manager) async fn run(
     folder: NodeFolder,
     (inputs, mut inputs_in): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
 ) -> String {
-    let ClusterPlan { settings, log_bytes, first, opening, mut words } = plan;
+    let ClusterPlan { settings, log_bytes, first, opening, instance_messages: mut words } = plan;
     let saved = SavedMember {
         cluster: settings.cluster,
         node: settings.node,
@@ -101,7 +101,7 @@ pub(in crate::manager) async fn run(
         first,
         first_at_ms: 0,
         first_since_ms: None,
-        tell_time_ms: 0,
+        report_time_ms: 0,
         clock,
         answers: BTreeMap::new(),
         next_token: 0,
@@ -113,20 +113,20 @@ pub(in crate::manager) async fn run(
         joined: None,
         is_opening: false,
         has_other_managers: false,
-        is_told: false,
+        is_wait_logged: false,
         over: None,
     };
     runner.happens(AgentEvent::Tick);
     loop {
-        runner.settle();
+        runner.after_effects();
         if let Some(over) = runner.over.take() {
             return over.to_string();
         }
-        let wake = runner.wake();
+        let wake = runner.wake_at();
         tokio::select! {
             biased;
-            Some(input) = inputs_in.recv() => runner.take(input),
-            Some(word) = words.recv() => runner.hear(&word),
+            Some(input) = inputs_in.recv() => runner.handle_input(input),
+            Some(word) = words.recv() => runner.handle_instance_message(&word),
             () = sleep_until(wake) => runner.happens(AgentEvent::Tick),
         }
     }
@@ -137,14 +137,14 @@ impl Runner {
         Time(self.clock.elapsed().as_micros() as u64)
     }
 
-    fn wake(&self) -> Instant {
-        let at_us = self.agent.wake_at().0;
+    fn wake_at(&self) -> Instant {
+        let at_us = self.agent.tick_due().0;
         let at_us = match self.first {
             Some(_) => at_us.min(self.first_at_ms * 1_000),
             None => at_us,
         };
-        let at_us = match self.agent.wants_clock() {
-            true => at_us.min(self.tell_time_ms * 1_000),
+        let at_us = match self.agent.needs_clock() {
+            true => at_us.min(self.report_time_ms * 1_000),
             false => at_us,
         };
         let at_us = match self.is_map_unsaved() && !self.is_saving {
@@ -159,11 +159,11 @@ impl Runner {
     fn happens(&mut self, event: AgentEvent<'_>) {
         let effects = self.agent.handle(self.now(), event);
         for effect in effects {
-            self.carry_out(effect);
+            self.perform_effect(effect);
         }
     }
 
-    fn take(&mut self, input: Input) {
+    fn handle_input(&mut self, input: Input) {
         match input {
             Input::Received(bytes) => self.happens(AgentEvent::Received { bytes: &bytes }),
             Input::Persisted(number) => self.happens(AgentEvent::Persisted(number)),
@@ -182,7 +182,7 @@ impl Runner {
             // A caller that has stopped waiting does not need the answer.
             Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
             Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
-            Input::Standing(answer) => drop(answer.send(self.agent.standing(self.now()))),
+            Input::ClusterState(answer) => drop(answer.send(self.agent.cluster_state(self.now()))),
             Input::Managers(answer) => {
                 let managers = self.agent.managers().iter();
                 drop(answer.send(managers.map(|one| one.addr.as_str().to_owned()).collect()));
@@ -211,30 +211,30 @@ impl Runner {
         }
     }
 
-    fn hear(&mut self, word: &InstanceMessage) {
+    fn handle_instance_message(&mut self, word: &InstanceMessage) {
         match *word {
-            InstanceMessage::Asks { instance, place, change } => {
+            InstanceMessage::ProposeChange { instance, group: place, change } => {
                 let wish = match change {
                     GroupChange::Admit(member) => GroupRequest::Admit(member.instance),
                     GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
-                    GroupChange::Keep => GroupRequest::Keep,
+                    GroupChange::RaiseEpoch => GroupRequest::RaiseEpoch,
                 };
-                self.happens(AgentEvent::InstanceAsks {
+                self.happens(AgentEvent::InstanceProposes {
                     instance,
                     keyspace: place.keyspace,
                     partition: place.partition,
                     epoch: place.epoch,
-                    wish,
+                    change: wish,
                 });
             }
             InstanceMessage::Drained { instance, keyspace, map } => {
                 self.happens(AgentEvent::Drained(KeyspaceDrained { keyspace, instance, map }));
             }
-            InstanceMessage::MapWanted => self.happens(AgentEvent::FetchMap),
+            InstanceMessage::MapOutdated => self.happens(AgentEvent::FetchMap),
         }
     }
 
-    fn carry_out(&mut self, effect: AgentEffect) {
+    fn perform_effect(&mut self, effect: AgentEffect) {
         match effect {
             AgentEffect::Persist { number, bytes, replace } => {
                 self.store(StoreWrite::Log { number, bytes, replace });
@@ -286,7 +286,7 @@ impl Runner {
                 self.saved.contacts = others.collect::<Vec<Address>>();
                 self.is_unsaved = true;
             }
-            AgentEffect::WantLogEnds(wanted) => self.find_log_ends(wanted),
+            AgentEffect::RequestLogEnds(wanted) => self.find_log_ends(wanted),
             AgentEffect::Answered { token, result } => {
                 if let Some(answer) = self.answers.remove(&token) {
                     // A caller that has stopped waiting reads the map.
@@ -294,15 +294,15 @@ impl Runner {
                 }
             }
             // The state of the control group has the loss: it is read after all effects.
-            AgentEffect::MayHaveLost { .. } => {}
-            AgentEffect::Noted(notice) if notice.is_warning() => warn!("{notice}"),
-            AgentEffect::Noted(notice) => info!("{notice}"),
+            AgentEffect::WritesMayBeLost { .. } => {}
+            AgentEffect::Log(notice) if notice.is_warning() => warn!("{notice}"),
+            AgentEffect::Log(notice) => info!("{notice}"),
             AgentEffect::Ended(ended) => self.over = Some(MembershipEnd::Ended(ended)),
         }
     }
 
     /// Called after all effects of an event.
-    fn settle(&mut self) {
+    fn after_effects(&mut self) {
         if let Some((node, first_instance, epoch)) = self.joined
             && self.agent.map().epoch() >= epoch
         {
@@ -311,15 +311,15 @@ impl Runner {
             }
             // Clients that connect now find a keyspace to use.
             let is_usable = FirstKeyspace::is_done(self.agent.map());
-            if !self.is_told && is_usable && !self.shared.instances().is_empty() {
-                self.is_told = true;
+            if !self.is_wait_logged && is_usable && !self.shared.instances().is_empty() {
+                self.is_wait_logged = true;
                 drop(self.opening.try_send(OpeningOrder::Joined));
             }
         }
-        self.tell_what_it_waits_for();
+        self.log_wait_reason();
         self.make_first_keyspace();
-        self.tell_time();
-        self.note_losses();
+        self.report_time();
+        self.update_losses();
         let now_ms = self.now().0 / 1_000;
         let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
         // One write at a time: while the disk is full, further ones would only queue up.
@@ -332,7 +332,7 @@ impl Runner {
     }
 
     /// Updates the losses from the control group's state.
-    fn note_losses(&mut self) {
+    fn update_losses(&mut self) {
         let all = self.agent.losses();
         let node = self.agent.node();
         let is_as_before = {
@@ -355,17 +355,17 @@ impl Runner {
         }
     }
 
-    fn tell_time(&mut self) {
+    fn report_time(&mut self) {
         let now_ms = self.now().0 / 1_000;
-        if now_ms >= self.tell_time_ms && self.agent.wants_clock() {
-            self.tell_time_ms = now_ms + CLOCK_EVERY_MS;
+        if now_ms >= self.report_time_ms && self.agent.needs_clock() {
+            self.report_time_ms = now_ms + CLOCK_EVERY_MS;
             self.happens(AgentEvent::Clock { unix_ms: unix_ms() });
         }
     }
 
-    fn tell_what_it_waits_for(&self) {
+    fn log_wait_reason(&self) {
         let waits = match self.joined {
-            Some(_) if self.is_told => None,
+            Some(_) if self.is_wait_logged => None,
             Some(_) if self.shared.instances().is_empty() => None,
             Some(_) => Some("the keyspace `default`, which the first nodes of the cluster make".to_owned()),
             None if self.agent.opens_instances() => None,
@@ -449,7 +449,7 @@ impl Runner {
 async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogWanted>) -> Vec<HeldLog> {
     let (asker, answer) = oneshot::channel();
     let due = Instant::now() + STATS_WAIT;
-    if !handle.leave(InstanceNotice::LogEnds { wanted, asker }, due).await {
+    if !handle.leave(InstanceNotice::LogEnds { logs: wanted, reply_to: asker }, due).await {
         return Vec::new();
     }
     match tokio::time::timeout_at(due, answer).await {

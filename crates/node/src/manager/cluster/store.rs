@@ -20,7 +20,7 @@ use crate::server::{NodeFolder, SavedMember};
 const WRITES_MAX: usize = 4_096;
 
 /// Pause between two attempts to write on a full disk.
-const ROOM_PAUSE: Duration = Duration::from_millis(100);
+const DISK_FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// A write.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl ManagerStore {
         let ends = Arc::new(AtomicBool::new(false));
         let mut writer = StoreWriter { folder, inputs, ends: Arc::clone(&ends) };
         let thread = Builder::new().name("zerohop-store".to_owned()).spawn(move || {
-            let result = writer.until_room(|folder| folder.cut_control_log(log_bytes));
+            let result = writer.retry_while_full(|folder| folder.truncate_control_log(log_bytes));
             let result = result.and_then(|()| writer.serve(&writes_in));
             if let Err(reason) = result {
                 error!(reason, "the node cannot write what it must remember, and stops");
@@ -104,11 +104,11 @@ impl StoreWriter {
             while let Some(write) = next {
                 match write {
                     StoreWrite::Log { number, bytes, replace: true } => {
-                        self.until_room(|folder| folder.replace_control_log(&bytes))?;
+                        self.retry_while_full(|folder| folder.replace_control_log(&bytes))?;
                         (persisted, unsynced) = (Some(number), false);
                     }
                     StoreWrite::Log { number, bytes, replace: false } => {
-                        self.until_room(|folder| folder.append_control_log(&bytes))?;
+                        self.retry_while_full(|folder| folder.append_control_log(&bytes))?;
                         (persisted, unsynced) = (Some(number), true);
                     }
                     StoreWrite::Member(saved) => member = Some(saved),
@@ -116,7 +116,7 @@ impl StoreWriter {
                 next = writes.try_recv().ok();
             }
             if unsynced {
-                self.until_room(NodeFolder::sync_control_log)?;
+                self.retry_while_full(NodeFolder::sync_control_log)?;
             }
             if let Some(number) = persisted
                 && self.inputs.blocking_send(Input::Persisted(number)).is_err()
@@ -125,7 +125,7 @@ impl StoreWriter {
             }
             // The member file comes after the log, for which other managers wait: an older map in it is harmless.
             if let Some(saved) = member {
-                self.until_room(|folder| folder.save_member(&saved))?;
+                self.retry_while_full(|folder| folder.save_member(&saved))?;
                 if self.inputs.blocking_send(Input::MemberSaved).is_err() {
                     return Ok(());
                 }
@@ -135,7 +135,10 @@ impl StoreWriter {
     }
 
     /// Repeats an action while the disk is full: a call that is refused for that reason has changed nothing.
-    fn until_room(&mut self, mut act: impl FnMut(&mut NodeFolder) -> DiskResult<()>) -> Result<(), String> {
+    fn retry_while_full(
+        &mut self,
+        mut act: impl FnMut(&mut NodeFolder) -> DiskResult<()>,
+    ) -> Result<(), String> {
         let mut waits = false;
         loop {
             let result = act(&mut self.folder);
@@ -162,7 +165,7 @@ impl StoreWriter {
                 clippy::disallowed_methods,
                 reason = "a thread of its own, which has nothing else to do"
             )]
-            std::thread::sleep(ROOM_PAUSE);
+            std::thread::sleep(DISK_FULL_PAUSE);
         }
     }
 }

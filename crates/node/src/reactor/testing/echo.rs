@@ -37,11 +37,11 @@ pub(in crate::reactor) struct FakeEcho {
     pub(in crate::reactor) links: Vec<ConnectionId>,
     pub(in crate::reactor) linked: Vec<Option<InstanceId>>,
     /// Messages of other instances.
-    pub(in crate::reactor) heard: Vec<PartitionId>,
+    pub(in crate::reactor) received: Vec<PartitionId>,
     /// Its time must not be earlier than the arrival of an event.
     pub(in crate::reactor) is_punctual: bool,
     /// The time of the last request.
-    pub(in crate::reactor) told_ms: u64,
+    pub(in crate::reactor) requested_ms: u64,
 }
 
 impl FakeEcho {
@@ -58,9 +58,9 @@ impl FakeEcho {
             closed: Vec::new(),
             links: Vec::new(),
             linked: Vec::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             is_punctual: false,
-            told_ms: 0,
+            requested_ms: 0,
         }
     }
 
@@ -69,7 +69,7 @@ impl FakeEcho {
         if let Some(piece_bytes) = self.piece_bytes {
             let pieces: Vec<&[u8]> = bytes.chunks(piece_bytes).collect();
             let stamp = BlobStamp { id: 3, generation: 4 };
-            let apart = Outcome::ChunkApart {
+            let apart = Outcome::ChunkMultiBuffer {
                 version: Timestamp(1),
                 stamp,
                 pieces: &pieces,
@@ -92,11 +92,11 @@ impl FakeEcho {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reactor) enum FakeEchoNotice {
     AnswerAll,
-    LetGo,
+    DropRequest,
     /// Connect to the instance at this port.
     Call(u16),
     /// Send a message to the instance that was called last.
-    Say,
+    Send,
     Stop,
 }
 
@@ -125,7 +125,7 @@ impl Service for FakeEcho {
     ) {
         assert_eq!(token.request, envelope.request);
         self.requests += 1;
-        self.told_ms = now.elapsed_ms;
+        self.requested_ms = now.elapsed_ms;
         let key = match message {
             Message::Read { read: RecordRead { key, .. }, .. } => key,
             Message::Write {
@@ -165,7 +165,7 @@ impl Service for FakeEcho {
         _: &mut Replies<'_>,
     ) {
         assert_eq!(message, super::peer_message());
-        self.heard.push(envelope.partition);
+        self.received.push(envelope.partition);
     }
 
     fn linked(
@@ -181,12 +181,14 @@ impl Service for FakeEcho {
     fn notice(&mut self, notice: FakeEchoNotice, _: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
             FakeEchoNotice::AnswerAll => self.answer_waiting(replies),
-            FakeEchoNotice::LetGo => self.waiting.drain(..).for_each(|(_, token, _)| replies.let_go(token)),
+            FakeEchoNotice::DropRequest => {
+                self.waiting.drain(..).for_each(|(_, token, _)| replies.drop_request(token))
+            }
             FakeEchoNotice::Call(port) => {
                 let hello = Hello { cluster: ClusterId([7; 16]), ..super::hello_message() };
                 self.links.extend(replies.connect(([127, 0, 0, 1], port).into(), &hello).ok());
             }
-            FakeEchoNotice::Say => {
+            FakeEchoNotice::Send => {
                 let id = self.links[self.links.len() - 1];
                 replies.send(id, &super::envelope(0), &super::peer_message());
             }
@@ -218,7 +220,7 @@ impl Service for FakeEcho {
         }
     }
 
-    fn upkeep(&mut self, _: Now) -> Upkeep {
+    fn maintain(&mut self, _: Now) -> Upkeep {
         self.upkeeps += 1;
         Upkeep::Done
     }

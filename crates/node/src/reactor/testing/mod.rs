@@ -32,11 +32,11 @@ impl ReactorStand {
     }
 
     /// Runs the reactor until it has no more work at the present time; `false` if it has stopped.
-    pub(super) fn settle(&mut self) -> bool {
+    pub(super) fn run_until_idle(&mut self) -> bool {
         for _ in 0..100_000 {
             let busy = !self.world.borrow().events.is_empty()
                 || self.reactor.time_out() == Some(Duration::ZERO)
-                || self.reactor.driver.woken.0.load(Ordering::SeqCst);
+                || self.reactor.driver.is_woken.0.load(Ordering::SeqCst);
             if !busy {
                 return true;
             }
@@ -48,12 +48,12 @@ impl ReactorStand {
     }
 
     /// Advances the time, runs the reactor, and lets every peer read its bytes.
-    pub(super) fn pass(&mut self, ms: u64) {
+    pub(super) fn advance_ms(&mut self, ms: u64) {
         let until_ms = self.world.borrow().now_ms + ms;
         loop {
-            self.settle();
-            while self.take_all() > 0 {
-                self.settle();
+            self.run_until_idle();
+            while self.read_all() > 0 {
+                self.run_until_idle();
             }
             let now_ms = self.world.borrow().now_ms;
             let next = self.reactor.time_out().map_or(until_ms, |wait| now_ms + wait.as_millis() as u64);
@@ -65,16 +65,16 @@ impl ReactorStand {
     }
 
     /// Lets every peer read its bytes; returns the number of bytes.
-    pub(super) fn take_all(&mut self) -> usize {
+    pub(super) fn read_all(&mut self) -> usize {
         let mut world = self.world.borrow_mut();
-        (0..world.peers.len()).map(|peer| world.take(peer, usize::MAX)).sum()
+        (0..world.peers.len()).map(|peer| world.peer_read(peer, usize::MAX)).sum()
     }
 
     /// Connects and sends `Hello`.
-    pub(super) fn greeted(&mut self) -> usize {
+    pub(super) fn connect_with_hello(&mut self) -> usize {
         let peer = self.world.borrow_mut().connect();
         self.world.borrow_mut().send(peer, &hello());
-        self.settle();
+        self.run_until_idle();
         peer
     }
 
@@ -84,15 +84,15 @@ impl ReactorStand {
 
     /// The frames that a peer has received since the last call.
     pub(super) fn answers(&mut self, peer: usize) -> Vec<(u64, StandAnswer)> {
-        self.settle();
+        self.run_until_idle();
         loop {
-            let count = self.world.borrow_mut().take(peer, usize::MAX);
+            let count = self.world.borrow_mut().peer_read(peer, usize::MAX);
             if count == 0 {
                 break;
             }
-            self.settle();
+            self.run_until_idle();
         }
-        let bytes = std::mem::take(&mut self.world.borrow_mut().peers[peer].taken);
+        let bytes = std::mem::take(&mut self.world.borrow_mut().peers[peer].bytes_read);
         frames(&bytes)
     }
 
@@ -119,21 +119,21 @@ pub(super) enum StandAnswer {
 pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, StandAnswer)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
-        let DecodeResult::Frame { frame, used } = Decoder::agreed(1, FEATURES).decode(bytes) else {
+        let DecodeResult::Frame { frame, used } = Decoder::with_version(1, FEATURES).decode(bytes) else {
             panic!("the server sent what is no frame: {bytes:02x?}");
         };
         match frame.message(&mut Vec::new()).unwrap() {
             Message::Gathered(answers) => {
-                all.extend(answers.iter().map(|one| (one.request.0, said(one.message().unwrap()))));
+                all.extend(answers.iter().map(|one| (one.request.0, frame_of(one.message().unwrap()))));
             }
-            message => all.push((frame.envelope.request.0, said(message))),
+            message => all.push((frame.envelope.request.0, frame_of(message))),
         }
         bytes = &bytes[used..];
     }
     all
 }
 
-fn said(message: Message<'_>) -> StandAnswer {
+fn frame_of(message: Message<'_>) -> StandAnswer {
     match message {
         Message::HelloAck(_) => StandAnswer::Ack,
         Message::Pong(_) => StandAnswer::Pong,

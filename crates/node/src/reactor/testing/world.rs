@@ -29,7 +29,7 @@ pub(in crate::reactor) struct FakeNetwork {
     /// Addresses to which the server has connected, each with the number of the peer there.
     pub(in crate::reactor) called: Vec<(SocketAddr, usize)>,
     /// The nonzero numbers of request frames that the server has reported.
-    pub(in crate::reactor) asked: Vec<usize>,
+    pub(in crate::reactor) request_counts: Vec<usize>,
     listening: bool,
 }
 
@@ -40,7 +40,7 @@ pub(in crate::reactor) struct FakePeer {
     to_server: VecDeque<u8>,
     sent_all: bool,
     /// Bytes that the server has sent and the peer has read.
-    pub(in crate::reactor) taken: Vec<u8>,
+    pub(in crate::reactor) bytes_read: Vec<u8>,
     /// Bytes that the server has sent and the peer has not read.
     from_server: VecDeque<u8>,
     /// Maximum number of bytes in flight between the server and the peer.
@@ -50,7 +50,7 @@ pub(in crate::reactor) struct FakePeer {
     pub(in crate::reactor) server_shut: bool,
     pub(in crate::reactor) server_closed: bool,
     /// The server found no room, and waits for it.
-    wants_room: bool,
+    awaits_space: bool,
     pub(in crate::reactor) writes: usize,
 }
 
@@ -58,7 +58,7 @@ pub(in crate::reactor) struct FakePeer {
 #[derive(Debug)]
 pub(in crate::reactor) struct FakeDriver {
     pub(in crate::reactor) world: Rc<RefCell<FakeNetwork>>,
-    pub(in crate::reactor) woken: Arc<WokenFlag>,
+    pub(in crate::reactor) is_woken: Arc<WokenFlag>,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ impl Wake for WokenFlag {
 impl FakeDriver {
     pub(in crate::reactor) fn new() -> (Self, Rc<RefCell<FakeNetwork>>) {
         let world = Rc::new(RefCell::new(FakeNetwork { listening: true, ..FakeNetwork::default() }));
-        (FakeDriver { world: Rc::clone(&world), woken: Arc::default() }, world)
+        (FakeDriver { world: Rc::clone(&world), is_woken: Arc::default() }, world)
     }
 }
 
@@ -86,31 +86,31 @@ impl FakeNetwork {
     }
 
     /// A peer accepts the server's connection.
-    pub(in crate::reactor) fn take_call(&mut self, peer: usize) {
-        self.tell(peer, IoReadiness { writable: true, ..IoReadiness::default() });
+    pub(in crate::reactor) fn accept_call(&mut self, peer: usize) {
+        self.notify(peer, IoReadiness { writable: true, ..IoReadiness::default() });
     }
 
     pub(in crate::reactor) fn send(&mut self, peer: usize, bytes: &[u8]) {
         self.peers[peer].to_server.extend(bytes);
-        self.tell(peer, IoReadiness { readable: true, ..IoReadiness::default() });
+        self.notify(peer, IoReadiness { readable: true, ..IoReadiness::default() });
     }
 
     pub(in crate::reactor) fn send_end(&mut self, peer: usize) {
         self.peers[peer].sent_all = true;
-        self.tell(peer, IoReadiness { readable: true, read_closed: true, ..IoReadiness::default() });
+        self.notify(peer, IoReadiness { readable: true, read_closed: true, ..IoReadiness::default() });
     }
 
     pub(in crate::reactor) fn reset(&mut self, peer: usize) {
-        self.tell(peer, IoReadiness { dead: true, readable: true, writable: true, read_closed: true });
+        self.notify(peer, IoReadiness { dead: true, readable: true, writable: true, read_closed: true });
     }
 
     /// The peer reads up to `most` bytes.
-    pub(in crate::reactor) fn take(&mut self, peer: usize, most: usize) -> usize {
+    pub(in crate::reactor) fn peer_read(&mut self, peer: usize, most: usize) -> usize {
         let entry = &mut self.peers[peer];
         let count = most.min(entry.from_server.len());
-        entry.taken.extend(entry.from_server.drain(..count));
-        if count > 0 && std::mem::take(&mut entry.wants_room) {
-            self.tell(peer, IoReadiness { writable: true, ..IoReadiness::default() });
+        entry.bytes_read.extend(entry.from_server.drain(..count));
+        if count > 0 && std::mem::take(&mut entry.awaits_space) {
+            self.notify(peer, IoReadiness { writable: true, ..IoReadiness::default() });
         }
         count
     }
@@ -119,12 +119,12 @@ impl FakeNetwork {
     pub(in crate::reactor) fn set_window(&mut self, peer: usize, bytes: usize) {
         let entry = &mut self.peers[peer];
         entry.window = bytes;
-        if bytes > entry.from_server.len() && std::mem::take(&mut entry.wants_room) {
-            self.tell(peer, IoReadiness { writable: true, ..IoReadiness::default() });
+        if bytes > entry.from_server.len() && std::mem::take(&mut entry.awaits_space) {
+            self.notify(peer, IoReadiness { writable: true, ..IoReadiness::default() });
         }
     }
 
-    fn tell(&mut self, peer: usize, ready: IoReadiness) {
+    fn notify(&mut self, peer: usize, ready: IoReadiness) {
         if let Some(id) = self.peers[peer].id {
             self.events.push(DriverEvent::Connection { id, ready });
         }
@@ -139,14 +139,14 @@ impl Driver for FakeDriver {
     fn wait(&mut self, _: Option<Duration>, events: &mut Vec<DriverEvent>) -> io::Result<()> {
         let mut world = self.world.borrow_mut();
         events.append(&mut world.events);
-        if self.woken.0.swap(false, Ordering::SeqCst) {
+        if self.is_woken.0.swap(false, Ordering::SeqCst) {
             events.push(DriverEvent::Woken);
         }
         Ok(())
     }
 
-    fn asked(&mut self, frames: usize) {
-        self.world.borrow_mut().asked.extend((frames > 0).then_some(frames));
+    fn count_requests(&mut self, frames: usize) {
+        self.world.borrow_mut().request_counts.extend((frames > 0).then_some(frames));
     }
 
     fn now(&mut self) -> Now {
@@ -155,7 +155,7 @@ impl Driver for FakeDriver {
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::clone(&self.woken))
+        Waker::from(Arc::clone(&self.is_woken))
     }
 
     fn accept(&mut self, id: ConnectionId) -> io::Result<()> {
@@ -168,7 +168,7 @@ impl Driver for FakeDriver {
         let peer = &mut world.peers[number];
         peer.id = Some(id);
         let (readable, read_closed) = (!peer.to_server.is_empty() || peer.sent_all, peer.sent_all);
-        world.tell(number, IoReadiness { readable, writable: true, read_closed, dead: false });
+        world.notify(number, IoReadiness { readable, writable: true, read_closed, dead: false });
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Driver for FakeDriver {
         // A short read ends readiness, as in the real system; remaining bytes must be reported again.
         if count < room && !peer.to_server.is_empty() {
             let number = world.by_id[&id];
-            world.tell(number, IoReadiness { readable: true, ..IoReadiness::default() });
+            world.notify(number, IoReadiness { readable: true, ..IoReadiness::default() });
         }
         Ok(count)
     }
@@ -222,7 +222,7 @@ impl Driver for FakeDriver {
         let room = peer.window.saturating_sub(peer.from_server.len());
         let all: usize = pieces.iter().map(|piece| piece.len()).sum();
         peer.from_server.extend(pieces.iter().flat_map(|piece| piece.iter()).take(room));
-        peer.wants_room = room < all;
+        peer.awaits_space = room < all;
         if room == 0 && all > 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(all.min(room)) }
     }
 

@@ -16,7 +16,7 @@ fn values(ids: impl Iterator<Item = u64>) -> Vec<(u64, StandAnswer)> {
 #[test]
 fn hello_is_answered_and_then_requests_are() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
     stand.send(peer, &lookup(5, b"abc"));
     assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
@@ -34,7 +34,7 @@ fn requests_right_behind_hello_are_served() {
 }
 
 #[test]
-fn a_refused_hello_is_told_why_and_closed() {
+fn refused_hello_gets_a_reason_and_is_closed() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     for (hello, why) in [
         (Hello { cluster: ClusterId([0xbb; 16]), ..hello_message() }, Failure::Unauthorized),
@@ -48,7 +48,7 @@ fn a_refused_hello_is_told_why_and_closed() {
         assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(why))]);
         assert!(stand.world.borrow().peers[peer].server_shut && !stand.is_closed(peer));
         stand.world.borrow_mut().send_end(peer);
-        stand.settle();
+        stand.run_until_idle();
         assert!(stand.is_closed(peer));
     }
     assert_eq!((stand.counters().ended(CloseReason::Misbehaved), stand.reactor.service.requests), (2, 0));
@@ -57,7 +57,7 @@ fn a_refused_hello_is_told_why_and_closed() {
 #[test]
 fn a_batch_is_answered_with_one_write_for_each_connection() {
     let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
-    let peers = [stand.greeted(), stand.greeted()];
+    let peers = [stand.connect_with_hello(), stand.connect_with_hello()];
     for peer in peers {
         stand.world.borrow_mut().peers[peer].writes = 0;
         stand.answers(peer);
@@ -72,22 +72,22 @@ fn a_batch_is_answered_with_one_write_for_each_connection() {
 }
 
 #[test]
-fn the_driver_hears_in_how_many_frames_others_asked() {
+fn driver_receives_the_request_frame_count() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     for ids in [0..3, 3..4, 4..5] {
         stand.send(peer, &lookups(ids));
         stand.answers(peer);
     }
     // Each number is of the turn before: the greeting, and all but the last.
-    assert_eq!(stand.world.borrow().asked, [1, 3, 1]);
+    assert_eq!(stand.world.borrow().request_counts, [1, 3, 1]);
 }
 
 #[test]
 fn thousands_of_requests_in_one_write_are_answered_in_bounded_batches() {
     let limits = Limits { batch_requests_max: 100, ..Limits::DEFAULT };
     let mut stand = ReactorStand::new(When::AtOnce, limits);
-    let [first, greedy, last] = [(); 3].map(|()| stand.greeted());
+    let [first, greedy, last] = [(); 3].map(|()| stand.connect_with_hello());
     for peer in [first, greedy, last] {
         stand.answers(peer);
     }
@@ -99,8 +99,8 @@ fn thousands_of_requests_in_one_write_are_answered_in_bounded_batches() {
         assert!(stand.reactor.service.requests <= requests);
     }
     for modest in [first, last] {
-        stand.world.borrow_mut().take(modest, usize::MAX);
-        assert!(!stand.world.borrow().peers[modest].taken.is_empty(), "it is starved by the greedy one");
+        stand.world.borrow_mut().peer_read(modest, usize::MAX);
+        assert!(!stand.world.borrow().peers[modest].bytes_read.is_empty(), "it is starved by the greedy one");
     }
     assert_eq!(stand.answers(greedy), values(0..5000));
 }
@@ -124,7 +124,7 @@ fn requests_that_come_one_byte_at_a_time_are_put_together() {
 #[test]
 fn answers_may_come_later_and_in_any_order() {
     let mut stand = ReactorStand::new(When::After(50), Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &lookups(0..8));
     assert_eq!(stand.answers(peer), []);
@@ -134,10 +134,10 @@ fn answers_may_come_later_and_in_any_order() {
 }
 
 #[test]
-fn large_values_come_and_go_whole() {
+fn large_values_round_trip() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     stand.reactor.service.repeat = 300;
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     let value = vec![9; 16 << 20];
     stand.send(peer, &[insert(2, &value), lookup(3, &[1; 60_000]), insert(4, &value[1..])].concat());
@@ -158,13 +158,13 @@ fn large_values_come_and_go_whole() {
 }
 
 #[test]
-fn who_sends_no_more_still_gets_its_answers() {
+fn half_closed_connection_still_gets_answers() {
     let mut stand = ReactorStand::new(When::After(20), Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &lookups(0..3));
     stand.world.borrow_mut().send_end(peer);
-    stand.settle();
+    stand.run_until_idle();
     assert!(!stand.is_closed(peer));
     stand.world.borrow_mut().now_ms += 20;
     stand.reactor.turn().unwrap();
@@ -174,35 +174,35 @@ fn who_sends_no_more_still_gets_its_answers() {
 }
 
 #[test]
-fn answers_to_those_who_left_are_dropped_and_the_service_knows() {
+fn answers_to_closed_connections_are_dropped() {
     let mut stand = ReactorStand::new(When::Never, Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.send(peer, &lookups(0..3));
-    stand.settle();
+    stand.run_until_idle();
     stand.world.borrow_mut().reset(peer);
-    stand.settle();
+    stand.run_until_idle();
     assert!(stand.is_closed(peer));
     assert_eq!(stand.reactor.service.closed.len(), 1);
     // The next connection gets the same slot, and none of the answers.
-    let next = stand.greeted();
+    let next = stand.connect_with_hello();
     stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
     assert_eq!(stand.answers(next), [(1, StandAnswer::Ack)]);
     assert_eq!(stand.counters().answers_dropped, 3);
 }
 
 #[test]
-fn told_to_stop_it_answers_what_is_in_flight_and_ends() {
+fn stop_answers_requests_in_flight() {
     let mut stand = ReactorStand::new(When::Never, Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &lookups(0..3));
-    stand.settle();
+    stand.run_until_idle();
     stand.mailbox.leave(FakeEchoNotice::Stop).unwrap();
     stand.send(peer, &lookups(3..4));
-    assert!(!stand.settle());
+    assert!(!stand.run_until_idle());
     assert_eq!(stand.reactor.service.requests, 3, "nothing is taken up any more");
-    stand.take_all();
-    assert_eq!(frames(&stand.world.borrow().peers[peer].taken), values(0..3));
+    stand.read_all();
+    assert_eq!(frames(&stand.world.borrow().peers[peer].bytes_read), values(0..3));
     assert!(stand.is_closed(peer));
     assert_eq!(stand.mailbox.leave(FakeEchoNotice::Stop), Ok(()), "the queue lives as long as the reactor");
     drop(stand.reactor);
@@ -210,22 +210,22 @@ fn told_to_stop_it_answers_what_is_in_flight_and_ends() {
 }
 
 #[test]
-fn stopping_waits_no_longer_than_it_says() {
+fn stop_is_bounded_in_time() {
     let mut stand = ReactorStand::new(When::After(100), Limits { stop_time_out_ms: 30, ..Limits::DEFAULT });
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.world.borrow_mut().set_window(peer, 0);
     stand.send(peer, &lookups(0..3));
-    stand.settle();
+    stand.run_until_idle();
     stand.mailbox.leave(FakeEchoNotice::Stop).unwrap();
-    assert!(stand.settle(), "the peer has not taken its answers");
+    assert!(stand.run_until_idle(), "the peer has not taken its answers");
     stand.world.borrow_mut().now_ms += 30;
     assert!(!stand.reactor.turn().unwrap());
     assert_eq!(stand.counters().ended(CloseReason::Stopped), 1);
 }
 
 #[test]
-fn a_reactor_with_nothing_to_do_sleeps_until_told() {
+fn idle_reactor_sleeps_until_woken() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     stand.reactor.turn().unwrap();
     assert_eq!(stand.reactor.time_out(), None);

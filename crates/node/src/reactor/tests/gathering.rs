@@ -9,7 +9,7 @@ use super::*;
 /// Connects as a client that supports coalesced frames.
 fn gatherer(stand: &mut ReactorStand) -> usize {
     let peer = stand.world.borrow_mut().connect();
-    let hello = Hello { features: Features::GATHER, ..hello_message() };
+    let hello = Hello { features: Features::COALESCED, ..hello_message() };
     stand.send(peer, &encoded(1, &Message::Hello(hello)));
     assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
     peer
@@ -22,22 +22,22 @@ fn request(kind: Kind, body: &[u8]) -> GatheredRequest<'_> {
         partition,
         partition_epoch: PartitionEpoch(1),
         kind: kind.number(),
-        hold: false,
+        read_lock: false,
         body,
     }
 }
 
 /// Lookups of these keys in one frame.
-fn gather(id: u64, keys: &[&[u8]]) -> Vec<u8> {
-    gather_frames(id, &keys.iter().map(|key| lookup(0, key)).collect::<Vec<Vec<u8>>>())
+fn coalesced_lookups(id: u64, keys: &[&[u8]]) -> Vec<u8> {
+    coalesce_frames(id, &keys.iter().map(|key| lookup(0, key)).collect::<Vec<Vec<u8>>>())
 }
 
 /// The requests of these frames in one coalesced frame.
-pub(super) fn gather_frames(id: u64, frames: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn coalesce_frames(id: u64, frames: &[Vec<u8>]) -> Vec<u8> {
     let kind = |frame: &[u8]| Kind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
     let requests: Vec<GatheredRequest<'_>> =
         frames.iter().map(|frame| request(kind(frame), &frame[48..])).collect();
-    encoded(id, &Message::Gather(Elements::given(&requests)))
+    encoded(id, &Message::Gather(Elements::from_slice(&requests)))
 }
 
 fn body_of(frame: &[u8]) -> Vec<u8> {
@@ -52,7 +52,7 @@ fn value(id: u64, key: &[u8]) -> (u64, StandAnswer) {
 fn each_request_of_a_frame_is_answered_under_its_own_id() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
-    stand.send(peer, &[gather(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
+    stand.send(peer, &[coalesced_lookups(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
     let expected = [value(101, b"a"), value(102, b"b"), value(103, b"c"), value(7, b"d")];
     assert_eq!(stand.answers(peer), expected);
     assert_eq!(stand.counters().requests, 4);
@@ -65,7 +65,7 @@ fn answers_of_one_batch_share_frames_whatever_order_they_come_in() {
     let keys: Vec<Vec<u8>> = (0..100u8).map(|key| vec![key]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let sent = stand.counters().bytes_out;
-    stand.send(peer, &gather(100, &keys));
+    stand.send(peer, &coalesced_lookups(100, &keys));
     let expected: Vec<(u64, StandAnswer)> =
         (0..100u64).rev().map(|at| value(101 + at, &[at as u8])).collect();
     assert_eq!(stand.answers(peer), expected);
@@ -74,18 +74,18 @@ fn answers_of_one_batch_share_frames_whatever_order_they_come_in() {
 }
 
 #[test]
-fn answers_that_are_found_later_do_not_hold_up_others() {
+fn late_answers_do_not_delay_others() {
     let mut stand = ReactorStand::new(When::After(50), Limits::DEFAULT);
     let peer = gatherer(&mut stand);
-    stand.send(peer, &gather(100, &[b"a"]));
-    stand.settle();
-    stand.pass(20);
-    stand.send(peer, &gather(200, &[b"b"]));
-    stand.settle();
+    stand.send(peer, &coalesced_lookups(100, &[b"a"]));
+    stand.run_until_idle();
+    stand.advance_ms(20);
+    stand.send(peer, &coalesced_lookups(200, &[b"b"]));
+    stand.run_until_idle();
     stand.world.borrow_mut().now_ms += 30;
     stand.reactor.turn().unwrap();
     assert_eq!(stand.answers(peer), [value(101, b"a")]);
-    stand.pass(50);
+    stand.advance_ms(50);
     assert_eq!(stand.answers(peer), [value(201, b"b")]);
 }
 
@@ -102,7 +102,7 @@ fn what_cannot_be_read_is_refused_by_itself() {
         GatheredRequest { kind: 0x0177, ..request(Kind::Lookup, &good) },
         request(Kind::Lookup, &good),
     ];
-    stand.send(peer, &encoded(10, &Message::Gather(Elements::given(&requests))));
+    stand.send(peer, &encoded(10, &Message::Gather(Elements::from_slice(&requests))));
     let failed = |id, failure| (id, StandAnswer::Failed(failure));
     let expected = [
         value(11, b"good"),
@@ -119,9 +119,9 @@ fn what_cannot_be_read_is_refused_by_itself() {
 #[test]
 fn a_client_that_has_not_agreed_is_refused_and_answered_frame_by_frame() {
     let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
-    stand.send(peer, &gather(10, &[b"a"]));
+    stand.send(peer, &coalesced_lookups(10, &[b"a"]));
     assert_eq!(stand.answers(peer), [(10, StandAnswer::Failed(What::Unexpected.into()))]);
     let sent = stand.counters().bytes_out;
     stand.send(peer, &[lookup(1, b"a"), lookup(2, b"b"), lookup(3, b"c")].concat());
@@ -130,12 +130,12 @@ fn a_client_that_has_not_agreed_is_refused_and_answered_frame_by_frame() {
 }
 
 #[test]
-fn long_answers_between_short_ones_are_whole() {
+fn long_answers_between_short_ones_are_complete() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let long = [b'l'; 300];
     stand.reactor.service.repeat = 100;
-    stand.send(peer, &gather(100, &[b"a", b"b", &long, b"c", b"d", &long, &long, b"e"]));
+    stand.send(peer, &coalesced_lookups(100, &[b"a", b"b", &long, b"c", b"d", &long, &long, b"e"]));
     let keys: [&[u8]; 8] = [b"a", b"b", &long, b"c", b"d", &long, &long, b"e"];
     let expected: Vec<(u64, StandAnswer)> =
         keys.iter().zip(101..).map(|(key, id)| value(id, &key.repeat(100))).collect();
@@ -143,13 +143,13 @@ fn long_answers_between_short_ones_are_whole() {
 }
 
 #[test]
-fn a_peer_that_takes_little_at_a_time_gets_whole_frames() {
+fn slow_reader_gets_complete_frames() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.world.borrow_mut().set_window(peer, 7);
     for round in 0..10u64 {
-        stand.send(peer, &gather(1000 * (round + 1), &[b"a", b"b", b"c"]));
-        stand.settle();
+        stand.send(peer, &coalesced_lookups(1000 * (round + 1), &[b"a", b"b", b"c"]));
+        stand.run_until_idle();
     }
     let answers = stand.answers(peer);
     let expected: Vec<(u64, StandAnswer)> = (1..=10u64)
@@ -165,9 +165,12 @@ fn requests_of_a_frame_count_against_those_in_flight() {
     let limits = Limits { in_flight_max: 4, ..Limits::DEFAULT };
     let mut stand = ReactorStand::new(When::After(10), limits);
     let peer = gatherer(&mut stand);
-    stand.send(peer, &[gather(100, &[b"a", b"b", b"c", b"d", b"e"]), gather(200, &[b"f"])].concat());
-    stand.settle();
+    stand.send(
+        peer,
+        &[coalesced_lookups(100, &[b"a", b"b", b"c", b"d", b"e"]), coalesced_lookups(200, &[b"f"])].concat(),
+    );
+    stand.run_until_idle();
     assert_eq!(stand.reactor.service.requests, 5, "a frame is taken whole, and nothing behind it");
-    stand.pass(30);
+    stand.advance_ms(30);
     assert_eq!(stand.answers(peer).len(), 6);
 }

@@ -8,7 +8,7 @@ use super::*;
 /// A well-behaved connection and a misbehaving one, both after the greeting.
 fn two() -> (ReactorStand, usize, usize) {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
-    let (good, bad) = (stand.greeted(), stand.greeted());
+    let (good, bad) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(good);
     stand.answers(bad);
     (stand, good, bad)
@@ -38,7 +38,7 @@ fn header(version: u8, body_len: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_can_be_answered_is_and_the_connection_goes_on() {
+fn answerable_bad_requests_keep_the_connection() {
     let (mut stand, good, bad) = two();
     let body_at = HEADER_BYTES + 3;
     let corrupt = damaged(lookup(5, b"abc"), body_at);
@@ -79,7 +79,7 @@ fn what_leaves_the_next_frame_unknown_closes_the_connection() {
         // The connection is read to its end with its bytes discarded, and then removed.
         stand.send(bad, &[0xfa; 100_000]);
         stand.world.borrow_mut().send_end(bad);
-        stand.settle();
+        stand.run_until_idle();
         assert!(stand.is_closed(bad));
         assert_eq!(stand.counters().ended(CloseReason::Misbehaved), 1);
         is_served(&mut stand, good);
@@ -87,7 +87,7 @@ fn what_leaves_the_next_frame_unknown_closes_the_connection() {
 }
 
 #[test]
-fn before_hello_nothing_else_is_taken() {
+fn nothing_is_accepted_before_hello() {
     for (bytes, request, failure) in [
         (encoded(4, &Message::Ping(Ping::default())), 4, What::HelloExpected.into()),
         (lookup(5, b"abc"), 5, What::HelloExpected.into()),
@@ -104,29 +104,29 @@ fn before_hello_nothing_else_is_taken() {
 }
 
 #[test]
-fn another_protocol_gets_a_line_that_says_what_this_is() {
+fn other_protocol_gets_an_explanatory_line() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     for bytes in [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"] {
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, bytes);
-        stand.settle();
-        stand.take_all();
-        assert_eq!(stand.world.borrow().peers[peer].taken, FOREIGN_ANSWER);
+        stand.run_until_idle();
+        stand.read_all();
+        assert_eq!(stand.world.borrow().peers[peer].bytes_read, FOREIGN_ANSWER);
         assert!(stand.world.borrow().peers[peer].server_shut);
         stand.world.borrow_mut().send_end(peer);
-        stand.settle();
+        stand.run_until_idle();
         assert!(stand.is_closed(peer));
     }
     assert_eq!(stand.counters().ended(CloseReason::Foreign), 4);
 }
 
 #[test]
-fn who_does_not_hang_up_after_its_last_answer_is_hung_up_on() {
+fn finished_connection_is_closed_by_the_server() {
     let (mut stand, good, bad) = two();
     stand.send(bad, b"no frame");
-    stand.pass(LINGER_MS - 1);
+    stand.advance_ms(LINGER_MS - 1);
     assert!(!stand.is_closed(bad));
-    stand.pass(2);
+    stand.advance_ms(2);
     assert!(stand.is_closed(bad));
     is_served(&mut stand, good);
 }

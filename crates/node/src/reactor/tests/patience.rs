@@ -14,35 +14,35 @@ const LIMITS: Limits = Limits {
 /// Whether the connection ends exactly after this time, and for this reason.
 fn ends_after(stand: &mut ReactorStand, peer: usize, ms: u64, why: CloseReason) {
     let before = stand.counters().ended(why);
-    stand.pass(ms - 1);
+    stand.advance_ms(ms - 1);
     assert!(!stand.is_closed(peer), "{why} came too early");
-    stand.pass(1);
-    stand.settle();
+    stand.advance_ms(1);
+    stand.run_until_idle();
     assert!(stand.is_closed(peer), "{why} did not come");
     assert_eq!(stand.counters().ended(why), before + 1);
 }
 
 #[test]
-fn a_connection_that_never_says_hello_ends() {
+fn connection_without_hello_times_out() {
     let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     let silent = stand.world.borrow_mut().connect();
-    stand.settle();
+    stand.run_until_idle();
     ends_after(&mut stand, silent, 50, CloseReason::HelloTimeOut);
     let half = stand.world.borrow_mut().connect();
     stand.send(half, &hello()[..60]);
-    stand.settle();
+    stand.run_until_idle();
     ends_after(&mut stand, half, 50, CloseReason::HelloTimeOut);
 }
 
 #[test]
 fn a_frame_that_is_begun_must_end() {
     let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
-    let peer = stand.greeted();
-    stand.pass(300);
+    let peer = stand.connect_with_hello();
+    stand.advance_ms(300);
     stand.send(peer, &[lookup(2, b"abc"), lookup(3, b"def")[..20].to_vec()].concat());
-    stand.settle();
+    stand.run_until_idle();
     // Further bytes do not extend its time.
-    stand.pass(60);
+    stand.advance_ms(60);
     stand.send(peer, &lookup(3, b"def")[20..21]);
     ends_after(&mut stand, peer, 10, CloseReason::FrameTimeOut);
 }
@@ -50,27 +50,27 @@ fn a_frame_that_is_begun_must_end() {
 #[test]
 fn a_long_frame_has_the_time_that_a_slow_link_needs() {
     let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     let frame = insert(2, &vec![1; 256 * 1000 - 10]);
     stand.send(peer, &frame[..100_000]);
-    stand.settle();
-    stand.pass(1000);
+    stand.run_until_idle();
+    stand.advance_ms(1000);
     assert!(!stand.is_closed(peer));
     stand.send(peer, &frame[100_000..]);
-    stand.settle();
+    stand.run_until_idle();
     assert_eq!(stand.answers(peer).last(), Some(&(2, StandAnswer::Done(256 * 1000 - 10))));
 }
 
 #[test]
-fn who_does_not_take_its_answers_is_closed() {
+fn client_that_reads_no_answers_is_closed() {
     let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.world.borrow_mut().set_window(peer, 0);
     stand.send(peer, &lookup(2, b"abc"));
-    stand.settle();
+    stand.run_until_idle();
     stand.world.borrow_mut().now_ms += 109;
-    stand.settle();
+    stand.run_until_idle();
     stand.reactor.turn().unwrap();
     assert!(!stand.is_closed(peer));
     stand.world.borrow_mut().now_ms += 1;
@@ -82,32 +82,32 @@ fn who_does_not_take_its_answers_is_closed() {
 #[test]
 fn an_idle_connection_ends_but_not_one_that_waits_for_an_answer() {
     let mut stand = ReactorStand::new(When::Never, LIMITS);
-    let (idle, waiting) = (stand.greeted(), stand.greeted());
+    let (idle, waiting) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.send(waiting, &lookup(2, b"abc"));
-    stand.settle();
+    stand.run_until_idle();
     ends_after(&mut stand, idle, 500, CloseReason::Idle);
-    stand.pass(10_000);
+    stand.advance_ms(10_000);
     assert!(!stand.is_closed(waiting));
 }
 
 #[test]
-fn who_sends_no_more_does_not_wait_for_ever() {
+fn half_closed_connection_times_out() {
     let mut stand = ReactorStand::new(When::Never, LIMITS);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.send(peer, &lookup(2, b"abc"));
     stand.world.borrow_mut().send_end(peer);
-    stand.settle();
+    stand.run_until_idle();
     ends_after(&mut stand, peer, 90, CloseReason::HalfClosedTimeOut);
 }
 
 #[test]
-fn a_system_without_sockets_is_asked_again_after_a_pause() {
+fn accept_is_retried_after_descriptor_exhaustion() {
     let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     stand.world.borrow_mut().accept_error = Some(std::io::ErrorKind::OutOfMemory);
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &hello());
-    stand.settle();
+    stand.run_until_idle();
     assert_eq!((stand.counters().accept_errors, stand.counters().accepted), (1, 0));
-    stand.pass(ACCEPT_RETRY_MS);
+    stand.advance_ms(ACCEPT_RETRY_MS);
     assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
 }

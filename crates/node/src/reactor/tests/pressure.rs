@@ -11,14 +11,14 @@ fn lookups(count: u64) -> Vec<u8> {
 }
 
 #[test]
-fn who_does_not_read_is_not_read_and_others_are_served() {
+fn client_that_does_not_read_is_paused() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits { in_flight_max: 4096, ..LIMITS });
-    let (deaf, other) = (stand.greeted(), stand.greeted());
+    let (deaf, other) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(deaf);
     stand.answers(other);
     stand.world.borrow_mut().set_window(deaf, 1000);
     stand.send(deaf, &lookups(5000));
-    stand.settle();
+    stand.run_until_idle();
     let answer_bytes = 200;
     let held = stand.reactor.connections.unsent_total;
     assert!((10_000..10_000 + answer_bytes).contains(&held), "{held} bytes are held");
@@ -32,88 +32,88 @@ fn who_does_not_read_is_not_read_and_others_are_served() {
 }
 
 #[test]
-fn requests_in_flight_are_bounded_and_go_on_as_answers_come() {
+fn requests_in_flight_are_bounded() {
     let mut stand = ReactorStand::new(When::After(5), LIMITS);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &lookups(35));
-    stand.settle();
+    stand.run_until_idle();
     assert_eq!(stand.reactor.service.requests, 10);
-    stand.pass(5);
+    stand.advance_ms(5);
     assert_eq!(stand.reactor.service.requests, 20);
-    stand.pass(100);
+    stand.advance_ms(100);
     assert_eq!(stand.reactor.service.requests, 35);
-    let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
+    let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].bytes_read);
     assert_eq!(frames(&bytes).len(), 35);
 }
 
 #[test]
-fn requests_that_are_let_go_make_room_for_others() {
+fn dropped_requests_free_their_slots() {
     let mut stand = ReactorStand::new(When::Never, LIMITS);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &lookups(15));
-    stand.settle();
-    stand.mailbox.leave(FakeEchoNotice::LetGo).unwrap();
-    stand.settle();
-    assert_eq!((stand.reactor.service.requests, stand.counters().let_go), (15, 10));
+    stand.run_until_idle();
+    stand.mailbox.leave(FakeEchoNotice::DropRequest).unwrap();
+    stand.run_until_idle();
+    assert_eq!((stand.reactor.service.requests, stand.counters().dropped_requests), (15, 10));
     stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
     assert_eq!(stand.answers(peer).len(), 5);
 }
 
 #[test]
-fn late_answers_that_nobody_takes_end_the_connection() {
+fn unread_late_answers_close_the_connection() {
     let limits = Limits { unsent_bytes_end: 20_000, in_flight_max: 1000, ..LIMITS };
     let mut stand = ReactorStand::new(When::Never, limits);
-    let (deaf, other) = (stand.greeted(), stand.greeted());
+    let (deaf, other) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(deaf);
     stand.answers(other);
     stand.world.borrow_mut().set_window(deaf, 0);
     stand.send(deaf, &lookups(500));
-    stand.settle();
+    stand.run_until_idle();
     stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
-    stand.settle();
+    stand.run_until_idle();
     assert!(stand.is_closed(deaf));
     assert_eq!(stand.counters().ended(CloseReason::Flooded), 1);
     assert_eq!(stand.reactor.connections.unsent_total, 0);
     stand.send(other, &lookup(7, b"abc"));
-    stand.settle();
+    stand.run_until_idle();
     stand.mailbox.leave(FakeEchoNotice::AnswerAll).unwrap();
     assert_eq!(stand.answers(other).len(), 1);
 }
 
 #[test]
-fn all_connections_together_hold_no_more_than_allowed() {
+fn total_connection_memory_is_bounded() {
     let limits = Limits { unsent_bytes_total_max: 50_000, in_flight_max: 4096, ..LIMITS };
     let mut stand = ReactorStand::new(When::AtOnce, limits);
-    let deaf: Vec<usize> = (0..20).map(|_| stand.greeted()).collect();
+    let deaf: Vec<usize> = (0..20).map(|_| stand.connect_with_hello()).collect();
     for &peer in &deaf {
         stand.answers(peer);
         stand.world.borrow_mut().set_window(peer, 0);
         stand.send(peer, &lookups(1000));
     }
-    stand.settle();
+    stand.run_until_idle();
     assert!(stand.reactor.connections.unsent_total <= 50_000);
     assert!(deaf.iter().all(|&peer| !stand.is_closed(peer)), "slowed down, not closed");
-    let listener = stand.greeted();
+    let listener = stand.connect_with_hello();
     stand.answers(listener);
     stand.send(listener, &lookup(7, b"abc"));
     assert_eq!(stand.answers(listener), [(7, StandAnswer::Value(b"abc".to_vec()))]);
 }
 
 #[test]
-fn large_frames_that_find_no_room_are_told_to_come_again() {
+fn large_frames_without_memory_are_refused_with_retry() {
     let limits = Limits { large_frames_bytes_max: 1 << 20, ..Limits::DEFAULT };
     let mut stand = ReactorStand::new(When::AtOnce, limits);
-    let (first, second) = (stand.greeted(), stand.greeted());
+    let (first, second) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(first);
     stand.answers(second);
     let (long, short) = (insert(2, &vec![1; 900_000]), insert(3, &vec![2; 300_000]));
     stand.send(first, &long[..800_000]);
-    stand.settle();
+    stand.run_until_idle();
     assert!(stand.reactor.connections.large_total >= 800_000);
     stand.send(second, &[short.clone(), lookup(4, b"abc")].concat());
-    let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: NO_ROOM_RETRY_MS });
+    let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: MEMORY_FULL_RETRY_MS });
     assert_eq!(stand.answers(second), [(3, busy), (4, StandAnswer::Value(b"abc".to_vec()))]);
     stand.send(first, &long[800_000..]);
     assert_eq!(stand.answers(first), [(2, StandAnswer::Done(900_000))]);
@@ -125,18 +125,23 @@ fn large_frames_that_find_no_room_are_told_to_come_again() {
 #[test]
 fn nothing_is_allocated_on_the_claim_of_a_length() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &insert(2, &vec![1; 16 << 20])[..48]);
-    stand.settle();
+    stand.run_until_idle();
     assert!(stand.reactor.connections.large_total <= 2 * RECEIVE_BYTES);
 }
 
 #[test]
-fn connections_beyond_the_bound_are_told_and_those_beyond_that_closed() {
+fn excess_connections_are_refused_then_closed() {
     let limits = Limits { connections_max: 2, refusals_max: 1, ..Limits::DEFAULT };
     let mut stand = ReactorStand::new(When::AtOnce, limits);
-    let (first, second, told, closed) = (stand.greeted(), stand.greeted(), stand.greeted(), stand.greeted());
+    let (first, second, told, closed) = (
+        stand.connect_with_hello(),
+        stand.connect_with_hello(),
+        stand.connect_with_hello(),
+        stand.connect_with_hello(),
+    );
     assert_eq!(stand.answers(second), [(1, StandAnswer::Ack)]);
     let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
     assert_eq!(stand.answers(told), [(1, busy)]);
@@ -144,17 +149,17 @@ fn connections_beyond_the_bound_are_told_and_those_beyond_that_closed() {
     // After one connection has left and the refused one is closed, there is room again.
     stand.world.borrow_mut().send_end(told);
     stand.world.borrow_mut().send_end(first);
-    stand.settle();
+    stand.run_until_idle();
     assert_eq!(stand.counters().ended(CloseReason::TooMany), 2);
-    let next = stand.greeted();
+    let next = stand.connect_with_hello();
     assert_eq!(stand.answers(next), [(1, StandAnswer::Ack)]);
 }
 
 #[test]
-fn buffers_of_connections_at_rest_are_given_back() {
+fn idle_connections_return_their_buffers() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     for _ in 0..50 {
-        let peer = stand.greeted();
+        let peer = stand.connect_with_hello();
         stand.send(peer, &lookups(100));
         stand.answers(peer);
     }

@@ -19,7 +19,7 @@ fn credential(text: &str) -> Credential {
 }
 
 /// A server whose secret is "ours", eight times.
-fn stand(limits: Limits) -> ReactorStand {
+fn stand_with_secret(limits: Limits) -> ReactorStand {
     let mut stand = ReactorStand::new(When::AtOnce, limits);
     let guard = Guard::new(&secret("ours"), Nonces::new([1; 32]));
     stand.reactor.prove(Some(Proofs { guard, credential: credential("ours") }));
@@ -27,10 +27,10 @@ fn stand(limits: Limits) -> ReactorStand {
 }
 
 /// The first frame that a peer has received, as `hear` decodes it; later frames are dropped.
-fn heard<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
-    stand.settle();
-    stand.take_all();
-    let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
+fn first_message<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
+    stand.run_until_idle();
+    stand.read_all();
+    let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].bytes_read);
     let DecodeResult::Frame { frame, .. } = Decoder::before_hello().decode(&bytes) else {
         panic!("{bytes:02x?}")
     };
@@ -39,36 +39,36 @@ fn heard<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Message<'_>
 }
 
 /// Sends a greeting with an offered proof, and returns the server's challenge.
-fn asked(
+fn request_challenge(
     stand: &mut ReactorStand,
     text: &str,
     hello: Hello<'static>,
 ) -> (usize, Result<Prove, Failure<'static>>) {
     let mut hello = hello;
-    let caller = credential(text).greet(&mut hello).unwrap();
+    let caller = credential(text).add_proof_offer(&mut hello).unwrap();
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &encoded(1, &Message::Hello(hello)));
-    let prove = heard(stand, peer, |message| match message {
+    let prove = first_message(stand, peer, |message| match message {
         Message::HelloAck(ack) => caller.check(&ack),
         other => panic!("{other:?}"),
     });
     (peer, prove)
 }
 
-fn let_in(stand: &mut ReactorStand, hello: Hello<'static>) -> usize {
-    let (peer, prove) = asked(stand, "ours", hello);
+fn authenticate(stand: &mut ReactorStand, hello: Hello<'static>) -> usize {
+    let (peer, prove) = request_challenge(stand, "ours", hello);
     stand.send(peer, &encoded(2, &Message::Prove(prove.unwrap())));
-    heard(stand, peer, |message| assert_eq!(message, Message::Proved));
+    first_message(stand, peer, |message| assert_eq!(message, Message::Proved));
     peer
 }
 
 #[test]
-fn who_proves_it_is_served_and_counts_as_no_stranger() {
-    let mut stand = stand(Limits::DEFAULT);
-    let peer = let_in(&mut stand, hello_message());
+fn proven_client_is_served_and_not_counted_unproven() {
+    let mut stand = stand_with_secret(Limits::DEFAULT);
+    let peer = authenticate(&mut stand, hello_message());
     stand.send(peer, &lookup(5, b"abc"));
     assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
-    assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 1));
+    assert_eq!((stand.reactor.connections.unproven.len(), stand.reactor.connections.open), (0, 1));
     // Another proof is invalid now.
     stand.send(peer, &encoded(6, &Message::Prove(Prove { proof: [0; 32] })));
     assert_eq!(stand.answers(peer), [(6, StandAnswer::Failed(What::Unexpected.into()))]);
@@ -77,20 +77,20 @@ fn who_proves_it_is_served_and_counts_as_no_stranger() {
 
 #[test]
 fn requests_right_behind_the_proof_are_served() {
-    let mut stand = stand(Limits::DEFAULT);
-    let (peer, prove) = asked(&mut stand, "ours", hello_message());
+    let mut stand = stand_with_secret(Limits::DEFAULT);
+    let (peer, prove) = request_challenge(&mut stand, "ours", hello_message());
     let bytes = [encoded(2, &Message::Prove(prove.unwrap())), lookup(3, b"abc")].concat();
     stand.send(peer, &bytes);
-    stand.settle();
-    stand.take_all();
-    let taken = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
+    stand.run_until_idle();
+    stand.read_all();
+    let taken = std::mem::take(&mut stand.world.borrow_mut().peers[peer].bytes_read);
     let proved = encoded(2, &Message::Proved).len();
     assert_eq!(frames(&taken[proved..]), [(3, StandAnswer::Value(b"abc".to_vec()))]);
 }
 
 #[test]
-fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken() {
-    let mut stand = stand(Limits::DEFAULT);
+fn missing_or_wrong_proof_is_refused_with_reason() {
+    let mut stand = stand_with_secret(Limits::DEFAULT);
     let failed = |fault| Failure::AuthFailed { fault };
     let odd = Hello { proof_method: 9, ..hello_message() };
     // The server reveals nothing about the cluster, not even that it is another one.
@@ -112,28 +112,28 @@ fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken(
         (hello(), 1, What::ProofExpected.into()),
     ] {
         let hello = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
-        let (peer, prove) = asked(&mut stand, "another", hello);
+        let (peer, prove) = request_challenge(&mut stand, "another", hello);
         assert_eq!(prove, Err(failed(AuthFault::ServerProof)));
         stand.send(peer, &[bytes, lookup(9, b"never read")].concat());
         assert_eq!(stand.answers(peer), [(id, StandAnswer::Failed(why))]);
         stand.world.borrow_mut().send_end(peer);
-        stand.settle();
+        stand.run_until_idle();
         assert!(stand.is_closed(peer));
     }
     assert_eq!(stand.reactor.service.requests, 0);
     assert_eq!(stand.counters().peer_messages, 0);
-    stand.pass(limits::LINGER_MS + 1);
+    stand.advance_ms(limits::LINGER_MS + 1);
     assert_eq!(stand.counters().ended(CloseReason::NotProved), 4);
-    assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 0));
+    assert_eq!((stand.reactor.connections.unproven.len(), stand.reactor.connections.open), (0, 0));
 }
 
 #[test]
 fn a_proof_that_does_not_come_in_time_or_is_large_ends_the_connection() {
-    let mut stand = stand(Limits::DEFAULT);
-    let (silent, _) = asked(&mut stand, "ours", hello_message());
-    stand.pass(limits::HELLO_TIME_OUT_MS + 1);
+    let mut stand = stand_with_secret(Limits::DEFAULT);
+    let (silent, _) = request_challenge(&mut stand, "ours", hello_message());
+    stand.advance_ms(limits::HELLO_TIME_OUT_MS + 1);
     assert!(stand.is_closed(silent));
-    let (large, _) = asked(&mut stand, "ours", hello_message());
+    let (large, _) = request_challenge(&mut stand, "ours", hello_message());
     stand.send(large, &insert(2, &[0; 2000]));
     let answers = stand.answers(large);
     assert!(
@@ -144,64 +144,65 @@ fn a_proof_that_does_not_come_in_time_or_is_large_ends_the_connection() {
 }
 
 #[test]
-fn the_oldest_stranger_gives_way_and_nobody_who_is_known_does() {
-    let limits = Limits { connections_max: 8, strangers_max: 4, refusals_max: 2, ..Limits::DEFAULT };
-    let mut stand = stand(limits);
-    let known: Vec<usize> = (0..6).map(|_| let_in(&mut stand, hello_message())).collect();
+fn oldest_unproven_connection_is_evicted_first() {
+    let limits = Limits { connections_max: 8, unproven_max: 4, refusals_max: 2, ..Limits::DEFAULT };
+    let mut stand = stand_with_secret(limits);
+    let known: Vec<usize> = (0..6).map(|_| authenticate(&mut stand, hello_message())).collect();
     // Two places are left, although the limit for unauthenticated connections is four.
     let mut silent: Vec<usize> = Vec::new();
     for _ in 0..20 {
         silent.push(stand.world.borrow_mut().connect());
-        stand.settle();
+        stand.run_until_idle();
         let open = silent.iter().filter(|peer| !stand.is_closed(**peer)).count();
         assert_eq!(open, silent.len().min(2));
         assert!(!stand.is_closed(silent[silent.len() - 1]), "the newcomer is served");
     }
     assert_eq!(stand.counters().ended(CloseReason::Displaced), 18);
     // A client with the secret gets a place among them, and is not displaced afterwards.
-    let late = let_in(&mut stand, hello_message());
+    let late = authenticate(&mut stand, hello_message());
     for _ in 0..5 {
         stand.world.borrow_mut().connect();
-        stand.settle();
+        stand.run_until_idle();
     }
     for peer in known.into_iter().chain([late]) {
         stand.send(peer, &lookup(5, b"abc"));
         assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
     }
-    stand.pass(limits::HELLO_TIME_OUT_MS + 1);
-    assert_eq!((stand.reactor.connections.strangers.len(), stand.reactor.connections.open), (0, 7));
+    stand.advance_ms(limits::HELLO_TIME_OUT_MS + 1);
+    assert_eq!((stand.reactor.connections.unproven.len(), stand.reactor.connections.open), (0, 7));
 }
 
 #[test]
-fn strangers_of_one_address_have_a_bound_of_their_own() {
-    let limits = Limits { strangers_per_address_max: 2, ..Limits::DEFAULT };
-    let mut stand = stand(limits);
+fn unproven_connections_per_address_are_bounded() {
+    let limits = Limits { unproven_per_address_max: 2, ..Limits::DEFAULT };
+    let mut stand = stand_with_secret(limits);
     let silent: Vec<usize> = (0..5).map(|_| stand.world.borrow_mut().connect()).collect();
-    stand.settle();
+    stand.run_until_idle();
     let closed: Vec<bool> = silent.iter().map(|peer| stand.is_closed(*peer)).collect();
     assert_eq!(closed, [true, true, true, false, false]);
 }
 
 #[test]
-fn a_link_of_an_instance_finds_a_place_where_clients_have_taken_all() {
+fn peer_link_is_accepted_when_clients_use_all_slots() {
     let limits = Limits { connections_max: 2, refusals_max: 4, ..Limits::DEFAULT };
-    let mut stand = stand(limits);
-    let known: Vec<usize> = (0..2).map(|_| let_in(&mut stand, hello_message())).collect();
+    let mut stand = stand_with_secret(limits);
+    let known: Vec<usize> = (0..2).map(|_| authenticate(&mut stand, hello_message())).collect();
     let client = stand.world.borrow_mut().connect();
     stand.send(client, &hello());
     let answers = stand.answers(client);
     assert!(matches!(answers[..], [(1, StandAnswer::Failed(Failure::Busy { .. }))]), "{answers:?}");
-    let peer = let_in(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
+    let peer =
+        authenticate(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
     stand.send(peer, &encoded(0, &peer_message()));
     assert_eq!(stand.answers(peer), []);
     assert_eq!(stand.counters().peer_messages, 1);
     // A client that only claims to be an instance authenticates itself, and is then refused because there is no room.
     let mut token = Credential::of_token(&secret("ours").token(7), Nonces::new([3; 32]));
     let mut claim = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
-    let caller = token.greet(&mut claim).unwrap();
+    let caller = token.add_proof_offer(&mut claim).unwrap();
     let liar = stand.world.borrow_mut().connect();
     stand.send(liar, &encoded(1, &Message::Hello(claim)));
-    let prove = heard(&mut stand, liar, |message| match message {
+    let prove = first_message(&mut stand, liar, |message| match message {
         Message::HelloAck(ack) => caller.check(&ack).unwrap(),
         other => panic!("{other:?}"),
     });
@@ -212,28 +213,29 @@ fn a_link_of_an_instance_finds_a_place_where_clients_have_taken_all() {
 }
 
 #[test]
-fn what_instances_say_is_taken_from_those_who_have_proved_it() {
-    let mut stand = stand(Limits::DEFAULT);
-    let peer = let_in(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
+fn peer_messages_are_accepted_only_after_proof() {
+    let mut stand = stand_with_secret(Limits::DEFAULT);
+    let peer =
+        authenticate(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
     stand.send(peer, &encoded(0, &peer_message()));
     assert_eq!(stand.answers(peer), []);
     assert_eq!(stand.counters().peer_messages, 1);
 }
 
 #[test]
-fn a_token_lets_a_client_in_and_makes_no_instance_of_it() {
-    let mut stand = stand(Limits::DEFAULT);
+fn token_admits_client_but_not_as_instance() {
+    let mut stand = stand_with_secret(Limits::DEFAULT);
     let mut hello = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
     let token = secret("ours").token(7);
-    let caller = Credential::of_token(&token, Nonces::new([2; 32])).greet(&mut hello).unwrap();
+    let caller = Credential::of_token(&token, Nonces::new([2; 32])).add_proof_offer(&mut hello).unwrap();
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &encoded(1, &Message::Hello(hello)));
-    let prove = heard(&mut stand, peer, |message| match message {
+    let prove = first_message(&mut stand, peer, |message| match message {
         Message::HelloAck(ack) => caller.check(&ack).unwrap(),
         other => panic!("{other:?}"),
     });
     stand.send(peer, &encoded(2, &Message::Prove(prove)));
-    heard(&mut stand, peer, |message| assert_eq!(message, Message::Proved));
+    first_message(&mut stand, peer, |message| assert_eq!(message, Message::Proved));
     stand.send(peer, &encoded(3, &peer_message()));
     assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(What::Unexpected.into()))]);
     assert_eq!(stand.counters().peer_messages, 0);
@@ -244,9 +246,9 @@ fn a_token_lets_a_client_in_and_makes_no_instance_of_it() {
 /// Has the reactor connect to an instance, and answers its greeting with this secret, or without any.
 fn called(stand: &mut ReactorStand, text: Option<&str>) -> (usize, Option<Challenge>) {
     stand.mailbox.leave(FakeEchoNotice::Call(7401)).unwrap();
-    stand.settle();
+    stand.run_until_idle();
     let (_, peer) = *stand.world.borrow().called.last().unwrap();
-    stand.world.borrow_mut().take_call(peer);
+    stand.world.borrow_mut().accept_call(peer);
     let mut ack = HelloAck {
         version: 1,
         instance: InstanceId(9),
@@ -254,7 +256,7 @@ fn called(stand: &mut ReactorStand, text: Option<&str>) -> (usize, Option<Challe
         features: Features::PEER,
         ..HelloAck::default()
     };
-    let challenge = heard(stand, peer, |message| {
+    let challenge = first_message(stand, peer, |message| {
         let Message::Hello(hello) = message else { panic!("{message:?}") };
         assert_eq!(hello.proof_method, 1);
         text.map(|text| Guard::new(&secret(text), Nonces::new([3; 32])).challenge(&hello, &mut ack).unwrap())
@@ -264,57 +266,57 @@ fn called(stand: &mut ReactorStand, text: Option<&str>) -> (usize, Option<Challe
 }
 
 #[test]
-fn an_instance_that_is_called_is_told_nothing_before_both_have_proved_it() {
-    let mut stand = stand(Limits::DEFAULT);
+fn outgoing_link_sends_nothing_before_mutual_proof() {
+    let mut stand = stand_with_secret(Limits::DEFAULT);
     let (peer, challenge) = called(&mut stand, Some("ours"));
-    let prove = heard(&mut stand, peer, |message| match message {
+    let prove = first_message(&mut stand, peer, |message| match message {
         Message::Prove(prove) => prove,
         other => panic!("{other:?}"),
     });
     assert_eq!(challenge.unwrap().accept(&prove), Ok(Access::All));
     assert_eq!(stand.reactor.service.linked, []);
     stand.send(peer, &encoded(0, &Message::Proved));
-    stand.settle();
+    stand.run_until_idle();
     assert_eq!(stand.reactor.service.linked, [Some(InstanceId(9))]);
-    stand.mailbox.leave(FakeEchoNotice::Say).unwrap();
-    stand.settle();
-    assert_eq!(stand.take_all(), encoded(0, &peer_message()).len());
+    stand.mailbox.leave(FakeEchoNotice::Send).unwrap();
+    stand.run_until_idle();
+    assert_eq!(stand.read_all(), encoded(0, &peer_message()).len());
 }
 
 #[test]
-fn an_instance_of_another_secret_or_of_none_is_told_nothing() {
-    let mut stand = stand(Limits::DEFAULT);
+fn outgoing_link_sends_nothing_to_wrong_secret() {
+    let mut stand = stand_with_secret(Limits::DEFAULT);
     for text in [Some("another"), None] {
         let (peer, _) = called(&mut stand, text);
-        stand.settle();
-        assert_eq!(stand.take_all(), 0);
+        stand.run_until_idle();
+        assert_eq!(stand.read_all(), 0);
         assert!(stand.is_closed(peer));
     }
     // One peer that refuses the proof, and one that is silent.
     let (peer, _) = called(&mut stand, Some("ours"));
     let failure = Failure::AuthFailed { fault: AuthFault::Proof };
     stand.send(peer, &encoded(0, &Message::Answer(Err(failure))));
-    stand.settle();
+    stand.run_until_idle();
     assert!(stand.is_closed(peer));
     let (peer, _) = called(&mut stand, Some("ours"));
-    stand.pass(limits::CALL_TIME_OUT_MS + 1);
+    stand.advance_ms(limits::CALL_TIME_OUT_MS + 1);
     assert!(stand.is_closed(peer));
     assert_eq!(stand.reactor.service.linked, [None, None, None]);
 }
 
 #[test]
-fn a_client_without_a_secret_goes_on_as_ever_where_there_is_none() {
+fn client_without_secret_works_on_open_cluster() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let mut offered = hello_message();
-    let caller: Caller = credential("ours").greet(&mut offered).unwrap();
+    let caller: Caller = credential("ours").add_proof_offer(&mut offered).unwrap();
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &encoded(1, &Message::Hello(offered)));
-    let checked = heard(&mut stand, peer, |message| match message {
+    let checked = first_message(&mut stand, peer, |message| match message {
         Message::HelloAck(ack) => caller.check(&ack),
         other => panic!("{other:?}"),
     });
     assert_eq!(checked, Err(Failure::AuthFailed { fault: AuthFault::NoSecretThere }));
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
-    assert_eq!(stand.reactor.connections.strangers.len(), 0);
+    assert_eq!(stand.reactor.connections.unproven.len(), 0);
 }

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use zerohop_wire::messages::{Hello, Message};
 
-use super::gathering::gather_frames;
+use super::gathering::coalesce_frames;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -12,31 +12,31 @@ enum RandomStep {
     /// A client sends the next bytes of its script.
     Send { client: usize, bytes: usize },
     /// A client reads this many bytes.
-    Take { client: usize, bytes: usize },
+    ClientReads { client: usize, bytes: usize },
     /// The window between a client and the server changes.
     Window { client: usize, bytes: usize },
     /// An unauthenticated client connects, sends invalid bytes or half a frame, and perhaps disconnects.
-    Stranger { bytes: Vec<u8>, leaves: bool },
+    UnprovenClient { bytes: Vec<u8>, leaves: bool },
     /// The reactor runs one turn.
-    Turn,
+    RunReactor,
     /// Time passes.
-    Pass(u64),
+    AdvanceTime(u64),
 }
 
 fn step() -> impl Strategy<Value = RandomStep> {
     let client = 0..CLIENTS;
     prop_oneof![
         4 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| RandomStep::Send { client, bytes }),
-        2 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| RandomStep::Take { client, bytes }),
+        2 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| RandomStep::ClientReads { client, bytes }),
         1 => (client, 0..2000usize).prop_map(|(client, bytes)| RandomStep::Window { client, bytes }),
-        1 => (stranger(), any::<bool>()).prop_map(|(bytes, leaves)| RandomStep::Stranger { bytes, leaves }),
-        4 => Just(RandomStep::Turn),
-        1 => (0..20u64).prop_map(RandomStep::Pass),
+        1 => (unproven_input(), any::<bool>()).prop_map(|(bytes, leaves)| RandomStep::UnprovenClient { bytes, leaves }),
+        4 => Just(RandomStep::RunReactor),
+        1 => (0..20u64).prop_map(RandomStep::AdvanceTime),
     ]
 }
 
 /// Random bytes, or a conversation with one wrong bit that may end early.
-fn stranger() -> impl Strategy<Value = Vec<u8>> {
+fn unproven_input() -> impl Strategy<Value = Vec<u8>> {
     let frames = [hello(), lookup(2, b"key"), insert(3, &[1; 50]), hello(), lookup(4, b"key")].concat();
     prop_oneof![
         prop::collection::vec(any::<u8>(), 1..100),
@@ -66,7 +66,7 @@ const LIMITS: Limits = Limits {
 /// The script of one client: its requests, of which the `n`th has the id `n + 2`. The second client accepts coalesced answers, the third also sends
 /// coalesced requests.
 fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, StandAnswer)>) {
-    let features = if client > 0 { Features::GATHER } else { Features::default() };
+    let features = if client > 0 { Features::COALESCED } else { Features::default() };
     let hello = encoded(1, &Message::Hello(Hello { features, ..hello_message() }));
     let (mut bytes, mut answers) = (hello, vec![(1, StandAnswer::Ack)]);
     let mut frames = Vec::new();
@@ -81,16 +81,15 @@ fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, StandAnswer)>) 
         }
     }
     match client {
-        2 => {
-            bytes.extend((1..).step_by(3).zip(frames.chunks(3)).flat_map(|(id, few)| gather_frames(id, few)))
-        }
+        2 => bytes
+            .extend((1..).step_by(3).zip(frames.chunks(3)).flat_map(|(id, few)| coalesce_frames(id, few))),
         _ => bytes.extend(frames.concat()),
     }
     (bytes, answers)
 }
 
 /// Executes the steps and returns what every client received, and the reactor's counters.
-fn play(
+fn run_steps(
     when: When,
     sizes: &[Vec<usize>],
     steps: &[RandomStep],
@@ -99,14 +98,14 @@ fn play(
     let scripts: Vec<Vec<u8>> =
         sizes.iter().enumerate().map(|(client, sizes)| script(client, sizes).0).collect();
     let peers: Vec<usize> = sizes.iter().map(|_| stand.world.borrow_mut().connect()).collect();
-    stand.settle();
+    stand.run_until_idle();
     // A client that has completed the greeting keeps its place, however many unauthenticated ones connect.
     let mut said = [0; CLIENTS];
     for client in 0..CLIENTS {
         said[client] = script(client, &[]).0.len();
         stand.send(peers[client], &scripts[client][..said[client]]);
     }
-    stand.settle();
+    stand.run_until_idle();
     for step in steps {
         let mut world = stand.world.borrow_mut();
         match step.clone() {
@@ -115,20 +114,20 @@ fn play(
                 said[client] = (from + bytes).min(scripts[client].len());
                 world.send(peers[client], &scripts[client][from..said[client]]);
             }
-            RandomStep::Take { client, bytes } => drop(world.take(peers[client], bytes)),
+            RandomStep::ClientReads { client, bytes } => drop(world.peer_read(peers[client], bytes)),
             RandomStep::Window { client, bytes } => world.set_window(peers[client], bytes),
-            RandomStep::Stranger { bytes, leaves } => {
+            RandomStep::UnprovenClient { bytes, leaves } => {
                 let stranger = world.connect();
                 world.send(stranger, &bytes);
                 if leaves {
                     world.send_end(stranger);
                 }
             }
-            RandomStep::Turn => {
+            RandomStep::RunReactor => {
                 drop(world);
                 stand.reactor.turn().unwrap();
             }
-            RandomStep::Pass(ms) => world.now_ms += ms,
+            RandomStep::AdvanceTime(ms) => world.now_ms += ms,
         }
     }
     for client in 0..CLIENTS {
@@ -136,7 +135,7 @@ fn play(
         world.set_window(peers[client], 5000);
         world.send(peers[client], &scripts[client][said[client]..]);
     }
-    stand.pass(1000);
+    stand.advance_ms(1000);
     let got = peers
         .iter()
         .map(|&peer| {
@@ -150,7 +149,7 @@ fn play(
         stand.world.borrow_mut().send_end(peer);
     }
     // The reactor does not wait forever for silent unauthenticated connections.
-    stand.pass(LIMITS.idle_time_out_ms + LIMITS.linger_ms + 10);
+    stand.advance_ms(LIMITS.idle_time_out_ms + LIMITS.linger_ms + 10);
     let connections = &stand.reactor.connections;
     assert_eq!((connections.open, connections.unsent_total, connections.large_total), (0, 0, 0));
     let counters = connections.counters.clone();
@@ -172,13 +171,13 @@ proptest! {
         sizes in prop::collection::vec(prop::collection::vec(1..2500usize, 0..30), CLIENTS..=CLIENTS),
         steps in prop::collection::vec(step(), 0..150),
     ) {
-        let (got, counters) = play(when, &sizes, &steps);
+        let (got, counters) = run_steps(when, &sizes, &steps);
         for (client, (got, sizes)) in got.iter().zip(&sizes).enumerate() {
             let expected = script(client, sizes).1;
             let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
             prop_assert!(differs.is_none(), "client {client}: answer {differs:?} is wrong");
             prop_assert_eq!(got.len(), expected.len(), "answers of client {}", client);
         }
-        prop_assert_eq!(play(when, &sizes, &steps).1, counters, "the same steps must give the same run");
+        prop_assert_eq!(run_steps(when, &sizes, &steps).1, counters, "the same steps must give the same run");
     }
 }

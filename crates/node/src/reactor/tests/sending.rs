@@ -4,9 +4,9 @@ use super::*;
 use crate::reactor::limits::{PIECES_MAX, SEND_BYTES};
 
 #[test]
-fn who_asks_much_at_once_has_the_first_answers_while_the_last_are_made() {
+fn first_answers_are_sent_before_the_last_are_ready() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
-    let peer = stand.greeted();
+    let peer = stand.connect_with_hello();
     stand.answers(peer);
     let writes = stand.world.borrow().peers[peer].writes;
     let keys: Vec<Vec<u8>> = (0..40).map(|key| vec![key; 2_000]).collect();
@@ -20,13 +20,13 @@ fn who_asks_much_at_once_has_the_first_answers_while_the_last_are_made() {
 }
 
 #[test]
-fn an_answer_of_many_pieces_arrives_whole_however_little_is_taken_at_a_time() {
+fn multi_piece_answer_arrives_complete_at_slow_reader() {
     let key = b"0123456789abcdef";
     for (piece_bytes, repeat) in [(1 << 16, 20_000), (1_000, 20_000), (7, 10_000), (64 << 10, 10)] {
         let answer = StandAnswer::Value(key.repeat(repeat));
         for window in [usize::MAX, 100_000, 4_099] {
             let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
-            let peer = stand.greeted();
+            let peer = stand.connect_with_hello();
             stand.answers(peer);
             stand.reactor.service.repeat = repeat;
             stand.reactor.service.piece_bytes = Some(piece_bytes);

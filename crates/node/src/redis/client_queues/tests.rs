@@ -10,17 +10,17 @@ const FAR: UnitTarget = UnitTarget::Wire(ConnectionId { slot: 9, generation: 1 }
 const TIME_OUT_MS: u64 = 700;
 const TIME_OUT: Duration = Duration::from_millis(TIME_OUT_MS);
 
-fn lane(partition: u32) -> ClientLane {
+fn queue_key(partition: u32) -> ClientLane {
     let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
     ClientLane::of(CLIENT, to, 4)
 }
 
 /// Queues so many units of one lane; the named ones write.
-fn lanes(units: u64, writes: &[u64]) -> ClientQueues {
+fn queued_units(units: u64, writes: &[u64]) -> ClientQueues {
     let mut lanes = ClientQueues::new(TIME_OUT);
     for number in 1..=units {
         let unit = (vec![number as u8], writes.contains(&number));
-        assert!(lanes.push(lane(0), Ticket { number, part: 0 }, unit, 0));
+        assert!(lanes.push(queue_key(0), Ticket { number, part: 0 }, unit, 0));
     }
     lanes
 }
@@ -37,7 +37,7 @@ fn send(lanes: &mut ClientQueues, target: UnitTarget, now_ms: u64) -> Vec<(u8, u
     sent
 }
 
-fn units(sent: &[(u8, u64, u64)]) -> Vec<u8> {
+fn sent_units(sent: &[(u8, u64, u64)]) -> Vec<u8> {
     sent.iter().map(|(unit, ..)| *unit).collect()
 }
 
@@ -46,88 +46,88 @@ fn tickets(over: &[FailedUnit]) -> Vec<(u64, UnitFailure)> {
 }
 
 #[test]
-fn units_go_in_their_order_each_behind_the_one_before() {
-    let mut lanes = lanes(3, &[1, 2, 3]);
+fn units_are_sent_in_order() {
+    let mut lanes = queued_units(3, &[1, 2, 3]);
     let sent = send(&mut lanes, FAR, 0);
-    assert_eq!(units(&sent), [1, 2, 3]);
+    assert_eq!(sent_units(&sent), [1, 2, 3]);
     assert_eq!((sent[0].2, sent[1].2, sent[2].2), (0, sent[0].1, sent[1].1));
     for (_, number, _) in sent {
         assert_eq!(lanes.target_of(number), Some(FAR));
-        assert!(lanes.take(number, 1).is_some() && lanes.take(number, 1).is_none());
+        assert!(lanes.take_unit(number, 1).is_some() && lanes.take_unit(number, 1).is_none());
     }
-    assert!(lanes.is_free(lane(0)) && lanes.next_ms().is_none() && lanes.bytes == 0);
+    assert!(lanes.is_free(queue_key(0)) && lanes.next_ms().is_none() && lanes.bytes == 0);
 }
 
 #[test]
-fn after_one_was_not_run_nothing_goes_before_all_are_told_of_and_then_from_there_on() {
-    let mut lanes = lanes(3, &[1, 2, 3]);
+fn after_a_returned_unit_sending_resumes_from_it() {
+    let mut lanes = queued_units(3, &[1, 2, 3]);
     let sent = send(&mut lanes, FAR, 0);
-    lanes.take(sent[0].1, 5);
+    lanes.take_unit(sent[0].1, 5);
     lanes.not_run(sent[1].1, 5);
-    assert!(lanes.push(lane(0), Ticket { number: 4, part: 0 }, (vec![4], true), 5));
+    assert!(lanes.push(queue_key(0), Ticket { number: 4, part: 0 }, (vec![4], true), 5));
     assert_eq!(send(&mut lanes, NEAR, 5 + RETRY_MS), []);
     lanes.not_run(sent[2].1, 6);
     let again = send(&mut lanes, NEAR, 6 + RETRY_MS);
-    assert_eq!(units(&again), [2, 3, 4]);
+    assert_eq!(sent_units(&again), [2, 3, 4]);
     assert!(again.iter().all(|(_, number, _)| *number > sent[2].1));
     // A report on the first attempt matches nothing now.
     assert!(lanes.target_of(sent[1].1).is_none());
 }
 
 #[test]
-fn units_for_another_target_wait_for_those_that_were_sent_to_the_first() {
-    let mut lanes = lanes(1, &[1]);
+fn units_for_new_target_wait_for_the_old_one() {
+    let mut lanes = queued_units(1, &[1]);
     let sent = send(&mut lanes, FAR, 0);
-    assert!(lanes.push(lane(0), Ticket { number: 2, part: 0 }, (vec![2], true), 1));
+    assert!(lanes.push(queue_key(0), Ticket { number: 2, part: 0 }, (vec![2], true), 1));
     assert_eq!(send(&mut lanes, NEAR, 1), []);
-    assert!(lanes.next(lane(0), None).is_none());
-    lanes.take(sent[0].1, 2);
-    assert_eq!(units(&send(&mut lanes, NEAR, 2)), [2]);
+    assert!(lanes.next(queue_key(0), None).is_none());
+    lanes.take_unit(sent[0].1, 2);
+    assert_eq!(sent_units(&send(&mut lanes, NEAR, 2)), [2]);
 }
 
 #[test]
-fn what_is_lost_is_in_doubt_if_it_writes_and_read_again_only_if_nothing_was_written_behind_it() {
+fn lost_writes_are_in_doubt_and_lost_reads_may_repeat() {
     // 1 and 3 only read.
-    let mut lanes = lanes(4, &[2]);
+    let mut lanes = queued_units(4, &[2]);
     send(&mut lanes, FAR, 0);
     let mut over = Vec::new();
-    lanes.lost(NEAR, 1, &mut over);
+    lanes.fail_target(NEAR, 1, &mut over);
     assert_eq!(over, []);
-    lanes.lost(FAR, 1, &mut over);
-    assert_eq!(tickets(&over), [(1, UnitFailure::NotDone), (2, UnitFailure::InDoubt)]);
-    assert_eq!(units(&send(&mut lanes, NEAR, 1 + RETRY_MS)), [3, 4]);
+    lanes.fail_target(FAR, 1, &mut over);
+    assert_eq!(tickets(&over), [(1, UnitFailure::NotDone), (2, UnitFailure::OutcomeUnknown)]);
+    assert_eq!(sent_units(&send(&mut lanes, NEAR, 1 + RETRY_MS)), [3, 4]);
 }
 
 #[test]
 fn a_read_that_waits_again_is_not_run_behind_a_write_of_its_client() {
-    let mut lanes = lanes(2, &[2]);
+    let mut lanes = queued_units(2, &[2]);
     let sent = send(&mut lanes, FAR, 0);
     lanes.not_run(sent[0].1, 1);
-    let written = lanes.take(sent[1].1, 1).unwrap();
+    let written = lanes.take_unit(sent[1].1, 1).unwrap();
     let mut over = Vec::new();
-    lanes.written(written.lane, written.ticket, 1, &mut over);
+    lanes.written(written.queue, written.ticket, 1, &mut over);
     assert_eq!(tickets(&over), [(1, UnitFailure::NotDone)]);
-    assert!(lanes.is_free(lane(0)));
+    assert!(lanes.is_free(queue_key(0)));
 }
 
 #[test]
-fn a_new_primary_is_asked_for_what_only_reads_and_what_writes_is_waited_for_a_little() {
-    let mut reads = lanes(2, &[]);
-    let mut writes = lanes(2, &[1]);
+fn new_primary_gets_reads_at_once_and_writes_after_a_wait() {
+    let mut reads = queued_units(2, &[]);
+    let mut writes = queued_units(2, &[1]);
     for (lanes, expected) in [(&mut reads, vec![1, 2]), (&mut writes, vec![])] {
         send(lanes, FAR, 0);
         let mut over = Vec::new();
         lanes.map_changed(10, |_| Some(NEAR), |_| false, &mut over);
-        assert_eq!((over, units(&send(lanes, NEAR, 10 + RETRY_MS))), (Vec::new(), expected));
+        assert_eq!((over, sent_units(&send(lanes, NEAR, 10 + RETRY_MS))), (Vec::new(), expected));
     }
     let mut over = Vec::new();
     writes.overdue(10 + DEPOSED_MS, &mut over);
-    assert_eq!(tickets(&over), [(1, UnitFailure::InDoubt), (2, UnitFailure::NotDone)]);
+    assert_eq!(tickets(&over), [(1, UnitFailure::OutcomeUnknown), (2, UnitFailure::NotDone)]);
 }
 
 #[test]
-fn who_has_gone_down_is_waited_for_a_moment_as_it_may_end_in_order() {
-    let mut lanes = lanes(2, &[1]);
+fn stopping_target_is_waited_for_briefly() {
+    let mut lanes = queued_units(2, &[1]);
     let sent = send(&mut lanes, FAR, 0);
     let mut over = Vec::new();
     lanes.map_changed(10, |_| Some(FAR), |_| true, &mut over);
@@ -138,25 +138,25 @@ fn who_has_gone_down_is_waited_for_a_moment_as_it_may_end_in_order() {
     for number in [sent[0].1, sent[1].1] {
         turned_back.not_run(number, 11);
     }
-    assert_eq!(units(&send(&mut turned_back, NEAR, 11 + RETRY_MS)), [1, 2]);
+    assert_eq!(sent_units(&send(&mut turned_back, NEAR, 11 + RETRY_MS)), [1, 2]);
 }
 
 #[test]
-fn who_is_down_says_no_more() {
-    let mut lanes = lanes(2, &[1]);
+fn down_target_reports_no_more_outcomes() {
+    let mut lanes = queued_units(2, &[1]);
     send(&mut lanes, FAR, 0);
     let mut over = Vec::new();
     lanes.map_changed(10, |_| Some(NEAR), |_| true, &mut over);
     lanes.overdue(10 + LEFT_MS, &mut over);
-    assert_eq!(tickets(&over), [(1, UnitFailure::InDoubt), (2, UnitFailure::NotDone)]);
+    assert_eq!(tickets(&over), [(1, UnitFailure::OutcomeUnknown), (2, UnitFailure::NotDone)]);
 }
 
 #[test]
-fn every_wait_ends_and_says_what_is_known() {
-    let mut lanes = lanes(2, &[1, 2]);
+fn every_wait_ends_with_the_known_outcome() {
+    let mut lanes = queued_units(2, &[1, 2]);
     let unsent = (vec![9], true);
-    assert!(lanes.push(lane(7), Ticket { number: 9, part: 0 }, unsent, 0));
-    let first = lanes.next(lane(0), Some(FAR)).and_then(|_| lanes.send(lane(0), FAR)).unwrap();
+    assert!(lanes.push(queue_key(7), Ticket { number: 9, part: 0 }, unsent, 0));
+    let first = lanes.next(queue_key(0), Some(FAR)).and_then(|_| lanes.send(queue_key(0), FAR)).unwrap();
     lanes.waits(first.0, vec![1], 60_000);
     let mut over = Vec::new();
     lanes.overdue(TIME_OUT_MS - 1, &mut over);
@@ -166,17 +166,17 @@ fn every_wait_ends_and_says_what_is_known() {
     lanes.overdue(60_000 + TIME_OUT_MS - 1, &mut over);
     assert_eq!(over.len(), 2);
     lanes.overdue(60_000 + TIME_OUT_MS, &mut over);
-    assert_eq!(tickets(&over[2..]), [(1, UnitFailure::InDoubt)]);
+    assert_eq!(tickets(&over[2..]), [(1, UnitFailure::OutcomeUnknown)]);
     assert!(lanes.next_ms().is_none() && lanes.by.is_empty() && lanes.due.is_empty());
 }
 
 #[test]
 fn attempts_do_not_make_the_wait_longer() {
-    let mut lanes = lanes(1, &[1]);
+    let mut lanes = queued_units(1, &[1]);
     let first = send(&mut lanes, FAR, 0)[0].1;
     lanes.not_run(first, TIME_OUT_MS / 2);
     let again = send(&mut lanes, NEAR, TIME_OUT_MS / 2 + RETRY_MS)[0].1;
-    let flight = lanes.take(again, TIME_OUT_MS - 20).unwrap();
+    let flight = lanes.take_unit(again, TIME_OUT_MS - 20).unwrap();
     lanes.put_back(flight, TIME_OUT_MS - 20);
     let mut over = Vec::new();
     lanes.overdue(TIME_OUT_MS, &mut over);
@@ -184,45 +184,47 @@ fn attempts_do_not_make_the_wait_longer() {
 }
 
 #[test]
-fn who_has_gone_leaves_nothing_behind() {
-    let mut lanes = lanes(3, &[1]);
-    let other = ClientLane { connection: ConnectionId { slot: 4, generation: 1 }, ..lane(0) };
+fn removed_client_leaves_no_state() {
+    let mut lanes = queued_units(3, &[1]);
+    let other = ClientLane { connection: ConnectionId { slot: 4, generation: 1 }, ..queue_key(0) };
     assert!(lanes.push(other, Ticket { number: 1, part: 0 }, (vec![1], false), 0));
     send(&mut lanes, FAR, 0);
     lanes.closed(CLIENT);
-    assert!(lanes.is_free(lane(0)) && !lanes.is_free(other));
-    assert_eq!((lanes.flights.len(), lanes.by.len(), lanes.bytes), (1, 1, 1));
+    assert!(lanes.is_free(queue_key(0)) && !lanes.is_free(other));
+    assert_eq!((lanes.units_in_flight.len(), lanes.by.len(), lanes.bytes), (1, 1, 1));
 }
 
 #[test]
-fn no_more_are_kept_than_there_is_room_for() {
+fn queued_units_are_bounded() {
     let mut lanes = ClientQueues::new(TIME_OUT);
     let unit = || (vec![0; RELAYED_BYTES_MAX / 2 + 1], false);
     let ticket = Ticket { number: 1, part: 0 };
-    assert!(lanes.push(lane(0), ticket, unit(), 0));
-    assert!(!lanes.push(lane(0), ticket, unit(), 0) && !lanes.push_first(lane(1), ticket, unit(), 0));
+    assert!(lanes.push(queue_key(0), ticket, unit(), 0));
+    assert!(
+        !lanes.push(queue_key(0), ticket, unit(), 0) && !lanes.push_first(queue_key(1), ticket, unit(), 0)
+    );
 }
 
 #[test]
-fn after_a_split_units_of_both_halves_go_behind_those_of_before_until_there_are_none() {
-    let before = lane(5);
+fn after_split_units_follow_those_of_the_parent() {
+    let before = queue_key(5);
     let half = |partition| {
         let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
         ClientLane::of(CLIENT, to, before.bits + 1)
     };
     let mut lanes = ClientQueues::new(TIME_OUT);
-    assert_eq!(lanes.lane_of(half(10)), half(10));
+    assert_eq!(lanes.queue_of(half(10)), half(10));
     assert!(lanes.push(before, Ticket { number: 1, part: 0 }, (vec![1], true), 0));
-    assert_eq!([10, 11].map(|n| lanes.lane_of(half(n))), [before; 2]);
-    assert_eq!([9, 12].map(|n| lanes.lane_of(half(n))), [9, 12].map(half));
+    assert_eq!([10, 11].map(|n| lanes.queue_of(half(n))), [before; 2]);
+    assert_eq!([9, 12].map(|n| lanes.queue_of(half(n))), [9, 12].map(half));
     let of_other = ClientLane { connection: ConnectionId { slot: 4, generation: 1 }, ..half(10) };
-    assert_eq!(lanes.lane_of(of_other), of_other);
+    assert_eq!(lanes.queue_of(of_other), of_other);
     assert!(lanes.push(before, Ticket { number: 2, part: 0 }, (vec![2], true), 0));
     for unit in [1, 2] {
         let number = lanes.first(before).unwrap();
-        assert_eq!(lanes.take(number, 0).unwrap().unit, [unit]);
+        assert_eq!(lanes.take_unit(number, 0).unwrap().unit, [unit]);
     }
-    assert_eq!(lanes.lane_of(half(10)), half(10));
+    assert_eq!(lanes.queue_of(half(10)), half(10));
 }
 
 #[test]
@@ -230,7 +232,7 @@ fn what_waits_before_a_write_ends_also_where_a_split_lies_between() {
     for (waits, written) in [(4, 5), (5, 4)] {
         let of = |bits: u32| {
             let partition = PartitionId(if bits == 5 { 10 } else { 5 });
-            ClientLane { bits, partition, ..lane(5) }
+            ClientLane { bits, partition, ..queue_key(5) }
         };
         let mut lanes = ClientQueues::new(TIME_OUT);
         assert!(lanes.push_first(of(waits), Ticket { number: 1, part: 0 }, (vec![1], false), 0));

@@ -30,7 +30,7 @@ impl SocketClient {
     }
 
     /// Connects and sends the greeting.
-    pub(crate) fn greeted(address: SocketAddr) -> Self {
+    pub(crate) fn connect_with_hello(address: SocketAddr) -> Self {
         let mut client = SocketClient::connect(address);
         client.send(&hello());
         assert_eq!(client.next(), Some((1, SocketAnswer::Ack)));
@@ -46,7 +46,7 @@ impl SocketClient {
         let mut chunk = [0; 1 << 16];
         loop {
             if let DecodeResult::Frame { frame, used } =
-                Decoder::agreed(1, Features(0)).decode(&self.received)
+                Decoder::with_version(1, Features(0)).decode(&self.received)
             {
                 let said = match frame.message(&mut Vec::new()).unwrap() {
                     Message::HelloAck(_) => SocketAnswer::Ack,

@@ -126,7 +126,7 @@ impl Service for SuiteEcho {
 
     fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
 
-    fn upkeep(&mut self, _: Now) -> Upkeep {
+    fn maintain(&mut self, _: Now) -> Upkeep {
         Upkeep::Done
     }
 

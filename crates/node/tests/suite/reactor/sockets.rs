@@ -17,7 +17,7 @@ fn key(id: u64) -> Vec<u8> {
 #[test]
 fn thousands_of_requests_in_one_write_are_all_answered() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
-    let mut client = SocketClient::greeted(server.address);
+    let mut client = SocketClient::connect_with_hello(server.address);
     let count = 20_000;
     let all: Vec<u8> = (0..count).flat_map(|id| lookup(id, &key(id))).collect();
     let mut writer = client.socket.try_clone().unwrap();
@@ -52,7 +52,7 @@ fn one_byte_at_a_time_makes_the_same_requests() {
 #[test]
 fn answers_overtake_each_other() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
-    let mut client = SocketClient::greeted(server.address);
+    let mut client = SocketClient::connect_with_hello(server.address);
     client.send(&[lookup(2, b"later 2"), lookup(3, b"later 3"), lookup(4, b"now")].concat());
     assert_eq!(client.next(), Some((4, SocketAnswer::Value(b"now".to_vec()))));
     server.mailbox.leave(SuiteNotice::AnswerAll).unwrap();
@@ -64,11 +64,11 @@ fn answers_overtake_each_other() {
 fn a_client_that_never_reads_costs_bounded_memory_and_no_one_else_anything() {
     let limits = Limits { unsent_bytes_max: 100_000, send_time_out_ms: 1_500, ..Limits::DEFAULT };
     let server = ReactorThread::start(5_000, limits);
-    let mut deaf = SocketClient::greeted(server.address);
+    let mut deaf = SocketClient::connect_with_hello(server.address);
     // 4,000 answers of 40 KB each: 160 MB, far more than the buffers of the sockets.
     let all: Vec<u8> = (0..4_000).flat_map(|id| lookup(id, &key(id))).collect();
     deaf.send(&all);
-    let mut other = SocketClient::greeted(server.address);
+    let mut other = SocketClient::connect_with_hello(server.address);
     for id in 0..100 {
         other.send(&lookup(id, b"x"));
         assert_eq!(other.next(), Some((id, SocketAnswer::Value(vec![b'x'; 5_000]))));
@@ -83,7 +83,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_no_one_else_anything() {
 fn a_slow_reader_gets_everything_in_the_end() {
     let limits = Limits { unsent_bytes_max: 100_000, ..Limits::DEFAULT };
     let server = ReactorThread::start(5_000, limits);
-    let mut client = SocketClient::greeted(server.address);
+    let mut client = SocketClient::connect_with_hello(server.address);
     let all: Vec<u8> = (0..1_000).flat_map(|id| lookup(id, &key(id))).collect();
     client.send(&all);
     std::thread::sleep(Duration::from_millis(200));
@@ -96,14 +96,15 @@ fn a_slow_reader_gets_everything_in_the_end() {
 fn connections_beyond_the_bound_are_refused_by_name() {
     let limits = Limits { connections_max: 3, refusals_max: 2, ..Limits::DEFAULT };
     let server = ReactorThread::start(1, limits);
-    let mut held: Vec<SocketClient> = (0..3).map(|_| SocketClient::greeted(server.address)).collect();
+    let mut held: Vec<SocketClient> =
+        (0..3).map(|_| SocketClient::connect_with_hello(server.address)).collect();
     let mut refused = SocketClient::connect(server.address);
     refused.send(&hello());
     assert!(matches!(refused.next(), Some((1, SocketAnswer::Failed(Failure::Busy { .. })))));
     assert_eq!(refused.next(), None);
     drop((held.pop(), refused));
     server.until("there is room", |_, open| open == 2);
-    SocketClient::greeted(server.address);
+    SocketClient::connect_with_hello(server.address);
     held[0].send(&lookup(2, b"abc"));
     assert_eq!(held[0].next(), Some((2, SocketAnswer::Value(b"abc".to_vec()))));
 }
@@ -114,16 +115,16 @@ fn the_silent_and_the_half_spoken_are_closed_in_time() {
     assert_eq!(SocketClient::connect(server.address).next(), None);
     assert_eq!(server.count().0.ended(CloseReason::HelloTimeOut), 1);
     let server = ReactorThread::start(1, Limits { frame_time_out_ms: 300, ..Limits::DEFAULT });
-    let mut half = SocketClient::greeted(server.address);
+    let mut half = SocketClient::connect_with_hello(server.address);
     half.send(&lookup(2, b"abc")[..50]);
     assert!(matches!(half.socket.read(&mut [0; 1]), Ok(0)));
     assert_eq!(server.count().0.ended(CloseReason::FrameTimeOut), 1);
 }
 
 #[test]
-fn garbage_is_answered_as_the_protocol_says_and_harms_nobody() {
+fn garbage_is_answered_by_protocol_and_harmless() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
-    let mut good = SocketClient::greeted(server.address);
+    let mut good = SocketClient::connect_with_hello(server.address);
     let mut seed = 1u64;
     for round in 0..200 {
         let mut stranger = TcpStream::connect(server.address).unwrap();
@@ -167,9 +168,9 @@ fn other_protocols_get_a_line_and_the_end() {
 }
 
 #[test]
-fn who_shuts_its_half_still_gets_its_answers() {
+fn half_closed_redis_client_gets_its_replies() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
-    let mut client = SocketClient::greeted(server.address);
+    let mut client = SocketClient::connect_with_hello(server.address);
     client.send(&[lookup(2, b"abc"), lookup(3, b"later")].concat());
     client.socket.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.next(), Some((2, SocketAnswer::Value(b"abc".to_vec()))));
@@ -181,7 +182,7 @@ fn who_shuts_its_half_still_gets_its_answers() {
 #[test]
 fn large_values_pass_both_ways() {
     let server = ReactorThread::start(300, Limits::DEFAULT);
-    let mut client = SocketClient::greeted(server.address);
+    let mut client = SocketClient::connect_with_hello(server.address);
     for id in 0..5 {
         client.send(&lookup(id, &[id as u8; 50_000]));
         assert_eq!(client.next(), Some((id, SocketAnswer::Value(vec![id as u8; 15_000_000]))));
@@ -196,7 +197,7 @@ fn many_clients_at_once_are_all_served() {
         .map(|thread: u64| {
             std::thread::spawn(move || {
                 let mut clients: Vec<SocketClient> =
-                    (0..25).map(|_| SocketClient::greeted(address)).collect();
+                    (0..25).map(|_| SocketClient::connect_with_hello(address)).collect();
                 for round in 0..20 {
                     for client in &mut clients {
                         client.send(&[lookup(round, &key(thread)), lookup(round + 100, b"x")].concat());
@@ -216,7 +217,7 @@ fn many_clients_at_once_are_all_served() {
 #[test]
 fn stopping_answers_what_is_in_flight() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
-    let mut client = SocketClient::greeted(server.address);
+    let mut client = SocketClient::connect_with_hello(server.address);
     client.send(&lookup(2, b"later"));
     server.until("it is in flight", |counters, _| counters.requests == 1);
     drop(server);

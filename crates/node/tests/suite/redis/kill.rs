@@ -16,7 +16,7 @@ use crate::redis::support::{Redis, Reply, addresses, make_sync_keyspace, ok};
 use crate::support::waiting::wait_for;
 
 const CHILD_ROOT: &str = "ZEROHOP_REDIS_KILL_ROOT";
-const TEST: &str = "redis::kill::transactions_survive_a_kill_whole_or_not_at_all";
+const TEST: &str = "redis::kill::transactions_are_atomic_over_a_kill";
 /// Keys that each transaction sets to its number.
 const KEYS: usize = 20;
 
@@ -50,7 +50,7 @@ fn start_child(root: &Path) -> (Child, SocketAddr) {
 }
 
 #[test]
-fn transactions_survive_a_kill_whole_or_not_at_all() {
+fn transactions_are_atomic_over_a_kill() {
     if let Some(root) = std::env::var_os(CHILD_ROOT) {
         return be_the_child(Path::new(&root));
     }
@@ -58,7 +58,7 @@ fn transactions_survive_a_kill_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, address) = start_child(folder.path());
         let mut redis = Redis::connect(address);
-        assert_eq!(redis.ask("ZH.KEYSPACE durable"), ok());
+        assert_eq!(redis.send_command("ZH.KEYSPACE durable"), ok());
         let done = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&done);
         let killer = std::thread::spawn(move || {
@@ -101,9 +101,9 @@ fn transactions_survive_a_kill_whole_or_not_at_all() {
         killer.join().unwrap();
         let server = start(folder.path());
         let mut redis = Redis::connect(addresses(&server)[0]);
-        assert_eq!(redis.ask("ZH.KEYSPACE durable"), ok());
+        assert_eq!(redis.send_command("ZH.KEYSPACE durable"), ok());
         let words: Vec<String> = (0..KEYS).map(|key| format!("k{key}")).collect();
-        let Reply::Array(Some(found)) = redis.ask(&format!("MGET {}", words.join(" "))) else {
+        let Reply::Array(Some(found)) = redis.send_command(&format!("MGET {}", words.join(" "))) else {
             panic!("no values")
         };
         assert!(found.iter().all(|value| *value == found[0]), "a part of a transaction: {found:?}");

@@ -19,7 +19,7 @@ fn value(number: usize) -> Vec<u8> {
 }
 
 /// Fills a list, and returns the reply that contains all of it.
-fn fill(redis: &mut Redis, key: &str, count: usize) -> Vec<u8> {
+fn fill_list(redis: &mut Redis, key: &str, count: usize) -> Vec<u8> {
     let values: Vec<Vec<u8>> = (0..count).map(value).collect();
     for part in values.chunks(100) {
         let words: Vec<&[u8]> =
@@ -44,18 +44,20 @@ fn expect(redis: &mut Redis, expected: &[u8]) {
 
 /// Bytes that wait at this instance for its clients, in all.
 fn waiting(address: SocketAddr) -> u64 {
-    let Reply::Bulk(Some(text)) = Redis::connect(address).ask("CLIENT LIST") else { panic!("a text") };
+    let Reply::Bulk(Some(text)) = Redis::connect(address).send_command("CLIENT LIST") else {
+        panic!("a text")
+    };
     let text = String::from_utf8(text).unwrap();
     text.split_whitespace().filter_map(|word| word.strip_prefix("omem=")?.parse::<u64>().ok()).sum()
 }
 
 #[test]
-fn a_list_of_a_hundred_megabytes_is_read_whole_at_the_pace_of_its_reader() {
+fn hundred_megabyte_list_is_streamed_to_slow_reader() {
     let server = in_memory(2);
     let addresses = addresses(&server);
     // One of the two instances reads the list from the other.
     for address in &addresses {
-        let expected = fill(&mut Redis::connect(addresses[0]), "list", 1_600);
+        let expected = fill_list(&mut Redis::connect(addresses[0]), "list", 1_600);
         assert!(expected.len() >= 100 << 20);
         let mut reader = Redis::connect(*address);
         reader.send("LRANGE list 0 -1");
@@ -63,14 +65,14 @@ fn a_list_of_a_hundred_megabytes_is_read_whole_at_the_pace_of_its_reader() {
         // The client reads no more, so no page is read for it, and others are served.
         let mut writer = Redis::connect(addresses[0]);
         for number in 0..200 {
-            assert_eq!(writer.ask(&format!("SET {{list}}{number} {number}")), ok());
-            assert_eq!(writer.ask(&format!("GET {{list}}{number}")), bulk(&number.to_string()));
+            assert_eq!(writer.send_command(&format!("SET {{list}}{number} {number}")), ok());
+            assert_eq!(writer.send_command(&format!("GET {{list}}{number}")), bulk(&number.to_string()));
         }
-        assert_eq!(writer.ask("RPUSH list more"), Reply::Number(1_601));
-        assert_eq!(writer.ask("LTRIM list 1000 1600"), ok());
-        assert_eq!(writer.ask("RPUSH list more"), Reply::Number(602));
-        assert_eq!(writer.ask("DEL list"), Reply::Number(1));
-        assert_eq!(writer.ask("RPUSH list other"), Reply::Number(1));
+        assert_eq!(writer.send_command("RPUSH list more"), Reply::Number(1_601));
+        assert_eq!(writer.send_command("LTRIM list 1000 1600"), ok());
+        assert_eq!(writer.send_command("RPUSH list more"), Reply::Number(602));
+        assert_eq!(writer.send_command("DEL list"), Reply::Number(1));
+        assert_eq!(writer.send_command("RPUSH list other"), Reply::Number(1));
         wait_for(
             "something waits for the reader, and not much",
             || addresses.iter().map(|address| waiting(*address)).sum::<u64>(),
@@ -81,20 +83,20 @@ fn a_list_of_a_hundred_megabytes_is_read_whole_at_the_pace_of_its_reader() {
             let bytes: u64 = addresses.iter().map(|address| waiting(*address)).sum();
             assert!(bytes <= OUTPUT_BYTES_MAX, "{bytes} bytes wait for the reader");
         }
-        assert_eq!(reader.ask("LRANGE list 0 -1"), Reply::Array(Some(vec![bulk("other")])));
-        assert_eq!(writer.ask("DEL list"), Reply::Number(1));
+        assert_eq!(reader.send_command("LRANGE list 0 -1"), Reply::Array(Some(vec![bulk("other")])));
+        assert_eq!(writer.send_command("DEL list"), Reply::Number(1));
     }
     server.stop().unwrap();
 }
 
 #[test]
-fn a_list_on_another_node_is_read_whole() {
+fn remote_list_is_read_completely() {
     let nodes = nodes();
     let addresses = all(&nodes);
-    let look = || Redis::connect(addresses[0]).ask("RPUSH list x");
+    let look = || Redis::connect(addresses[0]).send_command("RPUSH list x");
     wait_for("the key is served", look, |reply| matches!(reply, Reply::Number(_)));
-    assert_eq!(Redis::connect(addresses[0]).ask("DEL list"), Reply::Number(1));
-    let expected = fill(&mut Redis::connect(addresses[0]), "list", 300);
+    assert_eq!(Redis::connect(addresses[0]).send_command("DEL list"), Reply::Number(1));
+    let expected = fill_list(&mut Redis::connect(addresses[0]), "list", 300);
     for address in &addresses {
         let mut reader = Redis::connect(*address);
         reader.send("LRANGE list 0 -1");
@@ -106,7 +108,7 @@ fn a_list_on_another_node_is_read_whole() {
 }
 
 #[test]
-fn values_of_many_keys_are_read_whole() {
+fn many_values_are_read_completely() {
     let server = in_memory(2);
     let addresses = addresses(&server);
     let mut redis = Redis::connect(addresses[0]);
@@ -123,17 +125,17 @@ fn values_of_many_keys_are_read_whole() {
             let mut reader = Redis::connect(*address);
             reader.stream.write_all(&command(&words)).unwrap();
             expect(&mut reader, &command(&values.iter().map(Vec::as_slice).collect::<Vec<_>>()));
-            assert_eq!(reader.ask("PING"), Reply::Simple("PONG".to_owned()));
+            assert_eq!(reader.send_command("PING"), Reply::Simple("PONG".to_owned()));
         }
     }
     server.stop().unwrap();
 }
 
 #[test]
-fn clients_that_close_in_the_middle_leave_room_for_others() {
+fn aborted_clients_free_their_memory() {
     let server = in_memory(2);
     let addresses = addresses(&server);
-    let expected = fill(&mut Redis::connect(addresses[0]), "list", 160);
+    let expected = fill_list(&mut Redis::connect(addresses[0]), "list", 160);
     // Many more than a partition keeps snapshots for, each in the middle of its reply.
     for number in 0..100 {
         let mut reader = Redis::connect(addresses[number % 2]);

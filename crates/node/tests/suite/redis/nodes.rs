@@ -20,7 +20,7 @@ pub(super) fn nodes() -> Vec<Server> {
     let hosts: Vec<SocketAddr> =
         (0..NODES as u16).map(|node| SocketAddr::from(([127, 0, 0, 1], first + node * PORTS))).collect();
     let start = |me: usize| {
-        let way = JoinMethod::Together { hosts: hosts.clone(), me, name: "redis".to_owned() };
+        let way = JoinMethod::Together { hosts: hosts.clone(), own_index: me, name: "redis".to_owned() };
         let cluster = Some(ClusterOptions { way, domain: me as u32 + 1, capacity: 1 });
         let options = ServerOptions { instances: Some(2), cluster, ..ServerOptions::new(hosts[me]) };
         Server::start(options).unwrap()
@@ -46,7 +46,8 @@ pub(super) fn stop(nodes: Vec<Server>) {
 fn wait_until_served(addresses: &[SocketAddr]) {
     for address in addresses {
         let mut redis = Redis::connect(*address);
-        let look = || (0..32).map(|n| redis.ask(&format!("SET settled{n} 1"))).find(|reply| *reply != ok());
+        let look =
+            || (0..32).map(|n| redis.send_command(&format!("SET settled{n} 1"))).find(|reply| *reply != ok());
         wait_for("every key is served", look, Option::is_none);
     }
 }
@@ -71,17 +72,19 @@ fn a_plain_client_of_any_instance_of_any_node_uses_every_key_in_order() {
             assert_eq!(writes.reply(), bulk(&format!("{round}x")));
         }
         for n in 0..60 {
-            assert_eq!(reads.ask(&format!("GET k{n}")), bulk(&format!("{round}x")));
+            assert_eq!(reads.send_command(&format!("GET k{n}")), bulk(&format!("{round}x")));
         }
     }
     // Several keys are allowed in one partition of any node, and not in several partitions.
     let mut redis = Redis::connect(addresses[5]);
     for tag in 0..20 {
-        assert_eq!(redis.ask(&format!("MSET {{t{tag}}}a 1 {{t{tag}}}b 2")), ok());
+        assert_eq!(redis.send_command(&format!("MSET {{t{tag}}}a 1 {{t{tag}}}b 2")), ok());
         let both = Reply::Array(Some(vec![bulk("1"), bulk("2")]));
-        assert_eq!(redis.ask(&format!("MGET {{t{tag}}}a {{t{tag}}}b")), both);
+        assert_eq!(redis.send_command(&format!("MGET {{t{tag}}}a {{t{tag}}}b")), both);
     }
-    assert!(matches!(redis.ask("MGET t1a t2b t3c t4d"), Reply::Error(text) if text.starts_with("CROSSSLOT")));
+    assert!(
+        matches!(redis.send_command("MGET t1a t2b t3c t4d"), Reply::Error(text) if text.starts_with("CROSSSLOT"))
+    );
     stop(nodes);
 }
 
@@ -91,31 +94,33 @@ fn watches_waits_and_commands_on_all_keys_work_across_nodes() {
     let addresses = all(&nodes);
     wait_until_served(&addresses);
     let (mut one, mut other) = (Redis::connect(addresses[0]), Redis::connect(addresses[4]));
-    assert_eq!(one.ask("FLUSHALL"), ok());
+    assert_eq!(one.send_command("FLUSHALL"), ok());
     for n in 0..12 {
         let key = format!("k{n}");
-        assert_eq!(one.ask(&format!("SET {key} 1")), ok());
+        assert_eq!(one.send_command(&format!("SET {key} 1")), ok());
         for (change, undone) in [("PING", false), ("SET K 2", true)] {
-            assert_eq!(one.ask(&format!("WATCH {key}")), ok());
-            other.ask(&change.replace('K', &key));
-            assert_eq!(one.ask("MULTI"), ok());
-            one.ask(&format!("INCR {key}"));
-            assert_eq!(one.ask("EXEC") == Reply::Array(None), undone, "{change} of {key}");
+            assert_eq!(one.send_command(&format!("WATCH {key}")), ok());
+            other.send_command(&change.replace('K', &key));
+            assert_eq!(one.send_command("MULTI"), ok());
+            one.send_command(&format!("INCR {key}"));
+            assert_eq!(one.send_command("EXEC") == Reply::Array(None), undone, "{change} of {key}");
         }
         one.send(&format!("ZH.WAIT {key} go 300000"));
-        other.ask(&format!("SET {key} stay"));
-        assert_eq!(other.ask(&format!("SET {key} go")), ok());
+        other.send_command(&format!("SET {key} stay"));
+        assert_eq!(other.send_command(&format!("SET {key} go")), ok());
         assert_eq!(one.reply(), Reply::Number(1));
-        assert_eq!(one.ask(&format!("ZH.WAIT {key} never 30")), Reply::Number(0));
+        assert_eq!(one.send_command(&format!("ZH.WAIT {key} never 30")), Reply::Number(0));
     }
     for address in &addresses {
         let mut redis = Redis::connect(*address);
-        assert_eq!(redis.ask("DBSIZE"), Reply::Number(12));
-        let Reply::Array(Some(keys)) = redis.ask("KEYS k*") else { panic!("no keys") };
+        assert_eq!(redis.send_command("DBSIZE"), Reply::Number(12));
+        let Reply::Array(Some(keys)) = redis.send_command("KEYS k*") else { panic!("no keys") };
         assert_eq!(keys.len(), 12);
         let (mut cursor, mut found) = ("0".to_owned(), BTreeSet::new());
         loop {
-            let Reply::Array(Some(page)) = redis.ask(&format!("SCAN {cursor}")) else { panic!("no page") };
+            let Reply::Array(Some(page)) = redis.send_command(&format!("SCAN {cursor}")) else {
+                panic!("no page")
+            };
             let (Reply::Bulk(Some(next)), Reply::Array(Some(keys))) = (&page[0], &page[1]) else { panic!() };
             found.extend(keys.iter().map(|key| format!("{key:?}")));
             cursor = String::from_utf8_lossy(next).into_owned();
@@ -125,8 +130,8 @@ fn watches_waits_and_commands_on_all_keys_work_across_nodes() {
         }
         assert_eq!(found.len(), 12);
     }
-    assert_eq!(other.ask("FLUSHDB"), ok());
-    assert_eq!(one.ask("DBSIZE"), Reply::Number(0));
+    assert_eq!(other.send_command("FLUSHDB"), ok());
+    assert_eq!(one.send_command("DBSIZE"), Reply::Number(0));
     stop(nodes);
 }
 
@@ -153,8 +158,8 @@ fn what_is_longer_than_a_frame_goes_to_another_node_and_back() {
         });
         assert!(stored);
         let both = [value(b'a'), value(b'b')].map(|bytes| Reply::Bulk(Some(bytes)));
-        assert!(redis.ask(&format!("MGET {a} {b}")) == Reply::Array(Some(both.to_vec())));
-        assert_eq!(redis.ask(&format!("DEL {a} {b}")), Reply::Number(2));
+        assert!(redis.send_command(&format!("MGET {a} {b}")) == Reply::Array(Some(both.to_vec())));
+        assert_eq!(redis.send_command(&format!("DEL {a} {b}")), Reply::Number(2));
     }
     stop(nodes);
 }
@@ -177,7 +182,7 @@ fn a_cluster_client_is_told_of_all_nodes_and_of_copies_and_is_sent_to_the_owner(
     wait_until_served(&addresses);
     let mut aware = Redis::connect(addresses[2]);
     let (mut slots, mut primaries) = (0, BTreeSet::new());
-    for range in items(aware.ask("CLUSTER SLOTS")) {
+    for range in items(aware.send_command("CLUSTER SLOTS")) {
         let range = items(range);
         let (Reply::Number(first), Reply::Number(last)) = (&range[0], &range[1]) else { panic!("no ends") };
         assert_eq!(*first, slots);
@@ -191,25 +196,25 @@ fn a_cluster_client_is_told_of_all_nodes_and_of_copies_and_is_sent_to_the_owner(
     let mut moved = 0;
     for n in 0..40 {
         let key = format!("key{n}");
-        let Reply::Error(told) = aware.ask(&format!("SET {key} {n}")) else { continue };
+        let Reply::Error(told) = aware.send_command(&format!("SET {key} {n}")) else { continue };
         let mut words = told.split(' ');
         assert_eq!(words.next(), Some("MOVED"), "{told}");
         let mut owner = Redis::connect(words.nth(1).unwrap().parse().unwrap());
-        owner.ask("CLUSTER SLOTS");
-        assert_eq!(owner.ask(&format!("SET {key} {n}")), ok());
-        let slot = owner.ask(&format!("CLUSTER KEYSLOT {key}"));
+        owner.send_command("CLUSTER SLOTS");
+        assert_eq!(owner.send_command(&format!("SET {key} {n}")), ok());
+        let slot = owner.send_command(&format!("CLUSTER KEYSLOT {key}"));
         let Reply::Number(slot) = slot else { panic!("{slot:?}") };
-        assert_eq!(aware.ask(&format!("CLUSTER COUNTKEYSINSLOT {slot}")), Reply::Number(1));
+        assert_eq!(aware.send_command(&format!("CLUSTER COUNTKEYSINSLOT {slot}")), Reply::Number(1));
         moved += 1;
     }
     assert!(moved > 20, "{moved}");
-    let told = text(aware.ask("CLUSTER NODES"));
-    let mine = text(aware.ask("CLUSTER MYID"));
+    let told = text(aware.send_command("CLUSTER NODES"));
+    let mine = text(aware.send_command("CLUSTER MYID"));
     assert_eq!(told.lines().filter(|line| line.contains(" connected ")).count(), 2 * NODES, "{told}");
     let own = told.lines().find(|line| line.starts_with(&mine)).unwrap();
     assert!(own.contains(&format!("{}@0 myself,master", addresses[2])), "{own}");
-    let told = text(aware.ask("CLUSTER INFO"));
+    let told = text(aware.send_command("CLUSTER INFO"));
     assert!(told.contains("cluster_state:ok") && told.contains("cluster_known_nodes:6"), "{told}");
-    assert!(items(aware.ask("CLUSTER SHARDS")).len() >= 2 * NODES);
+    assert!(items(aware.send_command("CLUSTER SHARDS")).len() >= 2 * NODES);
     stop(nodes);
 }

@@ -25,16 +25,16 @@ fn replies_of_a_pipeline_over_all_instances_come_in_order() {
     }
     for address in &addresses(&server) {
         let mut other = Redis::connect(*address);
-        assert_eq!(other.ask("DBSIZE"), Reply::Number(500));
-        assert_eq!(other.ask("GET k499"), bulk("2-499"));
+        assert_eq!(other.send_command("DBSIZE"), Reply::Number(500));
+        assert_eq!(other.send_command("GET k499"), bulk("2-499"));
     }
-    assert_eq!(redis.ask("FLUSHDB"), ok());
-    assert_eq!(redis.ask("DBSIZE"), Reply::Number(0));
+    assert_eq!(redis.send_command("FLUSHDB"), ok());
+    assert_eq!(redis.send_command("DBSIZE"), Reply::Number(0));
     server.stop().unwrap();
 }
 
 #[test]
-fn replies_that_wait_for_the_disk_hold_up_those_behind_them() {
+fn replies_keep_order_behind_disk_waits() {
     let folder = tempfile::tempdir().unwrap();
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let options = zerohop_node::server::ServerOptions {
@@ -46,7 +46,7 @@ fn replies_that_wait_for_the_disk_hold_up_those_behind_them() {
     make_sync_keyspace(server.manager_address(), "durable");
     for address in &addresses(&server) {
         let mut redis = Redis::connect(*address);
-        assert_eq!(redis.ask("ZH.KEYSPACE durable"), ok());
+        assert_eq!(redis.send_command("ZH.KEYSPACE durable"), ok());
         let words =
             ["SET a 1", "INCR a", "PING", "MULTI", "INCR a", "RPUSH l x y", "EXEC", "GET a", "DEL a l"];
         words.iter().for_each(|words| redis.send(words));
@@ -75,19 +75,19 @@ fn a_watched_key_that_was_changed_undoes_a_transaction_and_a_wait_ends_with_the_
     let (mut one, mut other) = (Redis::connect(addresses[0]), Redis::connect(addresses[1]));
     for n in 0..8 {
         let key = format!("k{n}");
-        assert_eq!(one.ask(&format!("SET {key} 1")), ok());
+        assert_eq!(one.send_command(&format!("SET {key} 1")), ok());
         for (change, undone) in [("PING", false), ("EXPIRE K 100", true), ("SET K 2", true)] {
-            assert_eq!(one.ask(&format!("WATCH {key}")), ok());
-            other.ask(&change.replace('K', &key));
-            assert_eq!(one.ask("MULTI"), ok());
-            one.ask(&format!("INCR {key}"));
-            assert_eq!(one.ask("EXEC") == Reply::Array(None), undone, "{change} of {key}");
+            assert_eq!(one.send_command(&format!("WATCH {key}")), ok());
+            other.send_command(&change.replace('K', &key));
+            assert_eq!(one.send_command("MULTI"), ok());
+            one.send_command(&format!("INCR {key}"));
+            assert_eq!(one.send_command("EXEC") == Reply::Array(None), undone, "{change} of {key}");
         }
         one.send(&format!("ZH.WAIT {key} go 15000"));
-        other.ask(&format!("SET {key} stay"));
-        assert_eq!(other.ask(&format!("SET {key} go")), ok());
+        other.send_command(&format!("SET {key} stay"));
+        assert_eq!(other.send_command(&format!("SET {key} go")), ok());
         assert_eq!(one.reply(), Reply::Number(1));
-        assert_eq!(one.ask(&format!("ZH.WAIT {key} never 30")), Reply::Number(0));
+        assert_eq!(one.send_command(&format!("ZH.WAIT {key} never 30")), Reply::Number(0));
     }
     server.stop().unwrap();
 }

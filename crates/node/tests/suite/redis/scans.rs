@@ -11,7 +11,7 @@ const AT_ONCE: usize = 500;
 fn scan(redis: &mut Redis, more: &str) -> Vec<Reply> {
     let (mut found, mut cursor) = (Vec::new(), "0".to_owned());
     loop {
-        let reply = redis.ask(&format!("SCAN {cursor}{more}"));
+        let reply = redis.send_command(&format!("SCAN {cursor}{more}"));
         let Reply::Array(Some(parts)) = &reply else { panic!("{reply:?}") };
         let [Reply::Bulk(Some(next)), Reply::Array(Some(keys))] = &parts[..] else { panic!("{reply:?}") };
         found.extend(keys.iter().cloned());
@@ -23,12 +23,12 @@ fn scan(redis: &mut Redis, more: &str) -> Vec<Reply> {
 }
 
 #[test]
-fn scans_go_on_after_most_keys_were_removed() {
+fn scans_continue_after_most_keys_were_removed() {
     let server = in_memory(2);
     make_keyspace(server.manager_address(), "emptied", "memory");
     let mut redis = Redis::connect(addresses(&server)[1]);
     for keyspace in ["default", "emptied"] {
-        assert_eq!(redis.ask(&format!("ZH.KEYSPACE {keyspace}")), ok());
+        assert_eq!(redis.send_command(&format!("ZH.KEYSPACE {keyspace}")), ok());
         for word in ["SET", "DEL"] {
             for first in (0..KEYS).step_by(AT_ONCE) {
                 let mut bytes = Vec::new();
@@ -57,7 +57,7 @@ fn scans_go_on_after_most_keys_were_removed() {
         ] {
             assert_eq!(scan(&mut redis, more).len(), count, "{keyspace} {more}");
         }
-        let Reply::Array(Some(all)) = redis.ask("KEYS *") else { panic!("no keys") };
+        let Reply::Array(Some(all)) = redis.send_command("KEYS *") else { panic!("no keys") };
         assert_eq!(all.len(), KEYS / 10_000);
     }
     server.stop().unwrap();
@@ -73,15 +73,15 @@ fn patterns_over_long_keys_are_looked_for_a_few_keys_at_a_time() {
         assert_eq!(redis.reply(), ok());
     }
     let slow = format!("*{}b*", "?".repeat(1000));
-    assert_eq!(redis.ask(&format!("KEYS *{}b", "a".repeat(1000))), Reply::Array(Some(Vec::new())));
-    assert_eq!(redis.ask(&format!("KEYS {slow}")), Reply::Array(Some(Vec::new())));
+    assert_eq!(redis.send_command(&format!("KEYS *{}b", "a".repeat(1000))), Reply::Array(Some(Vec::new())));
+    assert_eq!(redis.send_command(&format!("KEYS {slow}")), Reply::Array(Some(Vec::new())));
     assert_eq!(scan(&mut redis, &format!(" COUNT 4096 MATCH {slow}")).len(), 0);
     assert_eq!(scan(&mut redis, " COUNT 4096 MATCH 7*a").len(), 10);
     server.stop().unwrap();
 }
 
 #[test]
-fn a_value_that_is_too_long_is_told_and_the_connection_goes_on() {
+fn too_long_value_is_refused_and_connection_stays() {
     let server = in_memory(2);
     let mut redis = Redis::connect(addresses(&server)[0]);
     let long = vec![b'x'; (16 << 20) + 1];
@@ -111,16 +111,18 @@ fn a_list_that_is_too_long_for_a_transaction_is_told_in_bytes_and_read_in_ranges
         redis.stream.write_all(&command(&[b"RPUSH", b"list", &value])).unwrap();
         assert!(matches!(redis.reply(), Reply::Number(_)));
     }
-    redis.ask("MULTI");
-    redis.ask("SET {list}done 1");
-    redis.ask("LRANGE list 0 -1");
-    let Reply::Error(text) = redis.ask("EXEC") else { panic!("it is too long") };
+    redis.send_command("MULTI");
+    redis.send_command("SET {list}done 1");
+    redis.send_command("LRANGE list 0 -1");
+    let Reply::Error(text) = redis.send_command("EXEC") else { panic!("it is too long") };
     assert!(
         text.starts_with("ERR the reply would have more than") && text.contains(" 68157440 are allowed"),
         "{text}"
     );
     assert!(text.contains("smaller range"), "{text}");
-    assert_eq!(redis.ask("EXISTS {list}done"), Reply::Number(0));
-    assert!(matches!(redis.ask("LRANGE list 0 40"), Reply::Array(Some(values)) if values.len() == 41));
+    assert_eq!(redis.send_command("EXISTS {list}done"), Reply::Number(0));
+    assert!(
+        matches!(redis.send_command("LRANGE list 0 40"), Reply::Array(Some(values)) if values.len() == 41)
+    );
     server.stop().unwrap();
 }

@@ -28,7 +28,7 @@ const STAY: usize = 400;
 
 fn connect(address: SocketAddr) -> Redis {
     let mut redis = Redis::connect(address);
-    assert_eq!(redis.ask(&format!("ZH.KEYSPACE {KEYSPACE}")), ok());
+    assert_eq!(redis.send_command(&format!("ZH.KEYSPACE {KEYSPACE}")), ok());
     redis
 }
 
@@ -83,7 +83,7 @@ fn append(address: SocketAddr, client: usize, ends: &AtomicBool) -> AppendCounts
 fn list(address: SocketAddr, ends: &AtomicBool) -> u32 {
     let (mut redis, mut lists) = (connect(address), 0);
     while !ends.load(Ordering::Relaxed) {
-        match redis.ask("KEYS stay*") {
+        match redis.send_command("KEYS stay*") {
             Reply::Array(Some(keys)) => {
                 let each: BTreeSet<String> = keys.iter().map(|key| format!("{key:?}")).collect();
                 assert_eq!((keys.len(), each.len()), (STAY, STAY), "each once");
@@ -104,12 +104,14 @@ fn what_is_acknowledged_while_a_keyspace_is_split_is_there_and_in_order() {
     // All nodes have learned of it.
     for address in &addresses {
         let mut redis = Redis::connect(*address);
-        while redis.ask(&format!("ZH.KEYSPACE {KEYSPACE}")) != ok() || redis.ask("SET begun 1") != ok() {
+        while redis.send_command(&format!("ZH.KEYSPACE {KEYSPACE}")) != ok()
+            || redis.send_command("SET begun 1") != ok()
+        {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
     let mut redis = connect(addresses[0]);
-    (0..STAY).for_each(|n| assert_eq!(redis.ask(&format!("SET stay{n} x")), ok()));
+    (0..STAY).for_each(|n| assert_eq!(redis.send_command(&format!("SET stay{n} x")), ok()));
     let ends = AtomicBool::new(false);
     let (told, lists) = std::thread::scope(|scope| {
         let ends = &ends;
@@ -131,7 +133,9 @@ fn what_is_acknowledged_while_a_keyspace_is_split_is_there_and_in_order() {
     });
     assert!(lists > 0);
     for (key, (done, perhaps)) in told.iter().flatten() {
-        let Reply::Number(length) = redis.ask(&format!("STRLEN {key}")) else { panic!("no length of {key}") };
+        let Reply::Number(length) = redis.send_command(&format!("STRLEN {key}")) else {
+            panic!("no length of {key}")
+        };
         assert!(
             *done <= length && length <= done + perhaps,
             "{key}: {length} of {done} and perhaps {perhaps}"

@@ -9,7 +9,7 @@ use crate::redis::support::{Redis, Reply, addresses, bulk, command, in_memory, o
 fn both_protocols_are_served_on_one_port() {
     let server = in_memory(1);
     let mut redis = Redis::connect(addresses(&server)[0]);
-    assert_eq!(redis.ask("SET seen-by both"), ok());
+    assert_eq!(redis.send_command("SET seen-by both"), ok());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let seen = runtime.block_on(async {
         let client = zerohop_client::Client::connect(&server.manager_address().to_string()).await.unwrap();
@@ -18,7 +18,7 @@ fn both_protocols_are_served_on_one_port() {
         keyspace.lookup("seen-by").await.unwrap()
     });
     assert!(format!("{seen:?}").contains("both"), "{seen:?}");
-    assert_eq!(redis.ask("LRANGE crew 0 -1"), Reply::Array(Some(vec![bulk("Nemo")])));
+    assert_eq!(redis.send_command("LRANGE crew 0 -1"), Reply::Array(Some(vec![bulk("Nemo")])));
     redis.stream.write_all(b"PING\r\n").unwrap();
     assert_eq!(redis.reply(), Reply::Simple("PONG".to_owned()));
     server.stop().unwrap();
@@ -28,10 +28,10 @@ fn both_protocols_are_served_on_one_port() {
 fn clients_are_listed_with_their_addresses_and_the_memory_of_the_process_is_told() {
     let server = in_memory(1);
     let mut redis = Redis::connect(addresses(&server)[0]);
-    let Reply::Bulk(Some(list)) = redis.ask("CLIENT LIST") else { panic!("a list is a bulk") };
+    let Reply::Bulk(Some(list)) = redis.send_command("CLIENT LIST") else { panic!("a list is a bulk") };
     let own = format!(" addr={} ", redis.stream.local_addr().unwrap());
     assert!(String::from_utf8_lossy(&list).contains(&own), "{}", String::from_utf8_lossy(&list));
-    let Reply::Bulk(Some(text)) = redis.ask("INFO memory") else { panic!("text is a bulk") };
+    let Reply::Bulk(Some(text)) = redis.send_command("INFO memory") else { panic!("text is a bulk") };
     let text = String::from_utf8(text).unwrap();
     let used = text.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse::<u64>().ok());
     assert!(used.is_some_and(|bytes| bytes > 1 << 20), "{text}");
@@ -51,14 +51,14 @@ fn a_command_may_come_byte_by_byte_and_half_of_one_hurts_nobody() {
         slow.stream.write_all(&[byte]).unwrap();
     }
     assert_eq!(slow.reply(), ok());
-    assert_eq!(slow.ask("GET slow"), bulk("and steady"));
-    assert_eq!(slow.ask("EXISTS k"), Reply::Number(0));
+    assert_eq!(slow.send_command("GET slow"), bulk("and steady"));
+    assert_eq!(slow.send_command("EXISTS k"), Reply::Number(0));
     drop(halves);
     let mut value = vec![b'x'; 5 << 20];
     value[0] = b'>';
     slow.stream.write_all(&command(&[b"SET", b"large", &value])).unwrap();
     assert_eq!(slow.reply(), ok());
-    assert_eq!(slow.ask("GET large"), Reply::Bulk(Some(value)));
+    assert_eq!(slow.send_command("GET large"), Reply::Bulk(Some(value)));
     server.stop().unwrap();
 }
 
@@ -79,12 +79,12 @@ fn a_gigabyte_that_is_only_claimed_is_refused_at_once() {
         assert!(matches!(&reply, Reply::Error(text) if text.starts_with("ERR Protocol error")), "{reply:?}");
         assert_eq!(redis.try_reply(), None);
     }
-    assert_eq!(Redis::connect(address).ask("PING"), Reply::Simple("PONG".to_owned()));
+    assert_eq!(Redis::connect(address).send_command("PING"), Reply::Simple("PONG".to_owned()));
     server.stop().unwrap();
 }
 
 #[test]
-fn who_never_reads_is_not_read_for_ever_and_holds_up_nobody() {
+fn non_reading_client_is_closed_and_blocks_no_one() {
     let server = in_memory(2);
     let address = addresses(&server)[0];
     let mut deaf = Redis::connect(address);
@@ -107,7 +107,7 @@ fn who_never_reads_is_not_read_for_ever_and_holds_up_nobody() {
     assert!(matches!(stopped, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{stopped:?}");
     let mut redis = Redis::connect(address);
     for n in 0..100 {
-        assert_eq!(redis.ask(&format!("SET k{n} {n}")), ok());
+        assert_eq!(redis.send_command(&format!("SET k{n} {n}")), ok());
     }
     server.stop().unwrap();
 }

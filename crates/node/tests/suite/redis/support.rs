@@ -67,7 +67,7 @@ impl Redis {
         self.stream.write_all(&command(&words)).unwrap();
     }
 
-    pub(crate) fn ask(&mut self, words: &str) -> Reply {
+    pub(crate) fn send_command(&mut self, words: &str) -> Reply {
         self.send(words);
         self.reply()
     }

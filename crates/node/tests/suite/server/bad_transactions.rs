@@ -44,8 +44,8 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
         (Vec::clear, AbortReason::Malformed),
         (|parts| parts.reverse(), AbortReason::Malformed),
         (|parts| parts.insert(0, parts[0].clone()), AbortReason::Malformed),
-        (|parts| items(&mut parts[0])[0].cell ^= 1, AbortReason::Malformed),
-        (|parts| items(&mut parts[1])[0].cell ^= 1, AbortReason::Malformed),
+        (|parts| items(&mut parts[0])[0].lock_key ^= 1, AbortReason::Malformed),
+        (|parts| items(&mut parts[1])[0].lock_key ^= 1, AbortReason::Malformed),
         (|parts| items(&mut parts[0])[0].access = Access::Read, AbortReason::Malformed),
         (|parts| items(&mut parts[1])[0].access = Access::Transform(1), AbortReason::Malformed),
         (
@@ -71,9 +71,15 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
         ),
         (
             |parts| {
-                let place = RoutingKey { keyspace: KeyspaceId(77), ..parts[0].place };
-                parts
-                    .insert(0, TransactionPart { place, durability: Durability::Memory, ..parts[0].clone() });
+                let place = RoutingKey { keyspace: KeyspaceId(77), ..parts[0].routing_key };
+                parts.insert(
+                    0,
+                    TransactionPart {
+                        routing_key: place,
+                        durability: Durability::Memory,
+                        ..parts[0].clone()
+                    },
+                );
             },
             AbortReason::Misplaced,
         ),
@@ -104,7 +110,7 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
     let wait = Query::Wait { until: zerohop_wire::messages::WaitUntil::Present };
     let mut bytes = Vec::new();
     pack(&RecordOperation::Read(RecordRead { key: one.as_bytes(), query: wait }), &mut bytes).unwrap();
-    let of_one = parts.iter_mut().find(|part| part.place != good[1].place).unwrap();
+    let of_one = parts.iter_mut().find(|part| part.routing_key != good[1].routing_key).unwrap();
     items(of_one)[0].body = ItemBody::Inline(bytes.into());
     items(of_one)[0].access = Access::Read;
     sequence += 1;

@@ -27,12 +27,8 @@ fn secret() -> Secret {
 
 /// Few unauthenticated connections, with a time limit longer than the test: only the limit of their
 /// number closes them.
-fn few_strangers() -> ConnectionLimits {
-    ConnectionLimits {
-        strangers_max: 10,
-        stranger_time_out: 2 * GIVE_UP_AFTER,
-        ..ConnectionLimits::default()
-    }
+fn few_unproven_limits() -> ConnectionLimits {
+    ConnectionLimits { unproven_max: 10, unproven_time_out: 2 * GIVE_UP_AFTER, ..ConnectionLimits::default() }
 }
 
 /// A node with one instance and a secret.
@@ -66,7 +62,7 @@ async fn token(server: &Server, id: u64, permissions: u32) -> Token {
 
 fn with_token(server: &Server, token: &Token) -> Redis {
     let mut redis = Redis::connect(addresses(server)[0]);
-    assert_eq!(redis.ask(&format!("AUTH {}", token.text().trim())), ok());
+    assert_eq!(redis.send_command(&format!("AUTH {}", token.text().trim())), ok());
     redis
 }
 
@@ -101,8 +97,8 @@ fn open(streams: &mut [TcpStream]) -> usize {
 }
 
 #[test]
-fn strangers_never_lock_anybody_out_of_an_instance() {
-    let limits = ConnectionLimits { instance_max: 30, ..few_strangers() };
+fn unproven_connections_cannot_block_an_instance() {
+    let limits = ConnectionLimits { instance_max: 30, ..few_unproven_limits() };
     let server = secured(limits);
     block_on(async {
         let robot = token(&server, 7, READ_WRITE).await;
@@ -112,7 +108,7 @@ fn strangers_never_lock_anybody_out_of_an_instance() {
             // token.
             let keyspace = default_keyspace(&client(&server, None).await).await;
             keyspace.insert("k", "v").await.unwrap();
-            assert_eq!(with_token(&server, &robot).ask("SET k w"), ok());
+            assert_eq!(with_token(&server, &robot).send_command("SET k w"), ok());
             let left = wait_for("the oldest have given way", || open(&mut strangers), |open| *open <= 10);
             assert!(left <= 10, "{left}");
         }
@@ -121,9 +117,9 @@ fn strangers_never_lock_anybody_out_of_an_instance() {
 }
 
 #[test]
-fn a_stranger_is_closed_at_the_end_of_its_time_whatever_it_sends() {
+fn unproven_connection_is_closed_at_its_time_limit() {
     let limits =
-        ConnectionLimits { stranger_time_out: Duration::from_millis(300), ..ConnectionLimits::default() };
+        ConnectionLimits { unproven_time_out: Duration::from_millis(300), ..ConnectionLimits::default() };
     let server = secured(limits);
     let mut redis = Redis::connect(addresses(&server)[0]);
     redis.stream.write_all(b"*2\r\n$4\r\nAUTH\r\n$900\r\n").unwrap();
@@ -138,7 +134,7 @@ fn a_stranger_is_closed_at_the_end_of_its_time_whatever_it_sends() {
 }
 
 #[test]
-fn a_stranger_that_sends_much_is_closed_at_once() {
+fn unproven_connection_that_sends_much_is_closed() {
     let server = secured(ConnectionLimits::default());
     let address = addresses(&server)[0];
     let long = vec![b'x'; 2000];
@@ -157,8 +153,8 @@ fn a_stranger_that_sends_much_is_closed_at_once() {
 }
 
 #[test]
-fn strangers_never_lock_anybody_out_of_the_manager() {
-    let limits = ConnectionLimits { manager_max: 30, ..few_strangers() };
+fn unproven_connections_cannot_block_the_manager() {
+    let limits = ConnectionLimits { manager_max: 30, ..few_unproven_limits() };
     let server = secured(limits);
     let address = server.manager_address();
     block_on(async {
@@ -188,7 +184,7 @@ fn http(address: SocketAddr, header: &str) -> String {
 }
 
 #[test]
-fn who_shows_no_bearer_is_answered_once_by_http() {
+fn http_without_bearer_gets_one_answer() {
     let server = secured(ConnectionLimits::default());
     let answers = |header: &str| http(server.manager_address(), header).matches("HTTP/1.1 200 OK").count();
     assert_eq!(answers(""), 1);
@@ -199,7 +195,7 @@ fn who_shows_no_bearer_is_answered_once_by_http() {
 #[test]
 fn a_head_that_does_not_come_ends_an_http_connection() {
     let limits =
-        ConnectionLimits { stranger_time_out: Duration::from_millis(300), ..ConnectionLimits::default() };
+        ConnectionLimits { unproven_time_out: Duration::from_millis(300), ..ConnectionLimits::default() };
     let server = secured(limits);
     let mut slow = flood(server.manager_address(), 5, b"GET /health HTTP/1.1\r\nHost: x\r\n");
     let trickle = || {
@@ -217,19 +213,19 @@ fn a_token_queues_what_it_may_do_and_its_share_of_the_memory() {
     block_on(async {
         let reader = token(&server, 7, READ).await;
         let mut redis = with_token(&server, &reader);
-        assert_eq!(redis.ask("MULTI"), ok());
-        assert!(is_error(&redis.ask("SET k v"), "NOPERM"));
-        assert!(is_error(&redis.ask("EXEC"), "EXECABORT"));
-        assert_eq!(redis.ask("MULTI"), ok());
-        assert_eq!(redis.ask("GET k"), Reply::Simple("QUEUED".to_owned()));
-        assert_eq!(redis.ask("EXEC"), Reply::Array(Some(vec![Reply::Bulk(None)])));
+        assert_eq!(redis.send_command("MULTI"), ok());
+        assert!(is_error(&redis.send_command("SET k v"), "NOPERM"));
+        assert!(is_error(&redis.send_command("EXEC"), "EXECABORT"));
+        assert_eq!(redis.send_command("MULTI"), ok());
+        assert_eq!(redis.send_command("GET k"), Reply::Simple("QUEUED".to_owned()));
+        assert_eq!(redis.send_command("EXEC"), Reply::Array(Some(vec![Reply::Bulk(None)])));
 
         let (one, other) = (token(&server, 8, READ_WRITE).await, token(&server, 9, READ_WRITE).await);
         let value = vec![b'x'; 100_000];
         let mut redis: Vec<Redis> = (0..30).map(|_| with_token(&server, &one)).collect();
         let mut queued = 0;
         for redis in &mut redis {
-            assert_eq!(redis.ask("MULTI"), ok());
+            assert_eq!(redis.send_command("MULTI"), ok());
             redis.stream.write_all(&command(&[b"SET", b"k", &value])).unwrap();
             match redis.reply() {
                 Reply::Simple(_) => queued += 1,
@@ -239,13 +235,13 @@ fn a_token_queues_what_it_may_do_and_its_share_of_the_memory() {
         assert!((1..=share / value.len()).contains(&queued), "{queued}");
         // Another token has its own share, and released memory is available again.
         let mut free = with_token(&server, &other);
-        assert_eq!(free.ask("MULTI"), ok());
+        assert_eq!(free.send_command("MULTI"), ok());
         free.stream.write_all(&command(&[b"SET", b"k", &value])).unwrap();
         assert_eq!(free.reply(), Reply::Simple("QUEUED".to_owned()));
         drop(redis);
         let again = || {
             let mut redis = with_token(&server, &one);
-            assert_eq!(redis.ask("MULTI"), ok());
+            assert_eq!(redis.send_command("MULTI"), ok());
             redis.stream.write_all(&command(&[b"SET", b"k", &value])).unwrap();
             redis.reply()
         };
@@ -270,7 +266,7 @@ fn a_revoked_token_hears_nothing_of_what_it_waited_for() {
             // The wait is registered once a later request is answered.
             its.insert("other", "v").await.unwrap();
             admin(&owner, AdminQuestion::RevokeToken(TokenRevoke { name: "robot-7".to_owned() })).await;
-            assert!(is_told(AuthFault::Token, &wait.await.unwrap().unwrap_err()));
+            assert!(is_reported(AuthFault::Token, &wait.await.unwrap().unwrap_err()));
             mine.insert("key", "v").await.unwrap();
         };
         waiting.run_until(revoked).await;
@@ -281,7 +277,7 @@ fn a_revoked_token_hears_nothing_of_what_it_waited_for() {
 }
 
 #[test]
-fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
+fn expired_token_ends_waits_with_a_reason() {
     let server = secured(ConnectionLimits::default());
     block_on(async {
         let robot = token(&server, 7, READ_WRITE).await;
@@ -308,8 +304,8 @@ fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
             );
             let lent = admin(&owner, AdminQuestion::LendToken(TokenLend { put, lasts_ms: 1 })).await;
             assert!(matches!(lent, AdminReply::Done(_)), "{lent:?}");
-            assert!(is_told(AuthFault::TokenExpired, &wait.await.unwrap().unwrap_err()));
-            assert!(is_told(AuthFault::TokenExpired, &its.lookup("other").await.unwrap_err()));
+            assert!(is_reported(AuthFault::TokenExpired, &wait.await.unwrap().unwrap_err()));
+            assert!(is_reported(AuthFault::TokenExpired, &its.lookup("other").await.unwrap_err()));
             mine.insert("key", "v").await.unwrap();
         };
         waiting.run_until(expired).await;
@@ -317,7 +313,7 @@ fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
         assert_eq!(redis.try_reply(), None);
         let mut redis = Redis::connect(addresses(&server)[0]);
         assert!(is_error(
-            &redis.ask(&format!("AUTH {}", robot.text().trim())),
+            &redis.send_command(&format!("AUTH {}", robot.text().trim())),
             "WRONGPASS the token has expired"
         ));
         let AdminReply::Tokens(Tokens { tokens }) =
@@ -330,7 +326,7 @@ fn a_token_that_expires_ends_what_it_waited_for_and_is_told_why_everywhere() {
     server.stop().unwrap();
 }
 
-fn is_told(fault: AuthFault, error: &Error) -> bool {
+fn is_reported(fault: AuthFault, error: &Error) -> bool {
     let text = error.to_string();
     let is_so = text.contains(&fault.to_string());
     assert!(is_so, "{text}");
@@ -392,7 +388,7 @@ fn a_wrong_password_is_waited_out_and_only_an_administrator_sees_the_connections
         let mut redis = with_token(&server, &one);
         let _same = with_token(&server, &one);
         let _others = (with_token(&server, &other), Redis::connect(addresses(&server)[0]));
-        let listed = |redis: &mut Redis| match redis.ask("CLIENT LIST") {
+        let listed = |redis: &mut Redis| match redis.send_command("CLIENT LIST") {
             Reply::Bulk(Some(list)) => String::from_utf8(list).unwrap().lines().count(),
             other => panic!("{other:?}"),
         };

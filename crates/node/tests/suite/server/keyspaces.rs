@@ -75,7 +75,7 @@ fn a_living_keyspace_is_altered_under_load_and_loses_nothing() {
 }
 
 #[test]
-fn a_dropped_keyspace_is_gone_and_its_name_comes_back_empty() {
+fn dropped_keyspace_name_can_be_reused_empty() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     let first_id = block_on(async {

@@ -6,7 +6,7 @@ use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::server::support::{block_on, client, create, default_keyspace, in_memory};
 
 #[test]
-fn the_longest_key_and_value_are_taken_and_a_byte_more_is_refused() {
+fn longest_key_and_value_are_accepted_and_longer_refused() {
     let server = in_memory(1);
     block_on(async {
         let client = client(&server).await;
@@ -27,7 +27,7 @@ fn the_longest_key_and_value_are_taken_and_a_byte_more_is_refused() {
 }
 
 #[test]
-fn the_wrong_type_and_an_unknown_keyspace_are_told() {
+fn wrong_type_and_unknown_keyspace_are_reported() {
     let server = in_memory(1);
     block_on(async {
         let client = client(&server).await;

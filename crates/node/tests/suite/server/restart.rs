@@ -11,7 +11,7 @@ use crate::server::support::{
 };
 
 #[test]
-fn a_client_outlives_a_restart_of_its_server_and_its_sessions_go_on() {
+fn client_sessions_survive_a_server_restart() {
     let folder = tempfile::tempdir().unwrap();
     let listen = fixed_ports();
     let server = Server::start(on(folder.path(), listen)).unwrap();
@@ -51,7 +51,7 @@ fn a_client_outlives_a_restart_of_its_server_and_its_sessions_go_on() {
 }
 
 #[test]
-fn a_second_server_on_the_folder_is_refused_and_the_first_goes_on() {
+fn second_server_on_a_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     let error = Server::start(on(folder.path(), anywhere())).unwrap_err();
@@ -64,7 +64,7 @@ fn a_second_server_on_the_folder_is_refused_and_the_first_goes_on() {
 
 /// After a kill, the next node may start while the system still releases the old one's resources.
 #[test]
-fn who_starts_while_its_predecessor_goes_waits_for_its_folder_and_its_ports() {
+fn start_waits_for_predecessor_folder_and_ports() {
     let folder = tempfile::tempdir().unwrap();
     let listen = fixed_ports();
     let first = Server::start(on(folder.path(), listen)).unwrap();
@@ -105,7 +105,7 @@ fn what_does_not_fit_the_data_is_refused_with_what_would() {
 }
 
 #[test]
-fn what_memory_held_goes_with_the_process_and_the_rest_stays() {
+fn memory_keyspaces_are_lost_with_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     block_on(async {
@@ -154,9 +154,9 @@ fn a_server_stops_while_clients_wait_and_leaves_nothing_running() {
 const ALONE: &str = "ZEROHOP_IDLE_TEST_ALONE";
 
 #[test]
-fn an_idle_node_takes_little_and_is_ready_soon() {
+fn idle_node_uses_little_and_starts_fast() {
     if std::env::var_os(ALONE).is_none() {
-        let test = "server::restart::an_idle_node_takes_little_and_is_ready_soon";
+        let test = "server::restart::idle_node_uses_little_and_starts_fast";
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         let child = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
         return assert!(child.status.success(), "{child:?}");

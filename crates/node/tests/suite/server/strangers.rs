@@ -58,7 +58,7 @@ enum StrangerAnswer {
 fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, StrangerAnswer)> {
     let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
     // Frames of the greeting and of the agreed version have the same form.
-    let decoder = Decoder::agreed(1, Features::default());
+    let decoder = Decoder::with_version(1, Features::default());
     let mut chunk = vec![0; 64 << 10];
     while found.len() < many {
         match decoder.decode(&bytes[at..]) {
@@ -85,7 +85,7 @@ fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, StrangerAnswer)> {
 }
 
 #[test]
-fn bytes_of_any_kind_on_any_port_harm_nobody() {
+fn random_bytes_on_any_port_are_harmless() {
     let server = in_memory(2);
     let ports: Vec<SocketAddr> =
         server.instances().iter().map(|(_, address)| *address).chain([server.manager_address()]).collect();
@@ -121,7 +121,7 @@ fn bytes_of_any_kind_on_any_port_harm_nobody() {
 }
 
 #[test]
-fn the_manager_tells_who_asks_it_for_records_where_they_are() {
+fn manager_redirects_record_requests() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     let read = Lookup { key: b"k", query: Query::Lookup };
@@ -144,7 +144,7 @@ fn the_manager_tells_who_asks_it_for_records_where_they_are() {
 }
 
 #[test]
-fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
+fn manager_accepts_nothing_before_hello_or_beyond_limits() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
@@ -167,17 +167,17 @@ fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
 }
 
 #[test]
-fn what_many_ask_for_at_once_is_bounded_and_answered() {
-    const ASKED: u64 = 5000;
+fn many_simultaneous_requests_are_bounded_and_answered() {
+    const REQUESTS: u64 = 5000;
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     let map_get = |request| frame(request, &Message::MapGet(Default::default()));
-    let asked: Vec<u8> = (2..2 + ASKED).flat_map(map_get).collect();
+    let asked: Vec<u8> = (2..2 + REQUESTS).flat_map(map_get).collect();
     let mut writer = stream.try_clone().unwrap();
     let writing = std::thread::Builder::new().spawn(move || writer.write_all(&[hello(), asked].concat()));
-    let found = answers(&mut stream, ASKED as usize + 1);
+    let found = answers(&mut stream, REQUESTS as usize + 1);
     writing.unwrap().join().unwrap().unwrap();
-    assert_eq!(found.len(), ASKED as usize + 1);
+    assert_eq!(found.len(), REQUESTS as usize + 1);
     assert!(found.iter().all(|(_, said)| *said == StrangerAnswer::Something));
 
     // Incomplete frames.

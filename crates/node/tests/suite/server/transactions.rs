@@ -41,7 +41,7 @@ impl InstanceConnection {
             nonce: [0; 32],
             name: "test",
         });
-        wire.ask(Envelope::default(), &hello, |message| assert!(matches!(message, Message::HelloAck(_))));
+        wire.request(Envelope::default(), &hello, |message| assert!(matches!(message, Message::HelloAck(_))));
         wire
     }
 
@@ -56,7 +56,7 @@ impl InstanceConnection {
 
     /// The next answer, to any request.
     fn next<T>(&mut self, take: impl FnOnce(u64, &Message<'_>) -> T) -> T {
-        let decoder = Decoder::agreed(1, Features::default());
+        let decoder = Decoder::with_version(1, Features::default());
         loop {
             if let DecodeResult::Frame { frame, used } = decoder.decode(&self.bytes) {
                 let mut scratch = Vec::new();
@@ -71,7 +71,7 @@ impl InstanceConnection {
         }
     }
 
-    fn ask<T>(
+    fn request<T>(
         &mut self,
         envelope: Envelope,
         message: &Message<'_>,
@@ -98,12 +98,12 @@ impl NodeClient {
         let wires = server.instances().iter().map(|(id, address)| (*id, InstanceConnection::to(*address)));
         let mut wires: Vec<_> = wires.collect();
         let get = Message::MapGet(MapGet { since: MapEpoch(0) });
-        let map = wires[0].1.ask(Envelope::default(), &get, |message| {
+        let map = wires[0].1.request(Envelope::default(), &get, |message| {
             let Message::Map(map) = message else { panic!("no map: {message:?}") };
             ClusterMap::default().apply(&MapDelta::decode(map.encoded).unwrap()).unwrap()
         });
         let open = Message::SessionOpen(SessionOpen);
-        let session = wires[0].1.ask(Envelope::default(), &open, |message| {
+        let session = wires[0].1.request(Envelope::default(), &open, |message| {
             let Message::SessionOpened(opened) = message else { panic!("no session: {message:?}") };
             opened.session
         });
@@ -141,12 +141,16 @@ impl NodeClient {
             pack(&operation, &mut bytes).unwrap();
             let cell = config.hash.hash(config.seed, key.as_bytes());
             let body = ItemBody::Inline(bytes.into());
-            let item = TransactionItem { cell, access: Access::of(&operation), seen: None, body };
+            let item = TransactionItem { lock_key: cell, access: Access::of(&operation), seen: None, body };
             let point = u64::from(self.envelope(key).1.partition.0) << (64 - config.partitions.bits());
             let place = RoutingKey { keyspace: self.keyspace, point };
-            match parts.iter_mut().find(|part| part.place == place) {
+            match parts.iter_mut().find(|part| part.routing_key == place) {
                 Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
-                _ => parts.push(TransactionPart { place, durability, items: Items::Inline(vec![item]) }),
+                _ => parts.push(TransactionPart {
+                    routing_key: place,
+                    durability,
+                    items: Items::Inline(vec![item]),
+                }),
             }
         }
         parts.sort_by_key(TransactionPart::order);
@@ -190,7 +194,7 @@ impl NodeClient {
         let (instance, envelope) = self.envelope(key);
         let read = RecordRead { key: key.as_bytes(), query: Query::Lookup };
         let read = Message::Read { seen: Timestamp::ZERO, read };
-        self.wire(instance).ask(envelope, &read, |message| match message {
+        self.wire(instance).request(envelope, &read, |message| match message {
             Message::Answer(Ok(Outcome::Value { version, bytes, .. })) => {
                 Some((*version, String::from_utf8_lossy(bytes).into_owned()))
             }

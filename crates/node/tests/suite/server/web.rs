@@ -38,7 +38,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn metrics_can_be_read_and_count_what_was_asked() {
+fn metrics_count_requests() {
     let server = in_memory(2);
     block_on(async {
         let keyspace = default_keyspace(&client(&server).await).await;
@@ -78,7 +78,7 @@ fn metrics_can_be_read_and_count_what_was_asked() {
 }
 
 #[test]
-fn metrics_tell_what_upkeep_does() {
+fn metrics_show_maintenance() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     block_on(async {
@@ -97,7 +97,7 @@ fn metrics_tell_what_upkeep_does() {
 }
 
 #[test]
-fn health_and_status_are_json_and_other_paths_say_what_there_is() {
+fn health_and_status_are_json_and_other_paths_list_endpoints() {
     let server = in_memory(2);
     let (line, body) = get(&server, "/health");
     assert_eq!((&*line, &*body), ("HTTP/1.1 200 OK", "{\"status\":\"serving\"}"));

@@ -25,13 +25,13 @@ fn send(
     stamp: Stamp,
     operations: &[RecordOperation<'_>],
 ) -> Option<Vec<OwnedAnswer>> {
-    let batch = OperationBatch { stamp, operations: Elements::given(operations) };
+    let batch = OperationBatch { stamp, operations: Elements::from_slice(operations) };
     rig.send(token(request), 100, &Message::Batch(batch));
     rig.out.batches.remove(&token(request))
 }
 
 #[test]
-fn operations_see_those_before_them_and_fail_alone() {
+fn batch_operations_see_earlier_ones_and_fail_alone() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = PartitionRig::new(durability);
         let operations = [
@@ -112,7 +112,7 @@ fn a_wait_in_a_batch_is_answered_by_a_write_in_the_same_batch() {
 }
 
 #[test]
-fn a_closed_connection_takes_its_open_batches_along() {
+fn closed_connection_drops_its_batches() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let operations = [
         read(b"a", Query::Wait { until: WaitUntil::Present }),

@@ -11,7 +11,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Failure, What};
 
-use crate::limits::{APART_BYTES_MIN, CHUNK_PARTS_MAX, SHARED_BUFFER_KEPT_BYTES};
+use crate::limits::{CHUNK_PARTS_MAX, SEPARATE_BYTES_MIN, SHARED_BUFFER_KEPT_BYTES};
 use crate::testing::{OwnedAnswer, PartitionBench, PartitionRig, insert, token};
 
 const NAME: &[u8] = b"film";
@@ -35,7 +35,7 @@ fn remove(bench: &mut PartitionBench, key: &[u8]) {
 fn header_of(bench: &mut PartitionBench, name: &[u8]) -> Option<(BlobStamp, u64, u64, Vec<u8>)> {
     let bytes = bench.bytes(&header_key(name).expect("a name"))?;
     let header = BlobHeader::decode(&bytes).expect("is a header");
-    Some((header.stamp, header.size, header.uncut, header.attributes.to_vec()))
+    Some((header.stamp, header.size, header.pending_truncation_end, header.attributes.to_vec()))
 }
 
 fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> WriteChange<'_> {
@@ -46,14 +46,14 @@ fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> WriteChang
 fn chunk_of(answered: &OwnedAnswer) -> Result<(BlobStamp, Vec<u8>), Failure<'static>> {
     answered.with(|answer| match answer {
         Ok(Outcome::Chunk { stamp, bytes, .. }) => Ok((stamp, bytes.to_vec())),
-        Ok(Outcome::ChunkApart { stamp, pieces, .. }) => Ok((stamp, pieces.concat())),
+        Ok(Outcome::ChunkMultiBuffer { stamp, pieces, .. }) => Ok((stamp, pieces.concat())),
         Ok(other) => panic!("no chunk: {other:?}"),
         Err(failure) => Err(failure.into_owned()),
     })
 }
 
 #[test]
-fn a_header_grows_is_cut_and_described_by_whoever_knows_its_generation() {
+fn blob_header_changes_require_current_generation() {
     let mut bench = PartitionBench::new();
     let key = header_key(NAME).expect("a name");
     let stamp = create(&mut bench, NAME);
@@ -85,7 +85,7 @@ fn a_header_grows_is_cut_and_described_by_whoever_knows_its_generation() {
 }
 
 #[test]
-fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
+fn chunk_refuses_writes_of_older_generation() {
     let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 3).expect("a name");
     let stamp = BlobStamp { id: 50, generation: 2 };
@@ -104,7 +104,7 @@ fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
     let later = BlobStamp { generation: 5, ..stamp };
     assert_eq!(bench.write(&key, write(later, 0, b"later", false)).number(), Ok(0));
     assert_eq!(chunk_of(&bench.read(&key, read)).map(|(stamp, _)| stamp), Ok(stamp));
-    let cut = |stamp, keep| blob(BlobChange::CutChunk { stamp, keep, marks: false });
+    let cut = |stamp, keep| blob(BlobChange::CutChunk { stamp, keep, creates_absent: false });
     assert_eq!(bench.write(&key, cut(later, 11)).number(), Ok(1));
     let whole = Query::ReadChunk { offset: 0, length: 4096 };
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((later, b"later\0\0\0\0\0a\0\0\0".to_vec())));
@@ -172,7 +172,7 @@ fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
 }
 
 #[test]
-fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
+fn staged_append_is_published_unless_truncated_by_another() {
     let mut bench = PartitionBench::new();
     let key = header_key(NAME).expect("a name");
     let stamp = create(&mut bench, NAME);
@@ -200,7 +200,7 @@ fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
     assert_eq!(header_of(&mut bench, NAME), Some((cut, 12_345, 30_000, b"blue".to_vec())));
     // A chunk that did not exist is marked, so a late write does not create it.
     let chunk = chunk_key(NAME, 5).expect("a name");
-    let mark = BlobChange::CutChunk { stamp: cut, keep: 0, marks: true };
+    let mark = BlobChange::CutChunk { stamp: cut, keep: 0, creates_absent: true };
     assert_eq!(bench.write(&chunk, blob(mark)).number(), Ok(1));
     let late = bench.write(&chunk, write(filled, 0, b"late", true));
     assert_eq!(late.number(), Err(Failure::StaleBlob { known: cut }));
@@ -210,7 +210,7 @@ fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
 
 /// The chunk becomes one entry again. If a part hid all others, compaction would search the hidden bytes one by one.
 #[test]
-fn a_chunk_that_is_written_over_as_a_whole_is_one_entry_and_what_it_was_is_dead() {
+fn full_chunk_overwrite_makes_old_entries_dead() {
     let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 0).expect("a name");
     let stamp = BlobStamp { id: 5, generation: 0 };
@@ -231,7 +231,7 @@ fn a_chunk_that_is_written_over_as_a_whole_is_one_entry_and_what_it_was_is_dead(
 /// The bytes go from the request into the log without a copy, for both ways of commit and for an atomic batch.
 #[test]
 fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
-    let lengths = [1, APART_BYTES_MIN - 1, APART_BYTES_MIN, 65_600, 300_000];
+    let lengths = [1, SEPARATE_BYTES_MIN - 1, SEPARATE_BYTES_MIN, 65_600, 300_000];
     let bytes_of = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 / 5) as u8).collect() };
     let stamp = BlobStamp { id: 5, generation: 0 };
     let key = chunk_key(NAME, 0).expect("a name");
@@ -318,7 +318,7 @@ fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
 
 /// A truncation or removal visits all places where a chunk may be, so their number must be bounded.
 #[test]
-fn a_blob_of_more_chunks_than_there_may_be_is_made_by_nobody() {
+fn blob_beyond_chunk_limit_is_refused() {
     let mut bench = PartitionBench::new();
     let stamp = create(&mut bench, NAME);
     let key = header_key(NAME).expect("a name");
@@ -427,7 +427,7 @@ struct ChunkModel {
 }
 
 impl ChunkModel {
-    fn lay(&mut self, offset: usize, bytes: &[u8]) {
+    fn overlay_write(&mut self, offset: usize, bytes: &[u8]) {
         if self.bytes.len() < offset + bytes.len() {
             self.bytes.resize(offset + bytes.len(), 0);
         }
@@ -437,7 +437,7 @@ impl ChunkModel {
 
 /// Writes, transforms, truncations and reads of a few chunks, some of them uncommitted, compared with the model.
 #[test]
-fn random_histories_of_chunks_are_as_the_model_says() {
+fn random_chunk_histories_match_the_model() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut rig = PartitionRig::new(Durability::Sync);
@@ -467,7 +467,7 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                     };
                     rig.write(write_to, Stamp::default(), &key, blob(change));
                     let chunk = chunks.entry(number).or_insert(ChunkModel { stamp, bytes: Vec::new() });
-                    chunk.lay(offset as usize, &data);
+                    chunk.overlay_write(offset as usize, &data);
                     expected.push((write_to, Ok(None)));
                 }
                 5 => {
@@ -476,7 +476,7 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                         number: u32::TYPE,
                         operand: random.below(1 << 32),
                         offset: u64::from(offset),
-                        brings: Brings::New,
+                        returns: Brings::New,
                     };
                     let change = BlobChange::TransformChunk { stamp, transform: add, makes: true };
                     rig.write(write_to, Stamp::default(), &key, blob(change));
@@ -487,14 +487,14 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                     }
                     let new = u32::from_le_bytes(old).wrapping_add(add.operand as u32);
                     if add.operand != 0 {
-                        chunk.lay(offset as usize, &new.to_le_bytes());
+                        chunk.overlay_write(offset as usize, &new.to_le_bytes());
                     }
                     expected.push((write_to, Ok(None)));
                 }
                 6 if known.is_some() => {
                     let stamp = BlobStamp { generation: stamp.generation + 1, ..stamp };
                     let keep = if random.chance(1, 3) { 0 } else { offset };
-                    let change = BlobChange::CutChunk { stamp, keep, marks: false };
+                    let change = BlobChange::CutChunk { stamp, keep, creates_absent: false };
                     rig.write(write_to, Stamp::default(), &key, blob(change));
                     let chunk = chunks.get_mut(&number).expect("is known");
                     chunk.stamp = stamp;

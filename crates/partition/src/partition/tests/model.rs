@@ -86,7 +86,7 @@ impl PartitionModel {
             }
             ModelContents::List(values) => {
                 let values: Vec<&[u8]> = values[of].iter().map(Vec::as_slice).collect();
-                let (first, values) = (part.start, Elements::given(&values));
+                let (first, values) = (part.start, Elements::from_slice(&values));
                 OwnedAnswer::of(&Ok(Outcome::List { version, length, first, values }))
             }
         }
@@ -97,7 +97,7 @@ impl PartitionModel {
         self.touched.get(key) == Some(&self.last)
     }
 
-    pub(super) fn holds(&self, key: &[u8], until: &WaitUntil<'_>) -> bool {
+    pub(super) fn is_satisfied(&self, key: &[u8], until: &WaitUntil<'_>) -> bool {
         let record = self.records.get(key);
         let is = |value: &[u8]| matches!(record, Some(RecordModel { contents: ModelContents::Bytes(bytes), .. }) if bytes == value);
         match until {
@@ -124,10 +124,10 @@ impl ModelHistory {
         if let Some(key) = key {
             self.now.touched.insert(key.to_vec(), self.now.last);
         }
-        self.keep();
+        self.save_state();
     }
 
-    fn keep(&mut self) {
+    fn save_state(&mut self) {
         self.at.insert(self.now.last, self.now.clone());
     }
 
@@ -137,14 +137,14 @@ impl ModelHistory {
     }
 
     /// A crash has shortened the log to this index.
-    pub(super) fn cut(&mut self, index: u64) {
+    pub(super) fn truncate_to(&mut self, index: u64) {
         self.now = self.at(index);
         self.at.split_off(&(index + 1));
         self.clock = self.now.newest;
     }
 
     /// Earlier states are not needed again.
-    pub(super) fn forget_below(&mut self, index: u64) {
+    pub(super) fn remove_below(&mut self, index: u64) {
         self.at = self.at.split_off(&index);
     }
 
@@ -181,7 +181,7 @@ impl ModelHistory {
         self.committed(stamp).is_some_and(|(lowest, _)| stamp.sequence.0 < *lowest)
     }
 
-    fn rests_on(&self, key: &[u8]) -> u64 {
+    fn depends_on(&self, key: &[u8]) -> u64 {
         self.now.touched.get(key).copied().unwrap_or(0)
     }
 
@@ -195,7 +195,7 @@ impl ModelHistory {
             (Query::ReadChunk { .. }, _) => unreachable!("chunks have a model of their own"),
             (Query::Lookup, _) => self.now.lookup(key, Range::ALL),
             (Query::LookupRange { range }, _) => self.now.lookup(key, *range),
-            (Query::Wait { until }, _) if !self.now.holds(key, until) => return None,
+            (Query::Wait { until }, _) if !self.now.is_satisfied(key, until) => return None,
             (Query::Wait { .. }, _) => self.now.lookup(key, Range::ALL),
             (Query::Confirm { version: seen }, _) => {
                 // An absence of a record is not confirmed.
@@ -225,7 +225,7 @@ impl ModelHistory {
                 OwnedAnswer::of(&Ok(Outcome::Done { version, number }))
             }
         };
-        Some(ExpectedAnswer { answer, index: self.rests_on(key) })
+        Some(ExpectedAnswer { answer, index: self.depends_on(key) })
     }
 
     /// A write; `None` if its session already has the answer.
@@ -248,7 +248,7 @@ impl ModelHistory {
         }
         let is_blind = matches!(
             (write.condition, &write.change),
-            (Condition::Always, WriteChange::Insert { expiry, .. }) if *expiry != Expiry::Keep
+            (Condition::Always, WriteChange::Insert { expiry, .. }) if *expiry != Expiry::Unchanged
         );
         if !is_blind {
             self.expire_if_due(write.key);
@@ -261,7 +261,7 @@ impl ModelHistory {
         let is_changed =
             before != after || matches!(write.change, WriteChange::Insert { .. }) && answer.number().is_ok();
         if !is_changed && !has_session {
-            return Some(ExpectedAnswer { answer, index: self.rests_on(write.key) });
+            return Some(ExpectedAnswer { answer, index: self.depends_on(write.key) });
         }
         match after {
             Some(record) => drop(self.now.records.insert(write.key.to_vec(), record)),
@@ -311,7 +311,7 @@ fn evaluate(
         Expiry::Never => None,
         Expiry::AfterMs(ms) => Some(now_ms + ms),
         Expiry::AtMs(ms) => Some(ms.max(1)),
-        Expiry::Keep => deadline,
+        Expiry::Unchanged => deadline,
     };
     let wrong = |found| Err(Failure::WrongType { found });
     let bytes = match slot.as_ref().map(|record| &record.contents) {
@@ -404,7 +404,7 @@ fn evaluate(
             let old = i64::from_le_bytes(*cell);
             let new = old.wrapping_add(transform.operand as i64);
             *cell = new.to_le_bytes();
-            let number = match transform.brings {
+            let number = match transform.returns {
                 Brings::Nothing => 0,
                 Brings::Old => old as u64,
                 Brings::New => new as u64,

@@ -41,7 +41,7 @@ struct RandomRun {
     due: BTreeMap<Token, Vec<(u64, OwnedAnswer)>>,
     /// For each token: the writes of clients that its answer acknowledges.
     acknowledges: BTreeMap<Token, Vec<(usize, u64)>>,
-    parked: BTreeMap<Token, ParkedWait>,
+    queued: BTreeMap<Token, ParkedWait>,
 }
 
 impl WritingClient {
@@ -70,7 +70,7 @@ fn options() -> EngineOptions {
         segment_bytes: 4 << 10,
         journal_file_bytes: 8 << 10,
         disk_reserve_bytes: 0,
-        checkpoints_begin_alone: false,
+        starts_checkpoints: false,
         ..EngineOptions::default()
     }
 }
@@ -97,7 +97,7 @@ impl RandomRun {
             next_token: 0,
             due: BTreeMap::new(),
             acknowledges: BTreeMap::new(),
-            parked: BTreeMap::new(),
+            queued: BTreeMap::new(),
         }
     }
 
@@ -129,7 +129,7 @@ impl RandomRun {
             0..3 => Expiry::Never,
             3 => Expiry::AfterMs(self.random.below(60)),
             4 => Expiry::AtMs(self.history.now_ms + self.random.below(80) - 10),
-            _ => Expiry::Keep,
+            _ => Expiry::Unchanged,
         }
     }
 
@@ -174,7 +174,7 @@ impl RandomRun {
             number: NumberType::I64,
             operand: self.random.below(3),
             offset: self.random.below(6),
-            brings: Brings::ALL[self.random.below(3) as usize],
+            returns: Brings::ALL[self.random.below(3) as usize],
         }
     }
 
@@ -207,12 +207,12 @@ impl RandomRun {
     fn commit_through(&mut self, through: u64) {
         for index in self.history.commit + 1..=through {
             let model = self.history.at(index);
-            let woken = self.parked.iter().filter(|(_, wait)| {
-                model.was_touched_last(&wait.key) && model.holds(&wait.key, &wait.until.until())
+            let woken = self.queued.iter().filter(|(_, wait)| {
+                model.was_touched_last(&wait.key) && model.is_satisfied(&wait.key, &wait.until.until())
             });
             let woken: Vec<Token> = woken.map(|(token, _)| *token).collect();
             for token in woken {
-                let wait = self.parked.remove(&token).expect("is parked");
+                let wait = self.queued.remove(&token).expect("is parked");
                 self.due.insert(token, vec![(index, model.lookup(&wait.key, Range::ALL))]);
             }
         }
@@ -312,7 +312,7 @@ impl RandomRun {
                     self.commit_through(self.history.now.last);
                 }
                 let deadline_ms = self.history.now_ms + u64::from(time_out_ms);
-                self.parked.insert(token, ParkedWait { key, until, deadline_ms });
+                self.queued.insert(token, ParkedWait { key, until, deadline_ms });
                 self.collect();
             }
         }
@@ -413,7 +413,7 @@ impl RandomRun {
         }
     }
 
-    fn pass_time(&mut self) {
+    fn advance_time(&mut self) {
         self.rig.now.ms += self.random.below(40);
         self.history.now_ms = self.rig.now.ms;
         if self.random.chance(1, 2) {
@@ -422,9 +422,9 @@ impl RandomRun {
             self.history.now_ms = self.rig.now.ms;
             let commit = self.history.at(self.history.commit);
             self.rig.step(PartitionEvent::Tick);
-            let overdue = self.parked.iter().filter(|(_, wait)| wait.deadline_ms <= self.rig.now.ms);
+            let overdue = self.queued.iter().filter(|(_, wait)| wait.deadline_ms <= self.rig.now.ms);
             for token in overdue.map(|(token, _)| *token).collect::<Vec<_>>() {
-                let wait = self.parked.remove(&token).expect("is parked");
+                let wait = self.queued.remove(&token).expect("is parked");
                 let version = commit.records.get(&wait.key).map(|record| record.version).unwrap_or_default();
                 let answer = OwnedAnswer::of(&Err(Failure::TimedOut { version }));
                 self.due.insert(token, vec![(0, answer)]);
@@ -437,7 +437,7 @@ impl RandomRun {
         }
     }
 
-    fn upkeep(&mut self) {
+    fn maintain(&mut self) {
         if self.random.chance(1, 3) {
             self.rig.partition.checkpoint(&mut self.rig.engine).expect("begins");
         }
@@ -465,9 +465,9 @@ impl RandomRun {
             );
         }
         assert!(last <= self.history.now.last);
-        self.history.cut(last);
+        self.history.truncate_to(last);
         self.history.commit = last;
-        (self.due, self.acknowledges, self.parked) = Default::default();
+        (self.due, self.acknowledges, self.queued) = Default::default();
         if self.durability != Durability::Sync {
             // Acknowledged writes may be lost, and no client repeats them.
             for client in &mut self.clients {
@@ -489,17 +489,17 @@ impl RandomRun {
             let due = self.history.read(&read).expect("is no wait");
             self.expect(token, vec![due]);
         }
-        self.flush_whole();
+        self.flush_all();
         self.scan();
     }
 
-    fn flush_whole(&mut self) {
+    fn flush_all(&mut self) {
         self.rig.flush();
         self.commit_through(self.history.now.last);
         self.collect();
     }
 
-    fn turn(&mut self) {
+    fn step(&mut self) {
         match self.random.below(40) {
             0..7 => self.send_plain_write(),
             7..17 => self.send_write(),
@@ -508,12 +508,12 @@ impl RandomRun {
             27..30 => self.send_batch(),
             30 => self.scan(),
             31..35 => self.flush(),
-            35..37 => self.pass_time(),
-            37..39 => self.upkeep(),
+            35..37 => self.advance_time(),
+            37..39 => self.maintain(),
             _ if self.random.chance(1, 3) => self.crash(),
             _ => self.retry_all(),
         }
-        self.history.forget_below(self.history.commit.min(self.rig.durable()));
+        self.history.remove_below(self.history.commit.min(self.rig.durable()));
     }
 
     /// A client repeats every request without an answer.
@@ -539,7 +539,7 @@ fn run(seeds: std::ops::Range<u64>) {
         let ran = std::panic::catch_unwind(|| {
             let mut world = RandomRun::new(seed);
             for _ in 0..200 {
-                world.turn();
+                world.step();
             }
             world.retry_all();
             world.check();

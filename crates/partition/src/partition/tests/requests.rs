@@ -61,7 +61,7 @@ pub(super) fn with_write<T>(sent: &ClientWrite, call: impl FnOnce(RecordWrite<'_
     let change = match &sent.op {
         WriteOp::Insert(value, expiry) => WriteChange::Insert { value, expiry: *expiry },
         WriteOp::Remove => WriteChange::Remove,
-        WriteOp::Append(_) => WriteChange::Append { values: Elements::given(&values) },
+        WriteOp::Append(_) => WriteChange::Append { values: Elements::from_slice(&values) },
         WriteOp::Extend(bytes) => WriteChange::Extend { bytes },
         WriteOp::CompareSwap(expected, new) => {
             WriteChange::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }

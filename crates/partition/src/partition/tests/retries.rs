@@ -7,7 +7,7 @@ use zerohop_wire::{Failure, Message};
 
 use super::{SESSION, stamp};
 use crate::PartitionEvent;
-use crate::limits::{SEEN_KEPT_BYTES_MAX, SESSION_IDLE_MS};
+use crate::limits::{SEEN_VALUE_BYTES_MAX, SESSION_IDLE_MS};
 use crate::testing::{PartitionRig, append, insert, token};
 
 const ADD: WriteChange<'static> = WriteChange::Increment { delta: 1 };
@@ -92,7 +92,7 @@ fn a_failed_condition_on_a_version_stays_failed() {
 #[test]
 fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_version() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
-    let long = vec![7; SEEN_KEPT_BYTES_MAX + 1];
+    let long = vec![7; SEEN_VALUE_BYTES_MAX + 1];
     for (sequence, value) in [(1, &b"short"[..]), (2, &long)] {
         rig.write(token(10 * sequence), Stamp::default(), b"k", insert(value));
         let version = rig.answer(token(10 * sequence)).map(|a| a.version()).unwrap_or_default();
@@ -121,7 +121,7 @@ fn what_the_session_has_the_answer_of_is_dropped() {
 }
 
 #[test]
-fn idle_sessions_are_forgotten_and_told_so_and_newer_ones_are_not() {
+fn idle_sessions_expire_and_newer_ones_stay() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = PartitionRig::new(durability);
         assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
@@ -149,7 +149,7 @@ fn idle_sessions_are_forgotten_and_told_so_and_newer_ones_are_not() {
 }
 
 #[test]
-fn a_session_that_goes_on_writing_is_not_forgotten() {
+fn active_session_does_not_expire() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     for sequence in 1..20u64 {
         assert_eq!(counter(&mut rig, sequence, stamp(sequence, sequence)), Some(Ok(sequence as i64)));

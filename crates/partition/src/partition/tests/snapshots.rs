@@ -18,12 +18,16 @@ use crate::testing::{OwnedAnswer, PartitionBench, append, insert};
 const LEASE_MS: u32 = 60_000;
 const AGE_MS: u64 = 3_600_000;
 
-fn ask(bench: &mut PartitionBench, id: u128, ask: SnapshotAsk<'_>) -> OwnedAnswer {
-    bench.answer_of(&Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), ask }))
+fn send_snapshot_request(bench: &mut PartitionBench, id: u128, ask: SnapshotAsk<'_>) -> OwnedAnswer {
+    bench.answer_of(&Message::Snapshot(SnapshotRequest {
+        seen: Timestamp::ZERO,
+        id: SnapshotId(id),
+        request: ask,
+    }))
 }
 
 fn open(bench: &mut PartitionBench, id: u128) -> Timestamp {
-    let opened = ask(bench, id, SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS });
+    let opened = send_snapshot_request(bench, id, SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS });
     assert_eq!(opened.number(), Ok(0));
     opened.version()
 }
@@ -34,7 +38,7 @@ fn read_at(
     key: &[u8],
     query: Query<'_>,
 ) -> OwnedAnswer {
-    ask(bench, id, SnapshotAsk::Read { at, read: RecordRead { key, query } })
+    send_snapshot_request(bench, id, SnapshotAsk::Read { at, read: RecordRead { key, query } })
 }
 
 fn bytes_at(bench: &mut PartitionBench, of: (u128, Timestamp), key: &[u8]) -> Option<Vec<u8>> {
@@ -46,7 +50,7 @@ fn walk_at(bench: &mut PartitionBench, (id, at): (u128, Timestamp), blobs: bool)
     let (mut cursor, mut all) = (Vec::new(), Vec::new());
     loop {
         let scan = Scan { seen: Timestamp::ZERO, cursor: &cursor, prefix: b"", keys_max: 3, blobs };
-        let (keys, next) = ask(bench, id, SnapshotAsk::Scan { at, scan }).page();
+        let (keys, next) = send_snapshot_request(bench, id, SnapshotAsk::Scan { at, scan }).page();
         all.extend(keys);
         if next.is_empty() {
             all.sort_unstable();
@@ -152,11 +156,14 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
                 }
                 13 => {
                     let gone = open_ones.swap_remove(random.below(4) as usize);
-                    assert_eq!(ask(&mut bench, gone.id, SnapshotAsk::Close).number(), Ok(0));
+                    assert_eq!(
+                        send_snapshot_request(&mut bench, gone.id, SnapshotAsk::Close).number(),
+                        Ok(0)
+                    );
                     let refused = read_at(&mut bench, (gone.id, gone.at), &all[0], Query::Lookup);
                     assert_eq!(refused.number(), Err(Failure::SnapshotExpired));
                 }
-                14 => bench.pass_ms(random.below(300)),
+                14 => bench.advance_ms(random.below(300)),
                 _ => bench.compact(),
             }
             if let Some(open) = open_ones.get(random.below(6) as usize) {
@@ -179,15 +186,15 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
             assert_eq!(walk_at(&mut bench, of, true), open.names, "seed {seed}");
         }
         for open in open_ones {
-            assert_eq!(ask(&mut bench, open.id, SnapshotAsk::Close).number(), Ok(0));
+            assert_eq!(send_snapshot_request(&mut bench, open.id, SnapshotAsk::Close).number(), Ok(0));
         }
         bench.maintain();
-        assert_eq!(bench.versions_kept(), 0, "seed {seed}: no version is kept without a snapshot");
+        assert_eq!(bench.retained_version_count(), 0, "seed {seed}: no version is kept without a snapshot");
     }
 }
 
 #[test]
-fn a_snapshot_that_is_not_renewed_goes_and_one_that_is_goes_at_its_age() {
+fn snapshot_expires_without_renewal_or_at_maximum_age() {
     let mut bench = PartitionBench::new();
     bench.write(b"k", insert(b"old")).number().expect("is done");
     let of = (7, open(&mut bench, 7));
@@ -195,8 +202,8 @@ fn a_snapshot_that_is_not_renewed_goes_and_one_that_is_goes_at_its_age() {
     bench.write(b"k", insert(b"new")).number().expect("is done");
     for _ in 0..70 {
         assert_eq!(bytes_at(&mut bench, of, b"k").as_deref(), Some(&b"old"[..]));
-        bench.pass_ms(u64::from(LEASE_MS) - 1);
-        if ask(&mut bench, 7, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number().is_err() {
+        bench.advance_ms(u64::from(LEASE_MS) - 1);
+        if send_snapshot_request(&mut bench, 7, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number().is_err() {
             break;
         }
     }
@@ -204,14 +211,17 @@ fn a_snapshot_that_is_not_renewed_goes_and_one_that_is_goes_at_its_age() {
     assert_eq!(read_at(&mut bench, of, b"k", Query::Lookup).number(), expired, "after its age");
     let of = (8, open(&mut bench, 8));
     bench.write(b"k", insert(b"newer")).number().expect("is done");
-    assert!(bench.next_wake_ms() <= Some(bench.now_ms() + u64::from(LEASE_MS)));
-    bench.pass_ms(u64::from(LEASE_MS) - 1);
+    assert!(bench.next_tick_ms() <= Some(bench.now_ms() + u64::from(LEASE_MS)));
+    bench.advance_ms(u64::from(LEASE_MS) - 1);
     assert_eq!(bytes_at(&mut bench, of, b"k").as_deref(), Some(&b"new"[..]));
-    bench.pass_ms(1);
+    bench.advance_ms(1);
     assert_eq!(read_at(&mut bench, of, b"k", Query::Lookup).number(), expired, "after its lease");
-    assert_eq!(ask(&mut bench, 8, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number(), expired);
+    assert_eq!(
+        send_snapshot_request(&mut bench, 8, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number(),
+        expired
+    );
     bench.maintain();
-    assert_eq!((bench.versions_kept(), bench.next_wake_ms()), (0, None));
+    assert_eq!((bench.retained_version_count(), bench.next_tick_ms()), (0, None));
 }
 
 #[test]
@@ -237,21 +247,24 @@ fn snapshots_and_what_they_keep_are_bounded() {
     for id in 0..SNAPSHOTS_MAX as u128 {
         open(&mut bench, id);
     }
-    let one_more = ask(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
+    let one_more = send_snapshot_request(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
     assert_eq!(one_more.number(), Err(What::Snapshots.into()));
     // Those of long answers are counted apart, and wait for one of them to end.
     let asker = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
     let short = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
     for number in 0..ANSWER_SNAPSHOTS_MAX as u64 {
-        assert_eq!(ask(&mut bench, answer_snapshot(asker, number).0, short).number(), Ok(0));
+        assert_eq!(
+            send_snapshot_request(&mut bench, answer_snapshot(asker, number).0, short).number(),
+            Ok(0)
+        );
     }
-    let one_more = ask(&mut bench, answer_snapshot(asker, 99).0, short);
+    let one_more = send_snapshot_request(&mut bench, answer_snapshot(asker, 99).0, short);
     assert!(matches!(one_more.number(), Err(Failure::Busy { .. })));
     for number in 0..ANSWER_SNAPSHOTS_MAX as u64 {
-        ask(&mut bench, answer_snapshot(asker, number).0, SnapshotAsk::Close);
+        send_snapshot_request(&mut bench, answer_snapshot(asker, number).0, SnapshotAsk::Close);
     }
     for id in 1..SNAPSHOTS_MAX as u128 {
-        ask(&mut bench, id, SnapshotAsk::Close);
+        send_snapshot_request(&mut bench, id, SnapshotAsk::Close);
     }
     let of = (0, open(&mut bench, 0));
     for n in 0..=SNAPSHOT_VERSIONS_MAX as u32 {
@@ -266,14 +279,15 @@ fn snapshots_and_what_they_keep_are_bounded() {
     let token = crate::testing::token(5);
     let read = RecordRead { key: b"k", query: Query::Lookup };
     let read = SnapshotAsk::Read { at: of.1, read };
-    let message = Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(0), ask: read });
+    let message =
+        Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(0), request: read });
     bench.at_once.send(token, 0, &message);
     let answer = bench.at_once.answer(token).expect("is answered");
     assert_eq!(answer.number(), Err(Failure::SnapshotExpired));
 }
 
 #[test]
-fn a_restart_forgets_snapshots_and_says_so() {
+fn restart_drops_snapshots_and_reports_it() {
     for durability in [Durability::Sync, Durability::DEFAULT] {
         let mut rig = crate::testing::PartitionRig::new(durability);
         rig.write(crate::testing::token(1), Default::default(), b"k", insert(b"old"));
@@ -282,7 +296,7 @@ fn a_restart_forgets_snapshots_and_says_so() {
         rig.send(
             crate::testing::token(2),
             0,
-            &Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, ask: open }),
+            &Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, request: open }),
         );
         rig.flush();
         let at = rig.answer(crate::testing::token(2)).expect("is open").version();
@@ -294,7 +308,7 @@ fn a_restart_forgets_snapshots_and_says_so() {
         rig.send(
             crate::testing::token(4),
             0,
-            &Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, ask: read }),
+            &Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, request: read }),
         );
         rig.flush();
         let answer = rig.answer(crate::testing::token(4)).expect("is answered");
@@ -303,7 +317,7 @@ fn a_restart_forgets_snapshots_and_says_so() {
 }
 
 #[test]
-fn the_mark_of_an_epoch_names_what_a_new_primary_keeps_byte_by_byte() {
+fn epoch_marker_bytes_name_retained_snapshots() {
     let at = Timestamp(9);
     let golden = |ids: &[u128]| {
         let mut payload = Vec::new();

@@ -27,7 +27,7 @@ fn counter(rig: &mut PartitionRig, request: u64, stamp: Stamp) -> Option<Result<
 }
 
 #[test]
-fn state_comes_back_from_the_log_alone_and_from_a_checkpoint_with_the_log_behind_it() {
+fn state_is_recovered_from_log_and_from_checkpoint() {
     for with_checkpoint in [false, true] {
         let mut rig = PartitionRig::new(Durability::Sync);
         assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
@@ -68,7 +68,7 @@ fn a_checkpoint_waits_until_nothing_is_uncommitted() {
 }
 
 #[test]
-fn outcomes_survive_the_compaction_of_the_entries_that_held_them() {
+fn outcomes_survive_compaction() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let large = vec![1; 64 << 10];
     let mut sequence = 0;
@@ -91,7 +91,7 @@ fn outcomes_survive_the_compaction_of_the_entries_that_held_them() {
 }
 
 #[test]
-fn versions_go_on_above_the_last_though_the_clock_has_gone_back() {
+fn versions_increase_after_clock_went_back() {
     let mut rig = PartitionRig::new(Durability::Sync);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     rig.flush();
@@ -122,14 +122,14 @@ fn where_entries_are_missing_all_sessions_are_expired() {
     let at = bytes.windows(8).position(|eight| eight == session).expect("stands in the first entry");
     disk.corrupt_at(&path, at as u64, 0xFF).expect("is there");
     let options =
-        EngineOptions { disk_reserve_bytes: 0, checkpoints_begin_alone: false, ..EngineOptions::default() };
+        EngineOptions { disk_reserve_bytes: 0, starts_checkpoints: false, ..EngineOptions::default() };
     let (mut engine, report) = Engine::open(disk, options).expect("opens");
     assert!(report.damage().next().is_some());
     let options = MemberOptions { durability: Durability::Sync, index_seed: 7, epoch: PartitionEpoch(1) };
     let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
-    assert!(restored.is_state_lost);
+    assert!(restored.has_lost_state);
     assert_eq!(partition.stats().sessions, 0);
-    assert!(partition.state.sessions.mark() > Timestamp::from_millis(1_000_000));
+    assert!(partition.state.sessions.session_mark() > Timestamp::from_millis(1_000_000));
 }
 
 #[test]

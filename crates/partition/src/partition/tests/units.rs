@@ -78,7 +78,7 @@ impl Script<'_> {
             UnitOp::Put(key, bytes, expiry) => {
                 unit.put(key, bytes, *expiry)?;
                 let deadline_ms = match expiry {
-                    Expiry::Keep => model.get(key).and_then(|value| value.deadline_ms),
+                    Expiry::Unchanged => model.get(key).and_then(|value| value.deadline_ms),
                     Expiry::AfterMs(ms) => Some(now_ms + ms),
                     _ => None,
                 };
@@ -128,13 +128,13 @@ impl Script<'_> {
                     value.deadline_ms = deadline_ms;
                 }
             }
-            UnitOp::Look(key) => assert_eq!(look(unit, key)?, model.get(key).cloned(), "{key:?}"),
+            UnitOp::Look(key) => assert_eq!(read_record(unit, key)?, model.get(key).cloned(), "{key:?}"),
         }
         Ok(())
     }
 }
 
-fn look<D: Disk>(unit: &mut Unit<'_, D>, key: &[u8]) -> Result<Option<UnitValue>, Failure<'static>> {
+fn read_record<D: Disk>(unit: &mut Unit<'_, D>, key: &[u8]) -> Result<Option<UnitValue>, Failure<'static>> {
     let Some(found) = unit.inspect(key)? else { return Ok(None) };
     let (mut bytes, mut list) = (Vec::new(), None);
     match found.record {
@@ -163,7 +163,7 @@ fn random_op(random: &mut Random) -> UnitOp {
     let bytes = |random: &mut Random| vec![b'v'; 1 + random.below(60) as usize];
     match random.below(14) {
         0..=2 => {
-            let expiry = [Expiry::Never, Expiry::Keep, Expiry::AfterMs(1 + random.below(30))];
+            let expiry = [Expiry::Never, Expiry::Unchanged, Expiry::AfterMs(1 + random.below(30))];
             UnitOp::Put(key, bytes(random), expiry[random.below(3) as usize])
         }
         3 => UnitOp::Extend(key, bytes(random)),
@@ -200,7 +200,7 @@ fn check(rig: &mut PartitionRig, number: u64, model: &UnitModel) -> bool {
             _reply: &mut Vec<u8>,
         ) -> Result<bool, Failure<'static>> {
             for key in (0..5u8).map(|n| vec![b'k', n]) {
-                let found = look(unit, &key)?;
+                let found = read_record(unit, &key)?;
                 found.and_then(|value| self.0.insert(key, value));
             }
             Ok(true)
@@ -220,7 +220,7 @@ fn check(rig: &mut PartitionRig, number: u64, model: &UnitModel) -> bool {
     all.0 == living
 }
 
-fn play(seed: u64) {
+fn run_seed(seed: u64) {
     let mut random = Random::new(seed);
     let durability = [Durability::Sync, Durability::Interval { ms: 20 }, Durability::Memory];
     let durability = durability[random.below(3) as usize];
@@ -278,12 +278,12 @@ fn play(seed: u64) {
 }
 
 #[test]
-fn a_program_sees_its_own_changes_and_a_crash_leaves_whole_units() {
-    (0..300).for_each(play);
+fn program_sees_own_changes_and_crash_keeps_batches_atomic() {
+    (0..300).for_each(run_seed);
 }
 
 #[test]
-fn a_wait_sees_a_unit_as_a_whole() {
+fn wait_sees_a_batch_atomically() {
     for durability in [Durability::Sync, Durability::DEFAULT] {
         let mut rig = PartitionRig::new(durability);
         let wait = |until| zerohop_wire::Message::Read {
@@ -303,7 +303,7 @@ fn a_wait_sees_a_unit_as_a_whole() {
 }
 
 #[test]
-fn a_unit_that_only_reads_waits_for_what_it_has_seen() {
+fn read_only_unit_waits_for_its_dependencies() {
     let mut rig = PartitionRig::new(Durability::Sync);
     rig.write(token(1), Default::default(), b"k0", insert(b"v"));
     let value = UnitValue { list: None, bytes: b"v".to_vec(), deadline_ms: None };
@@ -319,7 +319,7 @@ fn a_unit_that_only_reads_waits_for_what_it_has_seen() {
 }
 
 #[test]
-fn a_unit_of_one_change_is_one_entry_without_a_flag() {
+fn single_change_batch_is_one_plain_entry() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let operations = [UnitOp::Put(b"k0".to_vec(), b"v".to_vec(), Expiry::Never)];
     let mut script = Script { operations: &operations, model: UnitModel::new(), ends: Ends::Well };

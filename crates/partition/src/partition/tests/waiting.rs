@@ -24,11 +24,11 @@ fn under_sync_a_write_is_answered_once_it_is_flushed_and_others_at_once() {
     for durability in [Durability::Memory, Durability::DEFAULT] {
         let mut rig = PartitionRig::new(durability);
         write(&mut rig, 1, b"k", insert(b"v"));
-        assert!(rig.answer(token(1)).is_some() && !rig.out.wants_flush);
+        assert!(rig.answer(token(1)).is_some() && !rig.out.needs_flush);
     }
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
-    assert!(rig.answer(token(1)).is_none() && rig.out.wants_flush);
+    assert!(rig.answer(token(1)).is_none() && rig.out.needs_flush);
     rig.step(PartitionEvent::Flushed);
     assert!(rig.answer(token(1)).is_none(), "nothing was flushed");
     rig.flush();
@@ -119,7 +119,7 @@ fn every_operation_sees_what_is_not_yet_committed() {
 }
 
 #[test]
-fn a_wait_sees_a_state_that_came_and_went_within_one_flush() {
+fn wait_sees_transient_state_within_one_flush() {
     let mut rig = PartitionRig::new(Durability::Sync);
     read(&mut rig, 1, b"k", Query::Wait { until: WaitUntil::Equals(b"one") });
     write(&mut rig, 2, b"k", insert(b"one"));
@@ -147,7 +147,7 @@ fn planted_waits_that_nobody_wakes_are_seen() {
 }
 
 #[test]
-fn after_a_failed_flush_whatever_rests_on_it_is_answered_with_doubt_and_nothing_hangs() {
+fn failed_flush_answers_dependents_as_unknown() {
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"old", insert(b"v"));
     rig.flush();
@@ -193,7 +193,7 @@ fn versions_rise_above_what_a_session_has_seen_and_the_far_future_is_refused() {
 }
 
 #[test]
-fn another_epoch_and_what_is_no_operation_are_told() {
+fn other_epoch_and_invalid_operation_are_refused() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let read = RecordRead { key: b"k", query: Query::Lookup };
     let message = Message::Read { seen: Timestamp::ZERO, read };

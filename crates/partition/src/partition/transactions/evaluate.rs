@@ -93,7 +93,7 @@ pub(super) fn items<D: Disk>(
     let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, staged, None);
     let result = run(&mut unit, (state, slice), items);
     staged.clear();
-    let taken_back = take_back(engine, (group, overlay, &state.deadlines), end);
+    let taken_back = undo_entries(engine, (group, overlay, &state.deadlines), end);
     result.and_then(|evaluated| taken_back.map(|()| evaluated).map_err(|_| Reason::Overloaded.into()))
 }
 
@@ -109,7 +109,7 @@ fn run<D: Disk>(
     let (handle, mut staged_bytes) = (unit.group.handle(), 0);
     for (number, item) in (0u32..).zip(items) {
         let refuse = |reason| Refusal { reason, item: number };
-        let bytes = body(unit.engine, handle, state, item).ok_or(refuse(Reason::StagedGone))?;
+        let bytes = body(unit.engine, handle, state, item).ok_or(refuse(Reason::StagedExpired))?;
         if matches!(item.body, ItemBody::Staged(_)) {
             staged_bytes += bytes.len() as u64;
         }
@@ -118,7 +118,7 @@ fn run<D: Disk>(
         }
         let operation = operation(&bytes).ok_or(refuse(Reason::Malformed))?;
         let hash = slice.hash(operation.key());
-        if hash != item.cell || item.access != Access::of(&operation) {
+        if hash != item.lock_key || item.access != Access::of(&operation) {
             return Err(refuse(Reason::Malformed));
         }
         if !slice.owns(operation.key()) {
@@ -169,7 +169,7 @@ fn run<D: Disk>(
     }
     // A decided transaction needs room in the log. It is refused here, where a refusal is still possible.
     let bytes = LOGGED_TIMES * (unit.staged.bytes() + effect.len() + result.len()) as u64;
-    let room = unit.group.ask_for_room(unit.engine, bytes, makes_room(&effect));
+    let room = unit.group.check_space_for(unit.engine, bytes, frees_space(&effect));
     room.map_err(|error| reason_of(&failure_of(&error)))?;
     Ok(EvaluatedPart { effect: effect.freeze(), result: result.into() })
 }
@@ -188,7 +188,7 @@ fn resolved(mut write: RecordWrite<'_>, at: Timestamp) -> RecordWrite<'_> {
 }
 
 /// Whether an effect only removes, or changes nothing. Such an effect is admitted on a full disk, as every removal is.
-pub(super) fn makes_room(effect: &[u8]) -> bool {
+pub(super) fn frees_space(effect: &[u8]) -> bool {
     let mut from = Reader::new(effect);
     if from.u64().is_none() {
         return true;
@@ -210,7 +210,7 @@ fn reason_of(failure: &Failure<'_>) -> Reason {
     match failure {
         Failure::KeyTooLong { .. } | Failure::BadRequest { .. } => Reason::Malformed,
         Failure::ValueTooLong { .. } | Failure::TooMany { .. } => Reason::TooLong,
-        Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. } => Reason::NoRoom,
+        Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. } => Reason::StorageFull,
         _ => Reason::Overloaded,
     }
 }
@@ -224,7 +224,7 @@ fn push_answer(
     let mut answer = answer.clone();
     match answer {
         Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => {
-            return Err(refuse(Reason::NoRoom));
+            return Err(refuse(Reason::StorageFull));
         }
         Err(Failure::DiskFailed | Failure::DataCorrupt) => return Err(refuse(Reason::Overloaded)),
         _ => {}
@@ -235,7 +235,7 @@ fn push_answer(
         | Brought::Value { version, .. }
         | Brought::List { version, .. }
         | Brought::Chunk { version, .. }
-        | Brought::ChunkApart { version, .. }
+        | Brought::ChunkMultiBuffer { version, .. }
         | Brought::Info { version, .. },
     ) = &mut answer
         && *version == at
@@ -314,7 +314,7 @@ fn next_body<D: Disk>(
 }
 
 /// Undoes the entries that were appended after `end`, which no client's answer depends on.
-pub(in crate::partition) fn take_back<D: Disk>(
+pub(in crate::partition) fn undo_entries<D: Disk>(
     engine: &mut Engine<D>,
     (group, overlay, deadlines): (&mut LogWriter, &mut Overlay, &Deadlines),
     end: (u32, u64),
@@ -324,8 +324,8 @@ pub(in crate::partition) fn take_back<D: Disk>(
     }
     // If the disk fails here, the engine accepts no more entries for this log, and its next start truncates it. If there is no
     // room, the log is truncated before the next entry.
-    let cut = group.give_up(engine, end);
-    for key in overlay.given_up(end.1) {
+    let cut = group.undo_after(engine, end);
+    for key in overlay.undo_after(end.1) {
         let mut view = RecordView { engine, handle: group.handle(), overlay: None, deadlines };
         let base = view.shape(&key).or_fail()?;
         overlay.rebase(&key, base);

@@ -84,7 +84,7 @@ impl<D: Disk> PartitionHost for HostRecords<'_, D> {
         let sessions = &self.state.sessions;
         let is_over = match sessions.get(id.session) {
             Some(session) => id.sequence.0 < session.lowest || session.outcome(id.sequence.0).is_some(),
-            None => id.session.issued < sessions.mark(),
+            None => id.session.issued < sessions.session_mark(),
         };
         if is_over { SessionKnowledge::Over } else { SessionKnowledge::Unknown }
     }

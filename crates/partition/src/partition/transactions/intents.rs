@@ -31,7 +31,7 @@ impl ParkedRequest {
     }
 
     fn with<T>(&self, take: impl FnOnce(&RecordRequest<'_>) -> T) -> Option<T> {
-        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         let DecodeResult::Frame { frame, .. } = decoder.decode(&self.frame) else { return None };
         let mut scratch = Vec::new();
         let message: Message<'_> = frame.message(&mut scratch).ok()?;
@@ -56,8 +56,8 @@ impl<'i> Intents<'i> {
     }
 
     /// Whether a transaction is about to change a record.
-    pub(crate) fn stand(&self, key: &[u8]) -> bool {
-        self.transactions.stands(self.slice.hash(key))
+    pub(crate) fn has_intent(&self, key: &[u8]) -> bool {
+        self.transactions.has_change_pending(self.slice.hash(key))
     }
 
     /// Whether a change of a record must wait.
@@ -112,7 +112,7 @@ impl Partition {
     /// Whether a transaction is about to change a record.
     pub(in crate::partition) fn has_intent(&self, key: &[u8]) -> bool {
         match &self.transacting {
-            Some(_) => self.intents().is_some_and(|intents| intents.stand(key)),
+            Some(_) => self.intents().is_some_and(|intents| intents.has_intent(key)),
             None => self.state.transacted.is_some(),
         }
     }
@@ -172,7 +172,7 @@ impl Partition {
         let mut frame = Vec::new();
         let RecordRequest { token, envelope, message } = *request;
         let has_room = go.is_ok()
-            && transacting.parked_bytes < INTENT_WAIT_BYTES_MAX
+            && transacting.queued_bytes < INTENT_WAIT_BYTES_MAX
             && Encoder::default().encode(&envelope, message, &mut frame).is_ok();
         if !has_room {
             // Its place in the lock queue remains, and is skipped when its turn comes.
@@ -183,16 +183,16 @@ impl Partition {
             0 => INTENT_WAIT_MS,
             ms => INTENT_WAIT_MS.min(u64::from(ms)),
         };
-        transacting.parked_bytes += frame.len();
+        transacting.queued_bytes += frame.len();
         let parked = ParkedRequest { token, envelope, frame, passed: at, until_ms: now_ms + wait_ms };
-        transacting.parked.insert(ticket, parked);
+        transacting.queued.insert(ticket, parked);
         true
     }
 
-    fn take_parked(&mut self, ticket: Ticket) -> Option<ParkedRequest> {
+    fn take_queued(&mut self, ticket: Ticket) -> Option<ParkedRequest> {
         let transacting = self.transacting.as_deref_mut()?;
-        let parked = transacting.parked.remove(&ticket)?;
-        transacting.parked_bytes -= parked.frame.len();
+        let parked = transacting.queued.remove(&ticket)?;
+        transacting.queued_bytes -= parked.frame.len();
         Some(parked)
     }
 
@@ -203,10 +203,10 @@ impl Partition {
         ticket: Ticket,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Some(parked) = self.take_parked(ticket) else { return };
+        let Some(parked) = self.take_queued(ticket) else { return };
         parked.with(|request| {
             if !self.waits_for_intents(request, parked.passed, effects) {
-                self.take_up(engine, request, effects);
+                self.evaluate_unblocked(engine, request, effects);
             }
         });
     }
@@ -218,23 +218,23 @@ impl Partition {
         ticket: Ticket,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Some(parked) = self.take_parked(ticket) else { return };
+        let Some(parked) = self.take_queued(ticket) else { return };
         if !self.has_copies {
             // Copies were lost while it waited. It is not started, since it would be acknowledged with too few copies.
             let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
             return parked.fail(&Failure::Unavailable { retry_after_ms }, effects);
         }
-        parked.with(|request| self.take_up(engine, request, effects));
+        parked.with(|request| self.evaluate_unblocked(engine, request, effects));
     }
 
     /// Answers requests that have waited too long. Nothing was done for them.
-    pub(super) fn time_out_parked(&mut self, effects: &mut dyn PartitionEffects) {
+    pub(super) fn time_out_queued(&mut self, effects: &mut dyn PartitionEffects) {
         let now_ms = self.clock.now_ms();
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
-        let late = transacting.parked.iter().filter(|(_, parked)| parked.until_ms <= now_ms);
+        let late = transacting.queued.iter().filter(|(_, parked)| parked.until_ms <= now_ms);
         let late: Vec<Ticket> = late.map(|(ticket, _)| *ticket).collect();
         for ticket in late {
-            if let Some(parked) = self.take_parked(ticket) {
+            if let Some(parked) = self.take_queued(ticket) {
                 parked.fail(&Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }, effects);
             }
         }
@@ -244,12 +244,12 @@ impl Partition {
     pub(in crate::partition) fn disconnect_transactions(&mut self, connection: u64) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         transacting.clients.retain(|_, client| client.token.connection != connection);
-        transacting.parked.retain(|_, parked| parked.token.connection != connection);
-        transacting.parked_bytes = transacting.parked.values().map(|parked| parked.frame.len()).sum();
+        transacting.queued.retain(|_, parked| parked.token.connection != connection);
+        transacting.queued_bytes = transacting.queued.values().map(|parked| parked.frame.len()).sum();
     }
 
     /// Whether a request of some connection waits here.
-    pub(in crate::partition) fn has_parked(&self) -> bool {
-        self.transacting.as_ref().is_some_and(|one| !one.parked.is_empty() || !one.clients.is_empty())
+    pub(in crate::partition) fn has_queued(&self) -> bool {
+        self.transacting.as_ref().is_some_and(|one| !one.queued.is_empty() || !one.clients.is_empty())
     }
 }

@@ -6,7 +6,7 @@ use zerohop_transaction::TransactionEntry as Logged;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::evaluate::{makes_room, redo, take_back};
+use super::evaluate::{frees_space, redo, undo_entries};
 use super::staged::EntryAttachment;
 use crate::atomic_batch::Unit;
 use crate::entry_metadata::{MARK_HEAD_BYTES, Mark};
@@ -19,19 +19,19 @@ use crate::planted::{Bug, is_planted};
 
 /// Whether an entry is admitted on a full disk: removals, and decisions made elsewhere, since records stay locked until they are
 /// applied.
-fn is_let_in(entry: &Logged) -> bool {
+fn is_admitted_when_full(entry: &Logged) -> bool {
     match entry {
-        Logged::Prepare { effect, .. } | Logged::Commit { effect, .. } => makes_room(effect),
+        Logged::Prepare { effect, .. } | Logged::Commit { effect, .. } => frees_space(effect),
         Logged::Apply { .. } => true,
         _ => false,
     }
 }
 
 /// The same for an entry that a primary has admitted.
-pub(in crate::partition) fn is_let_in_mark(meta: &Meta, payload: &[u8]) -> bool {
+pub(in crate::partition) fn is_mark_admitted_when_full(meta: &Meta, payload: &[u8]) -> bool {
     let entry =
         (meta.kind == EntryKind::Mark).then(|| Mark::decode(payload, Timestamp(meta.timestamp))).flatten();
-    matches!(entry, Some(Mark::Transaction { entry, .. }) if is_let_in(&entry))
+    matches!(entry, Some(Mark::Transaction { entry, .. }) if is_admitted_when_full(&entry))
 }
 
 impl Partition {
@@ -60,21 +60,22 @@ impl Partition {
         };
         let request = match &entry {
             Logged::Commit { id, .. } | Logged::Abort { id, .. } => Some((id.session, id.sequence)),
-            Logged::Hold { id, .. } => Some((id.session, id.sequence)),
+            Logged::StagePiece { id, .. } => Some((id.session, id.sequence)),
             _ => None,
         };
         let transacting = self.transacting.as_deref_mut();
-        let asked = transacting.zip(request).and_then(|(one, request)| one.asked.remove(&request));
+        let asked =
+            transacting.zip(request).and_then(|(one, request)| one.unlogged_requests.remove(&request));
         let lowest = asked.map_or(0, |(lowest, _)| lowest);
         let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.bytes_about());
-        self.group.let_in(engine, is_let_in(&entry));
+        self.group.set_admits_all(engine, is_admitted_when_full(&entry));
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
         let logged = if beside.is_nothing() {
             self.log_mark_of_transaction(engine, at, &payload, effects)
         } else {
             self.log_changes(engine, at, (&payload, &beside), effects)
         };
-        self.group.let_in(engine, false);
+        self.group.set_admits_all(engine, false);
         logged
     }
 
@@ -90,7 +91,7 @@ impl Partition {
         if self.group.commits_at_once() {
             self.apply(&meta, &[], payload);
         } else {
-            effects.flush_wanted();
+            effects.request_flush();
         }
         Ok(())
     }
@@ -115,7 +116,7 @@ impl Partition {
             if is_planted(Bug::TransactionTwice) {
                 redone = redone.and_then(|()| redo(&mut unit, (state, slice), (effect, at)));
             }
-            (redone.and_then(|()| beside.settle(&mut unit)), unit.appended)
+            (redone.and_then(|()| beside.apply_pieces(&mut unit)), unit.appended)
         };
         let result = redone.and_then(|()| {
             if appended == 0 && self.group.commits_at_once() {
@@ -125,11 +126,11 @@ impl Partition {
                 staged.push_end(at);
             }
             staged.append(engine, (&mut self.group, &mut self.overlay), false).or_fail()?;
-            self.end_unit(engine, &staged, effects).map(drop).map_err(|error| failure_of(&error))
+            self.end_batch(engine, &staged, effects).map(drop).map_err(|error| failure_of(&error))
         });
         let result = result.or_else(|failure| {
             let Partition { group, overlay, state, .. } = &mut *self;
-            take_back(engine, (group, overlay, &state.deadlines), end).and(Err(failure))
+            undo_entries(engine, (group, overlay, &state.deadlines), end).and(Err(failure))
         });
         staged.clear();
         self.buffers.staged = Some(staged);

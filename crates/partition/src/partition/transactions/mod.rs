@@ -41,9 +41,9 @@ use crate::state::TransactionEvent as CommittedTold;
 use host::HostRecords;
 use intents::ParkedRequest;
 
-pub(super) use evaluate::take_back;
+pub(super) use evaluate::undo_entries;
 pub(crate) use intents::Intents;
-pub(super) use log::is_let_in_mark;
+pub(super) use log::is_mark_admitted_when_full;
 
 /// The transactions in progress on the primary.
 #[derive(Debug)]
@@ -54,15 +54,15 @@ pub(super) struct PrimaryTransactions {
     /// Clients that wait for the end of their transaction, with the routing keys of its parts.
     clients: BTreeMap<Ticket, WaitingClient>,
     /// Requests that wait for intents.
-    parked: BTreeMap<Ticket, ParkedRequest>,
-    parked_bytes: usize,
+    queued: BTreeMap<Ticket, ParkedRequest>,
+    queued_bytes: usize,
     tickets: u64,
     /// For requests that are not in the log: the lowest unanswered sequence that their client has reported, and the ticket to
     /// answer.
-    asked: BTreeMap<(SessionId, Sequence), (u64, Ticket)>,
+    unlogged_requests: BTreeMap<(SessionId, Sequence), (u64, Ticket)>,
     tick_at_ms: u64,
     /// It has only ever contained read locks.
-    pub(super) has_holds_alone: bool,
+    pub(super) has_only_read_locks: bool,
 }
 
 /// The client to be answered.
@@ -80,22 +80,25 @@ impl PrimaryTransactions {
 
     /// Whether the passing of time changes nothing.
     fn is_idle(&self) -> bool {
-        self.transactions.is_idle() && self.parked.is_empty()
+        self.transactions.is_idle() && self.queued.is_empty()
     }
 
     /// Read-locks a lock key until then, unless a request may change its record.
-    pub(super) fn hold(&mut self, cell: u64, until_ms: u64) -> bool {
-        is_planted(Bug::HoldIgnored) || self.transactions.hold(cell, until_ms)
+    pub(super) fn add_read_lock(&mut self, cell: u64, until_ms: u64) -> bool {
+        is_planted(Bug::HoldIgnored) || self.transactions.add_read_lock(cell, until_ms)
     }
 
     /// When the first read lock ends.
-    pub(super) fn first_lapse(&self) -> Option<u64> {
-        self.transactions.first_lapse()
+    pub(super) fn first_read_lock_end_ms(&self) -> Option<u64> {
+        self.transactions.first_read_lock_end()
     }
 
     /// Whether it has only ever contained read locks, and none is left.
     pub(super) fn is_over(&self) -> bool {
-        self.has_holds_alone && self.is_idle() && self.clients.is_empty() && self.asked.is_empty()
+        self.has_only_read_locks
+            && self.is_idle()
+            && self.clients.is_empty()
+            && self.unlogged_requests.is_empty()
     }
 }
 
@@ -128,12 +131,12 @@ impl Partition {
             transactions,
             committed: VecDeque::new(),
             clients: BTreeMap::new(),
-            parked: BTreeMap::new(),
-            parked_bytes: 0,
+            queued: BTreeMap::new(),
+            queued_bytes: 0,
             tickets: 0,
-            asked: BTreeMap::new(),
+            unlogged_requests: BTreeMap::new(),
             tick_at_ms: self.clock.now_ms() + TRANSACTIONS_TICK_MS,
-            has_holds_alone: false,
+            has_only_read_locks: false,
         }));
         true
     }
@@ -141,7 +144,7 @@ impl Partition {
     /// Whether no transaction is in progress here, nor may be in uncommitted entries. While the keyspace is being dropped this
     /// remains so, whichever member is primary.
     pub fn is_drained(&self) -> bool {
-        !self.may_hold()
+        !self.may_have_read_locks()
             && self.group.last() == self.state.applied
             && self.state.transacted.as_ref().is_none_or(|one| one.state.is_quiet())
             && self.transacting.as_ref().is_none_or(|one| one.transactions.is_drained())
@@ -171,11 +174,11 @@ impl Partition {
         let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
         // A prepared transaction has blocked every read lock.
         let may_be_held =
-            self.has_unknown_holds() && matches!(message.what, TransactionMessage::Prepare { .. });
-        if is_ours && !may_be_held && !self.held.is_full() && self.open_transactions() {
+            self.has_unknown_read_locks() && matches!(message.what, TransactionMessage::Prepare { .. });
+        if is_ours && !may_be_held && !self.pending_replies.is_full() && self.open_transactions() {
             let message = message.clone();
             if let Some(transacting) = self.transacting.as_deref_mut() {
-                transacting.has_holds_alone = false;
+                transacting.has_only_read_locks = false;
                 if map.is_closing(message.to.keyspace) {
                     transacting.transactions.close();
                 }
@@ -202,7 +205,7 @@ impl Partition {
             return;
         }
         transacting.tick_at_ms = now_ms + TRANSACTIONS_TICK_MS;
-        self.time_out_parked(effects);
+        self.time_out_queued(effects);
         let others = self.transacting.as_ref().map(|one| one.transactions.others()).unwrap_or_default();
         let missing: Vec<KeyspaceId> = others.into_iter().filter(|one| !map.has_keyspace(*one)).collect();
         self.act(engine, effects, |transactions, now, host, told| {
@@ -216,7 +219,8 @@ impl Partition {
         match &self.transacting {
             Some(transacting) => {
                 // No tick is needed for a read lock that no request waits for.
-                let lapse = transacting.first_lapse().filter(|_| transacting.transactions.has_queue());
+                let lapse =
+                    transacting.first_read_lock_end_ms().filter(|_| transacting.transactions.has_queue());
                 let left = lapse.map(|until_ms| until_ms.saturating_sub(self.clock.elapsed_ms()));
                 let tick_at_ms = (!transacting.is_idle()).then_some(transacting.tick_at_ms);
                 left.map(|left_ms| self.clock.now_ms() + left_ms).into_iter().chain(tick_at_ms).min()
@@ -232,12 +236,12 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
         ask: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
     ) {
-        let wanted = self.ask(engine, ask);
-        self.carry_out(engine, wanted, effects);
-        self.tell_committed(engine, effects);
+        let wanted = self.begin_transaction(engine, ask);
+        self.apply_effects(engine, wanted, effects);
+        self.notify_committed(engine, effects);
     }
 
-    fn ask<D: Disk>(
+    fn begin_transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         ask: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
@@ -259,32 +263,36 @@ impl Partition {
     }
 
     /// Requests that wait for read locks which have expired continue.
-    pub(super) fn lapse<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn PartitionEffects) {
+    pub(super) fn resume_after_read_locks<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn PartitionEffects,
+    ) {
         let now_ms = self.clock.elapsed_ms();
-        let first = self.transacting.as_deref().and_then(PrimaryTransactions::first_lapse);
+        let first = self.transacting.as_deref().and_then(PrimaryTransactions::first_read_lock_end_ms);
         if first.is_some_and(|until_ms| until_ms <= now_ms) {
             self.act(engine, effects, |transactions, now, host, told| {
-                transactions.lapse(now, host, now_ms, told);
+                transactions.expire_read_locks(now, host, now_ms, told);
             });
         }
     }
 
     /// Notifies the transactions of their committed entries.
-    pub(super) fn tell_committed<D: Disk>(
+    pub(super) fn notify_committed<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
     ) {
         while let Some((index, entry)) = self.transacting.as_mut().and_then(|one| one.committed.pop_front()) {
-            let wanted = self.ask(engine, |transactions, now, host, told| {
+            let wanted = self.begin_transaction(engine, |transactions, now, host, told| {
                 transactions.committed(now, host, LogIndex(index), &entry, told);
             });
-            self.carry_out(engine, wanted, effects);
+            self.apply_effects(engine, wanted, effects);
         }
     }
 
     /// A committed entry has an event for transactions.
-    pub(super) fn note_committed(&mut self, index: u64, told: CommittedTold) {
+    pub(super) fn record_committed(&mut self, index: u64, told: CommittedTold) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         match told {
             CommittedTold::Transaction(entry) => {
@@ -299,7 +307,7 @@ impl Partition {
     }
 
     /// Carries out the effects of the transactions, in this order.
-    fn carry_out<D: Disk>(
+    fn apply_effects<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         wanted: Vec<TransactionEffect>,
@@ -323,12 +331,14 @@ impl Partition {
                 TransactionEffect::Read(ticket) => self.read_now(engine, ticket, effects),
                 TransactionEffect::Write(ticket) => {
                     self.write_now(engine, ticket, effects);
-                    let more = self.ask(engine, |transactions, now, host, told| {
+                    let more = self.begin_transaction(engine, |transactions, now, host, told| {
                         transactions.leave(now, host, ticket, told);
                     });
-                    self.carry_out(engine, more, effects);
+                    self.apply_effects(engine, more, effects);
                 }
-                TransactionEffect::Loss { id, place } => effects.transaction_lost(id, place),
+                TransactionEffect::Loss { id, routing_key: place } => {
+                    effects.transaction_effect_missing(id, place)
+                }
             }
         }
     }
@@ -350,7 +360,7 @@ impl Partition {
         if rests_on_nothing || last <= self.state.applied || is_planted(Bug::AnswersBeforeFlush) {
             effects.transaction(message);
         } else {
-            self.held.push(last, Token::default(), Reply::Transaction(Box::new(message)), effects);
+            self.pending_replies.push(last, Token::default(), Reply::Transaction(Box::new(message)), effects);
         }
     }
 
@@ -366,30 +376,30 @@ impl Partition {
             requests::answer_ended(token, outcome, &places, effects);
         } else {
             // Too few members have the entry to report the end. It is in the log, and a client that asks again may get it then.
-            effects.answer(token, &requests::in_doubt());
+            effects.answer(token, &requests::unknown_outcome());
         }
     }
 
     /// Forgets the transactions in progress, because the member is primary no more, or could not log an entry that it had to.
     /// Transactions in the log, even uncommitted ones, are resumed once their entries are committed.
-    pub(super) fn forget_transactions(
+    pub(super) fn drop_transactions(
         &mut self,
         failure: &Failure<'static>,
         effects: &mut dyn PartitionEffects,
     ) {
         let Some(transacting) = self.transacting.take() else { return };
-        self.lose_holds();
+        self.lose_read_locks();
         self.transactions_after = self.group.last();
         for client in transacting.clients.into_values() {
-            effects.answer(client.token, &requests::in_doubt());
+            effects.answer(client.token, &requests::unknown_outcome());
         }
-        for parked in transacting.parked.into_values() {
+        for parked in transacting.queued.into_values() {
             parked.fail(failure, effects);
         }
     }
 
     fn lose_transactions(&mut self, effects: &mut dyn PartitionEffects) {
         let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
-        self.forget_transactions(&Failure::Unavailable { retry_after_ms }, effects);
+        self.drop_transactions(&Failure::Unavailable { retry_after_ms }, effects);
     }
 }

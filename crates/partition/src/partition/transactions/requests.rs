@@ -23,7 +23,7 @@ use crate::partition::{AnswerTarget, Partition};
 const MARKS_BYTES: u64 = 8 << 10;
 
 /// The transaction may have committed, or may still commit. A client that asks again learns the outcome.
-pub(super) fn in_doubt() -> Message<'static> {
+pub(super) fn unknown_outcome() -> Message<'static> {
     Message::Answer(Err(Failure::TimedOut { version: Default::default() }))
 }
 
@@ -88,7 +88,7 @@ impl Partition {
         let Ok(parts) = decode_parts(transact.parts) else {
             return fail(aborted(Reason::Malformed), effects);
         };
-        let places: Vec<RoutingKey> = parts.iter().map(|part: &TransactionPart| part.place).collect();
+        let places: Vec<RoutingKey> = parts.iter().map(|part: &TransactionPart| part.routing_key).collect();
         match self.is_new(stamp) {
             Ok(()) => {}
             Err(Ok((_, WriteOutcome::Ended(ended)))) => {
@@ -108,7 +108,7 @@ impl Partition {
             return fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
         }
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
-        transacting.has_holds_alone = false;
+        transacting.has_only_read_locks = false;
         let id = TransactionId { coordinator, session: stamp.session, sequence: stamp.sequence };
         // A transaction that has started continues, whatever the map has become since. A client that hears `Misplaced` assumes
         // that it has not started.
@@ -120,13 +120,13 @@ impl Partition {
         }
         // There is no room even to log a refusal, so nothing is started.
         if !transacting.transactions.runs(&id)
-            && let Err(error) = self.group.ask_for_room(engine, MARKS_BYTES, true)
+            && let Err(error) = self.group.check_space_for(engine, MARKS_BYTES, true)
         {
             return fail(failure_of(&error), effects);
         }
         let ticket = transacting.ticket();
         let asked = (stamp.lowest_unanswered.0, ticket);
-        let before = transacting.asked.insert((stamp.session, stamp.sequence), asked);
+        let before = transacting.unlogged_requests.insert((stamp.session, stamp.sequence), asked);
         let overtaken = before.and_then(|(_, ticket)| transacting.clients.remove(&ticket));
         transacting.clients.insert(ticket, WaitingClient { token, places });
         if let Some(overtaken) = overtaken {
@@ -141,7 +141,7 @@ impl Partition {
         let Some(reason) = refused else { return };
         if let Some(transacting) = self.transacting.as_deref_mut() {
             transacting.clients.remove(&ticket);
-            transacting.asked.remove(&(stamp.session, stamp.sequence));
+            transacting.unlogged_requests.remove(&(stamp.session, stamp.sequence));
         }
         match reason {
             // Nothing was started or logged, so the client may send the same request again.
@@ -184,12 +184,12 @@ impl Partition {
         }
         let stamp = &stage.stamp;
         if let Some(transacting) = self.transacting.as_deref_mut() {
-            transacting.has_holds_alone = false;
+            transacting.has_only_read_locks = false;
         }
         let id = StageId { session: stamp.session, sequence: stamp.sequence };
         let bytes = Bytes::copy_from_slice(stage.piece);
         let mut refused = None;
-        let wanted = self.ask(engine, |transactions, _, _, told| {
+        let wanted = self.begin_transaction(engine, |transactions, _, _, told| {
             refused = transactions.stage((id, bytes), Durability::Memory, told).err();
         });
         if let Some(reason) = refused {
@@ -198,7 +198,7 @@ impl Partition {
         if let Some(transacting) = self.transacting.as_deref_mut() {
             let ticket = transacting.ticket();
             let asked = (stamp.lowest_unanswered.0, ticket);
-            transacting.asked.insert((stamp.session, stamp.sequence), asked);
+            transacting.unlogged_requests.insert((stamp.session, stamp.sequence), asked);
         }
         let entry = wanted.into_iter().find_map(|effect| match effect {
             TransactionEffect::Append { entry, .. } => Some(entry),
@@ -207,10 +207,10 @@ impl Partition {
         // A piece without room is refused, and nothing else is affected.
         let logged = entry.map_or(Err(busy), |entry| self.log_transaction(engine, entry, effects));
         if let Some(transacting) = self.transacting.as_deref_mut() {
-            transacting.asked.remove(&(stamp.session, stamp.sequence));
+            transacting.unlogged_requests.remove(&(stamp.session, stamp.sequence));
         }
         logged?;
-        self.tell_committed(engine, effects);
+        self.notify_committed(engine, effects);
         let outcome = WriteOutcome::Done { version: Default::default(), number: 0 };
         if !self.group.commits_at_once() {
             let index = self.group.last();

@@ -23,9 +23,9 @@ pub(super) struct EntryAttachment {
     /// Operations to be executed.
     pub(super) effect: Option<Bytes>,
     /// A piece that is staged.
-    pub(super) holds: Option<(StageId, Bytes)>,
+    pub(super) staged_piece: Option<(StageId, Bytes)>,
     /// Pieces that are removed.
-    pub(super) lets_go: Vec<StageId>,
+    pub(super) removed_pieces: Vec<StageId>,
 }
 
 impl EntryAttachment {
@@ -33,25 +33,26 @@ impl EntryAttachment {
     pub(super) fn of(entry: &mut Logged, state: &PartitionState) -> EntryAttachment {
         let transacted = state.transacted.as_ref().map(|one| &one.state);
         let records = |ids: &[StageId]| {
-            let is_record = |id: &&StageId| transacted.is_some_and(|one| one.held_as_record(id).is_some());
+            let is_record =
+                |id: &&StageId| transacted.is_some_and(|one| one.staged_record_length(id).is_some());
             ids.iter().filter(is_record).copied().collect()
         };
         let mut beside = EntryAttachment::default();
         match entry {
             Logged::Commit { effect, pinned, .. } => {
-                beside.lets_go = records(pinned);
+                beside.removed_pieces = records(pinned);
                 beside.effect = Some(effect.clone());
             }
             Logged::Apply { id, prepared, .. } => {
-                beside.lets_go =
+                beside.removed_pieces =
                     transacted.map_or_else(Vec::new, |one| records(one.pinned_of(id, *prepared)));
                 beside.effect = transacted.and_then(|one| one.effect_of(id, *prepared));
             }
-            Logged::Expire { ids } => beside.lets_go = records(ids),
+            Logged::Expire { ids } => beside.removed_pieces = records(ids),
             Logged::Stage { id, bytes } => {
                 let (id, bytes) = (*id, std::mem::take(bytes));
-                *entry = Logged::Hold { id, bytes: bytes.len() as u64 };
-                beside.holds = Some((id, bytes));
+                *entry = Logged::StagePiece { id, bytes: bytes.len() as u64 };
+                beside.staged_piece = Some((id, bytes));
             }
             _ => {}
         }
@@ -61,15 +62,17 @@ impl EntryAttachment {
     }
 
     pub(super) fn is_nothing(&self) -> bool {
-        self.effect.is_none() && self.holds.is_none() && self.lets_go.is_empty()
+        self.effect.is_none() && self.staged_piece.is_none() && self.removed_pieces.is_empty()
     }
 
     /// Adds records and removes them, behind the operations, which read them.
-    pub(super) fn settle<D: Disk>(&self, unit: &mut Unit<'_, D>) -> Result<(), Failure<'static>> {
-        if let Some((id, bytes)) = &self.holds {
-            unit.hold(&staged_key(id.session, id.sequence), bytes)?;
+    pub(super) fn apply_pieces<D: Disk>(&self, unit: &mut Unit<'_, D>) -> Result<(), Failure<'static>> {
+        if let Some((id, bytes)) = &self.staged_piece {
+            unit.put_internal(&staged_key(id.session, id.sequence), bytes)?;
         }
-        self.lets_go.iter().try_for_each(|id| unit.let_go(&staged_key(id.session, id.sequence)))
+        self.removed_pieces
+            .iter()
+            .try_for_each(|id| unit.remove_internal(&staged_key(id.session, id.sequence)))
     }
 }
 
@@ -81,9 +84,9 @@ pub(super) fn piece<D: Disk>(
     id: &StageId,
 ) -> Option<Bytes> {
     let transacted = state.transacted.as_ref()?;
-    let Some(length) = transacted.state.held_as_record(id) else {
+    let Some(length) = transacted.state.staged_record_length(id) else {
         return transacted.staged(id);
     };
-    let found = engine.lookup_whole(handle, &staged_key(id.session, id.sequence)).ok()??;
+    let found = engine.lookup_assembled(handle, &staged_key(id.session, id.sequence)).ok()??;
     (found.len() as u64 == length).then(|| found.into())
 }

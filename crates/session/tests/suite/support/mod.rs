@@ -6,6 +6,7 @@
 
 mod holding;
 pub mod random;
+mod replies;
 mod scanning;
 pub mod server;
 pub mod transact;
@@ -30,7 +31,7 @@ use zerohop_wire::{DecodeResult, Decoder, Elements, Features, Kind};
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
 /// All features that servers may have; each world selects some.
-pub const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0 | Features::HOLD.0);
+pub const FEATURES: Features = Features(Features::LZ4.0 | Features::COALESCED.0 | Features::READ_LOCKS.0);
 
 /// Rates per mille.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,23 +121,23 @@ impl SessionWorld {
     }
 
     /// Runs until no operation is in flight. Panics if that takes too long.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         let last = self.now.after_ms(600_000);
         while self.session.outstanding() > 0 {
             assert!(self.step(), "operations are outstanding, and nothing is to happen");
             assert!(self.now < last, "operations outlive every deadline");
         }
-        self.turn();
+        self.run_turn();
     }
 
     /// Runs all events until this time.
     pub fn run_until(&mut self, until: Time) {
-        self.turn();
+        self.run_turn();
         while self.next_at().is_some_and(|at| at <= until) {
             self.step();
         }
         self.now = self.now.max(until);
-        self.turn();
+        self.run_turn();
     }
 
     pub fn run_ms(&mut self, ms: u64) {
@@ -148,11 +149,11 @@ impl SessionWorld {
         self.results[token].as_ref().expect("the operation has ended")
     }
 
-    pub fn turn(&mut self) {
+    pub fn run_turn(&mut self) {
         let mut effects = Vec::new();
-        self.session.turn(self.now, &mut effects);
+        self.session.step(self.now, &mut effects);
         for effect in effects {
-            self.carry_out(effect);
+            self.perform_effect(effect);
         }
     }
 
@@ -165,11 +166,11 @@ impl SessionWorld {
 
     fn next_at(&self) -> Option<Time> {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
-        event.into_iter().chain(self.session.wake_at()).min()
+        event.into_iter().chain(self.session.next_turn_due()).min()
     }
 
     fn step(&mut self) -> bool {
-        self.turn();
+        self.run_turn();
         let Some(at) = self.next_at() else { return false };
         self.now = self.now.max(at);
         while let Some(entry) = self.events.first_entry()
@@ -178,11 +179,11 @@ impl SessionWorld {
             let event = entry.remove();
             self.happen(event);
         }
-        self.turn();
+        self.run_turn();
         true
     }
 
-    fn carry_out(&mut self, effect: SessionEffect<usize>) {
+    fn perform_effect(&mut self, effect: SessionEffect<usize>) {
         match effect {
             SessionEffect::Connect { connection, address } => {
                 self.connects.push(address.to_string());
@@ -220,7 +221,7 @@ impl SessionWorld {
         let bytes = [head, tail].concat();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let DecodeResult::Frame { used, .. } = Decoder::agreed(1, FEATURES).decode(rest) else {
+            let DecodeResult::Frame { used, .. } = Decoder::with_version(1, FEATURES).decode(rest) else {
                 panic!("the session sends whole frames");
             };
             let (frame, after) = rest.split_at(used);
@@ -283,7 +284,7 @@ impl SessionWorld {
                 if address.is_some() && address == self.still {
                     return;
                 }
-                for answer in self.cluster.take(self.now, id, address, &frame) {
+                for answer in self.cluster.answer_frame(self.now, id, address, &frame) {
                     if is_mute {
                         continue;
                     }
@@ -319,7 +320,7 @@ pub fn append(key: &str, value: &str) -> SessionRequest {
 
 pub fn append_within(key: &str, value: &str, limit_us: u64) -> SessionRequest {
     let values = [value.as_bytes()];
-    let change = WriteChange::Append { values: Elements::given(&values) };
+    let change = WriteChange::Append { values: Elements::from_slice(&values) };
     let operation =
         RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition: Condition::Always, change });
     SessionRequest::record(KEYSPACE, &operation, limit_us).unwrap()
@@ -352,7 +353,7 @@ pub fn insert(key: &str, value: &[u8]) -> SessionRequest {
 /// The kinds of the frames sent so far, with their targets.
 pub fn kinds(world: &SessionWorld) -> Vec<(Kind, String)> {
     let frames = world.sent.as_ref().unwrap();
-    let kind = |bytes: &[u8]| match Decoder::agreed(1, FEATURES).decode(bytes) {
+    let kind = |bytes: &[u8]| match Decoder::with_version(1, FEATURES).decode(bytes) {
         DecodeResult::Frame { frame, .. } => frame.kind,
         other => panic!("{other:?}"),
     };
@@ -372,7 +373,7 @@ pub fn stamps(world: &SessionWorld) -> Vec<Stamp> {
         Message::Transact(transact) => Some(transact.stamp),
         _ => None,
     };
-    let of_frame = |bytes: &[u8]| match Decoder::agreed(1, FEATURES).decode(bytes) {
+    let of_frame = |bytes: &[u8]| match Decoder::with_version(1, FEATURES).decode(bytes) {
         DecodeResult::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
             Message::Gather(requests) => {
                 requests.iter().filter_map(|request| stamp(request.message().unwrap())).collect()

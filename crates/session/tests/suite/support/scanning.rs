@@ -4,7 +4,8 @@ use zerohop_wire::ids::PartitionId;
 use zerohop_wire::messages::{Message, Outcome, RecordType, Scan, ScannedKey};
 use zerohop_wire::{Elements, Envelope};
 
-use super::server::{FakeCluster, ServerRecord, encode};
+use super::replies::encode;
+use super::server::{FakeCluster, ServerRecord};
 
 impl FakeCluster {
     /// A cursor is the last key of the previous page.
@@ -24,6 +25,6 @@ impl FakeCluster {
             .collect();
         let page = &all[..all.len().min(scan.keys_max as usize)];
         let next = if page.len() < all.len() { page[page.len() - 1].key } else { &[] };
-        encode(envelope, &Message::Answer(Ok(Outcome::Page { next, keys: Elements::given(page) })))
+        encode(envelope, &Message::Answer(Ok(Outcome::Page { next, keys: Elements::from_slice(page) })))
     }
 }

@@ -15,6 +15,7 @@ use zerohop_wire::*;
 
 use super::KEYSPACE;
 use super::random::Random;
+use super::replies::{answer_of, encode, encode_read_locked, fail};
 
 pub const PARTITIONS: u32 = 8;
 
@@ -71,13 +72,13 @@ pub struct FakeCluster {
     pub expire: u64,
     pub without_delta: u64,
     /// The rate at which requested read locks are granted, and their time.
-    pub hold: u64,
-    pub held_us: u32,
+    pub read_lock_settings: u64,
+    pub read_lock_us: u32,
     /// Whether it claims read locks that it has not granted.
-    pub says_held: bool,
-    pub held: BTreeMap<Vec<u8>, Time>,
+    pub claims_read_locks: bool,
+    pub read_locks: BTreeMap<Vec<u8>, Time>,
     /// Writes that were refused because of a read lock.
-    pub held_up: u64,
+    pub refused_by_read_lock: u64,
     /// Scripted answers, before all others, and whether the request still takes effect.
     pub script: VecDeque<(bool, Failure<'static>)>,
     pub random: Random,
@@ -126,11 +127,11 @@ impl FakeCluster {
             time_out: 0,
             expire: 0,
             without_delta: 0,
-            hold: 0,
-            held_us: 2_000,
-            says_held: false,
-            held: BTreeMap::new(),
-            held_up: 0,
+            read_lock_settings: 0,
+            read_lock_us: 2_000,
+            claims_read_locks: false,
+            read_locks: BTreeMap::new(),
+            refused_by_read_lock: 0,
             script: VecDeque::new(),
             random: Random::new(seed ^ 0xc1),
             features: Features::LZ4,
@@ -197,7 +198,7 @@ impl FakeCluster {
     }
 
     /// Makes a partition forget all of its sessions.
-    pub fn forget_sessions(&mut self, partition: PartitionId) {
+    pub fn clear_sessions(&mut self, partition: PartitionId) {
         let partition = &mut self.partitions[partition.get() as usize];
         for (session, _) in std::mem::take(&mut partition.sessions) {
             partition.mark = partition.mark.max(session.issued.next());
@@ -205,14 +206,14 @@ impl FakeCluster {
     }
 
     /// The answers of the servers to a frame that arrives at `address`.
-    pub fn take(
+    pub fn answer_frame(
         &mut self,
         now: Time,
         id: ConnectionId,
         address: Option<String>,
         bytes: &[u8],
     ) -> Vec<Vec<u8>> {
-        match Decoder::agreed(1, super::FEATURES).decode(bytes) {
+        match Decoder::with_version(1, super::FEATURES).decode(bytes) {
             DecodeResult::Frame { frame, .. } => {
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("the session keeps to the protocol");
@@ -225,14 +226,14 @@ impl FakeCluster {
                         message,
                     ));
                 };
-                assert!(self.features.has(Features::GATHER), "no coalesced frame without the feature");
+                assert!(self.features.has(Features::COALESCED), "no coalesced frame without the feature");
                 let mut answers = Vec::new();
                 for (request, place) in requests.iter().zip(1..) {
                     let message = request.message().expect("the session keeps to the protocol");
                     let envelope = request.envelope(&frame.envelope, place);
                     answers.extend(self.answer(now, id, address.as_deref(), &envelope, message));
                 }
-                self.gathered(answers)
+                self.coalesce(answers)
             }
             DecodeResult::Refused { envelope, failure, .. } => vec![fail(&envelope, failure)],
             other => panic!("the session sends frames, not {other:?}"),
@@ -240,7 +241,7 @@ impl FakeCluster {
     }
 
     /// Coalesces some answers, in any order.
-    fn gathered(&mut self, mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    fn coalesce(&mut self, mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
         while !frames.is_empty() {
             let mut packed = Vec::new();
@@ -249,14 +250,20 @@ impl FakeCluster {
                     break;
                 }
                 let frame = frames.swap_remove(self.random.below(frames.len() as u64) as usize);
-                let DecodeResult::Frame { frame, .. } = Decoder::agreed(1, super::FEATURES).decode(&frame)
+                let DecodeResult::Frame { frame, .. } =
+                    Decoder::with_version(1, super::FEATURES).decode(&frame)
                 else {
                     panic!("an answer is a frame")
                 };
                 let mut body = Vec::new();
                 let kind = frame.message(&mut Vec::new()).unwrap().encode_body(&mut body).unwrap().number();
-                let held_us = frame.envelope.held_us() as u16;
-                let answer = GatheredAnswer { request: frame.envelope.request, kind, held_us, body: &body };
+                let held_us = frame.envelope.read_lock_us() as u16;
+                let answer = GatheredAnswer {
+                    request: frame.envelope.request,
+                    kind,
+                    read_lock_us: held_us,
+                    body: &body,
+                };
                 zerohop_wire::pack(&answer, &mut packed).unwrap();
             }
             let message = Message::Gathered(Elements::all(&packed).unwrap());
@@ -348,7 +355,7 @@ impl FakeCluster {
             return Some(fail(envelope, failure));
         }
         if self.random.chance(self.expire) {
-            self.forget_sessions(envelope.partition);
+            self.clear_sessions(envelope.partition);
         }
         if self.random.chance(self.busy) {
             let retry_after_ms = self.random.below(5) as u32;
@@ -365,14 +372,15 @@ impl FakeCluster {
 
     fn evaluate(&mut self, now: Time, envelope: &Envelope, message: Message<'_>) -> Option<Vec<u8>> {
         let at = envelope.partition;
-        if self.is_held(now, &message) {
-            self.held_up += 1;
+        if self.changes_locked_record(now, &message) {
+            self.refused_by_read_lock += 1;
             return Some(fail(envelope, Failure::Busy { retry_after_ms: 1 }));
         }
-        let held_us = self.holds(now, envelope, &message);
+        let held_us = self.grant_read_lock(now, envelope, &message);
         Some(match message {
-            Message::Read { read, .. } => self
-                .read(envelope, at, read, |answer| encode_held(envelope, held_us, &Message::Answer(answer))),
+            Message::Read { read, .. } => self.read(envelope, at, read, |answer| {
+                encode_read_locked(envelope, held_us, &Message::Answer(answer))
+            }),
             Message::Write { stamp, write } => {
                 let kept = self.write(now, at, stamp.session, stamp.sequence, stamp, &write)?;
                 encode(envelope, &Message::Answer(answer_of(&kept)))
@@ -396,7 +404,7 @@ impl FakeCluster {
                     count += 1;
                 }
                 let answers = Message::BatchAnswer(Elements::packed(count, &packed).unwrap());
-                encode_held(envelope, held_us, &answers)
+                encode_read_locked(envelope, held_us, &answers)
             }
             Message::Scan(scan) => self.scan(envelope, at, &scan),
             Message::Stage(StageBytes { stamp, piece }) => {
@@ -442,7 +450,8 @@ impl FakeCluster {
             }
             Some((version, ServerRecord::List(values))) => {
                 let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
-                let (version, length, values) = (*version, values.len() as u64, Elements::given(&values[..]));
+                let (version, length, values) =
+                    (*version, values.len() as u64, Elements::from_slice(&values[..]));
                 tell(Ok(Outcome::List { version, length, first: 0, values }))
             }
         }
@@ -569,32 +578,4 @@ pub fn apply(
     };
     records.insert(write.key.to_vec(), (version, record));
     kept
-}
-
-pub fn answer_of(kept: &RememberedOutcome) -> OperationAnswer<'_> {
-    match kept {
-        RememberedOutcome::Done { version, number } => {
-            Ok(Outcome::Done { version: *version, number: *number })
-        }
-        RememberedOutcome::Counter { version, value } => {
-            Ok(Outcome::Counter { version: *version, value: *value })
-        }
-        RememberedOutcome::Failed(failure) => Err(failure.clone()),
-        RememberedOutcome::Transacted { .. } => panic!("a transaction is answered as one"),
-    }
-}
-
-fn fail(envelope: &Envelope, failure: Failure<'_>) -> Vec<u8> {
-    encode(envelope, &Message::Answer(Err(failure)))
-}
-
-pub fn encode(envelope: &Envelope, message: &Message<'_>) -> Vec<u8> {
-    encode_held(envelope, 0, message)
-}
-
-fn encode_held(envelope: &Envelope, held_us: u32, message: &Message<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
-    let envelope = Envelope { time_out_ms: held_us, hold: false, ..*envelope };
-    Encoder::default().encode(&envelope, message, &mut out).unwrap();
-    out
 }

@@ -8,7 +8,8 @@ use zerohop_wire::messages::{ItemAnswer, Outcome, RecordOperation};
 use zerohop_wire::{AbortReason, Elements, Envelope, Failure};
 
 use super::KEYSPACE;
-use super::server::{FakeCluster, RememberedOutcome, answer_of, apply};
+use super::replies::answer_of;
+use super::server::{FakeCluster, RememberedOutcome, apply};
 
 impl FakeCluster {
     /// Applies all of it at once, or nothing: this model does not simulate the protocol between
@@ -17,7 +18,7 @@ impl FakeCluster {
         let aborted = |reason, part: usize, item: usize| {
             RememberedOutcome::Failed(Failure::Aborted { reason, part: part as u32, item: item as u32 })
         };
-        let order = |part: &TransactionPart| (part.place.keyspace, part.place.point);
+        let order = |part: &TransactionPart| (part.routing_key.keyspace, part.routing_key.point);
         assert!(parts.windows(2).all(|pair| order(&pair[0]) < order(&pair[1])), "parts have an order");
         if let Some(reason) = self.abort.pop_front() {
             return aborted(reason, u32::MAX as usize, u32::MAX as usize);
@@ -29,7 +30,7 @@ impl FakeCluster {
         let mut answers = Vec::new();
         self.transacted_parts.push(parts.len());
         for (number, part) in parts.iter().enumerate() {
-            let at = partition_of(part.place.point, config.partitions);
+            let at = partition_of(part.routing_key.point, config.partitions);
             let staged = |id: &StageId| before[at.get() as usize].staged.get(id).cloned();
             let items = match &part.items {
                 Items::Inline(items) => items.clone(),
@@ -48,7 +49,7 @@ impl FakeCluster {
                 };
                 let operation =
                     Elements::<RecordOperation<'_>>::packed(1, &bytes).unwrap().iter().next().unwrap();
-                assert_eq!(item.cell, config.hash.hash(config.seed, operation.key()));
+                assert_eq!(item.lock_key, config.hash.hash(config.seed, operation.key()));
                 assert_eq!(item.access, Access::of(&operation));
                 if keyspace.partition(operation.key()) != at {
                     return aborted(AbortReason::Misplaced, number, place);

@@ -30,7 +30,7 @@ impl InstanceNetwork {
     fn transact_over_both(&mut self, sequence: u64, other: u32) -> (usize, u64) {
         let keys = self.keys();
         let mut parts = self.parts(Asked::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
-        parts[1].place.keyspace = KeyspaceId(other);
+        parts[1].routing_key.keyspace = KeyspaceId(other);
         let stamp = Stamp {
             session: SESSION,
             sequence: Sequence(sequence),
@@ -41,7 +41,7 @@ impl InstanceNetwork {
         let holder = self.holder(&keys[3]);
         let envelope = self.benches[holder].envelope(other, &keys[3]);
         let message = Message::Transact(Transact { stamp, parts: &encode_parts(&parts) });
-        (holder, self.benches[holder].ask(envelope, &message))
+        (holder, self.benches[holder].send_request(envelope, &message))
     }
 
     fn is_idle(&self) -> bool {
@@ -50,66 +50,66 @@ impl InstanceNetwork {
 }
 
 #[test]
-fn what_is_prepared_for_a_keyspace_that_is_dropped_is_let_go_and_the_next_of_its_name_is_another() {
+fn prepared_part_of_dropped_keyspace_is_released() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     let keys = world.keys();
     assert_eq!((world.holder(&keys[0]), world.holder(&keys[3])), (0, 1));
     world.loses = Box::new(|from, _| from == 0);
     let asked = world.transact_over_both(1, OTHER);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(asked), None);
     world.drop_keyspace(OTHER);
     world.loses = Box::new(|_, _| false);
-    world.play(100);
+    world.run_batches(100);
     let failure = world.answer(asked).expect("is answered").expect_err("its coordinator is gone");
     assert!(matches!(failure, Failure::TimedOut { .. } | Failure::WrongOwner { .. }), "{failure:?}");
     let read = world.read(&keys[0]);
-    world.play(1_000);
+    world.run_batches(1_000);
     assert_eq!(world.answer(read), None, "it may yet be decided, for all that is known");
-    world.play(10_000);
+    world.run_batches(10_000);
     assert!(world.answer(read).expect("is answered").is_err(), "it has waited too long");
     assert_eq!(world.value(&keys[0]), Some(Err(Failure::NotFound)));
-    world.play(1_000);
+    world.run_batches(1_000);
     assert!(world.is_idle(), "nothing is left");
     world.create_other(OTHER + 1);
     let asked = world.transact_over_both(1, OTHER + 1);
-    world.play(100);
+    world.run_batches(100);
     assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
     world.value_is(&keys[0], "new");
 }
 
 #[test]
-fn a_decision_ends_whose_participant_s_keyspace_is_dropped_before_it_hears() {
+fn decision_ends_if_participant_keyspace_is_dropped() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     world.lose_decisions();
     let asked = world.transact_over_both(1, OTHER);
     while world.benches[1].sent.answers.is_empty() {
-        world.play(5);
+        world.run_batches(5);
     }
     assert!(world.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
     world.drop_keyspace(KEYSPACE);
     world.loses = Box::new(|_, _| false);
-    world.play(5_000);
+    world.run_batches(5_000);
     assert!(!world.is_idle(), "an old map may not have it yet");
-    world.play(8_000);
+    world.run_batches(8_000);
     assert!(world.is_idle(), "nothing is left");
 }
 
 #[test]
-fn a_keyspace_that_is_closed_is_drained_once_its_decisions_are_heard_and_nothing_begins_in_it() {
+fn dropping_keyspace_drains_after_its_decisions() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     let keys = world.keys();
     world.lose_decisions();
     let asked = world.transact_over_both(1, OTHER);
     while world.benches[1].sent.answers.is_empty() {
-        world.play(5);
+        world.run_batches(5);
     }
     assert!(world.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
     world.close_keyspace(OTHER);
-    world.play(3_000);
+    world.run_batches(3_000);
     assert!(!world.is_drained(OTHER), "the participant has not heard what was acknowledged");
     let gone = Some(Err(Failure::UnknownKeyspace { keyspace: KeyspaceId(OTHER) }));
     let holder = world.holder(&keys[3]);
@@ -117,17 +117,17 @@ fn a_keyspace_that_is_closed_is_drained_once_its_decisions_are_heard_and_nothing
     let again = world.transact_over_both(2, OTHER);
     // A client that repeats a completed transaction gets its outcome.
     let repeated = world.transact_over_both(1, OTHER);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(put), gone);
     let refused = world.answer(again).expect("is answered").expect_err("nothing begins");
     assert!(matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{refused:?}");
     assert!(world.answer(repeated).expect("is there").expect("is done").starts_with("transacted 2"));
     world.loses = Box::new(|_, _| false);
-    world.play(1_500);
+    world.run_batches(1_500);
     assert!(world.is_drained(OTHER));
     world.drop_keyspace(OTHER);
     world.value_is(&keys[0], "new");
-    world.play(15_000);
+    world.run_batches(15_000);
     world.value_is(&keys[0], "new");
     assert!(world.is_idle(), "nothing is left");
 }
@@ -139,23 +139,23 @@ fn a_part_of_a_closed_keyspace_is_refused_and_what_is_prepared_there_is_waited_f
     // The participant's answers are lost: it is prepared, and nothing is decided.
     world.loses = Box::new(|from, _| from == 0);
     let asked = world.transact_over_both(1, OTHER);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(asked), None);
     world.close_keyspace(KEYSPACE);
-    world.play(200);
+    world.run_batches(200);
     assert!(!world.is_drained(KEYSPACE), "it is prepared there");
     let again = world.transact_over_both(2, OTHER);
-    world.play(100);
+    world.run_batches(100);
     let refused = world.answer(again).expect("is answered").expect_err("a part is in a closed keyspace");
     assert!(matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{refused:?}");
     world.loses = Box::new(|_, _| false);
-    world.play(1_500);
+    world.run_batches(1_500);
     assert!(
         world.answer(asked).expect("is answered").expect("what runs is done").starts_with("transacted 2")
     );
     assert!(world.is_drained(KEYSPACE));
     world.drop_keyspace(KEYSPACE);
-    world.play(15_000);
+    world.run_batches(15_000);
     assert!(world.is_idle(), "nothing is left");
 }
 
@@ -165,33 +165,33 @@ fn a_coordinator_that_does_not_know_yet_is_refused_by_the_part_in_the_closed_key
     world.create_other(OTHER);
     let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
     world.benches[0].apply(&delta);
-    world.play(100);
+    world.run_batches(100);
     let asked = world.transact_over_both(1, OTHER);
-    world.play(1_000);
+    world.run_batches(1_000);
     let refused = world.answer(asked).expect("is answered").expect_err("nothing begins there");
     assert!(matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{refused:?}");
     let word = (KeyspaceId(KEYSPACE), delta.to);
     assert!(world.benches[0].sent.drained.contains(&word) && world.benches[1].sent.drained.is_empty());
     world.benches[1].apply(&delta);
-    world.play(100);
+    world.run_batches(100);
     assert!(world.benches[1].sent.drained.contains(&word));
 }
 
 #[test]
-fn that_nothing_is_under_way_is_said_again_ever_more_rarely_until_the_keyspace_changes() {
+fn drained_report_is_repeated_with_backoff() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     world.close_keyspace(OTHER);
     let said = |world: &mut InstanceNetwork| std::mem::take(&mut world.benches[0].sent.drained);
-    world.play(10_000);
+    world.run_batches(10_000);
     let epoch = world.map().epoch();
     assert_eq!(said(&mut world), vec![(KeyspaceId(OTHER), epoch); 5], "at 0, 0.5, 1.5, 3.5 and 7.5 s");
     // Changes elsewhere invalidate no report.
     world.drop_keyspace(KEYSPACE);
-    world.play(1_000);
+    world.run_batches(1_000);
     assert_eq!(said(&mut world), vec![]);
     world.close_keyspace(OTHER);
-    world.play(1_000);
+    world.run_batches(1_000);
     let epoch = world.map().epoch();
     assert_eq!(said(&mut world), vec![(KeyspaceId(OTHER), epoch); 2]);
     assert_eq!(world.benches[0].instance.stats().drained, [KeyspaceId(OTHER)]);
@@ -219,16 +219,16 @@ fn what_is_drained_stays_so_with_several_copies_though_no_copy_of_the_coordinato
                 world.benches.iter_mut().for_each(|bench| bench.apply(&delta));
             }
         }
-        world.play(3_000);
+        world.run_batches(3_000);
         let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
         for knows in [closed, closed_follower] {
             world.benches[knows as usize - 1].apply(&delta);
         }
-        world.play(1_000);
+        world.run_batches(1_000);
         let word = (KeyspaceId(KEYSPACE), delta.to);
         assert!(world.benches[closed as usize - 1].sent.drained.contains(&word), "{copies} copies");
         let asked = world.transact_over_both(1, OTHER);
-        world.play(2_000);
+        world.run_batches(2_000);
         let refused = world.answer(asked).expect("is answered").expect_err("nothing begins there");
         let is_misplaced = matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. });
         assert!(is_misplaced, "{copies} copies: {refused:?}");

@@ -3,7 +3,7 @@
 use zerohop_placement::{Durability, MapDelta};
 
 use super::*;
-use zerohop_partition::limits::{HELD_US, HOLD_MS, HOLD_QUIET_MS};
+use zerohop_partition::limits::{READ_LOCK_MS, READ_LOCK_QUIET_MS, READ_LOCK_US};
 
 /// One instance whose owner reads the clock for everything that arrives, with a record in each partition that was not changed for
 /// long enough.
@@ -13,49 +13,52 @@ fn quiet() -> (InstanceNetwork, Vec<String>) {
     for key in &keys {
         world.benches[0].store(KEYSPACE, key, "1");
     }
-    pass(&mut world, HOLD_QUIET_MS);
-    assert_eq!(hold(&mut world, &keys[0]), 0, "the time may be from before it was asked");
-    pass(&mut world, 1);
+    advance_ms(&mut world, READ_LOCK_QUIET_MS);
+    assert_eq!(read_with_lock(&mut world, &keys[0]), 0, "the time may be from before it was asked");
+    advance_ms(&mut world, 1);
     (world, keys)
 }
 
-fn pass(world: &mut InstanceNetwork, ms: u64) {
+fn advance_ms(world: &mut InstanceNetwork, ms: u64) {
     for _ in 0..ms {
-        world.benches[0].pass_ms(1);
+        world.benches[0].advance_ms(1);
     }
 }
 
 /// Reads a record with a read lock. Returns for how long it is locked.
-fn hold(world: &mut InstanceNetwork, key: &str) -> u32 {
+fn read_with_lock(world: &mut InstanceNetwork, key: &str) -> u32 {
     let bench = &mut world.benches[0];
-    let envelope = Envelope { hold: true, ..bench.envelope(KEYSPACE, key) };
+    let envelope = Envelope { read_lock: true, ..bench.envelope(KEYSPACE, key) };
     let request = bench.read_at(envelope, key, Query::Lookup);
     let (place, _) = bench.sent.answers.remove(&request).expect("is answered at once");
-    place.held_us
+    place.read_lock_us
 }
 
 fn write(world: &mut InstanceNetwork, key: &str, change: WriteChange<'_>) -> u64 {
     let bench = &mut world.benches[0];
     let envelope = bench.envelope(KEYSPACE, key);
     let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
-    bench.ask(envelope, &Message::Write { stamp: Stamp::default(), write })
+    bench.send_request(envelope, &Message::Write { stamp: Stamp::default(), write })
 }
 
 /// The request is not executed before the read lock has expired, and then at once.
 fn waits_for_it(world: &mut InstanceNetwork, request: u64) {
-    for _ in 0..HOLD_MS {
+    for _ in 0..READ_LOCK_MS {
         world.benches[0].end();
         assert_eq!(world.benches[0].answer(request), None, "it waits");
         let bench = &mut world.benches[0];
-        assert!(bench.instance.next_wake_ms() <= bench.now.elapsed_ms + HOLD_MS, "no other timer wakes it");
-        pass(world, 1);
+        assert!(
+            bench.instance.next_tick_ms() <= bench.now.elapsed_ms + READ_LOCK_MS,
+            "no other timer wakes it"
+        );
+        advance_ms(world, 1);
     }
     let answer = world.benches[0].answer(request).expect("is answered");
     assert!(answer.is_ok(), "{answer:?}");
 }
 
 #[test]
-pub(super) fn whoever_writes_a_record_waits_until_it_is_not_held() {
+pub(super) fn write_waits_for_read_lock_expiry() {
     let changes = [
         WriteChange::Insert { value: b"2", expiry: Expiry::Never },
         WriteChange::Increment { delta: 1 },
@@ -64,29 +67,33 @@ pub(super) fn whoever_writes_a_record_waits_until_it_is_not_held() {
     ];
     for change in changes {
         let (mut world, keys) = quiet();
-        assert!(hold(&mut world, &keys[0]) > 0);
+        assert!(read_with_lock(&mut world, &keys[0]) > 0);
         // Another record is written at once.
         let beside = write(&mut world, &keys[1], change);
         let request = write(&mut world, &keys[0], change);
-        assert_eq!(hold(&mut world, &keys[0]), 0, "a change waits for it");
+        assert_eq!(read_with_lock(&mut world, &keys[0]), 0, "a change waits for it");
         world.benches[0].end();
         assert!(world.benches[0].answer(beside).is_some());
         waits_for_it(&mut world, request);
-        assert_eq!(hold(&mut world, &keys[0]), 0, "it has just been changed, or is gone, or will be");
+        assert_eq!(
+            read_with_lock(&mut world, &keys[0]),
+            0,
+            "it has just been changed, or is gone, or will be"
+        );
     }
 }
 
 #[test]
-fn a_unit_a_batch_and_transactions_wait_until_a_record_is_not_held() {
+fn units_batches_and_transactions_wait_for_read_locks() {
     let (mut world, keys) = quiet();
-    assert_eq!(hold(&mut world, &keys[0]), HELD_US);
+    assert_eq!(read_with_lock(&mut world, &keys[0]), READ_LOCK_US);
     assert_eq!(world.run(&keys[0]), Err(Failure::Busy { retry_after_ms: 10 }), "a unit comes again");
-    pass(&mut world, HOLD_MS);
+    advance_ms(&mut world, READ_LOCK_MS);
     assert!(world.run(&keys[0]).is_ok());
 
     for changed in [vec![1], vec![1, 2], vec![2, 1], vec![3, 1, 2]] {
         let (mut world, keys) = quiet();
-        assert_eq!(hold(&mut world, &keys[1]), HELD_US);
+        assert_eq!(read_with_lock(&mut world, &keys[1]), READ_LOCK_US);
         let changes: Vec<_> = changed.iter().map(|at| add(&keys[*at as usize], 5)).collect();
         let parts = world.parts(Asked::Interval, &changes);
         let (_, request) = world.transact(1, &parts);
@@ -98,9 +105,9 @@ fn a_unit_a_batch_and_transactions_wait_until_a_record_is_not_held() {
 }
 
 #[test]
-fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_change_is_not_held() {
+fn read_only_transactions_skip_read_locks_and_intents_prevent_them() {
     let (mut world, keys) = quiet();
-    assert_eq!(hold(&mut world, &keys[0]), HELD_US);
+    assert_eq!(read_with_lock(&mut world, &keys[0]), READ_LOCK_US);
     let mut parts = Vec::new();
     let read = RecordOperation::Read(RecordRead { key: keys[0].as_bytes(), query: Query::Lookup });
     world.add_item(&mut parts, Asked::Interval, &keys[0], &read, None);
@@ -118,15 +125,15 @@ fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_ch
         let holder = world.holder(key);
         world.benches[holder].store(KEYSPACE, key, "1");
     }
-    world.play(100);
+    world.run_batches(100);
     let holder = world.holder(&keys[0]);
     let asks = |world: &mut InstanceNetwork| {
         let bench = &mut world.benches[holder];
-        let envelope = Envelope { hold: true, ..bench.envelope(KEYSPACE, &keys[0]) };
+        let envelope = Envelope { read_lock: true, ..bench.envelope(KEYSPACE, &keys[0]) };
         bench.read_at(envelope, &keys[0], Query::Lookup)
     };
     asks(&mut world);
-    world.play(5);
+    world.run_batches(5);
     // The coordinator's decision is lost: the participant is prepared.
     let other = world.holder(&keys[3]);
     world.loses = Box::new(move |from, _| from == other);
@@ -134,33 +141,36 @@ fn transactions_that_only_read_do_not_wait_and_what_a_transaction_is_about_to_ch
     let parts = world.parts(Asked::Interval, &[add(&keys[0], 1), add(&keys[3], 1)]);
     let decides = world.transact(1, &parts);
     world.loses = Box::new(move |from, _| from == holder);
-    world.play(50);
+    world.run_batches(50);
     let request = asks(&mut world);
     assert!(!world.benches[holder].sent.answers.contains_key(&request), "it waits for the intent");
     world.loses = Box::new(|_, _| false);
-    world.play(1_000);
+    world.run_batches(1_000);
     assert!(world.answer(decides).is_some());
     let (_, value) = world.benches[holder].sent.answers.remove(&request).expect("is answered");
     assert_eq!(value, Ok("2".to_owned()));
 }
 
 #[test]
-fn what_will_expire_and_what_is_absent_is_not_held_and_a_partition_forgets_its_holds() {
+fn expiring_and_absent_records_are_not_read_locked() {
     let (mut world, keys) = quiet();
-    assert_eq!(hold(&mut world, "absent"), 0);
+    assert_eq!(read_with_lock(&mut world, "absent"), 0);
     let bench = &mut world.benches[0];
     bench.put_with(KEYSPACE, &keys[2], "soon", Expiry::AfterMs(10_000));
-    pass(&mut world, HOLD_QUIET_MS + 1);
-    assert_eq!((hold(&mut world, &keys[2]), hold(&mut world, &keys[1])), (0, HELD_US));
+    advance_ms(&mut world, READ_LOCK_QUIET_MS + 1);
+    assert_eq!(
+        (read_with_lock(&mut world, &keys[2]), read_with_lock(&mut world, &keys[1])),
+        (0, READ_LOCK_US)
+    );
     assert!(!world.benches[0].instance.transactions_are_idle());
-    pass(&mut world, 200);
+    advance_ms(&mut world, 200);
     assert!(world.benches[0].instance.transactions_are_idle(), "nothing is left of it");
 }
 
 #[test]
-fn children_and_the_next_start_change_nothing_that_may_be_held() {
+fn children_and_restart_respect_unknown_read_locks() {
     let (mut world, keys) = quiet();
-    assert_eq!(hold(&mut world, &keys[0]), HELD_US);
+    assert_eq!(read_with_lock(&mut world, &keys[0]), READ_LOCK_US);
     let delta: MapDelta = next(world.map(), vec![MapChange::SplitKeyspace(KeyspaceId(KEYSPACE))]);
     world.benches[0].apply(&delta);
     while world.benches[0].instance.splits_pending() > 0 {
@@ -169,20 +179,20 @@ fn children_and_the_next_start_change_nothing_that_may_be_held() {
     let request = write(&mut world, &keys[0], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Err(Failure::Busy { retry_after_ms: 10 })));
-    pass(&mut world, HOLD_MS);
+    advance_ms(&mut world, READ_LOCK_MS);
     let request = write(&mut world, &keys[0], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Ok("done".to_owned())));
 
-    pass(&mut world, 200);
+    advance_ms(&mut world, 200);
     let mut world = world.crash();
     let now = &mut world.benches[0].now;
-    (now.unix_ms, now.elapsed_ms) = (now.unix_ms - HOLD_MS, now.elapsed_ms - HOLD_MS);
+    (now.unix_ms, now.elapsed_ms) = (now.unix_ms - READ_LOCK_MS, now.elapsed_ms - READ_LOCK_MS);
     assert_eq!(world.benches[0].value(KEYSPACE, &keys[1]), Ok("1".to_owned()), "it is read");
     let request = write(&mut world, &keys[1], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Err(Failure::Busy { retry_after_ms: 10 })));
-    pass(&mut world, HOLD_MS);
+    advance_ms(&mut world, READ_LOCK_MS);
     let request = write(&mut world, &keys[1], WriteChange::Remove);
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Ok("done".to_owned())));

@@ -17,14 +17,14 @@ struct CounterClient {
     sequence: u64,
     keys: Vec<usize>,
     parts: Vec<TransactionPart>,
-    asked: (usize, u64),
-    asked_ms: u64,
+    requested: (usize, u64),
+    requested_ms: u64,
 }
 
 /// A read, and the numbers that were answered before it was sent.
 struct CounterRead {
     key: usize,
-    asked: (usize, u64),
+    requested: (usize, u64),
     must_have: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ impl CounterPlay {
                 let primary = world.holder(&keys[partition as usize]) as u32 + 1;
                 world.set_group(PartitionId(partition), of_three(2, primary));
             }
-            world.play(1_500);
+            world.run_batches(1_500);
         }
         let (clients, readings, done) = (Vec::new(), Vec::new(), BTreeMap::new());
         let random = Random::new(seed);
@@ -71,16 +71,16 @@ impl CounterPlay {
             let asked = self.world.read(&self.keys[key]);
             let has = |(_, (is_done, keys)): &(&u64, &(bool, Vec<usize>))| *is_done && keys.contains(&key);
             let must_have = self.done.iter().filter(has).map(|(sequence, _)| *sequence).collect();
-            self.readings.push(CounterRead { key, asked, must_have });
+            self.readings.push(CounterRead { key, requested: asked, must_have });
         }
         let ms = 5 * (1 + self.random.below(4));
-        self.world.play(ms);
+        self.world.run_batches(ms);
         self.now_ms += ms;
         for client in std::mem::take(&mut self.clients) {
             self.look(client);
         }
         for reading in std::mem::take(&mut self.readings) {
-            match self.world.answer(reading.asked) {
+            match self.world.answer(reading.requested) {
                 None => self.readings.push(reading),
                 Some(Ok(value)) => {
                     let found = numbers(&value);
@@ -107,13 +107,13 @@ impl CounterPlay {
             sequence: self.sequence,
             keys,
             parts,
-            asked,
-            asked_ms: self.now_ms,
+            requested: asked,
+            requested_ms: self.now_ms,
         });
     }
 
     fn look(&mut self, mut client: CounterClient) {
-        let told = self.world.answer(client.asked);
+        let told = self.world.answer(client.requested);
         let is_over = match &told {
             Some(Ok(told)) => {
                 assert!(told.starts_with("transacted"), "{told}");
@@ -121,7 +121,7 @@ impl CounterPlay {
             }
             Some(Err(Failure::Aborted { .. })) => Some(false),
             Some(Err(_)) => None,
-            None if self.now_ms < client.asked_ms + RETRY_MS => return self.clients.push(client),
+            None if self.now_ms < client.requested_ms + RETRY_MS => return self.clients.push(client),
             None => None,
         };
         match is_over {
@@ -129,8 +129,8 @@ impl CounterPlay {
                 self.done.insert(client.sequence, (is_done, client.keys));
             }
             None => {
-                client.asked = self.world.transact(client.sequence, &client.parts);
-                client.asked_ms = self.now_ms;
+                client.requested = self.world.transact(client.sequence, &client.parts);
+                client.requested_ms = self.now_ms;
                 self.clients.push(client);
             }
         }
@@ -157,7 +157,7 @@ impl CounterPlay {
                 self.world = world.crash();
                 self.readings.clear();
                 // No answer will arrive; numbers start again.
-                self.clients.iter_mut().for_each(|client| client.asked = (0, u64::MAX));
+                self.clients.iter_mut().for_each(|client| client.requested = (0, u64::MAX));
             }
             2..4 => {
                 let percent = self.random.below(60);
@@ -179,7 +179,7 @@ impl CounterPlay {
             self.step(false);
         }
         assert!(self.clients.is_empty(), "transactions do not end");
-        self.world.play(FORGOTTEN_MS + 10_000);
+        self.world.run_batches(CLEANED_UP_MS + 10_000);
         for bench in &self.world.benches {
             assert!(bench.instance.transactions_are_idle(), "something is left");
         }
@@ -211,7 +211,7 @@ pub(super) fn of_three(epoch: u64, primary: u32) -> ReplicaGroup {
     ReplicaGroup { in_sync, ..ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(primary)) }
 }
 
-fn play(seeds: std::ops::Range<u64>, copies: u32) {
+fn run_seeds(seeds: std::ops::Range<u64>, copies: u32) {
     let (mut done, mut aborted) = (0, 0);
     for seed in seeds {
         let played = std::panic::catch_unwind(|| {
@@ -240,18 +240,18 @@ fn planted_bugs_of_the_protocol_are_seen() {
     use zerohop_transaction::planted::{Bug, plant};
     for bug in [Bug::ReadsWaitForNothing, Bug::FreedBeforeDecision] {
         plant(Some(bug));
-        let seen = [1, 3].map(|copies| std::panic::catch_unwind(|| play(0..12, copies)).is_err());
+        let seen = [1, 3].map(|copies| std::panic::catch_unwind(|| run_seeds(0..12, copies)).is_err());
         plant(None);
         assert!(seen.contains(&true), "{bug:?} is not seen");
     }
 }
 
 #[test]
-fn appended_numbers_stand_once_in_one_order_through_losses_and_crashes() {
-    play(seeds(), 1);
+fn appends_apply_once_in_order_despite_loss_and_crashes() {
+    run_seeds(seeds(), 1);
 }
 
 #[test]
-fn appended_numbers_stand_once_in_one_order_through_losses_and_failovers() {
-    play(seeds(), 3);
+fn appends_apply_once_in_order_despite_loss_and_failovers() {
+    run_seeds(seeds(), 3);
 }

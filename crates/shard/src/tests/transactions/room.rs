@@ -12,7 +12,7 @@ const KEY_BYTES: usize = 3000;
 impl InstanceNetwork {
     /// Leaves this much room on every disk, and makes the engines notice it: they query the disk again once a certain amount was
     /// written.
-    fn fill(&mut self, left_bytes: u64) {
+    fn leave_free_bytes(&mut self, left_bytes: u64) {
         for bench in &mut self.benches {
             bench.end();
             bench.disk.set_capacity(PLENTY_BYTES);
@@ -48,7 +48,7 @@ impl InstanceNetwork {
 }
 
 #[test]
-fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
+fn full_disk_accepts_removals_and_refuses_writes() {
     for (durability, asked) in
         [(Durability::Sync, Asked::Sync), (Durability::Interval { ms: 100 }, Asked::Interval)]
     {
@@ -58,12 +58,12 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
             let holder = world.holder(key);
             world.benches[holder].store(KEYSPACE, key, "old");
         }
-        world.play(300);
-        world.fill(RESERVE_BYTES + (1 << 20));
+        world.run_batches(300);
+        world.leave_free_bytes(RESERVE_BYTES + (1 << 20));
 
         let parts = world.parts(asked, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
         let answer = world.transact(1, &parts);
-        world.play(200);
+        world.run_batches(200);
         let refused = world.answer(answer).expect("is answered").expect_err("has no room");
         assert!(matches!(refused, Failure::Aborted { reason: AbortReason::NoRoom, .. }), "{refused:?}");
         for key in &keys {
@@ -74,7 +74,7 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
         let mixed = [insert(&keys[0], "short"), (keys[7].clone(), WriteChange::Remove)];
         let parts = world.parts(asked, &mixed);
         let answer = world.transact(2, &parts);
-        world.play(200);
+        world.run_batches(200);
         let refused = world.answer(answer).expect("is answered").expect_err("has no room");
         assert!(matches!(refused, Failure::Aborted { reason: AbortReason::NoRoom, .. }), "{refused:?}");
         world.value_is(&keys[7], "old");
@@ -82,17 +82,17 @@ fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
         let all: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove)).collect();
         let parts = world.parts(asked, &all);
         let answer = world.transact(3, &parts);
-        world.play(200);
+        world.run_batches(200);
         assert!(world.answer(answer).expect("is answered").is_ok());
         for key in &keys {
             assert_eq!(world.value(key), Some(Err(Failure::NotFound)));
         }
 
         world.free();
-        world.play(300);
+        world.run_batches(300);
         let parts = world.parts(asked, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
         let answer = world.transact(4, &parts);
-        world.play(200);
+        world.run_batches(200);
         assert!(world.answer(answer).expect("is answered").is_ok());
         world.value_is(&keys[0], "new");
     }
@@ -106,11 +106,11 @@ fn what_cannot_even_be_refused_in_the_log_is_not_begun() {
         let holder = world.holder(key);
         world.benches[holder].store(KEYSPACE, key, "old");
     }
-    world.fill(RESERVE_BYTES / 4);
+    world.leave_free_bytes(RESERVE_BYTES / 4);
     let removals: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove)).collect();
     let parts = world.parts(Asked::Sync, &removals);
     let answer = world.transact(1, &parts);
-    world.play(200);
+    world.run_batches(200);
     assert_eq!(world.answer(answer), Some(Err(Failure::DiskFull)));
     for key in &keys {
         world.value_is(key, "old");
@@ -118,7 +118,7 @@ fn what_cannot_even_be_refused_in_the_log_is_not_begun() {
     // There is room again, so the same request may be repeated.
     world.free();
     let answer = world.transact(1, &parts);
-    world.play(200);
+    world.run_batches(200);
     assert!(world.answer(answer).expect("is answered").is_ok());
     for key in &keys {
         assert_eq!(world.value(key), Some(Err(Failure::NotFound)));

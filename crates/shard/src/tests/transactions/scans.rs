@@ -10,7 +10,7 @@ impl InstanceNetwork {
         let holder = self.holder(key);
         let envelope = self.benches[holder].envelope(KEYSPACE, key);
         let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 10, blobs };
-        (holder, self.benches[holder].ask(envelope, &Message::Scan(scan)))
+        (holder, self.benches[holder].send_request(envelope, &Message::Scan(scan)))
     }
 
     /// The messages of the second instance after its first query are lost.
@@ -32,14 +32,14 @@ impl InstanceNetwork {
 
     /// A transaction over the first and the last partition is decided and answered, and the first partition has not been
     /// notified.
-    fn half_told(&mut self) -> Vec<String> {
+    fn half_notified(&mut self) -> Vec<String> {
         let keys = self.keys();
         assert_eq!((self.holder(&keys[0]), self.holder(&keys[3])), (0, 1));
         self.lose_decisions();
         let parts = self.parts(Asked::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
         let asked = self.transact(1, &parts);
         while self.benches[1].sent.answers.is_empty() {
-            self.play(5);
+            self.run_batches(5);
         }
         assert!(self.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
         keys
@@ -49,17 +49,17 @@ impl InstanceNetwork {
 #[test]
 fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
-    let keys = world.half_told();
+    let keys = world.half_notified();
     let scan = world.scan(&keys[0], false);
     let listing = world.scan(&keys[0], true);
     // Records that no transaction is about to change are shown at once.
     let elsewhere = world.scan(&keys[1], false);
-    world.play(50);
+    world.run_batches(50);
     assert_eq!(world.answer(scan), None, "it is not applied there yet");
     assert_eq!(world.answer(listing), None, "nor is what may be a blob");
     assert_eq!(world.page(elsewhere), Some(Ok(vec![])));
     world.loses = Box::new(|_, _| false);
-    world.play(600);
+    world.run_batches(600);
     assert_eq!(world.page(scan), Some(Ok(vec![keys[0].clone()])));
     assert_eq!(world.page(listing), Some(Ok(vec![])));
 }
@@ -67,20 +67,20 @@ fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
 #[test]
 fn a_scan_waits_for_no_transaction_longer_than_a_bound_and_for_none_that_comes_later() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
-    let keys = world.half_told();
+    let keys = world.half_notified();
     let scan = world.scan(&keys[0], false);
-    world.play(INTENT_WAIT_MS + 400);
+    world.run_batches(INTENT_WAIT_MS + 400);
     let failure = world.answer(scan).expect("is answered").expect_err("the decision is unknown");
     assert!(matches!(failure, Failure::Unavailable { .. }), "{failure:?}");
     let scan = world.scan(&keys[0], false);
-    world.play(5);
+    world.run_batches(5);
     // A later transaction over another record, which stays prepared because messages about its part are lost.
     world.loses = Box::new(|from, _| from == 0);
     let mut other = (0..).map(|n| format!("other-{n}"));
     let other = other.find(|key| world.partition(key) == PartitionId(0)).expect("there is one");
     let parts = world.parts(Asked::Sync, &[insert(&other, "new"), insert(&keys[3], "newer")]);
     let decided = world.transact(2, &parts);
-    world.play(1_000);
+    world.run_batches(1_000);
     assert_eq!(world.answer(decided), None);
     assert_eq!(world.page(scan), Some(Ok(vec![keys[0].clone()])), "it does not wait for the second one");
 }

@@ -18,8 +18,8 @@ const RETRY_MS: u64 = 400;
 struct Transfer {
     sequence: u64,
     parts: Vec<TransactionPart>,
-    asked: (usize, u64),
-    asked_ms: u64,
+    requested: (usize, u64),
+    requested_ms: u64,
 }
 
 struct TransferPlay {
@@ -41,14 +41,14 @@ impl TransferPlay {
             let primary = world.holder(&accounts[partition as usize]) as u32 + 1;
             world.set_group(PartitionId(partition), of_three(2, primary));
         }
-        world.play(1_500);
+        world.run_batches(1_500);
         let random = Random::new(seed);
         let mut play =
             TransferPlay { world, random, accounts, transfers: vec![], sequence: 1, now_ms: 0, done: 0 };
         let changes: Vec<_> = play.accounts.iter().map(|account| add(account, EACH)).collect();
         let parts = play.world.parts(Asked::Sync, &changes);
         let asked = play.world.transact(1, &parts);
-        play.transfers.push(Transfer { sequence: 1, parts, asked, asked_ms: 0 });
+        play.transfers.push(Transfer { sequence: 1, parts, requested: asked, requested_ms: 0 });
         while !play.transfers.is_empty() {
             play.step(false);
         }
@@ -64,19 +64,24 @@ impl TransferPlay {
             let changes = [add(&self.accounts[from], -much), add(&self.accounts[to], much)];
             let parts = self.world.parts(Asked::Sync, &changes);
             let asked = self.world.transact(self.sequence, &parts);
-            self.transfers.push(Transfer { sequence: self.sequence, parts, asked, asked_ms: self.now_ms });
+            self.transfers.push(Transfer {
+                sequence: self.sequence,
+                parts,
+                requested: asked,
+                requested_ms: self.now_ms,
+            });
         }
         let ms = 5 * (1 + self.random.below(3));
-        self.world.play(ms);
+        self.world.run_batches(ms);
         self.now_ms += ms;
         for mut transfer in std::mem::take(&mut self.transfers) {
-            match self.world.answer(transfer.asked) {
+            match self.world.answer(transfer.requested) {
                 Some(Ok(_)) => self.done += 1,
                 Some(Err(Failure::Aborted { .. })) => {}
-                None if self.now_ms < transfer.asked_ms + RETRY_MS => self.transfers.push(transfer),
+                None if self.now_ms < transfer.requested_ms + RETRY_MS => self.transfers.push(transfer),
                 _ => {
-                    transfer.asked = self.world.transact(transfer.sequence, &transfer.parts);
-                    transfer.asked_ms = self.now_ms;
+                    transfer.requested = self.world.transact(transfer.sequence, &transfer.parts);
+                    transfer.requested_ms = self.now_ms;
                     self.transfers.push(transfer);
                 }
             }
@@ -103,7 +108,7 @@ impl TransferPlay {
     }
 
     /// Sends a request to the primary of a key's partition until it answers; time passes meanwhile.
-    fn ask(
+    fn request_until_answered(
         &mut self,
         key: &str,
         message: &Message<'_>,
@@ -112,7 +117,7 @@ impl TransferPlay {
         for _ in 0..1_000 {
             let holder = self.world.holder(key);
             let envelope = self.world.benches[holder].envelope(KEYSPACE, key);
-            let number = self.world.benches[holder].ask(envelope, message);
+            let number = self.world.benches[holder].send_request(envelope, message);
             for _ in 0..20 {
                 if disturbs {
                     self.disturb();
@@ -133,18 +138,20 @@ impl TransferPlay {
     /// Opens a snapshot, and finds all the money in it, twice. `disturbs`: primaries change meanwhile.
     fn snapshot(&mut self, id: u128, disturbs: bool) {
         let about = |seen: Timestamp, ask: SnapshotAsk<'static>| {
-            Message::Snapshot(SnapshotRequest { seen, id: SnapshotId(id), ask })
+            Message::Snapshot(SnapshotRequest { seen, id: SnapshotId(id), request: ask })
         };
         let firsts: Vec<String> = self.accounts[..4].to_vec();
         let lease_ms = 300_000;
         let open = SnapshotAsk::Open { lease_ms, age_ms: 600_000 };
         let mut at = Timestamp::ZERO;
         for first in &firsts {
-            let (_, floor) = self.ask(first, &about(Timestamp::ZERO, open), disturbs).expect("opens");
+            let (_, floor) =
+                self.request_until_answered(first, &about(Timestamp::ZERO, open), disturbs).expect("opens");
             at = at.max(floor);
         }
         for first in &firsts {
-            let renewed = self.ask(first, &about(at, SnapshotAsk::Renew { lease_ms }), disturbs);
+            let renewed =
+                self.request_until_answered(first, &about(at, SnapshotAsk::Renew { lease_ms }), disturbs);
             renewed.expect("all have followed the log since it was opened");
         }
         let mut before = BTreeMap::new();
@@ -153,8 +160,9 @@ impl TransferPlay {
             for account in self.accounts.clone() {
                 let read = RecordRead { key: account.as_bytes(), query: Query::Lookup };
                 let ask = SnapshotAsk::Read { at, read };
-                let message = Message::Snapshot(SnapshotRequest { seen: at, id: SnapshotId(id), ask });
-                let (value, _) = self.ask(&account, &message, disturbs).expect("is kept");
+                let message =
+                    Message::Snapshot(SnapshotRequest { seen: at, id: SnapshotId(id), request: ask });
+                let (value, _) = self.request_until_answered(&account, &message, disturbs).expect("is kept");
                 sum += value.parse::<i64>().expect("is a number");
                 if let Some(was) = before.insert(account, value.clone()) {
                     assert_eq!(was, value, "the same in round {round}");
@@ -164,14 +172,14 @@ impl TransferPlay {
             (0..20).for_each(|_| self.step(true));
         }
         for first in &firsts {
-            self.ask(first, &about(at, SnapshotAsk::Close), disturbs).expect("is closed");
+            self.request_until_answered(first, &about(at, SnapshotAsk::Close), disturbs).expect("is closed");
         }
     }
 }
 
 /// All three members keep the snapshot. Instance 2 restarts, does not know the earlier snapshot, and is primary in the end.
 #[test]
-fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
+fn members_release_snapshots_unknown_to_new_primary() {
     let mut world = InstanceNetwork::new(3, Durability::Sync);
     let key = world.keys()[0].clone();
     let group = |epoch, primary, in_sync: &[u32], followers: &[u32]| ReplicaGroup {
@@ -180,20 +188,20 @@ fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
         ..ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(primary))
     };
     world.set_group(PartitionId(0), group(2, 1, &[3], &[2]));
-    world.play(1_500);
+    world.run_batches(1_500);
     let ask = |world: &mut InstanceNetwork, id: u128, ask| {
         let (holder, message) =
-            (world.holder(&key), SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), ask });
+            (world.holder(&key), SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), request: ask });
         let envelope = world.benches[holder].envelope(KEYSPACE, &key);
-        let asked = (holder, world.benches[holder].ask(envelope, &Message::Snapshot(message)));
-        world.play(100);
+        let asked = (holder, world.benches[holder].send_request(envelope, &Message::Snapshot(message)));
+        world.run_batches(100);
         world.answer(asked).expect("is answered")
     };
     let open = SnapshotAsk::Open { lease_ms: 300_000, age_ms: 600_000 };
     let put = |world: &mut InstanceNetwork| {
         let holder = world.holder(&key);
         let asked = (holder, world.benches[holder].put(KEYSPACE, &key, "again"));
-        world.play(100);
+        world.run_batches(100);
         assert_eq!(world.answer(asked), Some(Ok("done".to_owned())));
     };
     let kept = |world: &mut InstanceNetwork| {
@@ -211,22 +219,22 @@ fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
     disk.crash();
     world.benches.insert(1, InstanceBench::of(2, disk, map, now).0);
     world.set_group(PartitionId(0), group(3, 1, &[3], &[2]));
-    world.play(1_500);
+    world.run_batches(1_500);
     ask(&mut world, 2, open).expect("opens");
     put(&mut world);
     assert_eq!(kept(&mut world), [(2, 2), (1, 1), (2, 2)], "instance 2 has nothing of before");
     world.set_group(PartitionId(0), group(4, 2, &[1, 3], &[]));
-    world.play(1_500);
+    world.run_batches(1_500);
     put(&mut world);
     assert_eq!(kept(&mut world), [(1, 2), (1, 2), (1, 2)], "all keep the new primary's snapshot");
     let renew = SnapshotAsk::Renew { lease_ms: 1_000 };
     assert_eq!(ask(&mut world, 1, renew), Err(Failure::SnapshotExpired));
     ask(&mut world, 2, renew).expect("is open");
-    world.play(2_000);
+    world.run_batches(2_000);
     assert_eq!(kept(&mut world), [(0, 0); 3], "its lease is over");
 }
 
-fn play(seeds: std::ops::Range<u64>) {
+fn run_seeds(seeds: std::ops::Range<u64>) {
     let mut done = 0;
     for seed in seeds {
         let played = std::panic::catch_unwind(|| {
@@ -246,7 +254,7 @@ fn play(seeds: std::ops::Range<u64>) {
 #[test]
 fn every_snapshot_has_all_the_money_whatever_is_transferred_and_whoever_is_primary() {
     let more = std::env::var("ZEROHOP_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    play(0..more.unwrap_or(6));
+    run_seeds(0..more.unwrap_or(6));
 }
 
 #[cfg(debug_assertions)]
@@ -254,13 +262,12 @@ fn every_snapshot_has_all_the_money_whatever_is_transferred_and_whoever_is_prima
 fn planted_bugs_of_snapshots_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
     plant(Some(Bug::OthersNotEnded));
-    let others =
-        std::panic::catch_unwind(members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing);
+    let others = std::panic::catch_unwind(members_release_snapshots_unknown_to_new_primary);
     plant(None);
     assert!(others.is_err(), "what the next primary does not know is kept");
     for bug in [Bug::SnapshotNotClosed, Bug::SnapshotsNotFollowed] {
         plant(Some(bug));
-        let seen = std::panic::catch_unwind(|| play(0..12)).is_err();
+        let seen = std::panic::catch_unwind(|| run_seeds(0..12)).is_err();
         plant(None);
         assert!(seen, "{bug:?} is not seen");
     }

@@ -28,7 +28,7 @@ fn world_of_three() -> InstanceNetwork {
         let primary = world.holder(key) as u32 + 1;
         world.set_group(PartitionId(partition as u32), of_three(2, primary));
     }
-    world.play(1_500);
+    world.run_batches(1_500);
     world
 }
 
@@ -63,24 +63,24 @@ fn what_was_prepared_over_both_halves_is_done_in_both_children() {
             (from, to) == (coordinator, participant) && lost > 1
         });
         let asked = world.transact(1, &parts);
-        world.play(100);
+        world.run_batches(100);
         let told = world.answer(asked).expect("is answered").expect("is done");
         assert!(told.starts_with("transacted 3"), "{told}");
         world.split();
         // Long enough for each child to have removed the other's records.
-        world.play(1_500);
+        world.run_batches(1_500);
         let reads = [world.read(&lower), world.read(&upper)];
-        world.play(50);
+        world.run_batches(50);
         assert_eq!(reads.map(|read| world.answer(read)), [None, None], "the intents stand in both halves");
         world.loses = Box::new(|_, _| false);
-        world.play(3_000);
+        world.run_batches(3_000);
         assert_eq!(world.value(&lower), Some(Ok("7".to_owned())));
         assert_eq!(world.value(&upper), Some(Ok("8".to_owned())));
         assert_eq!(world.value(&other), Some(Ok("9".to_owned())));
         if !is_of_three {
             assert_eq!(world.records(), 3, "each half is done where it belongs, and there alone");
         }
-        world.play(FORGOTTEN_MS + 10_000);
+        world.run_batches(CLEANED_UP_MS + 10_000);
         for bench in &world.benches {
             assert!(bench.instance.transactions_are_idle(), "something is left");
         }
@@ -95,14 +95,14 @@ fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
     let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
     world.loses = Box::new(move |from, _| from == participant);
     let asked = world.transact(1, &parts);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(asked), None, "the participant is not heard");
     world.split();
-    world.play(50);
+    world.run_batches(50);
     world.loses = Box::new(|_, _| false);
-    world.play(3_000);
+    world.run_batches(3_000);
     let again = world.transact(1, &parts);
-    world.play(1_000);
+    world.run_batches(1_000);
     let told = world.answer(again).expect("is answered").expect_err("its part has been split");
     // By the client, or by a participant that queries the coordinator's child, which does not know the transaction, whichever
     // comes first.
@@ -111,14 +111,14 @@ fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
     for key in [&lower, &upper, &other] {
         assert_eq!(world.value(key), Some(Err(Failure::NotFound)), "of {key}");
     }
-    world.play(FORGOTTEN_MS + 10_000);
+    world.run_batches(CLEANED_UP_MS + 10_000);
     for bench in &world.benches {
         assert!(bench.instance.transactions_are_idle(), "something is left");
     }
 }
 
 #[test]
-fn a_decision_that_is_split_from_its_participants_is_told_by_the_child_that_has_its_place() {
+fn decision_after_split_is_sent_by_the_owning_child() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&keys[0]));
@@ -129,18 +129,18 @@ fn a_decision_that_is_split_from_its_participants_is_told_by_the_child_that_has_
         (from, to) == (coordinator, participant) && lost > 1
     });
     let asked = world.transact(1, &parts);
-    world.play(100);
+    world.run_batches(100);
     let told = world.answer(asked).expect("is answered").expect("is done");
     world.split();
-    world.play(300);
+    world.run_batches(300);
     world.loses = Box::new(|_, _| false);
-    world.play(3_000);
+    world.run_batches(3_000);
     world.value_is(&keys[0], "7");
     world.value_is(&keys[3], "7");
     let again = world.transact(1, &parts);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(again), Some(Ok(told)));
-    world.play(FORGOTTEN_MS + 10_000);
+    world.run_batches(CLEANED_UP_MS + 10_000);
     for bench in &world.benches {
         assert!(bench.instance.transactions_are_idle(), "something is left");
     }

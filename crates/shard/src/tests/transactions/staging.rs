@@ -34,13 +34,17 @@ impl InstanceNetwork {
         };
         let holder = self.holder(key);
         let envelope = self.benches[holder].envelope(KEYSPACE, key);
-        (holder, self.benches[holder].ask(envelope, &Message::Stage(StageBytes { stamp, piece: &packed })))
+        (
+            holder,
+            self.benches[holder]
+                .send_request(envelope, &Message::Stage(StageBytes { stamp, piece: &packed })),
+        )
     }
 
     /// The same, and waits for the answer.
     fn staged(&mut self, sequence: u64, key: &str, value: &[u8]) {
         let asked = self.stage(sequence, key, value);
-        self.play(60);
+        self.run_batches(60);
         assert_eq!(self.answer(asked), Some(Ok("done 0".to_owned())), "{key} is staged");
     }
 
@@ -52,7 +56,8 @@ impl InstanceNetwork {
             Items::Inline(items) => items.iter_mut(),
             Items::Staged(_) => panic!("nothing is"),
         }) {
-            let (sequence, _) = pieces.iter().find(|(_, key)| self.hash(key) == item.cell).expect("is one");
+            let (sequence, _) =
+                pieces.iter().find(|(_, key)| self.hash(key) == item.lock_key).expect("is one");
             item.body = ItemBody::Staged(StageId { session: SESSION, sequence: Sequence(*sequence) });
         }
         parts
@@ -68,24 +73,24 @@ impl InstanceNetwork {
     }
 
     /// Lets time pass while nothing is staged.
-    fn pass(&mut self, us: u64) {
+    fn advance_us(&mut self, us: u64) {
         for bench in &mut self.benches {
             bench.now.unix_ms += us / 1_000;
             bench.now.elapsed_ms += us / 1_000;
         }
-        self.play(500);
+        self.run_batches(500);
     }
 
     fn is_clean(&mut self, records: u64) {
         assert_eq!(self.all_staged(), (0, 0), "nothing is staged");
-        assert_eq!(self.records_held(), records, "nor is any record left of it");
+        assert_eq!(self.record_count(), records, "nor is any record left of it");
         for bench in &self.benches {
             assert!(bench.instance.transactions_are_idle(), "something is left");
         }
     }
 
     /// All records of the engines, visible or not.
-    fn records_held(&mut self) -> u64 {
+    fn record_count(&mut self) -> u64 {
         let of = |bench: &mut InstanceBench| -> u64 {
             let engine = &mut bench.instance.engine;
             let handles: Vec<_> = engine.partitions().map(|(_, handle)| handle).collect();
@@ -108,33 +113,33 @@ fn what_is_staged_outlives_a_crash_and_is_done_once() {
         // These checkpoints have the names of pieces and not their bytes.
         if has_checkpoints {
             world.benches.iter_mut().for_each(|bench| bench.instance.checkpoint_all());
-            world.play(200);
+            world.run_batches(200);
         }
         world = world.crash();
-        world.play(1_000);
+        world.run_batches(1_000);
         assert_eq!(world.all_staged(), staged, "from checkpoints: {has_checkpoints}");
     }
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
     let asked = world.transact(3, &parts);
-    world.play(200);
+    world.run_batches(200);
     let told = world.answer(asked).expect("is answered").expect("is done");
     assert!(told.starts_with("transacted 2"), "{told}");
     for (key, byte) in [(&keys[0], b'a'), (&keys[3], b'b')] {
         let value = world.value(key).expect("is answered").expect("is there");
         assert!(value.len() == PIECE_BYTES && value.bytes().all(|one| one == byte));
     }
-    world.play(FORGOTTEN_MS);
+    world.run_batches(CLEANED_UP_MS);
     world.is_clean(2);
     // Staged data is removed with its transaction, so another transaction finds it gone.
     let parts = world.staged_parts(&[(1, &keys[0])]);
     let asked = world.transact(4, &parts);
-    world.play(100);
+    world.run_batches(100);
     let gone = world.answer(asked).expect("is answered");
     assert!(matches!(gone, Err(Failure::Aborted { reason: AbortReason::StagedGone, .. })), "{gone:?}");
 }
 
 #[test]
-fn what_a_client_staged_that_never_came_back_goes_after_the_published_time() {
+fn abandoned_staged_data_expires() {
     for durability in [Durability::Sync, Durability::Memory] {
         let mut world = InstanceNetwork::new(2, durability);
         let keys = world.keys();
@@ -142,13 +147,13 @@ fn what_a_client_staged_that_never_came_back_goes_after_the_published_time() {
             world.staged(sequence, &keys[sequence as usize % 4], piece(b'a'));
         }
         assert_eq!(world.all_staged().0, 30);
-        world.pass(STAGED_US_MAX / 2);
+        world.advance_us(STAGED_US_MAX / 2);
         // Another piece prolongs those of its session in its partition.
         world.staged(31, &keys[0], piece(b'b'));
-        world.pass(STAGED_US_MAX * 3 / 4);
+        world.advance_us(STAGED_US_MAX * 3 / 4);
         assert_eq!(world.all_staged().0, 8, "those beside which nothing came are gone");
-        world.pass(STAGED_US_MAX);
-        world.play(1_000);
+        world.advance_us(STAGED_US_MAX);
+        world.run_batches(1_000);
         world.is_clean(0);
     }
 }
@@ -161,7 +166,7 @@ fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
         let primary = world.holder(key) as u32 + 1;
         world.set_group(PartitionId(partition as u32), of_three(2, primary));
     }
-    world.play(1_500);
+    world.run_batches(1_500);
     for (sequence, key) in (1..).zip(&keys) {
         world.staged(sequence, key, piece(b'a'));
     }
@@ -169,17 +174,17 @@ fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
         let next = (world.holder(key) as u32 + 1) % 3 + 1;
         world.set_group(PartitionId(partition as u32), of_three(3, next));
     }
-    world.play(2_000);
+    world.run_batches(2_000);
     assert_eq!(world.all_staged().0, 12, "all three have each of them");
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[1])]);
     let asked = world.transact(9, &parts);
-    world.play(300);
+    world.run_batches(300);
     assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
     assert_eq!(world.value(&keys[0]).map(|value| value.map(|value| value.len())), Some(Ok(PIECE_BYTES)));
-    world.pass(STAGED_US_MAX);
-    world.play(FORGOTTEN_MS);
+    world.advance_us(STAGED_US_MAX);
+    world.run_batches(CLEANED_UP_MS);
     assert_eq!(world.all_staged(), (0, 0));
-    assert_eq!(world.records_held(), 6, "two records, three times");
+    assert_eq!(world.record_count(), 6, "two records, three times");
 }
 
 #[test]
@@ -191,22 +196,22 @@ fn what_was_staged_before_a_split_is_done_in_the_child_that_has_its_key_and_leav
     world.staged(3, &keys[1], piece(b'c'));
     world.split();
     // Long enough for each child to have removed the other's records.
-    world.play(2_000);
+    world.run_batches(2_000);
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
     let asked = world.transact(4, &parts);
-    world.play(300);
+    world.run_batches(300);
     assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
     for key in [&keys[0], &keys[3]] {
         let length = world.value(key).map(|value| value.map(|value| value.len()));
         assert_eq!(length, Some(Ok(PIECE_BYTES)));
     }
-    world.pass(STAGED_US_MAX + 1_000_000);
-    world.play(FORGOTTEN_MS + 10_000);
+    world.advance_us(STAGED_US_MAX + 1_000_000);
+    world.run_batches(CLEANED_UP_MS + 10_000);
     world.is_clean(2);
 }
 
 #[test]
-fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
+fn staged_piece_belongs_to_one_transaction() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     world.staged(1, &keys[0], piece(b'a'));
@@ -218,34 +223,35 @@ fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
     assert_ne!(first, coordinator);
     world.loses = Box::new(move |from, _| from == first);
     let held = world.transact(2, &both);
-    world.play(100);
+    world.run_batches(100);
     assert_eq!(world.answer(held), None);
     // No client may write there, not even with chunk operations.
     let key = staged_key(SESSION, Sequence(1));
     let stamp = zerohop_wire::blob::BlobStamp { id: u64::MAX, generation: 0 };
-    let cut = zerohop_wire::messages::BlobChange::CutChunk { stamp, keep: 0, marks: true };
+    let cut = zerohop_wire::messages::BlobChange::CutChunk { stamp, keep: 0, creates_absent: true };
     for change in [WriteChange::Remove, WriteChange::Blob(cut)] {
         let envelope = world.benches[first].envelope(KEYSPACE, &keys[0]);
         let write = RecordWrite { key: &key, condition: Condition::Always, change };
-        let asked = world.benches[first].ask(envelope, &Message::Write { stamp: Stamp::default(), write });
-        world.play(50);
+        let asked =
+            world.benches[first].send_request(envelope, &Message::Write { stamp: Stamp::default(), write });
+        world.run_batches(50);
         let told = world.answer((first, asked));
         assert!(matches!(told, Some(Err(Failure::BadRequest { .. }))), "{told:?}");
     }
     assert_eq!(world.all_staged().0, 1);
     world.loses = Box::new(|_, _| false);
-    world.play(1_000);
+    world.run_batches(1_000);
     assert!(world.answer(held).expect("is answered").expect("is done").starts_with("transacted 2"));
     let again = world.transact(3, &parts);
-    world.play(100);
+    world.run_batches(100);
     let refused = world.answer(again).expect("is answered");
     assert!(matches!(refused, Err(Failure::Aborted { reason: AbortReason::StagedGone, .. })), "{refused:?}");
-    world.play(FORGOTTEN_MS);
+    world.run_batches(CLEANED_UP_MS);
     world.is_clean(2);
 }
 
 #[test]
-fn more_than_memory_and_checkpoints_hold_is_staged_in_the_log() {
+fn large_staged_data_goes_to_the_log() {
     let mut world = InstanceNetwork::new(1, Durability::Interval { ms: 100 });
     let keys = world.keys();
     let long = vec![b'a'; 4 << 20];
@@ -255,13 +261,13 @@ fn more_than_memory_and_checkpoints_hold_is_staged_in_the_log() {
     let (pieces, bytes) = world.all_staged();
     assert!(pieces == 12 && bytes > 48 << 20);
     world.benches[0].instance.checkpoint_all();
-    world.play(500);
+    world.run_batches(500);
     let checkpoints = world.benches[0].instance.stats().checkpoint_bytes;
     assert!(checkpoints < 1 << 20, "the bytes are in no checkpoint: {checkpoints}");
-    world.pass(STAGED_US_MAX);
+    world.advance_us(STAGED_US_MAX);
     world.is_clean(0);
     // Removed records are dead space, which compaction frees.
-    world.play(5_000);
+    world.run_batches(5_000);
     let stats = world.benches[0].instance.stats();
     assert!(stats.log_bytes < 16 << 20, "{} bytes of log", stats.log_bytes);
 }

@@ -31,7 +31,7 @@ impl<'h> Lists<'h> {
                 let Some(before) = values.strip_suffix(appended) else {
                     return Err(Anomaly::Internal { reader, key });
                 };
-                look_at(known, reader, (key, values), before.len())?;
+                may_have_values(known, reader, (key, values), before.len())?;
                 let entry = longest.entry(key).or_insert((reader, values));
                 let (short, long) =
                     if entry.1.len() < values.len() { (entry.1, values) } else { (values, entry.1) };
@@ -101,7 +101,7 @@ fn next(values: &[u64], from: usize, is_other: impl Fn(u64) -> bool) -> Option<u
 }
 
 /// Whether a list may have these values: at first `foreign` values of other transactions.
-fn look_at(
+fn may_have_values(
     known: &mut KnownHistory<'_>,
     reader: usize,
     (key, values): (u64, &[u64]),

@@ -103,7 +103,7 @@ fn what_was_seen_by_one_and_not_by_a_later_one_is_found() {
 }
 
 #[test]
-fn an_acknowledged_write_that_nobody_ever_sees_is_found() {
+fn lost_acknowledged_write_is_found() {
     let history = [
         committed(0, 1, &[append(X, 1)]),
         committed(2, 3, &[append(X, 2)]),
@@ -113,7 +113,7 @@ fn an_acknowledged_write_that_nobody_ever_sees_is_found() {
 }
 
 #[test]
-fn what_needs_no_cycle_is_told() {
+fn anomaly_without_cycle_is_reported() {
     let aborted = Transaction { fate: TransactionFate::Aborted, ..committed(0, 1, &[append(X, 1)]) };
     let history = [aborted, committed(2, 3, &[read(X, &[1])])];
     assert_eq!(check(&history), Err(Anomaly::AbortedRead { reader: 1, value: 1 }));
@@ -142,7 +142,7 @@ fn what_is_from_the_midst_of_a_transaction_is_found() {
     let reader = committed(0, 9, &[read(X, &[1])]);
     assert_eq!(check(&[writer, reader]), Err(Anomaly::Intermediate { reader: 1, value: 1 }));
     let writer = committed(0, 9, &[write(X, 1, None), write(X, 2, Some(5))]);
-    let reader = committed(0, 9, &[look(X, 1, 5)]);
+    let reader = committed(0, 9, &[read_action(X, 1, 5)]);
     assert_eq!(check(&[writer, reader]), Err(Anomaly::Intermediate { reader: 1, value: 1 }));
 }
 
@@ -152,7 +152,11 @@ fn a_transaction_reads_what_it_has_written() {
     assert_eq!(check(&[own]), Ok(()));
     let own = committed(0, 9, &[append(X, 1), read(X, &[])]);
     assert_eq!(check(&[own]), Err(Anomaly::Internal { reader: 0, key: X }));
-    let own = committed(0, 9, &[write(X, 1, Some(4)), look(X, 1, 4), write(Y, 2, Some(4)), look(Y, 3, 4)]);
+    let own = committed(
+        0,
+        9,
+        &[write(X, 1, Some(4)), read_action(X, 1, 4), write(Y, 2, Some(4)), read_action(Y, 3, 4)],
+    );
     assert_eq!(check(&[own]), Err(Anomaly::Internal { reader: 0, key: Y }));
 }
 
@@ -160,7 +164,7 @@ fn write(key: u64, value: u64, version: Option<u64>) -> CheckedAction {
     CheckedAction::Write { key, value, version }
 }
 
-fn look(key: u64, value: u64, version: u64) -> CheckedAction {
+fn read_action(key: u64, value: u64, version: u64) -> CheckedAction {
     CheckedAction::Look { key, value, version }
 }
 
@@ -170,27 +174,30 @@ fn versions_order_what_is_written_to_registers() {
         committed(0, 1, &[write(X, 1, Some(10))]),
         // Only the transaction that has read it proves that it took effect.
         Transaction { end: None, fate: TransactionFate::Unknown, ..committed(2, 0, &[write(X, 2, None)]) },
-        committed(3, 4, &[look(X, 2, 20)]),
+        committed(3, 4, &[read_action(X, 2, 20)]),
         committed(5, 6, &[write(X, 3, Some(30))]),
-        committed(7, 8, &[look(X, 3, 30)]),
+        committed(7, 8, &[read_action(X, 3, 30)]),
     ];
     assert_eq!(check(&history), Ok(()));
     let mut late = history.clone();
-    late[4] = committed(7, 8, &[look(X, 2, 20)]);
+    late[4] = committed(7, 8, &[read_action(X, 2, 20)]);
     assert_eq!(cycle_of(&late), [EdgeReason::ReadWrite, EdgeReason::RealTime]);
     let mut out_of_order = history.clone();
     out_of_order[3] = committed(5, 6, &[write(X, 3, Some(5))]);
-    out_of_order[4] = committed(7, 8, &[look(X, 3, 5)]);
+    out_of_order[4] = committed(7, 8, &[read_action(X, 3, 5)]);
     assert!(matches!(check(&out_of_order), Err(Anomaly::Cycle(_))));
 }
 
 #[test]
 fn a_version_has_one_value_and_a_value_one_version() {
-    let history = [committed(0, 1, &[write(X, 1, Some(10))]), committed(0, 9, &[look(X, 1, 11)])];
+    let history = [committed(0, 1, &[write(X, 1, Some(10))]), committed(0, 9, &[read_action(X, 1, 11)])];
     assert_eq!(check(&history), Err(Anomaly::Versions { one: 0, other: 1, key: X }));
     let history = [committed(0, 1, &[write(X, 1, Some(10))]), committed(0, 1, &[write(X, 2, Some(10))])];
     assert_eq!(check(&history), Err(Anomaly::Versions { one: 0, other: 1, key: X }));
-    assert_eq!(check(&[committed(0, 9, &[look(X, 7, 1)])]), Err(Anomaly::Phantom { reader: 0, value: 7 }));
+    assert_eq!(
+        check(&[committed(0, 9, &[read_action(X, 7, 1)])]),
+        Err(Anomaly::Phantom { reader: 0, value: 7 })
+    );
 }
 
 #[test]
@@ -198,14 +205,14 @@ fn lost_updates_and_write_skew_of_registers_are_found() {
     let first = committed(0, 1, &[write(X, 1, Some(1)), write(Y, 2, Some(1))]);
     let lost = [
         first.clone(),
-        committed(2, 9, &[look(X, 1, 1), write(X, 3, Some(3))]),
-        committed(2, 9, &[look(X, 1, 1), write(X, 4, Some(4))]),
+        committed(2, 9, &[read_action(X, 1, 1), write(X, 3, Some(3))]),
+        committed(2, 9, &[read_action(X, 1, 1), write(X, 4, Some(4))]),
     ];
     assert_eq!(cycle_of(&lost), [EdgeReason::WriteWrite, EdgeReason::ReadWrite]);
     let skew = [
         first,
-        committed(2, 9, &[look(X, 1, 1), write(Y, 3, Some(3))]),
-        committed(2, 9, &[look(Y, 2, 1), write(X, 4, Some(4))]),
+        committed(2, 9, &[read_action(X, 1, 1), write(Y, 3, Some(3))]),
+        committed(2, 9, &[read_action(Y, 2, 1), write(X, 4, Some(4))]),
     ];
     assert_eq!(cycle_of(&skew), [EdgeReason::ReadWrite, EdgeReason::ReadWrite]);
 }
@@ -219,7 +226,7 @@ fn class_of(history: &[Transaction]) -> CycleClass {
 }
 
 #[test]
-fn cycles_have_classes_and_the_simplest_is_told() {
+fn simplest_cycle_is_reported_with_its_class() {
     let writes = [
         committed(0, 9, &[append(X, 1), append(Y, 2)]),
         committed(0, 9, &[append(X, 3), append(Y, 4)]),

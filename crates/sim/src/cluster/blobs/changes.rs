@@ -8,7 +8,7 @@ use super::items::HeaderChange;
 use super::{BlobStage, OpenBlobOperation};
 use crate::check::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
-use crate::workload::blobs::{BASE_CHUNKS, NUMBERS, chunk_id, header_id, marks_shown};
+use crate::workload::blobs::{BASE_CHUNKS, NUMBERS, chunk_id, header_id, mark_reads};
 
 impl SimulatedCluster {
     /// The blob is absent: it is created, empty or with contents.
@@ -16,12 +16,12 @@ impl SimulatedCluster {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
         // The blob of the cached header is gone.
         open.header = None;
-        let (blob, value) = (open.deed.blob, open.deed.value);
+        let (blob, value) = (open.operation.blob, open.operation.value);
         let register = |key| CheckedAction::Write { key, value, version: None };
         let chunks = if made == HeaderChange::Making { 0..BASE_CHUNKS } else { 0..0 };
         let chunks = chunks.map(|chunk| register(chunk_id(value, chunk)));
         let actions = std::iter::once(register(header_id(blob))).chain(chunks).collect();
-        self.ask_of_blob(number, BlobStage::Change(made), actions);
+        self.send_blob_requests(number, BlobStage::Change(made), actions);
     }
 }
 
@@ -33,15 +33,15 @@ impl OpenBlobOperation {
         made: HeaderChange,
         reply: &Reply,
     ) -> bool {
-        let (blob, value) = (self.deed.blob, self.deed.value);
-        let may_lack = matches!(made, HeaderChange::Rewrite | HeaderChange::PartCut(_));
+        let (blob, value) = (self.operation.blob, self.operation.value);
+        let may_lack = matches!(made, HeaderChange::Rewrite | HeaderChange::TruncateTail(_));
         // `NotFound` is correct for a chunk that the read found absent.
         let is_well = |one: &Result<_, _>| one.is_ok() || may_lack && *one == Err(Failure::NotFound);
         let version = match reply {
             Reply::Transacted { version, answers } if answers.iter().all(is_well) => *version,
-            Reply::Done { version, .. } if made.is_alone() => *version,
+            Reply::Done { version, .. } if made.is_single_operation() => *version,
             other => {
-                entry.trouble = Some(TransactionTrouble::Strange(format!("{other:?}")));
+                entry.failure = Some(TransactionTrouble::Impossible(format!("{other:?}")));
                 return false;
             }
         };
@@ -75,7 +75,7 @@ impl OpenBlobOperation {
                 _ => Vec::new(),
             };
             let shown = (chunk.unwrap_or(NUMBERS.start)..).zip(numbers);
-            let shown = shown.flat_map(|(chunk, marks)| marks_shown(header.edition, chunk, marks as u32));
+            let shown = shown.flat_map(|(chunk, marks)| mark_reads(header.edition, chunk, marks as u32));
             entry.transaction.actions.splice(0..0, shown);
         }
         match (made, reply, &self.header) {

@@ -11,10 +11,11 @@ use zerohop_wire::messages::{
 use super::ChunkRead;
 use crate::check::cycles::CheckedAction;
 use crate::workload::blobs::{
-    BASE_BYTES, BASE_CHUNKS, BlobOperationPlan, CHUNK_BITS, CHUNK_BYTES, MARKS, NUMBERS, RECORD_BYTES,
-    SHARES, attributes, header_id, name, read_attributes,
+    BASE_BYTES, BASE_CHUNKS, BlobContents, BlobOperationPlan, CHUNK_BITS, CHUNK_BYTES, MARKS, NUMBERS,
+    RECORD_BYTES, SHARES, attributes, header_id, name, read_attributes,
 };
 use crate::workload::tokens::token;
+use zerohop_wire::Failure;
 
 /// A header that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +24,8 @@ pub(in crate::cluster) struct ReadHeader {
     pub(in crate::cluster) stamp: BlobStamp,
     pub(in crate::cluster) size: u64,
     /// End of the bytes that are truncated but still present, or staged; 0 if there are none.
-    pub(in crate::cluster) uncut: u64,
-    pub(in crate::cluster) filling: FillState,
+    pub(in crate::cluster) pending_truncation_end: u64,
+    pub(in crate::cluster) is_staged_append: FillState,
     pub(in crate::cluster) edition: u64,
     pub(in crate::cluster) change: u64,
     /// Number of changes of the blob.
@@ -50,7 +51,7 @@ impl ReadHeader {
 
     /// Number of chunks that may exist, staged and truncated ones included.
     pub(in crate::cluster) fn all_chunks(&self) -> u64 {
-        self.size.max(self.uncut).div_ceil(CHUNK_BYTES)
+        self.size.max(self.pending_truncation_end).div_ceil(CHUNK_BYTES)
     }
 }
 
@@ -67,7 +68,7 @@ pub(in crate::cluster) enum HeaderChange {
     /// A write to this chunk alone.
     Poke(u64),
     Append,
-    Cut,
+    Truncate,
     Deletion,
     /// Adds an amount to one of the shares and subtracts it from another, in different chunks.
     Share {
@@ -77,30 +78,30 @@ pub(in crate::cluster) enum HeaderChange {
     /// Sets this mark in one chunk, or in both.
     Mark(Option<u64>, u32),
     /// Announces that so many records are staged.
-    Filling(u64),
+    StageAppend(u64),
     /// Publishes so many staged records.
     Publication(u64),
     /// Writes all chunks, if nothing has changed.
     Rewrite,
     /// Truncates the tail to so many records, if nothing has changed.
-    PartCut(u64),
+    TruncateTail(u64),
     /// Removes another client's staged bytes.
-    FillingCut,
+    RemoveStaged,
     /// Declares a truncation finished.
     Settling,
 }
 
 impl HeaderChange {
     /// Whether it is a single operation, not a transaction.
-    pub(in crate::cluster) fn is_alone(self) -> bool {
+    pub(in crate::cluster) fn is_single_operation(self) -> bool {
         matches!(
             self,
             HeaderChange::Creation
                 | HeaderChange::Poke(_)
                 | HeaderChange::Mark(Some(_), _)
-                | HeaderChange::Filling(_)
+                | HeaderChange::StageAppend(_)
                 | HeaderChange::Publication(_)
-                | HeaderChange::FillingCut
+                | HeaderChange::RemoveStaged
                 | HeaderChange::Settling
         )
     }
@@ -115,16 +116,16 @@ impl HeaderChange {
             HeaderChange::Replacement => "blobs: replacements",
             HeaderChange::Poke(_) => "blobs: writes of one chunk",
             HeaderChange::Append => "blobs: appends",
-            HeaderChange::Cut => "blobs: cuts",
+            HeaderChange::Truncate => "blobs: cuts",
             HeaderChange::Deletion => "blobs: deletions",
             HeaderChange::Share { .. } => "blobs: shares moved",
             HeaderChange::Mark(Some(_), _) => "blobs: marks of one chunk",
             HeaderChange::Mark(None, _) => "blobs: marks of both chunks",
-            HeaderChange::Filling(_) => "blobs: fillings begun",
+            HeaderChange::StageAppend(_) => "blobs: fillings begun",
             HeaderChange::Publication(_) => "blobs: fillings published",
             HeaderChange::Rewrite => "blobs: writes of what has not changed",
-            HeaderChange::PartCut(_) => "blobs: cuts in the midst",
-            HeaderChange::FillingCut => "blobs: fillings cut off",
+            HeaderChange::TruncateTail(_) => "blobs: cuts in the midst",
+            HeaderChange::RemoveStaged => "blobs: fillings cut off",
             HeaderChange::Settling => "blobs: cuts finished for others",
         }
     }
@@ -141,13 +142,24 @@ pub(super) const fn size_after(records: u64) -> u64 {
 /// The header in the reply of a lookup.
 pub(in crate::cluster) fn header_of(reply: &Reply) -> Option<ReadHeader> {
     let Reply::Value { version, bytes, .. } = reply else { return None };
-    let BlobHeader { stamp, size, uncut, filling, attributes, .. } = BlobHeader::decode(bytes)?;
+    let BlobHeader {
+        stamp, size, pending_truncation_end: uncut, is_staged_append: filling, attributes, ..
+    } = BlobHeader::decode(bytes)?;
     let (edition, change, count) = read_attributes(attributes)?;
-    Some(ReadHeader { version: *version, stamp, size, uncut, filling, edition, change, count })
+    Some(ReadHeader {
+        version: *version,
+        stamp,
+        size,
+        pending_truncation_end: uncut,
+        is_staged_append: filling,
+        edition,
+        change,
+        count,
+    })
 }
 
 /// The chunk in the reply of a read.
-pub(in crate::cluster) fn looked_of(reply: &Reply) -> Option<ChunkRead> {
+pub(in crate::cluster) fn chunk_in(reply: &Reply) -> Option<ChunkRead> {
     let Reply::Chunk { version, stamp, bytes } = reply else { return None };
     Some(ChunkRead { version: *version, stamp: *stamp, bytes: bytes.clone() })
 }
@@ -166,20 +178,21 @@ pub(in crate::cluster) fn key_of_chunk(blob: u64, chunk: u64) -> Vec<u8> {
 pub(in crate::cluster) const WHOLE_CHUNK: Query<'static> =
     Query::ReadChunk { offset: 0, length: CHUNK_BYTES as u32 };
 
-pub(super) fn look_at_header(blob: BlobKey, limit_us: u64) -> SessionRequest {
-    alone(blob.0, &read(&key_of_header(blob.1), Query::Lookup), limit_us)
+pub(super) fn read_header_request(blob: BlobKey, limit_us: u64) -> SessionRequest {
+    single_request(blob.0, &read(&key_of_header(blob.1), Query::Lookup), limit_us)
 }
 
-pub(super) fn looks(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<SessionRequest> {
-    let look = |chunk| alone(blob.0, &read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK), limit_us);
+pub(super) fn chunk_read_requests(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<SessionRequest> {
+    let look = |chunk| single_request(blob.0, &read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK), limit_us);
     (0..header.chunks()).map(look).collect()
 }
 
 /// Reads all chunks in one request; the reply says whether they were read at one moment.
-pub(super) fn look_at(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> SessionRequest {
+pub(super) fn read_all_request(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> SessionRequest {
     let mut together = BlobItems { blob, items: Vec::new() };
     (0..header.chunks()).for_each(|chunk| together.add(&read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK)));
-    SessionRequest::look_at(together.items, limit_us).expect("a few reads are no transaction's worth")
+    SessionRequest::read_unconfirmed(together.items, limit_us)
+        .expect("a few reads are no transaction's worth")
 }
 
 pub(super) fn confirms(
@@ -188,7 +201,7 @@ pub(super) fn confirms(
     limit_us: u64,
 ) -> Vec<SessionRequest> {
     let confirm = |(chunk, version)| {
-        alone(blob.0, &read(&key_of_chunk(blob.1, chunk), Query::Confirm { version }), limit_us)
+        single_request(blob.0, &read(&key_of_chunk(blob.1, chunk), Query::Confirm { version }), limit_us)
     };
     (0..).zip(versions).map(confirm).collect()
 }
@@ -201,25 +214,30 @@ pub(super) fn read_together(blob: BlobKey, header: &ReadHeader, limit_us: u64) -
 }
 
 /// Writes the staged records, chunk by chunk, under the previous generation.
-pub(super) fn fills(blob: BlobKey, header: &ReadHeader, bytes: &[u8], limit_us: u64) -> Vec<SessionRequest> {
+pub(super) fn stage_requests(
+    blob: BlobKey,
+    header: &ReadHeader,
+    bytes: &[u8],
+    limit_us: u64,
+) -> Vec<SessionRequest> {
     let parts = parts(header.size, bytes);
     let fill = |(chunk, offset, bytes): (u64, u32, &[u8])| {
         let length = bytes.len() as u32;
         let change = BlobChange::WriteChunk { stamp: header.stamp, offset, length, bytes, makes: true };
-        alone(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us)
+        single_request(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us)
     };
     parts.map(fill).collect()
 }
 
 /// Truncates behind the end, chunk by chunk.
-pub(super) fn cuts(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<SessionRequest> {
-    let (stamp, marks) = (header.stamp, header.filling == FillState::CutOff);
+pub(super) fn truncate_requests(blob: BlobKey, header: &ReadHeader, limit_us: u64) -> Vec<SessionRequest> {
+    let (stamp, marks) = (header.stamp, header.is_staged_append == FillState::CutOff);
     let cut = |chunk| {
         let keep = header.size.saturating_sub(chunk << CHUNK_BITS) as u32;
-        let change = BlobChange::CutChunk { stamp, keep, marks };
-        alone(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us)
+        let change = BlobChange::CutChunk { stamp, keep, creates_absent: marks };
+        single_request(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us)
     };
-    (header.size >> CHUNK_BITS..header.uncut.div_ceil(CHUNK_BYTES)).map(cut).collect()
+    (header.size >> CHUNK_BITS..header.pending_truncation_end.div_ceil(CHUNK_BYTES)).map(cut).collect()
 }
 
 /// The request of a change, which may depend on the versions of chunks. Without a header it creates
@@ -237,18 +255,18 @@ pub(super) fn change(
             let mut together = BlobItems { blob, items: Vec::new() };
             together.make(value);
             // Depends on the blob's absence, which was read.
-            together.items[0].rest_on(Timestamp::ZERO);
+            together.items[0].add_read_dependency(Timestamp::ZERO);
             return together.request(limit_us);
         }
         let attributes = attributes(value, value, 0);
         let create = BlobChange::Create { chunk_bits: CHUNK_BITS, attributes: &attributes };
-        return alone(blob.0, &write(&key_of_header(blob.1), create), limit_us);
+        return single_request(blob.0, &write(&key_of_header(blob.1), create), limit_us);
     };
     let (old, chunks) = (header.stamp, header.chunks());
     let next = BlobStamp { generation: old.generation + 1, ..old };
     let is_as_seen = Condition::IfVersion(header.version);
     let mut together = BlobItems { blob, items: Vec::new() };
-    (0..).zip(seen).for_each(|(chunk, version)| together.rests_on(chunk, *version));
+    (0..).zip(seen).for_each(|(chunk, version)| together.depend_on(chunk, *version));
     match made {
         HeaderChange::Creation | HeaderChange::Making | HeaderChange::Write => {
             together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
@@ -260,24 +278,24 @@ pub(super) fn change(
             let attributes = attributes(value, value, header.count + 1);
             together.header(Condition::Always, BlobChange::Describe { stamp: next, attributes: &attributes });
             together.header(Condition::Always, BlobChange::Grow { stamp: next, size: BASE_BYTES });
-            (0..chunks).for_each(|chunk| together.cut(next, (chunk, 0)));
+            (0..chunks).for_each(|chunk| together.truncate_chunk(next, (chunk, 0)));
             together.base(next, &own);
         }
         HeaderChange::Poke(chunk) => {
             let length = own.len() as u32;
             let poke = BlobChange::WriteChunk { stamp: old, offset: 0, length, bytes: &own, makes: false };
-            return alone(blob.0, &write(&key_of_chunk(blob.1, chunk), poke), limit_us);
+            return single_request(blob.0, &write(&key_of_chunk(blob.1, chunk), poke), limit_us);
         }
         HeaderChange::Append => {
             together.header(is_as_seen, BlobChange::Grow { stamp: old, size: header.size + RECORD_BYTES });
             together.bytes(old, header.size, &own);
         }
-        HeaderChange::Cut | HeaderChange::PartCut(_) => {
+        HeaderChange::Truncate | HeaderChange::TruncateTail(_) => {
             let size =
-                if let HeaderChange::PartCut(records) = made { size_after(records) } else { BASE_BYTES };
+                if let HeaderChange::TruncateTail(records) = made { size_after(records) } else { BASE_BYTES };
             together.header(is_as_seen, BlobChange::Cut { stamp: old, size });
             for chunk in size >> CHUNK_BITS..chunks {
-                together.cut(next, (chunk, size.saturating_sub(chunk << CHUNK_BITS) as u32));
+                together.truncate_chunk(next, (chunk, size.saturating_sub(chunk << CHUNK_BITS) as u32));
             }
             together.header(Condition::Always, BlobChange::Settle { stamp: next });
             let attributes = attributes(header.edition, value, header.count + 1);
@@ -296,7 +314,7 @@ pub(super) fn change(
             together.add(&RecordOperation::Write(remove));
             if made == HeaderChange::Renewal || value % 2 == 1 {
                 // As part of a larger transaction that has read the header.
-                together.items[0].rest_on(header.version);
+                together.items[0].add_read_dependency(header.version);
             }
             for chunk in 0..header.all_chunks() {
                 together.add(&write(&key_of_chunk(blob.1, chunk), BlobChange::DropChunk { stamp: old }));
@@ -317,30 +335,30 @@ pub(super) fn change(
                 number: NumberType::U32,
                 operand: 1 << mark,
                 offset: u64::from(MARKS),
-                brings: if deed.value.is_multiple_of(2) { Brings::Old } else { Brings::Nothing },
+                returns: if deed.value.is_multiple_of(2) { Brings::Old } else { Brings::Nothing },
             };
             if let Some(chunk) = chunk {
                 let change = BlobChange::TransformChunk { stamp: old, transform, makes: false };
-                return alone(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us);
+                return single_request(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us);
             }
             together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
             NUMBERS.for_each(|chunk| together.transform(old, chunk, transform));
         }
-        HeaderChange::Filling(records) => {
+        HeaderChange::StageAppend(records) => {
             let until = header.size + records * RECORD_BYTES;
-            return alone_if(blob, is_as_seen, BlobChange::Fill { stamp: old, until }, limit_us);
+            return conditional_request(blob, is_as_seen, BlobChange::Fill { stamp: old, until }, limit_us);
         }
         HeaderChange::Publication(records) => {
             let size = header.size + records * RECORD_BYTES;
             let publish = BlobChange::Publish { stamp: next, size };
-            return alone_if(blob, Condition::Always, publish, limit_us);
+            return conditional_request(blob, Condition::Always, publish, limit_us);
         }
-        HeaderChange::FillingCut => {
+        HeaderChange::RemoveStaged => {
             let cut = BlobChange::Cut { stamp: old, size: header.size };
-            return alone_if(blob, is_as_seen, cut, limit_us);
+            return conditional_request(blob, is_as_seen, cut, limit_us);
         }
         HeaderChange::Settling => {
-            return alone_if(blob, Condition::Always, BlobChange::Settle { stamp: old }, limit_us);
+            return conditional_request(blob, Condition::Always, BlobChange::Settle { stamp: old }, limit_us);
         }
     }
     together.request(limit_us)
@@ -353,7 +371,7 @@ fn added(amount: i32, is_float: bool) -> Transform {
         false => (NumberType::I64, i64::from(amount) as u64),
     };
     let offset = u64::from(SHARES[usize::from(is_float)]);
-    Transform { operator: Operator::Add, number, operand, offset, brings: Brings::Nothing }
+    Transform { operator: Operator::Add, number, operand, offset, returns: Brings::Nothing }
 }
 
 /// The items of one transaction.
@@ -376,10 +394,10 @@ impl BlobItems {
         }));
     }
 
-    fn cut(&mut self, stamp: BlobStamp, (chunk, keep): (u64, u32)) {
+    fn truncate_chunk(&mut self, stamp: BlobStamp, (chunk, keep): (u64, u32)) {
         self.add(&write(
             &key_of_chunk(self.blob.1, chunk),
-            BlobChange::CutChunk { stamp, keep, marks: false },
+            BlobChange::CutChunk { stamp, keep, creates_absent: false },
         ));
     }
 
@@ -414,10 +432,10 @@ impl BlobItems {
     }
 
     /// Depends on the version of a chunk.
-    fn rests_on(&mut self, chunk: u64, version: Timestamp) {
+    fn depend_on(&mut self, chunk: u64, version: Timestamp) {
         let key = key_of_chunk(self.blob.1, chunk);
         self.add(&read(&key, Query::Inspect));
-        self.items.last_mut().expect("it was added").rest_on(version);
+        self.items.last_mut().expect("it was added").add_read_dependency(version);
     }
 
     fn request(self, limit_us: u64) -> SessionRequest {
@@ -436,16 +454,21 @@ fn parts(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u32, &[u8])> {
     })
 }
 
-fn alone_if(blob: BlobKey, condition: Condition, change: BlobChange<'_>, limit_us: u64) -> SessionRequest {
+fn conditional_request(
+    blob: BlobKey,
+    condition: Condition,
+    change: BlobChange<'_>,
+    limit_us: u64,
+) -> SessionRequest {
     let key = key_of_header(blob.1);
-    alone(
+    single_request(
         blob.0,
         &RecordOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Blob(change) }),
         limit_us,
     )
 }
 
-fn alone(keyspace: KeyspaceId, operation: &RecordOperation<'_>, limit_us: u64) -> SessionRequest {
+fn single_request(keyspace: KeyspaceId, operation: &RecordOperation<'_>, limit_us: u64) -> SessionRequest {
     SessionRequest::record(keyspace, operation, limit_us).expect("is within bounds")
 }
 
@@ -459,4 +482,25 @@ fn write<'k>(key: &'k [u8], change: BlobChange<'k>) -> RecordOperation<'k> {
         condition: Condition::Always,
         change: WriteChange::Blob(change),
     })
+}
+
+/// The contents of a blob by its header and chunks. Bytes of an earlier blob of the same name do
+/// not count.
+pub(in crate::cluster) fn contents<'l>(
+    blob: u64,
+    header: &ReadHeader,
+    looked: &'l [Option<ChunkRead>],
+) -> BlobContents<'l> {
+    let chunk = |one: &'l Option<ChunkRead>| match one {
+        Some(one) if one.stamp.id == header.stamp.id => (one.version.0, &one.bytes[..]),
+        _ => (0, &[][..]),
+    };
+    let ReadHeader { edition, change, count, size, .. } = *header;
+    let chunks = looked.iter().map(chunk).collect();
+    BlobContents { blob, edition, change, order: header.order(), count, size, chunks }
+}
+
+/// Whether a failure says that the header has changed.
+pub(super) fn is_of_other(failure: &Failure<'_>) -> bool {
+    matches!(failure, Failure::StaleBlob { .. } | Failure::ConditionFailed { .. } | Failure::NotFound)
 }

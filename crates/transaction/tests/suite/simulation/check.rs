@@ -20,7 +20,7 @@ pub fn check(world: &mut TransactionWorld) -> Vec<String> {
         }
     }
     let faults = &world.faults;
-    let is_calm = faults.lost + faults.late + faults.failover_ms == 0;
+    let is_calm = faults.message_loss + faults.late + faults.failover_ms == 0;
     if is_calm && world.seen.counts.contains_key("aborted: timed out") {
         wrong.push("I5: a transaction was not decided in time, and nothing kept it from being".to_owned());
     }
@@ -36,7 +36,7 @@ pub fn check(world: &mut TransactionWorld) -> Vec<String> {
         wrong.push(format!("accounts add up to {sum} in the end"));
     }
     for (cell, at, value) in &world.seen.snapshots {
-        let holder = world.groups.iter().find(|group| owns(group.span)(*cell));
+        let holder = world.groups.iter().find(|group| owns(group.hash_range)(*cell));
         let store = holder.and_then(|group| group.primary.as_ref()).map(|one| &one.records.store);
         let was = store.map(|store| store.below(*cell, *at).1);
         if was.as_ref() != Some(value) {

@@ -110,7 +110,7 @@ impl Map {
         self.firsts.range(..=cell).next_back().copied().unwrap_or_default()
     }
 
-    pub fn place(&self, cell: u64) -> RoutingKey {
+    pub fn routing_key(&self, cell: u64) -> RoutingKey {
         let keyspace = if self.durabilities[Map::group_of(cell)] == Durability::Memory { 9 } else { 1 };
         RoutingKey { keyspace: KeyspaceId(keyspace), point: cell }
     }
@@ -142,7 +142,7 @@ impl TransactionClient {
         self.goal.is_none()
     }
 
-    fn ask(&mut self, seen: &mut ClientsHistory, point: u64, ask: ClientRequest) {
+    fn send_request(&mut self, seen: &mut ClientsHistory, point: u64, ask: ClientRequest) {
         seen.next_call += 1;
         self.pending.insert(seen.next_call, (point, ask));
         self.unsent.push(seen.next_call);
@@ -228,9 +228,13 @@ impl TransactionClient {
             Goal::Single { cell, op: CellOp::Lookup } => self.read(seen, &[cell], None),
             Goal::Single { cell, op } => {
                 self.phase = ClientPhase::Committing;
-                self.note(seen, &[(cell, op)], TransactionFate::Unknown);
+                self.record_transaction(seen, &[(cell, op)], TransactionFate::Unknown);
                 let sequence = self.next_sequence(Map::group_of(cell));
-                self.ask(seen, cell, ClientRequest::Local { session: self.session, sequence, cell, op });
+                self.send_request(
+                    seen,
+                    cell,
+                    ClientRequest::Local { session: self.session, sequence, cell, op },
+                );
             }
         }
     }
@@ -244,12 +248,17 @@ impl TransactionClient {
     fn read(&mut self, seen: &mut ClientsHistory, cells: &[u64], at: Option<Timestamp>) {
         self.phase = ClientPhase::Reading;
         for cell in cells {
-            self.ask(seen, *cell, ClientRequest::Read { cell: *cell, at });
+            self.send_request(seen, *cell, ClientRequest::Read { cell: *cell, at });
         }
     }
 
     /// Adds the transaction to the history, with its reads so far.
-    fn note(&mut self, seen: &mut ClientsHistory, ops: &[(u64, CellOp)], fate: TransactionFate) {
+    fn record_transaction(
+        &mut self,
+        seen: &mut ClientsHistory,
+        ops: &[(u64, CellOp)],
+        fate: TransactionFate,
+    ) {
         let mut actions: Vec<CheckedAction> = self
             .got
             .iter()
@@ -267,7 +276,7 @@ impl TransactionClient {
     }
 
     fn commit(&mut self, seen: &mut ClientsHistory, map: &Map, ops: &[(u64, CellOp)], read_first: &[u64]) {
-        self.note(seen, ops, TransactionFate::Unknown);
+        self.record_transaction(seen, ops, TransactionFate::Unknown);
         let mut parts: BTreeMap<u64, Vec<TransactionItem>> = BTreeMap::new();
         // Lookups come first, so that they return the earlier values.
         for (cell, op) in ops.iter().filter(|(_, op)| *op == CellOp::Lookup) {
@@ -287,7 +296,7 @@ impl TransactionClient {
         let mut parts: Vec<TransactionPart> = parts
             .into_iter()
             .map(|(first, items)| TransactionPart {
-                place: map.place(items[0].cell),
+                routing_key: map.routing_key(items[0].lock_key),
                 durability: map.durabilities[Map::group_of(first)],
                 items: Items::Inline(items),
             })
@@ -297,21 +306,21 @@ impl TransactionClient {
         for part in &parts {
             let Items::Inline(items) = &part.items else { continue };
             let lookups = items.iter().filter(|item| item.access == zerohop_transaction::Access::Read);
-            self.lookups.extend(lookups.map(|item| item.cell));
+            self.lookups.extend(lookups.map(|item| item.lock_key));
         }
         let is_staged = matches!(self.goal, Some(Goal::Transaction { is_staged: true, .. }));
         if is_staged {
             self.phase = ClientPhase::Staging;
             for part in &mut parts {
-                let group = Map::group_of(part.place.point);
+                let group = Map::group_of(part.routing_key.point);
                 let id = StageId { session: self.session, sequence: Sequence(self.next_sequence(group)) };
                 let Items::Inline(items) = &part.items else { continue };
                 let bytes = Bytes::from(encode_items(items));
-                self.ask(seen, part.place.point, ClientRequest::Stage { id, bytes });
+                self.send_request(seen, part.routing_key.point, ClientRequest::Stage { id, bytes });
                 part.items = Items::Staged(id);
             }
         }
-        let coordinator = parts[parts.len() - 1].place;
+        let coordinator = parts[parts.len() - 1].routing_key;
         let group = Map::group_of(coordinator.point);
         let sequence = self.next_sequence(group);
         let id = TransactionId { coordinator, session: self.session, sequence: Sequence(sequence) };
@@ -325,12 +334,12 @@ impl TransactionClient {
             self.pending.insert(0, (coordinator.point, ask));
         } else {
             self.phase = ClientPhase::Committing;
-            self.ask(seen, coordinator.point, ask);
+            self.send_request(seen, coordinator.point, ask);
         }
     }
 
     /// Processes an answer.
-    pub fn told(
+    pub fn handle_answer(
         &mut self,
         seen: &mut ClientsHistory,
         map: &Map,
@@ -361,7 +370,7 @@ impl TransactionClient {
             (ClientPhase::Staging, _) => {
                 if let Some((point, ask)) = self.pending.remove(&0) {
                     self.phase = ClientPhase::Committing;
-                    self.ask(seen, point, ask);
+                    self.send_request(seen, point, ask);
                 }
             }
             (ClientPhase::Reading, Goal::Transaction { ops, read_first, .. }) => {
@@ -376,7 +385,7 @@ impl TransactionClient {
                     parts.entry(map.part_of(*cell)).or_default().push(item);
                 }
                 for items in parts.into_values() {
-                    self.ask(seen, items[0].cell, ClientRequest::Confirm { items });
+                    self.send_request(seen, items[0].lock_key, ClientRequest::Confirm { items });
                 }
             }
             (ClientPhase::Confirming, Goal::Confirmed { cells, tries }) => {
@@ -402,7 +411,7 @@ impl TransactionClient {
                 self.check_accounts(seen, map);
                 let got = std::mem::take(&mut self.got);
                 seen.snapshots.extend(got.into_iter().map(|(cell, (_, value))| (cell, at, value)));
-                self.rest();
+                self.pause();
             }
             (ClientPhase::Reading, Goal::Single { .. }) => {
                 seen.count("reads of one");
@@ -412,17 +421,17 @@ impl TransactionClient {
         }
         if matches!(self.goal, Some(Goal::Confirmed { .. })) && self.pending.is_empty() {
             self.check_accounts(seen, map);
-            self.rest();
+            self.pause();
         }
     }
 
     /// A read outside of transactions counts as a transaction by itself.
     fn finish_read(&mut self, seen: &mut ClientsHistory, now: u64) {
-        self.note(seen, &[], TransactionFate::Committed);
+        self.record_transaction(seen, &[], TransactionFate::Committed);
         let entry = self.entry;
         seen.history[entry].end = Some(now);
         if matches!(self.goal, Some(Goal::Single { .. })) {
-            self.rest();
+            self.pause();
         }
     }
 
@@ -496,10 +505,10 @@ impl TransactionClient {
                 seen.history[entry].fate = TransactionFate::Aborted;
             }
         }
-        self.rest();
+        self.pause();
     }
 
-    fn rest(&mut self) {
+    fn pause(&mut self) {
         self.goal = None;
         self.pending.clear();
         self.got.clear();

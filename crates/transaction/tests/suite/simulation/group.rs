@@ -18,7 +18,7 @@ use super::store::{CellOp, CellValue, VersionStore};
 #[derive(Clone, Debug)]
 pub enum Logged {
     /// The epoch marker of a new primary.
-    Mark,
+    EpochMarker,
     /// An entry of a transaction; for an outcome, with the lowest sequence that its client waits
     /// for.
     Of(TransactionEntry, u64),
@@ -42,17 +42,18 @@ pub struct SessionOutcomes {
 pub struct Sessions {
     pub by_id: BTreeMap<SessionId, SessionOutcomes>,
     /// Sessions issued before this time are forgotten, unless they are in the table.
-    mark: Timestamp,
+    session_mark: Timestamp,
 }
 
 impl Sessions {
     fn evict(&mut self, ids: &[SessionId]) {
         ids.iter().for_each(|id| drop(self.by_id.remove(id)));
-        self.mark = ids.iter().map(|id| id.issued.next()).max().max(Some(self.mark)).unwrap_or_default();
+        self.session_mark =
+            ids.iter().map(|id| id.issued.next()).max().max(Some(self.session_mark)).unwrap_or_default();
     }
 
-    pub fn is_forgotten(&self, id: SessionId) -> bool {
-        id.issued < self.mark && !self.by_id.contains_key(&id)
+    pub fn is_expired(&self, id: SessionId) -> bool {
+        id.issued < self.session_mark && !self.by_id.contains_key(&id)
     }
 }
 
@@ -76,7 +77,7 @@ pub enum ClientAnswer {
     Written(Timestamp),
     Staged,
     /// Its session is forgotten, so the outcome is unknown.
-    Forgotten,
+    SessionExpired,
 }
 
 /// An output of a primary.
@@ -89,7 +90,7 @@ pub enum PrimaryOutput {
 
 /// The partition's records, as the state machine sees them.
 pub struct SimulatedRecords {
-    pub span: KeyspaceSlice,
+    pub hash_range: KeyspaceSlice,
     pub store: VersionStore,
     pub sessions: Sessions,
     pub clock: Timestamp,
@@ -116,15 +117,15 @@ impl PartitionHost for SimulatedRecords {
     }
 
     fn version(&self, item: &TransactionItem) -> Timestamp {
-        self.store.newest(item.cell).0
+        self.store.newest(item.lock_key).0
     }
 
     fn evaluate(&self, items: &[TransactionItem]) -> Result<EvaluatedPart, Refusal> {
-        self.store.evaluate(items, owns(self.span))
+        self.store.evaluate(items, owns(self.hash_range))
     }
 
     fn install(&mut self, install: &Install) {
-        self.store.install(&install.effect, install.timestamp, owns(self.span));
+        self.store.install(&install.effect, install.timestamp, owns(self.hash_range));
         install.pinned.iter().for_each(|id| {
             self.store.staged.remove(id);
         });
@@ -136,7 +137,7 @@ impl PartitionHost for SimulatedRecords {
 
     fn known(&self, id: &TransactionId) -> SessionKnowledge {
         let session = self.sessions.by_id.get(&id.session);
-        let is_over = self.sessions.is_forgotten(id.session)
+        let is_over = self.sessions.is_expired(id.session)
             || session.is_some_and(|session| {
                 id.sequence.0 < session.lowest || session.outcomes.contains_key(&id.sequence.0)
             });
@@ -152,9 +153,9 @@ pub struct Primary {
     /// Entries that are appended and not committed, behind the log.
     pub appended: Vec<Logged>,
     /// Pending outputs, each with the log length that must be committed first.
-    held: Vec<(usize, PrimaryOutput)>,
+    pending_outputs: Vec<(usize, PrimaryOutput)>,
     pub out: Vec<PrimaryOutput>,
-    pub asked: BTreeMap<Ticket, WaitingCaller>,
+    pub waiting_callers: BTreeMap<Ticket, WaitingCaller>,
     tickets: u64,
     /// The lowest sequences that requests have reported.
     lowest: BTreeMap<TransactionId, u64>,
@@ -164,7 +165,7 @@ pub struct Primary {
 
 /// A partition.
 pub struct SimulatedPartition {
-    pub span: KeyspaceSlice,
+    pub hash_range: KeyspaceSlice,
     pub durability: Durability,
     pub log: Vec<Logged>,
     pub primary: Option<Primary>,
@@ -173,13 +174,13 @@ pub struct SimulatedPartition {
     pub instance: usize,
     pub skew_ms: u64,
     /// Above all timestamps that any primary has assigned or followed.
-    pub ceiling: Timestamp,
+    pub timestamp_bound: Timestamp,
 }
 
 impl SimulatedPartition {
     /// The state after the committed log.
     fn replay(&self, now: Time) -> (ParticipantState, VersionStore, Sessions) {
-        let owns = owns(self.span);
+        let owns = owns(self.hash_range);
         let (mut state, mut store, mut sessions) =
             (ParticipantState::default(), VersionStore::default(), Sessions::default());
         for (number, logged) in self.log.iter().enumerate() {
@@ -191,7 +192,7 @@ impl SimulatedPartition {
                         store.staged.remove(id);
                     });
                 }
-                note_staged(&mut store, entry);
+                record_staged(&mut store, entry);
             }
             if let Logged::Local { cell, op, at, .. } = logged
                 && owns(*cell)
@@ -202,7 +203,7 @@ impl SimulatedPartition {
                 state.evict(ids);
                 sessions.evict(ids);
             }
-            note_outcome(&mut sessions, logged, now);
+            record_outcome(&mut sessions, logged, now);
         }
         (state, store, sessions)
     }
@@ -210,7 +211,7 @@ impl SimulatedPartition {
     /// Starts a new primary with the committed log; optionally its state passes through a
     /// checkpoint.
     pub fn begin(&mut self, now: Time, wall: Timestamp, through_checkpoint: bool) {
-        self.log.push(Logged::Mark);
+        self.log.push(Logged::EpochMarker);
         let (mut state, store, sessions) = self.replay(now);
         if through_checkpoint {
             let entries = state.entries();
@@ -229,17 +230,17 @@ impl SimulatedPartition {
             assert_eq!(restored, same, "a checkpoint does not bring back what was");
             state = restored;
         }
-        let clock = self.ceiling.max(state.newest());
-        let records = SimulatedRecords { span: self.span, store, sessions, clock, wall };
-        let transactions = Transactions::new(now, self.span, PartitionEpoch(self.epoch), state);
+        let clock = self.timestamp_bound.max(state.newest());
+        let records = SimulatedRecords { hash_range: self.hash_range, store, sessions, clock, wall };
+        let transactions = Transactions::new(now, self.hash_range, PartitionEpoch(self.epoch), state);
         self.primary = Some(Primary {
             instance: self.instance,
             records,
             transactions,
             appended: Vec::new(),
-            held: Vec::new(),
+            pending_outputs: Vec::new(),
             out: Vec::new(),
-            asked: BTreeMap::new(),
+            waiting_callers: BTreeMap::new(),
             tickets: 0,
             lowest: BTreeMap::new(),
             evicting: Vec::new(),
@@ -249,13 +250,13 @@ impl SimulatedPartition {
     /// Deposes the primary. This many of its uncommitted entries survive.
     pub fn depose(&mut self, kept: usize) {
         if let Some(mut primary) = self.primary.take() {
-            self.ceiling = self.ceiling.max(primary.records.clock);
+            self.timestamp_bound = self.timestamp_bound.max(primary.records.clock);
             let rest = primary.appended.split_off(kept.min(primary.appended.len()));
             self.log.append(&mut primary.appended);
             // The deposed primary continues without any commit.
             primary.appended = rest;
             primary.out.clear();
-            primary.held.clear();
+            primary.pending_outputs.clear();
             self.deposed.push(primary);
         }
         self.epoch += 1;
@@ -274,11 +275,11 @@ impl SimulatedPartition {
         let mut log = self.log.clone();
         log.extend(appended.into_iter().take(kept_upper));
         self.depose(kept);
-        let KeyspaceSlice { keyspace, first, last } = self.span;
+        let KeyspaceSlice { keyspace, first, last } = self.hash_range;
         let middle = first + (last - first) / 2;
-        self.span = KeyspaceSlice { keyspace, first, last: middle };
+        self.hash_range = KeyspaceSlice { keyspace, first, last: middle };
         SimulatedPartition {
-            span: KeyspaceSlice { keyspace, first: middle + 1, last },
+            hash_range: KeyspaceSlice { keyspace, first: middle + 1, last },
             durability: self.durability,
             log,
             primary: None,
@@ -286,7 +287,7 @@ impl SimulatedPartition {
             instance: self.instance,
             epoch: self.epoch,
             skew_ms: self.skew_ms,
-            ceiling: self.ceiling,
+            timestamp_bound: self.timestamp_bound,
         }
     }
 
@@ -297,28 +298,29 @@ impl SimulatedPartition {
             let logged = primary.appended.remove(0);
             self.log.push(logged.clone());
             let index = LogIndex(self.log.len() as u64);
-            note_outcome(&mut primary.records.sessions, &logged, now);
+            record_outcome(&mut primary.records.sessions, &logged, now);
             if let Logged::Evict(ids) = &logged {
                 primary.records.sessions.evict(ids);
                 primary.transactions.evict(ids);
                 primary.evicting.clear();
             }
             if let Logged::Of(entry, _) = &logged {
-                note_staged(&mut primary.records.store, entry);
+                record_staged(&mut primary.records.store, entry);
                 let mut effects = Vec::new();
                 primary.transactions.committed(now, &mut primary.records, index, entry, &mut effects);
-                primary.carry_out(now, effects, self.log.len());
+                primary.perform_effects(now, effects, self.log.len());
             }
             let committed = self.log.len();
-            let (ready, held) =
-                std::mem::take(&mut primary.held).into_iter().partition(|(at, _)| *at <= committed);
-            primary.held = held;
+            let (ready, held) = std::mem::take(&mut primary.pending_outputs)
+                .into_iter()
+                .partition(|(at, _)| *at <= committed);
+            primary.pending_outputs = held;
             primary.out.extend(Vec::<(usize, PrimaryOutput)>::into_iter(ready).map(|(_, out)| out));
         }
     }
 }
 
-fn note_staged(store: &mut VersionStore, entry: &TransactionEntry) {
+fn record_staged(store: &mut VersionStore, entry: &TransactionEntry) {
     match entry {
         TransactionEntry::Stage { id, bytes } => {
             store.staged.insert(*id, bytes.clone());
@@ -330,7 +332,7 @@ fn note_staged(store: &mut VersionStore, entry: &TransactionEntry) {
     }
 }
 
-fn note_outcome(sessions: &mut Sessions, logged: &Logged, now: Time) {
+fn record_outcome(sessions: &mut Sessions, logged: &Logged, now: Time) {
     let (session, sequence, lowest, outcome) = match logged {
         Logged::Of(TransactionEntry::Commit { id, timestamp, results, .. }, lowest) => {
             let outcome = TransactionOutcome::Committed { timestamp: *timestamp, results: results.clone() };
@@ -356,7 +358,7 @@ fn note_outcome(sessions: &mut Sessions, logged: &Logged, now: Time) {
 impl Primary {
     pub fn ticket(&mut self, asked: WaitingCaller) -> Ticket {
         self.tickets += 1;
-        self.asked.insert(Ticket(self.tickets), asked);
+        self.waiting_callers.insert(Ticket(self.tickets), asked);
         Ticket(self.tickets)
     }
 
@@ -375,19 +377,19 @@ impl Primary {
     }
 
     /// Whether no request of a session can be executed any more.
-    pub fn has_forgotten(&self, id: SessionId) -> bool {
-        self.records.sessions.is_forgotten(id)
+    pub fn is_session_expired(&self, id: SessionId) -> bool {
+        self.records.sessions.is_expired(id)
             || self.evicting.iter().any(|one| {
                 *one == id || id.issued <= one.issued && !self.records.sessions.by_id.contains_key(&id)
             })
     }
 
-    pub fn note_lowest(&mut self, id: TransactionId, lowest: u64) {
+    pub fn record_lowest(&mut self, id: TransactionId, lowest: u64) {
         self.lowest.insert(id, lowest);
     }
 
     /// `log` is the length of the committed log.
-    pub fn carry_out(&mut self, now: Time, effects: Vec<TransactionEffect>, log: usize) {
+    pub fn perform_effects(&mut self, now: Time, effects: Vec<TransactionEffect>, log: usize) {
         for effect in effects {
             match effect {
                 TransactionEffect::Append { entry, .. } => {
@@ -410,11 +412,13 @@ impl Primary {
                             | TransactionMessage::Ask { .. }
                     );
                     let at = if rests_on_nothing { 0 } else { log + self.appended.len() };
-                    self.hold(at, log, PrimaryOutput::Message(message));
+                    self.queue_output(at, log, PrimaryOutput::Message(message));
                 }
                 TransactionEffect::Answer { ticket, outcome } => {
-                    if let Some(WaitingCaller::Transaction { client, call }) = self.asked.remove(&ticket) {
-                        self.hold(
+                    if let Some(WaitingCaller::Transaction { client, call }) =
+                        self.waiting_callers.remove(&ticket)
+                    {
+                        self.queue_output(
                             0,
                             log,
                             PrimaryOutput::Client { client, call, told: ClientAnswer::Outcome(outcome) },
@@ -426,28 +430,31 @@ impl Primary {
                     self.write_now(ticket, log);
                     let mut more = Vec::new();
                     self.transactions.leave(now, &mut self.records, ticket, &mut more);
-                    self.carry_out(now, more, log);
+                    self.perform_effects(now, more, log);
                 }
                 TransactionEffect::Loss { id, .. } => self.out.push(PrimaryOutput::Loss(id)),
             }
         }
     }
 
-    pub fn hold(&mut self, at: usize, log: usize, out: PrimaryOutput) {
+    pub fn queue_output(&mut self, at: usize, log: usize, out: PrimaryOutput) {
         if at <= log {
             self.out.push(out);
         } else {
-            self.held.push((at, out));
+            self.pending_outputs.push((at, out));
         }
     }
 
     /// Sends an answer once all appended entries are committed.
     pub fn answer(&mut self, (client, call): (usize, u64), told: ClientAnswer, log: usize) {
-        self.hold(log + self.appended.len(), log, PrimaryOutput::Client { client, call, told });
+        self.queue_output(log + self.appended.len(), log, PrimaryOutput::Client { client, call, told });
     }
 
     pub fn read_now(&mut self, ticket: Ticket, log: usize) {
-        let Some(WaitingCaller::Read { client, call, cell, at }) = self.asked.remove(&ticket) else { return };
+        let Some(WaitingCaller::Read { client, call, cell, at }) = self.waiting_callers.remove(&ticket)
+        else {
+            return;
+        };
         let (version, value) = match at {
             Some(at) => self.records.store.below(cell, at),
             None => self.records.store.newest(cell),
@@ -457,7 +464,7 @@ impl Primary {
 
     pub fn write_now(&mut self, ticket: Ticket, log: usize) {
         let Some(WaitingCaller::Local { client, call, session, sequence, cell, op }) =
-            self.asked.remove(&ticket)
+            self.waiting_callers.remove(&ticket)
         else {
             return;
         };
@@ -469,8 +476,8 @@ impl Primary {
             return;
         }
         let done = known.and_then(|known| known.outcomes.get(&sequence)).cloned();
-        if appended.is_none() && done.is_none() && self.has_forgotten(session) {
-            return self.answer((client, call), ClientAnswer::Forgotten, log);
+        if appended.is_none() && done.is_none() && self.is_session_expired(session) {
+            return self.answer((client, call), ClientAnswer::SessionExpired, log);
         }
         let at = match (appended, done) {
             (Some(Logged::Local { at, .. }), _)

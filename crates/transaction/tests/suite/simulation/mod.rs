@@ -12,6 +12,7 @@ mod group;
 #[cfg(debug_assertions)]
 mod planted;
 mod random;
+mod serve;
 mod staging;
 mod store;
 mod world;
@@ -21,9 +22,9 @@ use std::collections::BTreeMap;
 use world::TransactionWorld;
 
 /// Runs one seed. Returns the violations, and the events that occurred.
-pub fn play(seed: u64, traced: bool) -> (Vec<String>, BTreeMap<&'static str, u64>, TransactionWorld) {
+pub fn run_seed(seed: u64, traced: bool) -> (Vec<String>, BTreeMap<&'static str, u64>, TransactionWorld) {
     let mut world = TransactionWorld::new(seed, traced);
-    world.play();
+    world.run_to_end();
     (check::check(&mut world), world.seen.counts.clone(), world)
 }
 
@@ -38,7 +39,7 @@ fn transactions_are_strictly_serializable_and_end() {
     let mut totals: BTreeMap<&'static str, u64> = BTreeMap::new();
     let is_traced = std::env::var("ZEROHOP_TRACE").is_ok();
     for seed in seeds() {
-        let (wrong, counts, world) = play(seed, is_traced);
+        let (wrong, counts, world) = run_seed(seed, is_traced);
         if is_traced {
             world.trace.iter().flatten().for_each(|line| println!("{line}"));
         }

@@ -12,7 +12,7 @@ fn found(bug: Bug, seeds: u64) -> Option<(u64, String)> {
     // A panic counts as found; its location is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let found = (1..=seeds).find_map(|seed| {
-        let run = std::panic::catch_unwind(|| super::play(seed, false).0);
+        let run = std::panic::catch_unwind(|| super::run_seed(seed, false).0);
         match run {
             Ok(wrong) => wrong.into_iter().next().map(|what| (seed, what)),
             Err(_) => Some((seed, "an assertion".to_owned())),

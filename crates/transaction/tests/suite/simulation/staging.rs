@@ -19,7 +19,7 @@ const PIECE: StageId = StageId { session: SESSION, sequence: Sequence(1) };
 /// A partition with a piece that was staged at time 0.
 fn with_a_piece() -> SimulatedPartition {
     let mut group = SimulatedPartition {
-        span: KeyspaceSlice { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
+        hash_range: KeyspaceSlice { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
         durability: Durability::Sync,
         log: Vec::new(),
         primary: None,
@@ -27,14 +27,14 @@ fn with_a_piece() -> SimulatedPartition {
         epoch: 1,
         instance: 0,
         skew_ms: 0,
-        ceiling: Timestamp::ZERO,
+        timestamp_bound: Timestamp::ZERO,
     };
     group.begin(Time(0), Timestamp(1 << 16), false);
     let primary = group.primary.as_mut().unwrap();
     let mut effects = Vec::new();
     let staged = primary.transactions.stage((PIECE, CellOp::Add(5).encode()), Durability::Sync, &mut effects);
     assert_eq!(staged, Ok(()));
-    primary.carry_out(Time(0), effects, 1);
+    primary.perform_effects(Time(0), effects, 1);
     group.commit(Time(0), 1);
     group
 }
@@ -43,15 +43,15 @@ fn with_a_piece() -> SimulatedPartition {
 fn prepare(group: &mut SimulatedPartition, now: Time, (sequence, counter): (u64, u64)) {
     let id = TransactionId { coordinator: COORDINATOR, session: SESSION, sequence: Sequence(sequence) };
     let item = TransactionItem {
-        cell: sequence << 8,
+        lock_key: sequence << 8,
         access: Access::Write,
         seen: None,
         body: ItemBody::Staged(PIECE),
     };
     let part =
-        TransactionPart { place: HERE, durability: Durability::Sync, items: Items::Inline(vec![item]) };
+        TransactionPart { routing_key: HERE, durability: Durability::Sync, items: Items::Inline(vec![item]) };
     let floor = Floor {
-        span: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
+        hash_range: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
         index: LogIndex(1),
     };
     let attempt = Attempt { epoch: PartitionEpoch(1), counter };
@@ -62,21 +62,21 @@ fn prepare(group: &mut SimulatedPartition, now: Time, (sequence, counter): (u64,
         floor,
         parts: vec![part],
     };
-    say(group, now, Message { to: HERE, from: COORDINATOR, id, what });
+    deliver_message(group, now, Message { to: HERE, from: COORDINATOR, id, what });
 }
 
-fn say(group: &mut SimulatedPartition, now: Time, message: Message) {
+fn deliver_message(group: &mut SimulatedPartition, now: Time, message: Message) {
     let (log, mut effects) = (group.log.len(), Vec::new());
     let primary = group.primary.as_mut().unwrap();
     primary.transactions.message(now, &mut primary.records, message, &mut effects);
-    primary.carry_out(now, effects, log);
+    primary.perform_effects(now, effects, log);
 }
 
 fn tick(group: &mut SimulatedPartition, now: Time) {
     let (log, mut effects) = (group.log.len(), Vec::new());
     let primary = group.primary.as_mut().unwrap();
     primary.transactions.tick(now, &mut primary.records, &mut effects);
-    primary.carry_out(now, effects, log);
+    primary.perform_effects(now, effects, log);
 }
 
 /// The kinds of the appended entries.
@@ -104,7 +104,7 @@ const RELEASE: u8 = 2;
 const EXPIRE: u8 = 9;
 
 #[test]
-fn whoever_comes_for_a_piece_that_is_about_to_expire_is_refused() {
+fn use_of_expiring_staged_piece_is_refused() {
     let mut group = with_a_piece();
     tick(&mut group, Time(STAGED_US_MAX - 1));
     assert_eq!(appended(&group), [], "it is not its time yet");
@@ -115,12 +115,12 @@ fn whoever_comes_for_a_piece_that_is_about_to_expire_is_refused() {
     prepare(&mut group, late, (2, 1));
     assert_eq!(appended(&group), [EXPIRE], "nothing is prepared over what goes");
     group.commit(late, 9);
-    assert_eq!(refused(&mut group), [Reason::StagedGone]);
+    assert_eq!(refused(&mut group), [Reason::StagedExpired]);
     assert!(group.primary.unwrap().transactions.state().is_empty());
 }
 
 #[test]
-fn nothing_expires_that_a_transaction_under_way_names_though_the_log_does_not_say_so_yet() {
+fn staged_piece_in_use_does_not_expire() {
     let mut group = with_a_piece();
     prepare(&mut group, Time(1), (2, 1));
     assert_eq!(appended(&group), [PREPARE]);
@@ -144,12 +144,12 @@ fn a_piece_is_of_one_transaction_until_that_is_released() {
     assert_eq!((appended(&group), refused(&mut group)), (vec![], vec![Reason::Overloaded]));
     let id = TransactionId { coordinator: COORDINATOR, session: SESSION, sequence: Sequence(2) };
     let floor = Floor {
-        span: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
+        hash_range: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
         index: LogIndex(1),
     };
     let what =
         TransactionMessage::Release { attempt: Attempt { epoch: PartitionEpoch(1), counter: 1 }, floor };
-    say(&mut group, Time(3), Message { to: HERE, from: COORDINATOR, id, what });
+    deliver_message(&mut group, Time(3), Message { to: HERE, from: COORDINATOR, id, what });
     assert_eq!(appended(&group), [RELEASE]);
     group.commit(Time(3), 9);
     prepare(&mut group, Time(3), (3, 3));
@@ -160,9 +160,9 @@ fn a_piece_is_of_one_transaction_until_that_is_released() {
 fn pieces_that_are_records_are_in_a_checkpoint_by_name() {
     use zerohop_transaction::ParticipantState;
     let mut state = ParticipantState::default();
-    let entry = TransactionEntry::Hold { id: PIECE, bytes: 9 << 20 };
+    let entry = TransactionEntry::StagePiece { id: PIECE, bytes: 9 << 20 };
     assert_eq!(state.apply(LogIndex(3), &entry), None);
-    assert_eq!((state.staged(), state.held_as_record(&PIECE)), ((1, 9 << 20), Some(9 << 20)));
+    assert_eq!((state.staged(), state.staged_record_length(&PIECE)), ((1, 9 << 20), Some(9 << 20)));
     assert!(state.bytes() < 1_000, "the bytes are not in memory");
     let entries = state.entries();
     let restored =

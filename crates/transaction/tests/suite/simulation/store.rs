@@ -57,7 +57,7 @@ impl CellOp {
             CellOp::Add(_) => Access::Transform(1),
             CellOp::Append(_) | CellOp::Set(_) => Access::Write,
         };
-        TransactionItem { cell, access, seen, body: ItemBody::Inline(self.encode()) }
+        TransactionItem { lock_key: cell, access, seen, body: ItemBody::Inline(self.encode()) }
     }
 }
 
@@ -115,7 +115,7 @@ impl VersionStore {
     ) -> Result<EvaluatedPart, Refusal> {
         let (mut effect, mut result) = (BytesMut::new(), Vec::new());
         for item in items {
-            if !owns(item.cell) {
+            if !owns(item.lock_key) {
                 return Err(Reason::Misplaced.into());
             }
             let bytes = match &item.body {
@@ -123,9 +123,9 @@ impl VersionStore {
                 ItemBody::Staged(id) => &self.staged[id],
             };
             match CellOp::decode(bytes) {
-                CellOp::Lookup => result.push(self.newest(item.cell).1),
+                CellOp::Lookup => result.push(self.newest(item.lock_key).1),
                 op => {
-                    effect.put_u64_le(item.cell);
+                    effect.put_u64_le(item.lock_key);
                     effect.put(op.encode());
                 }
             }

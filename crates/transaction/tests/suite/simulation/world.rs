@@ -7,13 +7,14 @@ use zerohop_transaction::{Durability, KeyspaceSlice, Message, TransactionMessage
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::client::{ClientRequest, ClientsHistory, Map, TransactionClient};
-use super::group::{ClientAnswer, Primary, PrimaryOutput, SimulatedPartition, WaitingCaller, owns};
+use super::group::{ClientAnswer, Primary, PrimaryOutput, SimulatedPartition, owns};
 use super::random::Random;
+use super::serve::serve;
 
 /// The kinds of faults and their rates, per mille.
 #[derive(Clone, Debug)]
 pub struct FaultRates {
-    pub lost: u64,
+    pub message_loss: u64,
     pub repeated: u64,
     pub late: u64,
     pub stale_map: u64,
@@ -42,13 +43,13 @@ enum SimulationEvent {
         process: usize,
         call: u64,
         point: u64,
-        ask: ClientRequest,
+        request: ClientRequest,
     },
     Answer {
         client: usize,
         process: usize,
         call: u64,
-        told: ClientAnswer,
+        answer: ClientAnswer,
     },
     Commit {
         group: usize,
@@ -79,7 +80,7 @@ enum SimulationEvent {
     Vanish {
         client: usize,
     },
-    Heal,
+    EndFaults,
 }
 
 pub struct TransactionWorld {
@@ -114,7 +115,7 @@ impl TransactionWorld {
         let is_calm = random.chance(150);
         let mut some = |most: u64| if is_calm || random.chance(400) { 0 } else { random.below(most) };
         let faults = FaultRates {
-            lost: some(100),
+            message_loss: some(100),
             repeated: some(150),
             late: some(150),
             stale_map: some(200),
@@ -134,7 +135,7 @@ impl TransactionWorld {
                 let keyspace = KeyspaceId(if *durability == Durability::Memory { 9 } else { 1 });
                 let first = (group as u64) << 60;
                 SimulatedPartition {
-                    span: KeyspaceSlice { keyspace, first, last: first | ((1 << 60) - 1) },
+                    hash_range: KeyspaceSlice { keyspace, first, last: first | ((1 << 60) - 1) },
                     durability: *durability,
                     log: Vec::new(),
                     primary: None,
@@ -142,7 +143,7 @@ impl TransactionWorld {
                     epoch: 1,
                     instance: group,
                     skew_ms: random.below(100),
-                    ceiling: Timestamp::ZERO,
+                    timestamp_bound: Timestamp::ZERO,
                 }
             })
             .collect();
@@ -174,11 +175,11 @@ impl TransactionWorld {
             world.after(300_000, SimulationEvent::Again { client });
             world.plan_vanish(client);
         }
-        world.after(FAULTS_US, SimulationEvent::Heal);
+        world.after(FAULTS_US, SimulationEvent::EndFaults);
         world
     }
 
-    fn note(&mut self, what: impl FnOnce() -> String) {
+    fn trace(&mut self, what: impl FnOnce() -> String) {
         let now = self.now;
         if let Some(trace) = &mut self.trace {
             trace.push_back(format!("{now:>10} {}", what()));
@@ -226,7 +227,7 @@ impl TransactionWorld {
     }
 
     /// Runs until everything has ended, or the time is over.
-    pub fn play(&mut self) {
+    pub fn run_to_end(&mut self) {
         while let Some(((at, _), event)) = self.events.pop_first() {
             self.now = at;
             if at > END_US || self.is_healed && self.has_ended() {
@@ -251,35 +252,35 @@ impl TransactionWorld {
         match event {
             SimulationEvent::Deliver { group, instance, bytes } => {
                 let message = Message::decode(&bytes).unwrap();
-                self.note(|| format!("to {group}/{instance}: {} {:?}", message.id, message.what));
+                self.trace(|| format!("to {group}/{instance}: {} {:?}", message.id, message.what));
                 let prefers_old = self.random.chance(200);
                 self.with(group, instance, prefers_old, |primary, now, log| {
                     let mut effects = Vec::new();
                     primary.transactions.message(now, &mut primary.records, message, &mut effects);
-                    primary.carry_out(now, effects, log);
+                    primary.perform_effects(now, effects, log);
                 });
             }
-            SimulationEvent::Request { group, instance, client, process, call, point, ask } => {
+            SimulationEvent::Request { group, instance, client, process, call, point, request: ask } => {
                 if self.clients[client].process == process || self.random.chance(500) {
-                    self.note(|| format!("asks {group}/{instance}: client {client} call {call} {ask:?}"));
+                    self.trace(|| format!("asks {group}/{instance}: client {client} call {call} {ask:?}"));
                     self.with(group, instance, false, |primary, now, log| {
-                        if owns(primary.records.span)(point) {
+                        if owns(primary.records.hash_range)(point) {
                             serve(primary, now, log, (client, call), ask);
                         }
                     });
                 }
             }
-            SimulationEvent::Answer { client, process, call, told } => {
+            SimulationEvent::Answer { client, process, call, answer: told } => {
                 if self.clients[client].process == process {
-                    self.note(|| format!("client {client} call {call}: answer {told:?}"));
+                    self.trace(|| format!("client {client} call {call}: answer {told:?}"));
                     self.numbers += 1;
                     let now = self.numbers;
-                    if matches!(told, ClientAnswer::Forgotten) {
+                    if matches!(told, ClientAnswer::SessionExpired) {
                         self.seen.count("clients whose session is forgotten");
                         return self.begin_again(client);
                     }
-                    self.clients[client].told(&mut self.seen, &self.map, (call, told), now);
-                    self.send_asks(client);
+                    self.clients[client].handle_answer(&mut self.seen, &self.map, (call, told), now);
+                    self.send_requests(client);
                     if self.clients[client].is_free() {
                         let us = self.random.below(20_000);
                         self.after(us, SimulationEvent::Next { client });
@@ -290,7 +291,7 @@ impl TransactionWorld {
                 if self.groups[group].epoch == epoch {
                     let count = 1 + self.random.below(4) as usize;
                     self.groups[group].commit(Time(self.now), count);
-                    self.carry(group);
+                    self.deliver_outputs(group);
                 }
             }
             SimulationEvent::Tick { group } => {
@@ -307,7 +308,7 @@ impl TransactionWorld {
                 if self.groups[group].primary.is_none() {
                     self.begin_primary(group);
                     let epoch = self.groups[group].epoch;
-                    self.note(|| format!("{group} has a primary of epoch {epoch}"));
+                    self.trace(|| format!("{group} has a primary of epoch {epoch}"));
                 }
             }
             SimulationEvent::Split { group } => self.split(group),
@@ -321,7 +322,7 @@ impl TransactionWorld {
                     self.begin_again(client);
                 }
             }
-            SimulationEvent::Heal => {
+            SimulationEvent::EndFaults => {
                 self.is_healed = true;
                 self.groups.iter_mut().for_each(|group| group.deposed.clear());
             }
@@ -342,29 +343,37 @@ impl TransactionWorld {
             let group = self.random.below(self.map.durabilities.len() as u64) as usize;
             let when = (self.numbers, self.wall(group));
             self.clients[client].begin(&mut self.seen, &self.map, &mut self.random, when);
-            self.send_asks(client);
+            self.send_requests(client);
         }
     }
 
     /// Sends the requests of the client.
-    fn send_asks(&mut self, client: usize) {
+    fn send_requests(&mut self, client: usize) {
         let unsent = std::mem::take(&mut self.clients[client].unsent);
-        unsent.into_iter().for_each(|call| self.send_ask(client, call));
+        unsent.into_iter().for_each(|call| self.send_request(client, call));
     }
 
     /// Repeats all requests without an answer.
     fn send_again(&mut self, client: usize) {
         let calls: Vec<u64> =
             self.clients[client].pending.keys().copied().filter(|call| *call != 0).collect();
-        calls.into_iter().for_each(|call| self.send_ask(client, call));
+        calls.into_iter().for_each(|call| self.send_request(client, call));
     }
 
-    fn send_ask(&mut self, client: usize, call: u64) {
+    fn send_request(&mut self, client: usize, call: u64) {
         let process = self.clients[client].process;
         let Some((point, ask)) = self.clients[client].pending.get(&call).cloned() else { return };
-        let Some(group) = self.groups.iter().position(|one| owns(one.span)(point)) else { return };
+        let Some(group) = self.groups.iter().position(|one| owns(one.hash_range)(point)) else { return };
         let instance = self.instance_of(group);
-        self.transmit(SimulationEvent::Request { group, instance, client, process, call, point, ask });
+        self.transmit(SimulationEvent::Request {
+            group,
+            instance,
+            client,
+            process,
+            call,
+            point,
+            request: ask,
+        });
     }
 
     fn instance_of(&mut self, group: usize) -> usize {
@@ -377,8 +386,11 @@ impl TransactionWorld {
     }
 
     fn transmit(&mut self, event: SimulationEvent) {
-        let copies =
-            if self.chance(self.faults.lost) { 0 } else { 1 + u64::from(self.chance(self.faults.repeated)) };
+        let copies = if self.chance(self.faults.message_loss) {
+            0
+        } else {
+            1 + u64::from(self.chance(self.faults.repeated))
+        };
         for _ in 0..copies {
             let mut us = 100 + self.random.below(3000);
             if self.chance(self.faults.late) {
@@ -403,9 +415,9 @@ impl TransactionWorld {
             primary.records.wall = wall;
             let mut effects = Vec::new();
             primary.transactions.tick(now, &mut primary.records, &mut effects);
-            primary.carry_out(now, effects, log);
+            primary.perform_effects(now, effects, log);
         }
-        self.carry(group);
+        self.deliver_outputs(group);
     }
 
     /// Runs `act` at the primary of an instance, or at a deposed primary there.
@@ -427,11 +439,11 @@ impl TransactionWorld {
             primary.records.wall = wall;
             act(primary, now, log);
         }
-        self.carry(group);
+        self.deliver_outputs(group);
     }
 
     /// Sends the outputs of primaries, and commits their appended entries after a while.
-    fn carry(&mut self, group: usize) {
+    fn deliver_outputs(&mut self, group: usize) {
         let one = &mut self.groups[group];
         let epoch = one.epoch;
         let mut outs: Vec<PrimaryOutput> = Vec::new();
@@ -453,7 +465,7 @@ impl TransactionWorld {
         for out in outs {
             match out {
                 PrimaryOutput::Message(message) => {
-                    let group = self.groups.iter().position(|one| one.span.has(message.to)).unwrap();
+                    let group = self.groups.iter().position(|one| one.hash_range.has(message.to)).unwrap();
                     self.seen.count(NAMES[usize::from(message.what.kind()) - 1]);
                     let instance = self.instance_of(group);
                     let bytes = message.encode();
@@ -472,7 +484,7 @@ impl TransactionWorld {
                 PrimaryOutput::Client { client, call, told } => {
                     // If the client is gone, the answer is ignored.
                     let process = self.clients[client].process;
-                    self.transmit(SimulationEvent::Answer { client, process, call, told });
+                    self.transmit(SimulationEvent::Answer { client, process, call, answer: told });
                 }
                 PrimaryOutput::Loss(id) => {
                     self.seen.wrong.push(format!("{id}: a decided transaction is lost"))
@@ -483,7 +495,7 @@ impl TransactionWorld {
 
     /// The map splits a partition.
     fn split(&mut self, group: usize) {
-        let span = self.groups[group].span;
+        let span = self.groups[group].hash_range;
         // Each child must have at least one of the group's four records.
         if self.is_healed || span.last - span.first < 1 << 58 {
             return;
@@ -496,8 +508,8 @@ impl TransactionWorld {
         }
         let kept = (self.random.below(8) as usize, self.random.below(8) as usize);
         let upper = self.groups[group].split(kept);
-        self.note(|| format!("{group} is split; {kept:?} entries kept at most"));
-        let (first, new) = (upper.span.first, self.groups.len());
+        self.trace(|| format!("{group} is split; {kept:?} entries kept at most"));
+        let (first, new) = (upper.hash_range.first, self.groups.len());
         self.groups.push(upper);
         self.after(50_000, SimulationEvent::Tick { group: new });
         self.plan_failover(new);
@@ -529,7 +541,7 @@ impl TransactionWorld {
         if self.groups[group].deposed.len() > 2 {
             self.groups[group].deposed.remove(0);
         }
-        self.note(|| format!("{group} has no primary; {kept} entries kept at most"));
+        self.trace(|| format!("{group} has no primary; {kept} entries kept at most"));
         let is_long = self.random.chance(300);
         let us = self.random.below(if is_long { 3_000_000 } else { 300_000 });
         self.after(us, SimulationEvent::Promote { group });
@@ -541,60 +553,3 @@ pub const NAMES: [&str; 11] = [
     "Prepare", "Release", "Commit", "Drop", "Prepared", "Busy", "Refused", "Released", "Applied", "NotHeld",
     "Ask",
 ];
-
-/// A primary processes a client's request.
-fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u64), ask: ClientRequest) {
-    match ask {
-        ClientRequest::Transaction { request, lowest, after } => {
-            let id = request.id;
-            let session = primary.records.sessions.by_id.get(&id.session);
-            let outcome = session.and_then(|session| session.outcomes.get(&id.sequence.0)).cloned();
-            if let Some(outcome) = outcome {
-                return primary.answer((client, call), ClientAnswer::Outcome(outcome), log);
-            }
-            if session.is_some_and(|session| id.sequence.0 < session.lowest) {
-                return;
-            }
-            if primary.has_forgotten(id.session) && !primary.transactions.runs(&id) {
-                primary.answer((client, call), ClientAnswer::Forgotten, log);
-                return;
-            }
-            zerohop_transaction::PartitionHost::raise(&mut primary.records, after);
-            primary.note_lowest(id, lowest);
-            let ticket = primary.ticket(WaitingCaller::Transaction { client, call });
-            let mut effects = Vec::new();
-            let asked = (ticket, request);
-            primary.transactions.request(now, &mut primary.records, asked, &mut effects).unwrap();
-            primary.carry_out(now, effects, log);
-        }
-        ClientRequest::Read { cell, at } => {
-            let ticket = primary.ticket(WaitingCaller::Read { client, call, cell, at });
-            let go = match at {
-                Some(at) => primary.transactions.read_at(&mut primary.records, ticket, cell, at),
-                None => primary.transactions.read(ticket, cell),
-            };
-            if go == Ok(zerohop_transaction::Admission::Now) {
-                primary.read_now(ticket, log);
-            }
-        }
-        ClientRequest::Confirm { items } => {
-            let is_here = items.iter().all(|item| owns(primary.records.span)(item.cell));
-            let is = is_here && primary.transactions.confirm(&primary.records, &items);
-            primary.answer((client, call), ClientAnswer::Confirmed(is), log);
-        }
-        ClientRequest::Local { session, sequence, cell, op } => {
-            let ticket = primary.ticket(WaitingCaller::Local { client, call, session, sequence, cell, op });
-            if primary.transactions.write(ticket, &[cell]) == Ok(zerohop_transaction::Admission::Now) {
-                primary.write_now(ticket, log);
-            }
-        }
-        ClientRequest::Stage { id, bytes } => {
-            let mut effects = Vec::new();
-            if !primary.records.store.staged.contains_key(&id) {
-                primary.transactions.stage((id, bytes), Durability::Sync, &mut effects).unwrap();
-            }
-            primary.carry_out(now, effects, log);
-            primary.answer((client, call), ClientAnswer::Staged, log);
-        }
-    }
-}

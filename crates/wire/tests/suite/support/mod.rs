@@ -54,7 +54,7 @@ pub fn envelope(seed: &Seed) -> Envelope {
         partition: PartitionId(n[2] as u32),
         partition_epoch: PartitionEpoch(n[3]),
         time_out_ms: (n[4] % 86_400_001) as u32,
-        hold: n[4].is_multiple_of(3),
+        read_lock: n[4].is_multiple_of(3),
     }
 }
 
@@ -75,10 +75,12 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
     check(&match pick {
         0 => Message::Write { stamp: stamp(n), write: write(seed, *sub, value, &slices) },
         1 => Message::Read { seen: Timestamp(n[0]), read: read(seed, *sub, value) },
-        2 => Message::Batch(OperationBatch { stamp: stamp(n), operations: Elements::given(&operations) }),
+        2 => {
+            Message::Batch(OperationBatch { stamp: stamp(n), operations: Elements::from_slice(&operations) })
+        }
         3 => Message::Answer(answer(seed, *sub, value, &slices)),
-        4 => Message::BatchAnswer(Elements::given(&answers)),
-        5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Elements::given(&keys) })),
+        4 => Message::BatchAnswer(Elements::from_slice(&answers)),
+        5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Elements::from_slice(&keys) })),
         6 if sub % 16 == 0 => Message::Compare(Compare { from: n[0] as u32 }),
         6 if sub % 4 > 1 => Message::Snapshot(snapshot(seed, *sub, value)),
         6 => Message::Scan(scan(seed, *sub, value)),
@@ -119,13 +121,13 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
             1 => Message::Stage(StageBytes { stamp: stamp(n), piece: value }),
             _ => Message::Transacted(TransactionDone {
                 version: Timestamp(n[0]),
-                answers: Elements::given(&item_answers),
+                answers: Elements::from_slice(&item_answers),
             }),
         },
         13 => Message::Peer(peer(seed, &entries)),
         16 => match sub % 2 {
-            0 => Message::Gather(Elements::given(&requests)),
-            _ => Message::Gathered(Elements::given(&gathered)),
+            0 => Message::Gather(Elements::from_slice(&requests)),
+            _ => Message::Gathered(Elements::from_slice(&gathered)),
         },
         _ => match sub % 2 {
             0 => Message::Admin(Admin { encoded: value }),
@@ -135,12 +137,12 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
 }
 
 fn gathered_request<'a>(seed: &Seed, body: &'a [u8]) -> GatheredRequest<'a> {
-    let Envelope { keyspace, partition, partition_epoch, hold, .. } = envelope(seed);
-    GatheredRequest { keyspace, partition, partition_epoch, kind: seed.n[4] as u16, hold, body }
+    let Envelope { keyspace, partition, partition_epoch, read_lock: hold, .. } = envelope(seed);
+    GatheredRequest { keyspace, partition, partition_epoch, kind: seed.n[4] as u16, read_lock: hold, body }
 }
 
 fn gathered_answer<'a>(n: &[u64; 5], body: &'a [u8]) -> GatheredAnswer<'a> {
-    GatheredAnswer { request: RequestId(n[0]), kind: n[1] as u16, held_us: n[2] as u16, body }
+    GatheredAnswer { request: RequestId(n[0]), kind: n[1] as u16, read_lock_us: n[2] as u16, body }
 }
 
 fn log_entry<'a>(seed: &'a Seed, sub: u8, payload: &'a [u8]) -> LogEntry<'a> {
@@ -153,32 +155,32 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
     let n = &seed.n;
     let member = |n: u64| Member { instance: InstanceId(n as u32), incarnation: Incarnation(n) };
     let name = EntryName { epoch: n[2] as u32, index: LogIndex(n[3]) };
-    let entries = Elements::given(entries);
+    let entries = Elements::from_slice(entries);
     let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
     let slice =
         Slice { as_of: name, from: n[0] as u32, through: n[1] as u32, contents: n[4].is_multiple_of(3) };
     let call = match seed.sub % 19 {
         0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
-        1 => Call::ReplicateAck(FollowerReport::Holds {
+        1 => Call::ReplicateAck(FollowerReport::Acknowledged {
             matched: LogIndex(n[3]),
             durable: LogIndex(n[4]),
             applied: LogIndex(n[0]),
         }),
         2 => Call::ReplicateAck(FollowerReport::Differs { at: name }),
-        3 if n[0].is_multiple_of(2) => Call::ReplicateAck(FollowerReport::NoRoom),
+        3 if n[0].is_multiple_of(2) => Call::ReplicateAck(FollowerReport::DiskFull),
         3 => Call::ReplicateAck(FollowerReport::NeedsState),
         4 => {
             let holds = StatePart::Log { begins: n[4].is_multiple_of(2), bytes: &seed.value };
-            Call::StatePart { as_of: name, attempt: n[3], part, holds }
+            Call::StatePart { as_of: name, attempt: n[3], part, contents: holds }
         }
         5 | 6 => {
             let holds = StatePart::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
-            Call::StatePart { as_of: name, attempt: n[3], part, holds }
+            Call::StatePart { as_of: name, attempt: n[3], part, contents: holds }
         }
         7 => Call::StateAck { as_of: name, attempt: n[3], parts: part },
-        8 => Call::LeaseAsk { sent_us, map_epoch, ceiling },
-        9 => Call::LeaseGrant { sent_us, map_epoch, ceiling },
+        8 => Call::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling },
+        9 => Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
         10 => {
             if n[4].is_multiple_of(2) {
                 Call::Yield
@@ -259,7 +261,11 @@ fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> SnapshotRequest<'a>
             SnapshotAsk::Read { at, read: RecordRead { key: &seed.key, query } }
         }
     };
-    SnapshotRequest { seen: Timestamp(n[0]), id: SnapshotId(u128::from(n[1]) << 64 | u128::from(n[4])), ask }
+    SnapshotRequest {
+        seen: Timestamp(n[0]),
+        id: SnapshotId(u128::from(n[1]) << 64 | u128::from(n[4])),
+        request: ask,
+    }
 }
 
 fn scanned(key: &[u8], n: u64) -> ScannedKey<'_> {
@@ -304,14 +310,14 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
         0 => Expiry::Never,
         1 => Expiry::AfterMs(ms),
         2 => Expiry::AtMs(ms),
-        _ => Expiry::Keep,
+        _ => Expiry::Unchanged,
     };
     let some = |bit: u64, value: &'a [u8]| (n[4] & bit != 0).then_some(value);
     let change = match sub % 14 {
         10.. => WriteChange::Blob(blob_change(seed, value)),
         0 => WriteChange::Insert { value, expiry },
         1 => WriteChange::Remove,
-        2 => WriteChange::Append { values: Elements::given(values) },
+        2 => WriteChange::Append { values: Elements::from_slice(values) },
         3 => WriteChange::Extend { bytes: value },
         4 => WriteChange::CompareSwap { expected: some(1, &seed.key), new: some(2, value) },
         5 => WriteChange::Increment { delta: n[1] as i64 },
@@ -345,7 +351,7 @@ fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
             let length = if value.is_empty() { 1 + (n[3] % 5000) as u32 } else { value.len() as u32 };
             BlobChange::WriteChunk { stamp, offset, length, bytes: value, makes }
         }
-        5 => BlobChange::CutChunk { stamp, keep: offset, marks: makes },
+        5 => BlobChange::CutChunk { stamp, keep: offset, creates_absent: makes },
         8 => BlobChange::DropChunk { stamp },
         9 => BlobChange::Fill { stamp, until: n[2] },
         10 => BlobChange::Publish { stamp, size: n[2] },
@@ -361,7 +367,7 @@ fn transform(n: &[u64; 5]) -> Transform {
         number,
         operand: n[0] >> (64 - 8 * number.bytes()),
         offset: n[1] % (1 << 23),
-        brings: Brings::ALL[n[4] as usize % Brings::ALL.len()],
+        returns: Brings::ALL[n[4] as usize % Brings::ALL.len()],
     }
 }
 
@@ -377,13 +383,13 @@ fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) 
             records: n[1],
             bytes: n[2],
             copies: n[3] as u32 % 4 + 2,
-            differing: Elements::given(&DIFFERING[..n[4] as usize % 3]),
+            differing: Elements::from_slice(&DIFFERING[..n[4] as usize % 3]),
         })),
         6 => Ok(Outcome::Chunk { version, stamp: BlobStamp { id: n[1], generation: n[2] }, bytes: value }),
         0 => Ok(Outcome::Done { version, number: n[1] }),
         1 => Ok(Outcome::Counter { version, value: n[1] as i64 }),
         2 => Ok(Outcome::Value { version, length: n[1], bytes: value }),
-        3 => Ok(Outcome::List { version, length: n[1], first: n[2], values: Elements::given(values) }),
+        3 => Ok(Outcome::List { version, length: n[1], first: n[2], values: Elements::from_slice(values) }),
         4 => Ok(Outcome::Info {
             version,
             record: if n[1].is_multiple_of(2) { RecordType::Bytes } else { RecordType::List },

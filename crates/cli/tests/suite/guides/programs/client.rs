@@ -27,7 +27,7 @@ async fn text(keyspace: &Keyspace, key: &str) -> Result<Option<String>, Box<dyn 
 }
 
 /// Runs on another thread, outside of the runtime.
-fn alone<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+fn on_own_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(work).join().expect("it has not panicked"))
 }
 
@@ -137,7 +137,7 @@ crate::guides::programs::programs! {
         async fn example(keyspace: &Keyspace, source: &[&[u8]]) -> Result<(), zerohop_client::Error> {
         let film = keyspace.blob("films/2");
         film.create(b"").await?;
-        let mut fill = film.fill().await?;
+        let mut fill = film.staged_append().await?;
         for piece in source {
             fill.push(piece).await?;                             // nobody sees it yet
         }
@@ -225,7 +225,7 @@ crate::guides::programs::programs! {
         tx.write(keyspace.insert("owner", "me").condition(Condition::IfAbsent))?;
         let visits = tx.write(keyspace.increment("visits", 1))?;
         match tx.commit().await {
-            Ok(committed) => println!("visit {} at version {}", committed.brought(&visits)?, committed.version()),
+            Ok(committed) => println!("visit {} at version {}", committed.result(&visits)?, committed.version()),
             Err(error) if error.is_conflict() => println!("others were in the way; nothing was done: {error}"),
             Err(error) if error.is_unknown() => println!("done whole, or not at all: {error}"),
             Err(error) => println!("not done: {error}"),
@@ -374,7 +374,7 @@ crate::guides::programs::programs! {
         }
     }
     then {
-        alone(example)?;
+        on_own_thread(example)?;
         assert_eq!(text(&default().await?, "colour").await?.as_deref(), Some("blue"));
     }
 
@@ -394,7 +394,7 @@ crate::guides::programs::programs! {
         }
     }
     then {
-        alone(|| {
+        on_own_thread(|| {
             let client = zerohop_client::BlockingClient::connect(ENDPOINT)?;
             example(&client, &client.keyspace("default")?)
         })?;

@@ -207,7 +207,7 @@ fn a_removed_file_can_come_back_with_its_bytes_until_the_folder_is_synced() {
 }
 
 #[test]
-fn a_begun_sync_that_was_not_seen_done_may_be_lost() {
+fn unfinished_sync_may_be_lost() {
     let mut outcomes = [0; 2];
     for seed in 0..100 {
         let mut disk = SimulatedDisk::new(seed);

@@ -50,7 +50,7 @@ fn every_operation_can_be_made_to_fail_without_effect_on_names_and_lengths() {
 }
 
 #[test]
-fn a_chance_of_failing_is_met_about_as_often_as_it_says() {
+fn failure_rate_is_met() {
     let mut disk = SimulatedDisk::new(3);
     let id = append(&mut disk, "f", b"x");
     disk.set_faults(SimulatedFaults::default().failing(DiskOperation::ReadAt, 1, 4));
@@ -167,7 +167,7 @@ fn corruption_at_hits_durable_bytes_only_and_survives_a_crash() {
 }
 
 #[test]
-fn lost_syncs_answer_well_and_keep_nothing() {
+fn lost_syncs_succeed_without_effect() {
     let mut lost = 0;
     for seed in 0..50 {
         let mut disk = SimulatedDisk::new(seed);
@@ -189,7 +189,7 @@ fn lost_syncs_answer_well_and_keep_nothing() {
 }
 
 #[test]
-fn lost_folder_syncs_answer_well_and_keep_no_name() {
+fn lost_folder_syncs_succeed_without_effect() {
     let mut lost = 0;
     for seed in 0..50 {
         let mut disk = SimulatedDisk::new(seed);

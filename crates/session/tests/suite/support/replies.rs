@@ -1,0 +1,34 @@
+//! Answers of the fake servers as frames.
+
+use zerohop_wire::messages::*;
+use zerohop_wire::*;
+
+use super::server::RememberedOutcome;
+
+pub fn answer_of(kept: &RememberedOutcome) -> OperationAnswer<'_> {
+    match kept {
+        RememberedOutcome::Done { version, number } => {
+            Ok(Outcome::Done { version: *version, number: *number })
+        }
+        RememberedOutcome::Counter { version, value } => {
+            Ok(Outcome::Counter { version: *version, value: *value })
+        }
+        RememberedOutcome::Failed(failure) => Err(failure.clone()),
+        RememberedOutcome::Transacted { .. } => panic!("a transaction is answered as one"),
+    }
+}
+
+pub fn fail(envelope: &Envelope, failure: Failure<'_>) -> Vec<u8> {
+    encode(envelope, &Message::Answer(Err(failure)))
+}
+
+pub fn encode(envelope: &Envelope, message: &Message<'_>) -> Vec<u8> {
+    encode_read_locked(envelope, 0, message)
+}
+
+pub fn encode_read_locked(envelope: &Envelope, held_us: u32, message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let envelope = Envelope { time_out_ms: held_us, read_lock: false, ..*envelope };
+    Encoder::default().encode(&envelope, message, &mut out).unwrap();
+    out
+}
