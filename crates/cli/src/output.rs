@@ -34,10 +34,15 @@ impl NameList {
         })
     }
 
-    /// Adds a name and its end.
-    pub(crate) fn add(self, out: &mut Vec<u8>, name: &[u8]) {
+    /// Adds a name, a mark unless names are printed as they are, and the end.
+    pub(crate) fn add(self, out: &mut Vec<u8>, name: &[u8], mark: &str) {
         out.extend_from_slice(&names::shown(name, self.0));
-        out.push(if self.0 == Style::Raw { 0 } else { b'\n' });
+        if self.0 == Style::Raw {
+            out.push(0);
+        } else {
+            out.extend_from_slice(mark.as_bytes());
+            out.push(b'\n');
+        }
     }
 }
 
