@@ -7,6 +7,7 @@ mod differing;
 mod doubt;
 mod drops;
 mod loads;
+mod long_replies;
 mod made;
 mod managers;
 mod mixed;
