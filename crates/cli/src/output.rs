@@ -35,10 +35,15 @@ impl NameList {
         })
     }
 
-    /// Appends a name and its terminator.
-    pub(crate) fn add(self, out: &mut Vec<u8>, name: &[u8]) {
+    /// Appends a name, a mark unless names are printed raw, and the terminator.
+    pub(crate) fn add(self, out: &mut Vec<u8>, name: &[u8], mark: &str) {
         out.extend_from_slice(&names::display_name(name, self.0));
-        out.push(if self.0 == Style::Raw { 0 } else { b'\n' });
+        if self.0 == Style::Raw {
+            out.push(0);
+        } else {
+            out.extend_from_slice(mark.as_bytes());
+            out.push(b'\n');
+        }
     }
 }
 

@@ -34,10 +34,7 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let event = match event {
-            ReplicaEvent::Request(request) if request.envelope.partition_epoch > self.view.epoch => {
-                return self.answer_newer(&request, effects);
-            }
-            ReplicaEvent::Request(request) => PartitionEvent::Request(request),
+            ReplicaEvent::Request(request) => return self.request_lone(context, request, effects),
             ReplicaEvent::Transaction(message) => PartitionEvent::Transaction(message),
             ReplicaEvent::Flushed => PartitionEvent::Flushed,
             ReplicaEvent::FlushFailed => PartitionEvent::FlushFailed,
@@ -68,6 +65,20 @@ impl Replica {
             ReplicaEvent::Scrub { .. } => return Ok(()),
         };
         self.partition.step(context.engine, context.at(), event, effects)
+    }
+
+    /// Handles a request at a lone replica.
+    #[inline]
+    pub(super) fn request_lone<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        request: RecordRequest<'_>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        if request.envelope.partition_epoch > self.view.epoch {
+            return self.answer_newer(&request, effects);
+        }
+        self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects)
     }
 
     /// The client has learned of a change of the group that has not arrived here yet.

@@ -21,8 +21,7 @@ use super::copy_throttle::Pace;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
 use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
 use super::{Context, Replica, ReplicaEffects, ReplicaEvent, Role};
-use zerohop_partition::Token;
-use zerohop_partition::{Program, ProgramResult};
+use zerohop_partition::{Program, ProgramResult, RecordRequest, Token};
 
 /// Effects of many replicas: the table announces the replica whose effects follow.
 pub trait TableEffects: ReplicaEffects {
@@ -245,6 +244,34 @@ impl Replicas {
             Some(at) => self.step_at(at, context, event, effects),
             None => Ok(()),
         }
+    }
+
+    /// Passes a request to the replica of its partition; `None`: the partition is not here. The caller must call
+    /// [`Replicas::end_batch`] afterwards.
+    ///
+    /// # Errors
+    /// As [`Replica::step`].
+    #[inline]
+    pub fn request<D: Disk>(
+        &mut self,
+        key: PartitionKey,
+        context: &mut Context<'_, D>,
+        request: RecordRequest<'_>,
+        effects: &mut dyn TableEffects,
+    ) -> Option<EngineResult<()>> {
+        let at = self.index.get(key)?;
+        let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
+        if !slot.replica.is_lone() {
+            return Some(self.step_at(at, context, ReplicaEvent::Request(request), effects));
+        }
+        self.steps.others += 1;
+        effects.of(key, slot.replica.view().epoch);
+        let result = slot.replica.request_lone(context, request, effects);
+        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
+            self.unflushed.push(at);
+        }
+        self.touch(at);
+        Some(result)
     }
 
     fn step_at<D: Disk>(

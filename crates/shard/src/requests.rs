@@ -14,7 +14,6 @@ use super::{AnswerOrigin, Instance, InstanceEffect, InstanceEffects, relay};
 use zerohop_partition::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
 use zerohop_partition::{Program, ProgramResult};
 use zerohop_partition::{RecordRequest, Token};
-use zerohop_replication::ReplicaEvent;
 
 impl<D: Disk> Instance<D> {
     /// Answers a client's greeting. The owner fills in version, features and the proof.
@@ -67,11 +66,18 @@ impl<D: Disk> Instance<D> {
         let Envelope { keyspace, partition, .. } = *envelope;
         // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
         let is_refused = self.draining.has(keyspace) && kind != Kind::Transact;
-        if !is_refused && self.partitions.has(keyspace, partition) {
-            let request = RecordRequest { token: to, envelope: *envelope, message };
-            return self.notify_replica((keyspace, partition), ReplicaEvent::Request(request), effects);
+        let request = RecordRequest { token: to, envelope: *envelope, message };
+        let handled = match is_refused {
+            true => None,
+            false => self.with_partitions(effects, |by, context, relay| {
+                by.request((keyspace, partition), context, request, relay)
+            }),
+        };
+        match handled {
+            Some(Ok(())) => {}
+            Some(Err(error)) => self.counters.record_error(&error),
+            None => self.answer_elsewhere(to, envelope, is_refused, effects),
         }
-        self.answer_elsewhere(to, envelope, is_refused, effects);
     }
 
     /// Answers a request for a partition that is not here.

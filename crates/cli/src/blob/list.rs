@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::BlobPlace;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -22,7 +23,8 @@ pub(crate) struct BlobListArguments {
     /// Begins behind this name.
     #[arg(long, value_name = "NAME")]
     after: Option<OsString>,
-    /// Prints also the names of blobs that are not finished: that are being put, or whose writer ended.
+    /// Prints also the names of blobs that are not finished: that are being put, or whose writer ended. A tab and `unfinished` follow
+    /// such a name, except with `--null`.
     #[arg(long)]
     unfinished: bool,
     /// Prints names as they are, with a zero byte behind each instead of a line feed. Without it a name that has a newline or another
@@ -31,6 +33,13 @@ pub(crate) struct BlobListArguments {
     null: bool,
     #[command(flatten)]
     pub(super) place: BlobPlace,
+}
+
+#[derive(Serialize)]
+struct ListedBlob<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    finished: bool,
 }
 
 pub(super) async fn run(arguments: BlobListArguments) -> Result<CommandEnding, CommandError> {
@@ -49,17 +58,31 @@ pub(super) async fn run(arguments: BlobListArguments) -> Result<CommandEnding, C
     while left > 0
         && let Some(names) = list.next_page().await?
     {
+        // Without the option the listing has only blobs that are finished.
+        let found = match arguments.unfinished {
+            true => keyspace
+                .stat_blobs(&names)
+                .await?
+                .into_iter()
+                .map(|info| info.map(|info| info.finished))
+                .collect(),
+            false => vec![Some(true); names.len()],
+        };
         let mut out = Vec::new();
-        for name in names.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+        // A blob that was removed meanwhile is left out.
+        let listed = names.iter().zip(found).filter_map(|(name, finished)| Some((name, finished?)));
+        for (name, finished) in listed.take(usize::try_from(left).unwrap_or(usize::MAX)) {
             if place.json {
-                out.extend_from_slice(output::json_text(&Name(name)).as_bytes());
+                out.extend_from_slice(
+                    output::json_text(&ListedBlob { name: Name(name), finished }).as_bytes(),
+                );
                 out.push(b'\n');
             } else {
-                printed.add(&mut out, name);
+                printed.add(&mut out, name, if finished { "" } else { "\tunfinished" });
             }
+            left -= 1;
         }
         output::raw(&[&out])?;
-        left = left.saturating_sub(names.len() as u64);
     }
     Ok(CommandEnding::Done)
 }

@@ -61,7 +61,7 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
                 out.extend_from_slice(output::json_text(&shown_key(key)).as_bytes());
                 out.push(b'\n');
             } else {
-                printed.add(&mut out, &key.key);
+                printed.add(&mut out, &key.key, "");
             }
         }
         output::raw(&[&out])?;

@@ -8,6 +8,7 @@ mod differing;
 mod doubt;
 mod drops;
 mod loads;
+mod long_replies;
 mod made;
 mod managers;
 mod mixed;

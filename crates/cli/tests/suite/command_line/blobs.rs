@@ -112,7 +112,7 @@ fn names_are_listed_in_their_order() {
     assert_eq!(cluster.ok(&["blob", "ls", "logs/"]), "logs/1\nlogs/2\nlogs/3\nlogs/5\n");
     assert_eq!(cluster.ok(&["blob", "ls", "--limit", "2"]), "logs/1\nlogs/2\n");
     assert_eq!(cluster.ok(&["blob", "ls", "--after", "logs/3"]), "logs/5\nother\n");
-    assert_eq!(cluster.ok(&["blob", "ls", "o", "--json"]), "{\"name\":\"other\"}\n");
+    assert_eq!(cluster.ok(&["blob", "ls", "o", "--json"]), "{\"name\":\"other\",\"finished\":true}\n");
     assert_eq!(cluster.ok(&["kv", "scan"]), "logs/0\n", "blobs are not among the records");
 }
 

@@ -238,7 +238,8 @@ fn assert_unfinished(cluster: &ServingProgram, name: &str) {
     let refused = cluster.run_with(&["txn"], format!("blob append {name} x").as_bytes());
     assert!(code(&refused) != 0 && stderr(&refused).contains("it is not finished"), "{refused:?}");
     assert_eq!(cluster.ok(&["blob", "ls"]), "");
-    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), format!("{name}\n"));
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), format!("{name}\tunfinished\n"));
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished", "-0"]), format!("{name}\0"));
 }
 
 #[test]
@@ -246,6 +247,14 @@ fn a_blob_that_is_being_put_is_there_once_it_is_complete() {
     let cluster = ServingProgram::in_memory();
     let (putting, stdin) = half_put(&cluster, &["blob", "put", "b", "--attributes", "mine"]);
     assert_unfinished(&cluster, "b");
+    // Beside one that is finished.
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "a"], b"whole")), 0);
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), "a\nb\tunfinished\n");
+    let rows = [r#"{"name":"a","finished":true}"#, r#"{"name":"b","finished":false}"#];
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished", "--json"]), format!("{}\n{}\n", rows[0], rows[1]));
+    assert_eq!(cluster.ok(&["blob", "ls", "--json"]), format!("{}\n", rows[0]));
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished", "--limit", "1"]), "a\n");
+    cluster.ok(&["blob", "rm", "a"]);
     drop(stdin);
     end(putting, "");
     let stat = cluster.json(&["blob", "stat", "b"]);
