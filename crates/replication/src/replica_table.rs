@@ -9,6 +9,8 @@
 //! A partition without events whose members are all up to date is in none of these lists. A batch therefore costs only as much as
 //! the partitions that it touches, however many there are.
 
+mod background;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_engine::disk::Disk;
@@ -20,7 +22,7 @@ use zerohop_wire::messages::{Call, FollowerReport, Member};
 use super::copy_throttle::Pace;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
 use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
-use super::{Context, Replica, ReplicaEffects, ReplicaEvent, Role};
+use super::{Context, Replica, ReplicaEffects, ReplicaEvent};
 use zerohop_partition::{Program, ProgramResult, RecordRequest, Token};
 
 /// Effects of many replicas: the table announces the replica whose effects follow.
@@ -497,58 +499,6 @@ impl Replicas {
     /// Sets the bytes per second of logs that are scrubbed, over all replicas; 0: none.
     pub fn set_scrub(&mut self, bytes_per_s: u64) {
         self.scrub.every_us = scrub_every_us(bytes_per_s);
-    }
-
-    /// Scrubs a piece of one log if it is time. It reads the log of one shared replica to its end, then the next.
-    fn scrub<D: Disk>(
-        &mut self,
-        context: &mut Context<'_, D>,
-        effects: &mut dyn TableEffects,
-    ) -> EngineResult<()> {
-        if self.scrub.every_us == u64::MAX || context.now_us < self.scrub.at_us {
-            return Ok(());
-        }
-        self.scrub.at_us = context.now_us + self.scrub.every_us;
-        let shared = || self.iter().filter(|(_, replica)| !replica.is_lone()).map(|(key, _)| key);
-        let after = self.scrub.key.and_then(|key| match self.get(key) {
-            Some(replica) if !replica.is_lone() && !replica.is_between_scrubs() => Some(key),
-            _ => shared().find(|other| *other > key),
-        });
-        let next = after.or_else(|| shared().next());
-        self.scrub.key = next;
-        let Some(at) = next.and_then(|key| self.index.get(key)) else { return Ok(()) };
-        self.step_at(at, context, ReplicaEvent::Scrub { bytes: SCRUB_BYTES }, effects)
-    }
-
-    /// Ticks a primary when a lease that it needs starts or ends. Such changes are few, and come with events and not with time.
-    fn check_leases<D: Disk>(&mut self, context: &Context<'_, D>) {
-        drop(self.lease_granters());
-        let mut changed = Vec::new();
-        for (member, held) in &mut self.leases.members {
-            let holds = context.leases.is_valid(context.now_us, *member);
-            if std::mem::replace(held, holds) != holds {
-                changed.push(*member);
-            }
-        }
-        if changed.is_empty() {
-            return;
-        }
-        self.touch_those(|replica| {
-            replica.role() == Role::Primary && replica.view().others().any(|other| changed.contains(&other))
-        });
-    }
-
-    /// Ticks all shared replicas when the disk becomes full, or has room again.
-    fn check_disk_space<D: Disk>(&mut self, context: &Context<'_, D>) {
-        let is_full = !context.engine.has_disk_space();
-        if std::mem::replace(&mut self.was_full, is_full) != is_full {
-            self.touch_those(|replica| !replica.is_lone());
-        }
-    }
-
-    /// Schedules a tick soon for the replicas whose dead space waits for a checkpoint.
-    pub fn touch_pressed<D: Disk>(&mut self, engine: &Engine<D>) {
-        self.touch_those(|replica| engine.is_pressed(replica.handle()));
     }
 
     fn touch_those(&mut self, is_meant: impl Fn(&Replica) -> bool) {
