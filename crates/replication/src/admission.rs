@@ -44,10 +44,10 @@ impl Replica {
         let seen = seen(request.message, self.partition.present_ms());
         let may = self.may_answer(context)
             && self.is_below(context, seen)
-            && (!is_write || self.has_copies() && !self.wait_queue.has_writes());
+            && (!is_write || self.has_copies() && !self.lead.wait_queue.has_writes());
         if !may {
             self.counts.queued_requests += 1;
-            if !self.wait_queue.push(request, is_write, seen, context.now_us) {
+            if !self.lead.wait_queue.push(request, is_write, seen, context.now_us) {
                 effects.answer(request.token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
             }
             return Ok(());
@@ -68,7 +68,7 @@ impl Replica {
         let holds_back = only_reads(request.message)
             && self.view.others().next().is_some()
             && context.now_us < until_us
-            && !self.has_corruption;
+            && !self.health.has_corruption;
         let mut corrupt = CorruptAnswers {
             inner: effects,
             token: request.token,
@@ -83,7 +83,7 @@ impl Replica {
             return Ok(());
         }
         let may_wait = self.handle_corrupt_read(context, request)?;
-        if !holds_back || may_wait && self.wait_queue.push_to_repair(request, until_us) {
+        if !holds_back || may_wait && self.lead.wait_queue.push_to_repair(request, until_us) {
             return Ok(());
         }
         self.partition.step(context.engine, context.at(), PartitionEvent::Request(*request), effects)
@@ -126,7 +126,7 @@ impl Replica {
         if self.is_damaged_sole_copy() {
             return Err(Failure::DataCorrupt);
         }
-        let may_run = !program.may_write() || self.has_copies() && !self.wait_queue.has_writes();
+        let may_run = !program.may_write() || self.has_copies() && !self.lead.wait_queue.has_writes();
         if !self.may_answer(context) || !may_run {
             return Err(unavailable());
         }
@@ -136,16 +136,17 @@ impl Replica {
     /// All members whose copies and leases the primary needs: the in-sync replicas, and the members that a pending request may
     /// already have admitted.
     pub(super) fn needed(&self) -> impl Iterator<Item = Member> + '_ {
-        let drops = |member: &&Member| is_planted(Bug::UndecidedIgnored) && self.removing.contains(member);
+        let drops =
+            |member: &&Member| is_planted(Bug::UndecidedIgnored) && self.lead.removing.contains(member);
         let kept = self.view.in_sync.iter().filter(move |member| !drops(member));
-        let admitting = self.admitting.iter().filter(|_| !is_planted(Bug::UndecidedIgnored));
+        let admitting = self.lead.admitting.iter().filter(|_| !is_planted(Bug::UndecidedIgnored));
         kept.chain(admitting.filter(|member| !self.view.in_sync.contains(member))).copied()
     }
 
     /// Whether every lease that this member granted before its promotion has ended.
     pub(super) fn has_waited(&self, now_us: u64) -> bool {
         is_planted(Bug::GrantNotWaitedOut)
-            || now_us >= self.wait_us && self.waits.values().all(|until_us| now_us >= *until_us)
+            || now_us >= self.former.wait_us && self.former.waits.values().all(|until_us| now_us >= *until_us)
     }
 
     /// Whether all needed members have granted this primary a valid lease, so that no other primary can be active.
@@ -161,7 +162,7 @@ impl Replica {
     }
 
     fn has_started(&self, now_us: u64) -> bool {
-        let is_marked = self.partition.applied() >= self.epoch_marker || is_planted(Bug::MarkNotAwaited);
+        let is_marked = self.partition.applied() >= self.lead.epoch_marker || is_planted(Bug::MarkNotAwaited);
         is_marked && self.has_waited(now_us)
     }
 
@@ -189,24 +190,24 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        while let Some(one) = self.wait_queue.take_overdue(context.now_us) {
+        while let Some(one) = self.lead.wait_queue.take_overdue(context.now_us) {
             let failure = if one.repairs { Failure::DataCorrupt } else { unavailable() };
             effects.answer(one.token, &failed(failure));
         }
-        for _ in 0..self.wait_queue.len() {
+        for _ in 0..self.lead.wait_queue.len() {
             if !self.may_answer(context) {
                 break;
             }
             let has_copies = self.has_copies();
             let ceiling = context.leases.timestamp_bound(self.needed());
             let partition = &self.partition;
-            let is_repaired = self.repair.is_idle();
+            let is_repaired = self.health.repair.is_idle();
             let may = |one: &QueuedRequest| {
                 (has_copies || !one.is_write)
                     && (is_repaired || !one.repairs)
                     && partition.is_below(one.seen, ceiling)
             };
-            let Some(one) = self.wait_queue.take_first(may) else { break };
+            let Some(one) = self.lead.wait_queue.take_first(may) else { break };
             let until_us = one.repairs.then_some(one.until_us);
             let stepped = one.with(|request| self.evaluate(context, request, until_us, effects));
             stepped.unwrap_or(Ok(()))?;
@@ -217,7 +218,7 @@ impl Replica {
     /// Answers all queued requests with a failure, because no member will serve them.
     pub(super) fn refuse_all(&mut self, failure: &Failure<'static>, effects: &mut dyn ReplicaEffects) {
         let mut refuse = |token| effects.answer(token, &failed(failure.clone()));
-        while let Some(one) = self.wait_queue.take_first(|_| true) {
+        while let Some(one) = self.lead.wait_queue.take_first(|_| true) {
             refuse(one.token);
         }
         self.audit.client_requests.drain(..).for_each(|one| refuse(one.token));
@@ -225,7 +226,7 @@ impl Replica {
 
     /// Sends all queued requests back to their clients, because another member may serve them.
     pub(super) fn reject_queued(&mut self, effects: &mut dyn ReplicaEffects) {
-        while let Some(one) = self.wait_queue.take_first(|_| true) {
+        while let Some(one) = self.lead.wait_queue.take_first(|_| true) {
             effects.wrong_owner(one.token);
         }
     }

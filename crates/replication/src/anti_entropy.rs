@@ -90,8 +90,8 @@ impl Replica {
         let is_over = |round: &Round| context.now_us >= round.begun_us + AUDIT_ROUND_US;
         self.audit.round.as_ref().is_none_or(is_over)
             && self.may_answer(context)
-            && self.repair.is_idle()
-            && !self.has_corruption
+            && self.health.repair.is_idle()
+            && !self.health.has_corruption
     }
 
     /// Requests the digest of these hash fragments from all members, including this one.
@@ -107,7 +107,7 @@ impl Replica {
         let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
         let slice = Slice { as_of, from, through, contents };
         self.audit.round = Some(Round { slice, begun_us: context.now_us, own: None, others: Vec::new() });
-        for stream in self.streams.iter().filter(|stream| stream.is_found) {
+        for stream in self.lead.streams.iter().filter(|stream| stream.is_found) {
             effects.send(stream.member, self.view.epoch, &Call::DigestAsk(slice));
         }
         self.audit_own(context, effects)
@@ -156,14 +156,15 @@ impl Replica {
     ) -> EngineResult<()> {
         let Some(slice) = self.audit.digest_requested else { return Ok(()) };
         let (applied, EntryName { index, .. }) = (self.partition.applied(), slice.as_of);
-        let is_whole = !self.needs_snapshot() && self.snapshot_install.is_none() && self.repair.is_idle();
+        let is_whole =
+            !self.needs_snapshot() && self.follow.snapshot_install.is_none() && self.health.repair.is_idle();
         if applied < index.0 && is_whole && !is_planted(Bug::DigestOfAnyIndex) {
             return Ok(());
         }
         self.audit.digest_requested = None;
         let is_as_of = name_at(context.engine, self.partition.handle(), applied)? == Some(slice.as_of);
         // The log must equal the primary's up to there, in this epoch. Otherwise its contents must not be compared.
-        let is_matched = self.matched.is_some_and(|matched| matched >= index.0);
+        let is_matched = self.follow.matched.is_some_and(|matched| matched >= index.0);
         let is_comparable = self.has_common_seed(context.engine)?;
         if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
             return Ok(());
@@ -172,7 +173,7 @@ impl Replica {
         let (records, digest) = match found.as_ref().map(found_of) {
             Some(found) => found,
             // A client waits for this digest, so the member reports at once that it has none.
-            None if slice.contents && self.repair.is_idle() => INCOMPARABLE,
+            None if slice.contents && self.health.repair.is_idle() => INCOMPARABLE,
             None => return Ok(()),
         };
         self.audit.digest_sent = Some(slice);
@@ -209,7 +210,7 @@ impl Replica {
     fn compare(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
         let Some(Round { own: Some(_), others, slice, .. }) = &self.audit.round else { return };
         let is_there = |member: Member| others.iter().any(|(other, _)| *other == member);
-        let mut found = self.streams.iter().filter(|stream| stream.is_found);
+        let mut found = self.lead.streams.iter().filter(|stream| stream.is_found);
         if found.all(|stream| is_there(stream.member) || !self.comes_soon(stream, slice, now_us)) {
             self.end_round(effects);
         }

@@ -115,7 +115,7 @@ impl Replica {
     /// takes over.
     fn cannot_compare(&self) -> Option<Failure<'static>> {
         let is_alone = self.view.others().next().is_none();
-        self.has_corruption.then(|| if is_alone { Failure::DataCorrupt } else { unavailable() })
+        self.health.has_corruption.then(|| if is_alone { Failure::DataCorrupt } else { unavailable() })
     }
 
     /// Compares nothing and reports only this member's contents, because the other logs use another hash seed.

@@ -24,14 +24,15 @@ impl Replica {
     ) {
         let now_us = context.now_us;
         if !self.is_full(context.engine) {
-            (self.full_since_us, self.full_reported_us) = (None, 0);
+            (self.follow.full_since_us, self.follow.full_reported_us) = (None, 0);
             return;
         }
-        self.full_since_us.get_or_insert(now_us);
+        self.follow.full_since_us.get_or_insert(now_us);
         let is_member = matches!(self.role, Role::InSync | Role::Follower);
-        let is_due = self.full_reported_us == 0 || now_us >= self.full_reported_us + DISK_FULL_REPORT_US;
+        let is_due =
+            self.follow.full_reported_us == 0 || now_us >= self.follow.full_reported_us + DISK_FULL_REPORT_US;
         if is_member && is_due {
-            self.full_reported_us = now_us.max(1);
+            self.follow.full_reported_us = now_us.max(1);
             self.counts.disk_full_reports += 1;
             effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(FollowerReport::DiskFull));
         }
@@ -39,12 +40,12 @@ impl Replica {
 
     /// When it must next report or check a full disk, even if no event arrives.
     pub(super) fn disk_full_due_us(&self, now_us: u64) -> u64 {
-        let Some(since_us) = self.full_since_us else { return u64::MAX };
+        let Some(since_us) = self.follow.full_since_us else { return u64::MAX };
         match self.role {
             Role::Primary if now_us < self.sure_us(since_us) => self.sure_us(since_us),
             // When members that have reported full disks have room again, their reports stop.
             Role::Primary => now_us + DISK_FULL_REPORT_US,
-            Role::InSync | Role::Follower => self.full_reported_us + DISK_FULL_REPORT_US,
+            Role::InSync | Role::Follower => self.follow.full_reported_us + DISK_FULL_REPORT_US,
             Role::Removed => u64::MAX,
         }
     }
@@ -56,7 +57,7 @@ impl Replica {
 
     /// Whether another member has reported that its disk is full.
     pub(super) fn has_reported_full(&self, member: Member, now_us: u64) -> bool {
-        self.streams.iter().any(|stream| stream.member == member && now_us < stream.full_until_us)
+        self.lead.streams.iter().any(|stream| stream.member == member && now_us < stream.full_until_us)
     }
 
     /// Whether enough members have room for as many copies as a write needs.
@@ -84,7 +85,7 @@ impl Replica {
             return full.map(GroupChange::Remove);
         }
         // By then members whose disks became full at the same moment, perhaps because they share a disk, have reported that.
-        let is_sure = self.full_since_us.is_some_and(|since_us| now_us >= self.sure_us(since_us));
+        let is_sure = self.follow.full_since_us.is_some_and(|since_us| now_us >= self.sure_us(since_us));
         let has_heir = self.view.in_sync.iter().any(|one| !self.has_reported_full(*one, now_us));
         (is_sure && has_heir).then_some(GroupChange::Remove(self.this_member))
     }

@@ -98,30 +98,30 @@ impl Replica {
     /// Records these corrupt entries for repair.
     pub(super) fn record_corruption(&mut self, corrupt: impl IntoIterator<Item = CorruptEntry>) {
         for one in corrupt {
-            self.repair.add_corrupt_entry(one);
+            self.health.repair.add_corrupt_entry(one);
         }
-        if self.repair.entries.len() > REPAIR_MAX {
+        if self.health.repair.entries.len() > REPAIR_MAX {
             self.give_up_repair();
         }
     }
 
     /// Records that a read has failed because of corruption whose place is not known.
     pub(super) fn suspect_corruption(&mut self, is_blind: bool) {
-        self.repair.is_blind |= is_blind;
-        if !std::mem::replace(&mut self.repair.is_urgent, true) {
-            self.repair.scrub = ScrubFrom::default();
+        self.health.repair.is_blind |= is_blind;
+        if !std::mem::replace(&mut self.health.repair.is_urgent, true) {
+            self.health.repair.scrub = ScrubFrom::default();
         }
     }
 
     /// Whether the replica may report its log. A follower whose log was found damaged must repair it first.
     pub(super) fn may_count(&self) -> bool {
-        self.repair.is_empty() || self.role != Role::Follower || is_planted(Bug::CorruptCounts)
+        self.health.repair.is_empty() || self.role != Role::Follower || is_planted(Bug::CorruptCounts)
     }
 
     /// No other member has the corrupt entries.
     pub(super) fn give_up_repair(&mut self) {
-        self.repair.begin_again(true);
-        self.has_corruption = true;
+        self.health.repair.begin_again(true);
+        self.health.has_corruption = true;
     }
 
     /// Requests corrupt entries from other members, and continues an urgent scrub.
@@ -131,14 +131,14 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let damages = context.engine.damage(self.partition.handle())?.len();
-        if damages > self.repair.damages && !self.needs_snapshot() {
+        if damages > self.health.repair.damages && !self.needs_snapshot() {
             self.suspect_corruption(false);
         }
-        self.repair.damages = damages;
-        if self.repair.is_urgent {
+        self.health.repair.damages = damages;
+        if self.health.repair.is_urgent {
             self.scrub(context, SCRUB_BYTES)?;
         }
-        if self.repair.entries.is_empty() || self.role == Role::Removed {
+        if self.health.repair.entries.is_empty() || self.role == Role::Removed {
             return Ok(());
         }
         let others: Vec<Member> = self.repair_sources().collect();
@@ -149,7 +149,7 @@ impl Replica {
             self.give_up_repair();
             return Ok(());
         }
-        for (index, wanted) in &mut self.repair.entries {
+        for (index, wanted) in &mut self.health.repair.entries {
             let pause_us = if wanted.requests_sent > rounds { REPAIR_SLOW_US } else { REPAIR_REQUEST_US };
             if others.is_empty() || now_us < wanted.next_us {
                 continue;
@@ -174,14 +174,14 @@ impl Replica {
 
     /// When [`Replica::repair_on`] has something to do.
     pub(super) fn repair_due_us(&self, now_us: u64) -> u64 {
-        if self.repair.is_urgent {
+        if self.health.repair.is_urgent {
             return now_us + POLL_US;
         }
         if self.role == Role::Removed {
             return u64::MAX;
         }
         let is_asking = self.repair_sources().next().is_some();
-        let due = self.repair.entries.values().filter(|_| is_asking).map(|wanted| wanted.next_us);
+        let due = self.health.repair.entries.values().filter(|_| is_asking).map(|wanted| wanted.next_us);
         due.min().unwrap_or(u64::MAX)
     }
 
@@ -191,13 +191,13 @@ impl Replica {
         context: &mut Context<'_, D>,
         bytes_max: usize,
     ) -> EngineResult<bool> {
-        if self.needs_snapshot() || self.snapshot_install.is_some() {
+        if self.needs_snapshot() || self.follow.snapshot_install.is_some() {
             return Ok(true);
         }
         let handle = self.partition.handle();
-        let scrubbed = context.engine.scrub(handle, self.repair.scrub, bytes_max)?;
+        let scrubbed = context.engine.scrub(handle, self.health.repair.scrub, bytes_max)?;
         self.counts.scrubbed_bytes += scrubbed.bytes;
-        let is_new = |one: &&CorruptEntry| !self.repair.entries.contains_key(&one.index);
+        let is_new = |one: &&CorruptEntry| !self.health.repair.entries.contains_key(&one.index);
         let found = scrubbed.corrupt.iter().filter(is_new).count() as u64;
         self.counts.corruption_found += found + u64::from(scrubbed.is_unreadable);
         if scrubbed.is_unreadable {
@@ -206,12 +206,12 @@ impl Replica {
             return Ok(true);
         }
         self.record_corruption(scrubbed.corrupt);
-        self.repair.damages = context.engine.damage(handle)?.len();
-        self.repair.scrub = scrubbed.next.unwrap_or_default();
+        self.health.repair.damages = context.engine.damage(handle)?.len();
+        self.health.repair.scrub = scrubbed.next.unwrap_or_default();
         let is_done = scrubbed.next.is_none();
-        if is_done && std::mem::take(&mut self.repair.is_urgent) {
-            let is_blind = std::mem::take(&mut self.repair.is_blind);
-            if is_blind && self.repair.entries.is_empty() && !self.view.in_sync.is_empty() {
+        if is_done && std::mem::take(&mut self.health.repair.is_urgent) {
+            let is_blind = std::mem::take(&mut self.health.repair.is_blind);
+            if is_blind && self.health.repair.entries.is_empty() && !self.view.in_sync.is_empty() {
                 // A record cannot be read, and no entry to repair is known. Another member with a complete copy takes over.
                 self.give_up_repair();
             }
@@ -229,7 +229,7 @@ impl Replica {
     ) -> EngineResult<()> {
         let index = name.index.0;
         let epoch = self.view.epoch;
-        let is_whole = !self.needs_snapshot() && self.snapshot_install.is_none();
+        let is_whole = !self.needs_snapshot() && self.follow.snapshot_install.is_none();
         match context.engine.read_entry(self.partition.handle(), index) {
             Ok(entry) if is_whole && entry.head.meta.epoch == name.epoch => {
                 let meta = entry.head.meta;
@@ -260,7 +260,7 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let EntryName { epoch, index } = entry.name;
-        let is_wanted = self.repair.entries.get(&index.0).is_some_and(|wanted| wanted.epoch == epoch);
+        let is_wanted = self.health.repair.entries.get(&index.0).is_some_and(|wanted| wanted.epoch == epoch);
         if !is_wanted {
             return Ok(());
         }
@@ -269,8 +269,8 @@ impl Replica {
             self.handle_entry_missing(entry.name);
             return Ok(());
         }
-        self.repair.entries.remove(&index.0);
-        self.repair.damages = context.engine.damage(self.partition.handle())?.len();
+        self.health.repair.entries.remove(&index.0);
+        self.health.repair.damages = context.engine.damage(self.partition.handle())?.len();
         self.counts.repaired += 1;
         if self.role == Role::Primary { self.open_gate(context, effects) } else { Ok(()) }
     }
@@ -278,7 +278,7 @@ impl Replica {
     /// A member does not have an entry. The next member is asked at once, unless all were asked often enough.
     pub(super) fn handle_entry_missing(&mut self, name: EntryName) {
         let rounds = self.repair_requests_max();
-        if let Some(wanted) = self.repair.entries.get_mut(&name.index.0)
+        if let Some(wanted) = self.health.repair.entries.get_mut(&name.index.0)
             && wanted.epoch == name.epoch
             && wanted.requests_sent <= rounds
         {
@@ -294,7 +294,7 @@ impl Replica {
     /// Whether all members were asked often enough for some corrupt entry, and none has it.
     pub(super) fn has_unrepairable_entries(&self) -> bool {
         let rounds = self.repair_requests_max();
-        self.repair.entries.values().any(|wanted| wanted.requests_sent > rounds)
+        self.health.repair.entries.values().any(|wanted| wanted.requests_sent > rounds)
     }
 
     /// A request was answered with `Corrupt`, or would have been. Records the corrupt entries of its records for repair. `true`:
@@ -304,7 +304,7 @@ impl Replica {
         context: &mut Context<'_, D>,
         request: &RecordRequest<'_>,
     ) -> EngineResult<bool> {
-        if self.view.others().next().is_none() || self.has_corruption {
+        if self.view.others().next().is_none() || self.health.has_corruption {
             return Ok(false);
         }
         let mut keys = Vec::new();
@@ -330,8 +330,8 @@ impl Replica {
             }
         }
         // The damages added by these checks are known.
-        self.repair.damages = context.engine.damage(handle)?.len();
-        Ok(!self.repair.is_idle())
+        self.health.repair.damages = context.engine.damage(handle)?.len();
+        Ok(!self.health.repair.is_idle())
     }
 }
 

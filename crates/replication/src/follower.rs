@@ -25,7 +25,7 @@ impl Replica {
         if !(is_replica || is_old) {
             return Ok(());
         }
-        if self.needs_state || self.has_corruption || self.snapshot_install.is_some() {
+        if self.health.needs_state || self.health.has_corruption || self.follow.snapshot_install.is_some() {
             effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Replica {
             let applied = self.partition.applied();
             if own.is_some() && index <= applied {
                 // The primary's log lacks an entry that is committed here: an operator has accepted its loss.
-                self.needs_state = true;
+                self.health.needs_state = true;
                 effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
                 return Ok(());
             }
@@ -68,13 +68,13 @@ impl Replica {
                 }
             }
         }
-        if self.needs_state {
+        if self.health.needs_state {
             effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
             return result;
         }
-        self.matched = Some(self.matched.unwrap_or(0).max(matched));
-        self.reported_commit = self.reported_commit.max(commit);
-        self.ack_due = true;
+        self.follow.matched = Some(self.follow.matched.unwrap_or(0).max(matched));
+        self.follow.reported_commit = self.follow.reported_commit.max(commit);
+        self.follow.ack_due = true;
         if self.is_sync() {
             effects.flush_wanted();
         }
@@ -98,7 +98,7 @@ impl Replica {
                 None => return Ok(index <= self.partition.applied()),
                 Some(_) if is_planted(Bug::TruncationSkipped) => return Ok(true),
                 Some(_) if index <= self.partition.applied() => {
-                    self.needs_state = true;
+                    self.health.needs_state = true;
                     return Ok(false);
                 }
                 Some(_) => {
@@ -122,8 +122,8 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let matched = if is_planted(Bug::CommitNotMatched) { Some(self.last()) } else { self.matched };
-        let commit = self.reported_commit.min(matched.unwrap_or(0));
+        let matched = if is_planted(Bug::CommitNotMatched) { Some(self.last()) } else { self.follow.matched };
+        let commit = self.follow.reported_commit.min(matched.unwrap_or(0));
         if commit <= self.partition.applied() {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Replica {
 
     /// Whether the replica needs a snapshot and no snapshot install is in progress.
     pub(super) fn needs_snapshot(&self) -> bool {
-        (self.needs_state || self.has_corruption) && self.snapshot_install.is_none()
+        (self.health.needs_state || self.health.has_corruption) && self.follow.snapshot_install.is_none()
     }
 
     /// Reports to the primary what the log has, if that is news, or that a snapshot is needed. The replica must report
@@ -149,14 +149,14 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if self.snapshot_install.as_ref().is_some_and(|taking| context.now_us >= taking.ends_us()) {
-            self.snapshot_install = None;
+        if self.follow.snapshot_install.as_ref().is_some_and(|taking| context.now_us >= taking.ends_us()) {
+            self.follow.snapshot_install = None;
         }
         self.end_install(context, effects)?;
         let is_member = matches!(self.role, Role::InSync | Role::Follower);
         if is_member && self.needs_snapshot() {
-            if context.now_us >= self.reported_us + REPORT_US {
-                self.reported_us = context.now_us;
+            if context.now_us >= self.follow.reported_us + REPORT_US {
+                self.follow.reported_us = context.now_us;
                 let call = Call::ReplicateAck(FollowerReport::NeedsState);
                 effects.send(self.view.primary, self.view.epoch, &call);
             }
@@ -168,7 +168,7 @@ impl Replica {
 
     /// Whether the primary must still be notified of a flush. Under interval durability no follower is admitted before its flush.
     pub(super) fn has_to_flush(&self) -> bool {
-        let is_flushed = self.matched.is_none_or(|matched| self.reported_durable >= matched);
+        let is_flushed = self.follow.matched.is_none_or(|matched| self.follow.reported_durable >= matched);
         self.role == Role::Follower && self.is_interval() && !is_flushed
     }
 
@@ -178,18 +178,18 @@ impl Replica {
         (to, epoch): (Member, PartitionEpoch),
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(matched) = self.matched.filter(|_| self.ack_due || self.has_to_flush()) else {
+        let Some(matched) = self.follow.matched.filter(|_| self.follow.ack_due || self.has_to_flush()) else {
             return Ok(());
         };
         let durable = context.engine.durable_index(self.partition.handle())?.min(matched);
         // Under `sync` a flush of the remaining entries is in progress. The report waits for its end.
         let awaits_flush = self.is_sync() && durable < matched;
-        if (!self.ack_due || awaits_flush) && durable <= self.reported_durable {
+        if (!self.follow.ack_due || awaits_flush) && durable <= self.follow.reported_durable {
             return Ok(());
         }
-        self.reported_durable = durable;
+        self.follow.reported_durable = durable;
         // The rest is reported once the flush has ended.
-        self.ack_due = self.is_sync() && durable < matched;
+        self.follow.ack_due = self.is_sync() && durable < matched;
         let applied = LogIndex(self.partition.applied());
         let report =
             FollowerReport::Acknowledged { matched: LogIndex(matched), durable: LogIndex(durable), applied };
@@ -207,10 +207,10 @@ impl Replica {
         {
             return;
         }
-        if self.early.len() == EARLY_MAX {
-            self.early.pop_front();
+        if self.follow.early.len() == EARLY_MAX {
+            self.follow.early.pop_front();
         }
-        self.early.push_back(frame);
+        self.follow.early.push_back(frame);
     }
 
     /// The map has arrived: handles the kept messages again.
@@ -220,7 +220,7 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
-        for bytes in std::mem::take(&mut self.early) {
+        for bytes in std::mem::take(&mut self.follow.early) {
             let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { continue };
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(PeerMessage { from, call, .. })) = frame.message(&mut scratch) {

@@ -28,6 +28,7 @@ pub mod lease;
 pub mod limits;
 mod lone;
 mod partition_index;
+mod parts;
 mod primary;
 mod replica_table;
 mod role_change;
@@ -41,11 +42,9 @@ mod timers;
 pub mod view;
 mod wait_queue;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, EngineResult, PartitionId};
-use zerohop_wire::ids::{InstanceId, LogIndex, PartitionEpoch, Timestamp};
+use zerohop_wire::ids::{LogIndex, PartitionEpoch, Timestamp};
 pub use zerohop_wire::messages::Member;
 use zerohop_wire::messages::{Call, EntryName};
 use zerohop_wire::{Failure, Message};
@@ -70,9 +69,7 @@ pub use split::InheritedState;
 
 use anti_entropy::Audit;
 use entry_repair::EntryRepair;
-use follower_progress::Stream;
-use snapshot_install::SnapshotInstall;
-use wait_queue::WaitQueue;
+use parts::{CopyHealth, FollowerState, FormerPrimaries, PendingChange, PrimaryState, SendBudget};
 
 /// The state of a member's log, for the control group, which decides which member may be primary after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,75 +94,15 @@ pub struct Replica {
     /// See [`Replica::is_lone`].
     is_lone: bool,
     counts: ReplicaCounts,
-    /// The log does not represent a complete state, so the replica must install a snapshot.
-    needs_state: bool,
-    /// The log was found without damage.
-    is_intact: bool,
-    /// The replica has found a corrupt entry that no member can repair.
-    has_corruption: bool,
-    /// The corrupt entries that are being repaired.
-    repair: EntryRepair,
-    damage: Damage,
-    audit: Audit,
-    /// Compaction of the log is on hold.
-    compaction_on_hold: bool,
-    /// The number of the last snapshot that the replica has started to send.
-    attempts: u64,
-    /// See [`Replica::set_copy_allowance`] and [`Replica::take_copied_bytes`].
-    copy_allowance: u64,
-    copied_bytes: u64,
-
-    // As primary.
-    streams: Vec<Stream>,
-    /// The log index of the epoch marker. The primary answers once it is committed.
-    epoch_marker: u64,
-    /// For each instance, the time until which grants to it as an older primary may be in use.
-    waits: BTreeMap<InstanceId, u64>,
-    /// The same time for older primaries that this replica may not know.
-    wait_us: u64,
-    pending_change: Option<PendingChange>,
-    /// All members that requests of this epoch ask to admit. They may be in sync already.
-    admitting: Vec<Member>,
-    /// All members that requests of this epoch ask to remove.
-    removing: Vec<Member>,
-    admission_requested: Option<Member>,
-    wait_queue: WaitQueue,
-    is_lapsed: bool,
     role_changed_us: u64,
-    /// The replica was primary and has not sent its `Yield` yet, because readers may rely on its read locks.
-    yield_due: bool,
-
-    // As replica or follower.
-    /// The log index up to which its log equals the primary's, in this epoch.
-    matched: Option<u64>,
-    /// The newest commit index that the primary has reported.
-    reported_commit: u64,
-    ack_due: bool,
-    /// The durable index that was last reported to the primary.
-    reported_durable: u64,
-    /// When the replica last reported that it needs a snapshot.
-    reported_us: u64,
-    snapshot_install: Option<SnapshotInstall>,
-    /// Since when its disk has been full.
-    full_since_us: Option<u64>,
-    /// When the replica last reported that to the primary; 0: it has not reported it to this primary.
-    full_reported_us: u64,
-    /// Primaries of epochs that may still be in use.
-    former_primaries: BTreeSet<InstanceId>,
-    /// There may be older primaries that this replica does not know.
-    has_unknown_former_primaries: bool,
-    /// By instance, the newest epoch in which a former primary has reported to act.
-    yielded: BTreeMap<InstanceId, PartitionEpoch>,
-    /// Messages of an epoch whose map has not arrived.
-    early: VecDeque<Vec<u8>>,
-}
-
-/// A change that was requested and whose decision is not known.
-#[derive(Clone, Copy, Debug)]
-struct PendingChange {
-    change: GroupChange,
-    since_us: u64,
-    sent_us: u64,
+    health: CopyHealth,
+    audit: Audit,
+    sending: SendBudget,
+    /// As primary.
+    lead: PrimaryState,
+    former: FormerPrimaries,
+    /// As in-sync replica or follower.
+    follow: FollowerState,
 }
 
 impl Replica {
@@ -187,7 +124,8 @@ impl Replica {
         let damage =
             if needs_state { Damage::of_start(engine, replica.handle())? } else { Damage::default() };
         let repair = repair.unwrap_or_default();
-        Ok(Replica { needs_state, is_intact, has_corruption, repair, damage, ..replica })
+        let health = CopyHealth { needs_state, is_intact, has_corruption, repair, damage };
+        Ok(Replica { health, ..replica })
     }
 
     fn new(partition: Partition, me: Member, id: PartitionId, options: MemberOptions) -> Replica {
@@ -200,40 +138,13 @@ impl Replica {
             role: Role::Removed,
             is_lone: false,
             counts: ReplicaCounts::default(),
-            needs_state: false,
-            is_intact: true,
-            has_corruption: false,
-            repair: EntryRepair::default(),
-            damage: Damage::default(),
-            audit: Audit::default(),
-            compaction_on_hold: false,
-            attempts: 0,
-            copy_allowance: u64::MAX,
-            copied_bytes: 0,
-            streams: Vec::new(),
-            epoch_marker: 0,
-            waits: BTreeMap::new(),
-            wait_us: 0,
-            pending_change: None,
-            admitting: Vec::new(),
-            removing: Vec::new(),
-            admission_requested: None,
-            wait_queue: WaitQueue::default(),
-            is_lapsed: false,
             role_changed_us: 0,
-            yield_due: false,
-            matched: None,
-            reported_commit: 0,
-            ack_due: false,
-            reported_durable: 0,
-            reported_us: 0,
-            snapshot_install: None,
-            full_since_us: None,
-            full_reported_us: 0,
-            former_primaries: BTreeSet::new(),
-            has_unknown_former_primaries: true,
-            yielded: BTreeMap::new(),
-            early: VecDeque::new(),
+            health: CopyHealth::default(),
+            audit: Audit::default(),
+            sending: SendBudget::default(),
+            lead: PrimaryState::default(),
+            former: FormerPrimaries::default(),
+            follow: FollowerState::default(),
         }
     }
 
@@ -275,7 +186,7 @@ impl Replica {
                 self.handle_early(context, effects)
             }
             ReplicaEvent::AdmissionRequested(member) => {
-                self.admission_requested = Some(member);
+                self.lead.admission_requested = Some(member);
                 Ok(())
             }
             ReplicaEvent::Flushed => self.flushed(context, effects),
@@ -301,7 +212,7 @@ impl Replica {
                 self.begin_audit(context, effects)
             }
             ReplicaEvent::Disconnected { connection } => {
-                self.wait_queue.disconnect(connection);
+                self.lead.wait_queue.disconnect(connection);
                 self.audit.client_requests.retain(|one| one.token.connection != connection);
                 let event = PartitionEvent::Disconnected { connection };
                 self.partition.step(context.engine, context.at(), event, effects)
@@ -338,7 +249,7 @@ impl Replica {
         self.repair_on(context, effects)?;
         self.cover_damage(context)?;
         // A checkpoint of an incomplete log would claim that the log is complete.
-        let is_whole = self.role != Role::Primary && !self.needs_state;
+        let is_whole = self.role != Role::Primary && !self.health.needs_state;
         if is_whole && context.engine.checkpoint_is_due(self.partition.handle())? {
             self.partition.checkpoint(context.engine)?;
         }
@@ -420,8 +331,8 @@ impl Replica {
 
     /// Whether the replica is primary, has started its epoch, and has no transaction in progress.
     pub fn is_drained(&self) -> bool {
-        let is_started = self.epoch_marker != role_change::NO_EPOCH_MARKER
-            && self.epoch_marker <= self.partition.applied();
+        let is_started = self.lead.epoch_marker != role_change::NO_EPOCH_MARKER
+            && self.lead.epoch_marker <= self.partition.applied();
         self.role == Role::Primary && is_started && self.partition.is_drained()
     }
 
@@ -458,7 +369,7 @@ impl Replica {
     /// above it.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
-        self.partition.newest().max(self.wait_queue.seen())
+        self.partition.newest().max(self.lead.wait_queue.seen())
     }
 
     /// The state of its log.
@@ -467,27 +378,27 @@ impl Replica {
         let (epoch, index) = self.partition.last_name();
         LogEnd {
             last: EntryName { epoch, index: LogIndex(index) },
-            is_intact: self.is_intact,
-            is_complete: !self.needs_state,
+            is_intact: self.health.is_intact,
+            is_complete: !self.health.needs_state,
         }
     }
 
     /// Whether the replica is searching for or repairing corruption in its log.
     #[must_use]
     pub fn is_repair(&self) -> bool {
-        !self.repair.is_idle()
+        !self.health.repair.is_idle()
     }
 
     /// Whether the current scrub has read the complete log, and nothing is being repaired.
     #[must_use]
     pub fn is_between_scrubs(&self) -> bool {
-        self.repair.is_between_scrubs()
+        self.health.repair.is_between_scrubs()
     }
 
     /// Whether requests wait in the replica, so that [`ReplicaEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
-        self.wait_queue.len() > 0 || !self.audit.client_requests.is_empty() || self.partition.has_waits()
+        self.lead.wait_queue.len() > 0 || !self.audit.client_requests.is_empty() || self.partition.has_waits()
     }
 
     /// The members whose leases this replica needs or will need: those of its group, if it is the primary.

@@ -7,6 +7,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};
 
+use super::parts::FormerPrimaries;
 use super::{Context, GroupView, Replica, ReplicaEffects, ReplicaEvent, Role, failed, unavailable};
 use zerohop_partition::MemberOptions;
 use zerohop_partition::Partition;
@@ -16,7 +17,8 @@ impl Replica {
     /// Makes a replica of a partition whose only member is this instance. `view` is its group.
     pub fn lone(partition: Partition, id: PartitionId, view: GroupView, options: MemberOptions) -> Replica {
         let replica = Replica::new(partition, view.primary, id, options);
-        Replica { view, role: Role::Primary, has_unknown_former_primaries: false, is_lone: true, ..replica }
+        let former = FormerPrimaries { has_unknown: false, ..FormerPrimaries::default() };
+        Replica { view, role: Role::Primary, former, is_lone: true, ..replica }
     }
 
     /// Whether it has had no other member since it was opened.

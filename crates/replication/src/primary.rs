@@ -48,11 +48,11 @@ impl Replica {
             result =
                 result.and(self.partition.step(context.engine, context.at(), PartitionEvent::Tick, effects));
         }
-        let mut streams = std::mem::take(&mut self.streams);
+        let mut streams = std::mem::take(&mut self.lead.streams);
         for stream in &mut streams {
             result = result.and(self.send_on(context, stream, effects));
         }
-        self.streams = streams;
+        self.lead.streams = streams;
         self.propose_changes(context, effects);
         result
     }
@@ -64,11 +64,11 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let has_leases = self.has_leases(context);
-        let is_starting = self.partition.applied() < self.epoch_marker;
-        if !has_leases && !is_starting && !std::mem::replace(&mut self.is_lapsed, true) {
+        let is_starting = self.partition.applied() < self.lead.epoch_marker;
+        if !has_leases && !is_starting && !std::mem::replace(&mut self.lead.is_lapsed, true) {
             self.counts.lease_expiries += 1;
         }
-        self.is_lapsed &= !has_leases;
+        self.lead.is_lapsed &= !has_leases;
         if self.has_waited(context.now_us) && (is_starting || has_leases) {
             if self.partition.is_single_copy() {
                 self.partition.step(context.engine, context.at(), PartitionEvent::Flushed, effects)?;
@@ -79,7 +79,7 @@ impl Replica {
             }
         }
         let is_alone = self.needed().next().is_none();
-        let is_settled = self.epoch_marker != NO_EPOCH_MARKER && self.partition.applied() == self.last();
+        let is_settled = self.lead.epoch_marker != NO_EPOCH_MARKER && self.partition.applied() == self.last();
         if is_alone != self.partition.is_single_copy() && (!is_alone || is_settled) {
             self.partition.set_members(self.view.entry_epoch(), is_alone);
         }
@@ -97,7 +97,7 @@ impl Replica {
             return Ok(own);
         }
         let held = self.needed().map(|member| {
-            let stream = self.streams.iter().find(|stream| stream.member == member);
+            let stream = self.lead.streams.iter().find(|stream| stream.member == member);
             stream.map_or(0, |stream| stream.acknowledged_index(self.is_sync()))
         });
         Ok(held.fold(own, u64::min))
@@ -111,8 +111,10 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let last = self.last();
-        let Some(at) = self.streams.iter().position(|stream| stream.member == from) else { return Ok(()) };
-        let mut stream = self.streams.swap_remove(at);
+        let Some(at) = self.lead.streams.iter().position(|stream| stream.member == from) else {
+            return Ok(());
+        };
+        let mut stream = self.lead.streams.swap_remove(at);
         stream.unanswered = 0;
         let result = match report {
             // In this epoch no member can have entries that the primary's log does not have.
@@ -139,7 +141,7 @@ impl Replica {
             }
         };
         let sent = self.send_on(context, &mut stream, effects);
-        self.streams.push(stream);
+        self.lead.streams.push(stream);
         result.and(sent)?;
         self.advance(context, effects)
     }
@@ -240,8 +242,8 @@ impl Replica {
         stream.is_found
             && stream.sending.is_none()
             && self.has_copies()
-            && self.admission_requested != Some(stream.member)
-            && !self.admitting.contains(&stream.member)
+            && self.lead.admission_requested != Some(stream.member)
+            && !self.lead.admitting.contains(&stream.member)
             && self.view.followers.contains(&stream.member)
     }
 
@@ -275,7 +277,7 @@ impl Replica {
             // The entry is sent once it is repaired. It is never sent before and never skipped.
             UnsendableEntry::Corruption => match context.engine.epoch_at(self.partition.handle(), index) {
                 Ok(Some(epoch)) => self.record_corruption([CorruptEntry { epoch, index }]),
-                Ok(None) | Err(EngineError::Corrupt { .. }) => self.has_corruption = true,
+                Ok(None) | Err(EngineError::Corrupt { .. }) => self.health.has_corruption = true,
                 Err(error) => return Err(error),
             },
         }
@@ -324,21 +326,21 @@ impl Replica {
     fn propose_changes<D: Disk>(&mut self, context: &Context<'_, D>, effects: &mut dyn ReplicaEffects) {
         let now_us = context.now_us;
         let (is_sync, last) = (self.is_sync(), self.last());
-        self.streams.iter_mut().for_each(|stream| stream.check_lag(is_sync, last, now_us));
+        self.lead.streams.iter_mut().for_each(|stream| stream.check_lag(is_sync, last, now_us));
         let change = self.change_needed(context);
         if let Some(change) = change
-            && self.pending_change.is_none_or(|asked| asked.change != change)
+            && self.lead.pending_change.is_none_or(|asked| asked.change != change)
         {
             match change {
-                GroupChange::Admit(member) => self.admitting.push(member),
+                GroupChange::Admit(member) => self.lead.admitting.push(member),
                 GroupChange::Remove(member) => {
                     self.counts.handover_requests +=
-                        u64::from(member == self.this_member && !self.has_corruption);
-                    self.removing.push(member);
+                        u64::from(member == self.this_member && !self.health.has_corruption);
+                    self.lead.removing.push(member);
                 }
                 GroupChange::RaiseEpoch => {}
             }
-            self.pending_change = Some(PendingChange { change, since_us: now_us, sent_us: 0 });
+            self.lead.pending_change = Some(PendingChange { change, since_us: now_us, sent_us: 0 });
             if self.needed().next().is_some() && self.partition.is_single_copy() {
                 // The partition must leave single-copy mode now, and not at the next step. Otherwise it would commit the entries
                 // appended until then by itself alone.
@@ -346,7 +348,7 @@ impl Replica {
             }
         }
         let epoch = self.view.epoch;
-        if let Some(asked) = &mut self.pending_change
+        if let Some(asked) = &mut self.lead.pending_change
             && (asked.sent_us == 0 || now_us >= asked.sent_us + PROPOSAL_REPEAT_US)
         {
             asked.sent_us = now_us.max(1);
@@ -357,35 +359,35 @@ impl Replica {
     /// The change that this group needs now; `None` leaves the pending request as it is.
     fn change_needed<D: Disk>(&self, context: &Context<'_, D>) -> Option<GroupChange> {
         let now_us = context.now_us;
-        if self.has_corruption && !self.view.in_sync.is_empty() {
+        if self.health.has_corruption && !self.view.in_sync.is_empty() {
             return Some(GroupChange::Remove(self.this_member));
         }
         let for_room = self.change_for_full_disk(context);
-        if let Some(PendingChange { change: GroupChange::Remove(member), .. }) = self.pending_change {
+        if let Some(PendingChange { change: GroupChange::Remove(member), .. }) = self.lead.pending_change {
             // The disk has room again. The removal was requested and perhaps decided, so only another epoch settles it.
             return (member == self.this_member && for_room.is_none()).then_some(GroupChange::RaiseEpoch);
         }
         if for_room.is_some() {
             return for_room;
         }
-        let laggard = self.streams.iter().find(|stream| {
+        let laggard = self.lead.streams.iter().find(|stream| {
             let is_late = now_us >= self.blame_due_us(context, stream);
             self.view.in_sync.contains(&stream.member) && (is_late || stream.is_damaged)
         });
         if let Some(laggard) = laggard {
             return Some(GroupChange::Remove(laggard.member));
         }
-        if let Some(asked) = self.pending_change {
+        if let Some(asked) = self.lead.pending_change {
             // The member to be admitted has left, or the control group refuses it.
             let is_stuck = now_us >= asked.since_us + LAG_US;
             return is_stuck.then_some(GroupChange::RaiseEpoch);
         }
-        if self.partition.applied() < self.epoch_marker {
+        if self.partition.applied() < self.lead.epoch_marker {
             return None;
         }
         let has_enough = self.view.copies() >= usize::from(self.view.min_in_sync);
-        let candidate = self.streams.iter().find(|stream| {
-            let is_wanted = !has_enough || self.admission_requested == Some(stream.member);
+        let candidate = self.lead.streams.iter().find(|stream| {
+            let is_wanted = !has_enough || self.lead.admission_requested == Some(stream.member);
             is_wanted
                 && self.view.followers.contains(&stream.member)
                 && !self.waits_for_disk_space(context, stream.full_until_us)

@@ -33,18 +33,18 @@ impl Replica {
         let goes_on = was == Role::Primary && is == Role::Primary && self.knows_all_since(&before);
         self.role = is;
         self.check_loss_accepted(was_damaged_alone);
-        self.pending_change = None;
+        self.lead.pending_change = None;
         // The control group names the member to be admitted in this epoch in an event that follows this one.
-        self.admission_requested = None;
-        self.admitting.clear();
-        self.removing.clear();
-        self.matched = None;
-        self.reported_commit = 0;
-        self.ack_due = false;
-        self.reported_durable = 0;
-        self.snapshot_install = None;
-        self.full_reported_us = 0;
-        self.repair.begin_again(false);
+        self.lead.admission_requested = None;
+        self.lead.admitting.clear();
+        self.lead.removing.clear();
+        self.follow.matched = None;
+        self.follow.reported_commit = 0;
+        self.follow.ack_due = false;
+        self.follow.reported_durable = 0;
+        self.follow.snapshot_install = None;
+        self.follow.full_reported_us = 0;
+        self.health.repair.begin_again(false);
         self.drop_audit_requests(effects);
         self.role_changed_us = context.now_us;
         self.remember_former_primaries(&before, was, context.now_us);
@@ -70,7 +70,7 @@ impl Replica {
                 );
             }
             let last = self.last();
-            self.streams =
+            self.lead.streams =
                 self.view.others().map(|member| Stream::new(member, last, context.now_us)).collect();
             self.step_as_primary(context, effects)?;
         } else {
@@ -83,37 +83,41 @@ impl Replica {
     /// Whether no other member can have been primary between the previous group and this one.
     fn knows_all_since(&self, before: &GroupView) -> bool {
         // A member that this replica has not asked to admit is not in sync, and only in-sync replicas are promoted.
-        let was_alone = before.in_sync.is_empty() && self.admitting.is_empty();
+        let was_alone = before.in_sync.is_empty() && self.lead.admitting.is_empty();
         was_alone || self.view.epoch == before.epoch.next()
     }
 
     /// Remembers the members that may still believe to be primary, until a later primary is known to have waited for them.
     fn remember_former_primaries(&mut self, before: &GroupView, was: Role, now_us: u64) {
         if was == Role::Primary {
-            if self.epoch_marker <= self.partition.applied() && self.has_waited(now_us) {
-                self.former_primaries.clear();
-                self.has_unknown_former_primaries = false;
+            if self.lead.epoch_marker <= self.partition.applied() && self.has_waited(now_us) {
+                self.former.instances.clear();
+                self.former.has_unknown = false;
             } else {
                 // This replica must wait again for the older primaries that it has not waited for completely, when it is promoted
                 // again.
                 let waited_for: Vec<_> = self.unwaited(now_us).collect();
-                self.former_primaries.extend(waited_for);
+                self.former.instances.extend(waited_for);
             }
         } else if before.epoch.0 != 0 && before.primary.instance != self.this_member.instance {
-            self.former_primaries.insert(before.primary.instance);
+            self.former.instances.insert(before.primary.instance);
         }
-        self.has_unknown_former_primaries |= before.epoch.0 == 0 || self.view.epoch != before.epoch.next();
+        self.former.has_unknown |= before.epoch.0 == 0 || self.view.epoch != before.epoch.next();
     }
 
     /// Older primaries that this replica waits for after its promotion: their leases from it may still be in use.
     pub(super) fn unwaited(&self, now_us: u64) -> impl Iterator<Item = InstanceId> + '_ {
-        self.waits.iter().filter(move |(_, until_us)| now_us < **until_us).map(|(instance, _)| *instance)
+        self.former
+            .waits
+            .iter()
+            .filter(move |(_, until_us)| now_us < **until_us)
+            .map(|(instance, _)| *instance)
     }
 
     /// The primary of this epoch answers, so it has waited for all older primaries. No other member needs to wait for them again.
     pub(super) fn primary_has_started(&mut self) {
-        self.former_primaries.clear();
-        self.has_unknown_former_primaries = false;
+        self.former.instances.clear();
+        self.former.has_unknown = false;
     }
 
     fn promote<D: Disk>(&mut self, context: &mut Context<'_, D>) {
@@ -123,24 +127,25 @@ impl Replica {
             self.partition.clear_sessions();
         }
         let map_epoch = self.view.map_epoch;
-        self.wait_us = 0;
-        if self.has_unknown_former_primaries {
-            self.former_primaries.extend(context.leases.holders());
-            self.wait_us = context.leases.start_ended_us();
+        self.former.wait_us = 0;
+        if self.former.has_unknown {
+            self.former.instances.extend(context.leases.holders());
+            self.former.wait_us = context.leases.start_ended_us();
         }
-        self.waits.clear();
-        for instance in std::mem::take(&mut self.former_primaries) {
+        self.former.waits.clear();
+        for instance in std::mem::take(&mut self.former.instances) {
             let has_yielded = self
+                .former
                 .yielded
                 .get(&instance)
                 .is_some_and(|epoch| *epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch));
             if instance != self.this_member.instance && !has_yielded {
-                self.waits.insert(instance, context.leases.ended_us(instance, map_epoch));
+                self.former.waits.insert(instance, context.leases.ended_us(instance, map_epoch));
             }
         }
-        self.epoch_marker = NO_EPOCH_MARKER;
-        self.is_lapsed = false;
-        self.yield_due = false;
+        self.lead.epoch_marker = NO_EPOCH_MARKER;
+        self.lead.is_lapsed = false;
+        self.former.yield_due = false;
     }
 
     /// Appends the epoch marker as soon as there is room for it.
@@ -149,8 +154,8 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if self.epoch_marker == NO_EPOCH_MARKER && !self.needs_state {
-            self.epoch_marker = self.partition.append_epoch_marker(context.engine)?;
+        if self.lead.epoch_marker == NO_EPOCH_MARKER && !self.health.needs_state {
+            self.lead.epoch_marker = self.partition.append_epoch_marker(context.engine)?;
             effects.flush_wanted();
         }
         Ok(())
@@ -163,13 +168,13 @@ impl Replica {
             _ => self.partition.step_down_in_group(now_us + RETAINED_REPLY_US, &unavailable(), effects),
         }
         self.reject_queued(effects);
-        self.streams.clear();
-        self.waits.clear();
-        if self.has_corruption {
+        self.lead.streams.clear();
+        self.former.waits.clear();
+        if self.health.has_corruption {
             // The replica must not pass on entries that it cannot read. It installs a snapshot instead.
-            self.needs_state = true;
+            self.health.needs_state = true;
         }
-        self.yield_due = true;
+        self.former.yield_due = true;
         self.send_yield(now_us, effects);
     }
 
@@ -196,8 +201,8 @@ impl Replica {
 
     /// Tells the new primary that it need not wait for the leases and read locks of this former primary.
     pub(super) fn send_yield(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
-        if self.yield_due && now_us >= self.yield_us() {
-            self.yield_due = false;
+        if self.former.yield_due && now_us >= self.yield_us() {
+            self.former.yield_due = false;
             effects.send(self.view.primary, self.view.epoch, &Call::Yield);
         }
     }
@@ -209,10 +214,10 @@ impl Replica {
 
     /// A former primary acts in this epoch or a later one, so it uses no lease of an older epoch.
     pub(super) fn handle_yield(&mut self, from: Member, epoch: PartitionEpoch) {
-        let known = self.yielded.entry(from.instance).or_default();
+        let known = self.former.yielded.entry(from.instance).or_default();
         *known = epoch.max(*known);
         if epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch) {
-            self.waits.remove(&from.instance);
+            self.former.waits.remove(&from.instance);
         }
     }
 }

@@ -45,13 +45,17 @@ impl Replica {
         if !matches!(self.role, Role::InSync | Role::Follower) {
             return Ok(());
         }
-        let has_it = self.matched.is_some_and(|matched| matched >= as_of.index.0);
-        if self.snapshot_install.is_none() && !self.needs_state && !self.has_corruption && has_it {
+        let has_it = self.follow.matched.is_some_and(|matched| matched >= as_of.index.0);
+        if self.follow.snapshot_install.is_none()
+            && !self.health.needs_state
+            && !self.health.has_corruption
+            && has_it
+        {
             // The acknowledgement of the last part was lost, or the part belongs to an old snapshot.
             self.acknowledge_parts((as_of, attempt), part + 1, effects);
             return Ok(());
         }
-        if self.snapshot_install.is_none() && part > 0 {
+        if self.follow.snapshot_install.is_none() && part > 0 {
             self.acknowledge_parts((as_of, attempt), 0, effects);
             return Ok(());
         }
@@ -60,7 +64,8 @@ impl Replica {
             effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
             return Ok(());
         }
-        let known = self.snapshot_install.as_ref().map(|taking| (taking.as_of, taking.attempt, taking.parts));
+        let known =
+            self.follow.snapshot_install.as_ref().map(|taking| (taking.as_of, taking.attempt, taking.parts));
         match known {
             Some((of, this, parts)) if (of, this, parts) == (as_of, attempt, part) => {}
             // Of another attempt only the first part of a later attempt is accepted.
@@ -76,11 +81,11 @@ impl Replica {
                 EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
             ) => return Ok(()),
             Err(error) => {
-                self.snapshot_install = None;
+                self.follow.snapshot_install = None;
                 return Err(error);
             }
         }
-        if let Some(taking) = &mut self.snapshot_install {
+        if let Some(taking) = &mut self.follow.snapshot_install {
             taking.parts = part + 1;
             taking.part_accepted_us = context.now_us;
         }
@@ -92,17 +97,17 @@ impl Replica {
         context: &mut Context<'_, D>,
         (as_of, attempt): (EntryName, u64),
     ) -> EngineResult<()> {
-        self.needs_state = true;
-        self.matched = None;
-        self.reported_durable = 0;
-        self.snapshot_install = None;
-        self.repair.begin_again(true);
+        self.health.needs_state = true;
+        self.follow.matched = None;
+        self.follow.reported_durable = 0;
+        self.follow.snapshot_install = None;
+        self.health.repair.begin_again(true);
         self.partition.wipe(context.engine, (self.id, self.options))?;
-        self.compaction_on_hold = false;
+        self.sending.compaction_on_hold = false;
         self.partition.begin_install(context.engine)?;
         let grew_us = context.now_us;
         let state = Vec::new();
-        self.snapshot_install = Some(SnapshotInstall {
+        self.follow.snapshot_install = Some(SnapshotInstall {
             as_of,
             attempt,
             parts: 0,
@@ -119,7 +124,7 @@ impl Replica {
         as_of: EntryName,
         holds: &StatePart<'_>,
     ) -> EngineResult<()> {
-        let Some(taking) = &mut self.snapshot_install else { return Ok(()) };
+        let Some(taking) = &mut self.follow.snapshot_install else { return Ok(()) };
         match *holds {
             StatePart::Log { begins, bytes } => self.partition.install_run(context.engine, begins, bytes),
             StatePart::State { is_last, bytes } => {
@@ -161,7 +166,7 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let is_it = |taking: &SnapshotInstall| (taking.as_of, taking.attempt) == (as_of, attempt);
-        let Some(taking) = self.snapshot_install.as_ref().filter(|taking| is_it(taking)) else {
+        let Some(taking) = self.follow.snapshot_install.as_ref().filter(|taking| is_it(taking)) else {
             return Ok(());
         };
         let (parts, is_installed) = (taking.parts, taking.is_installed);
@@ -178,7 +183,7 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(taking) = self.snapshot_install.as_ref().filter(|taking| taking.is_installed) else {
+        let Some(taking) = self.follow.snapshot_install.as_ref().filter(|taking| taking.is_installed) else {
             return Ok(());
         };
         let (as_of, attempt, parts) = (taking.as_of, taking.attempt, taking.parts);
@@ -188,12 +193,12 @@ impl Replica {
             return self.partition.checkpoint(context.engine);
         }
         context.engine.end_install(self.partition.handle())?;
-        self.needs_state = false;
-        self.has_corruption = false;
-        self.is_intact = true;
+        self.health.needs_state = false;
+        self.health.has_corruption = false;
+        self.health.is_intact = true;
         self.clear_damage();
-        self.matched = Some(as_of.index.0);
-        self.snapshot_install = None;
+        self.follow.matched = Some(as_of.index.0);
+        self.follow.snapshot_install = None;
         self.acknowledge_parts((as_of, attempt), parts, effects);
         Ok(())
     }

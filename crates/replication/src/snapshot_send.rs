@@ -115,11 +115,11 @@ impl Replica {
         let Ok(Some(as_of)) = name_at(context.engine, handle, applied) else { return };
         let state = self.partition.state().encode();
         let log_bytes = context.engine.run_bytes(handle, applied).unwrap_or(0);
-        self.attempts = context.now_us.max(self.attempts + 1);
+        self.sending.attempts = context.now_us.max(self.sending.attempts + 1);
         stream.is_found = false;
         stream.sending = Some(SnapshotSend {
             as_of,
-            attempt: self.attempts,
+            attempt: self.sending.attempts,
             at: SendPosition::default(),
             next: 0,
             acked: 0,
@@ -161,7 +161,7 @@ impl Replica {
             sending.rewind(now_us);
         }
         let mut left = STATE_STEP_BYTES;
-        while sending.may_send_part() && left > 0 && self.copy_allowance > 0 {
+        while sending.may_send_part() && left > 0 && self.sending.copy_allowance > 0 {
             let begins = sending.at;
             let (as_of, attempt, part) = (sending.as_of, sending.attempt, sending.next);
             let holds = match self.read_part(context.engine, sending)? {
@@ -188,8 +188,8 @@ impl Replica {
             sending.under_way_bytes += bytes;
             sending.next += 1;
             left = left.saturating_sub(bytes);
-            self.copy_allowance = self.copy_allowance.saturating_sub(bytes as u64);
-            self.copied_bytes += bytes as u64;
+            self.sending.copy_allowance = self.sending.copy_allowance.saturating_sub(bytes as u64);
+            self.sending.copied_bytes += bytes as u64;
         }
         Ok(())
     }
@@ -226,8 +226,10 @@ impl Replica {
         (as_of, attempt, parts): (EntryName, u64, u32),
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(at) = self.streams.iter().position(|stream| stream.member == from) else { return Ok(()) };
-        let mut stream = self.streams.swap_remove(at);
+        let Some(at) = self.lead.streams.iter().position(|stream| stream.member == from) else {
+            return Ok(());
+        };
+        let mut stream = self.lead.streams.swap_remove(at);
         if let Some(sending) = &mut stream.sending
             && (sending.as_of, sending.attempt) == (as_of, attempt)
             && parts <= sending.next
@@ -248,16 +250,16 @@ impl Replica {
             }
         }
         let result = self.send_state(context, &mut stream, effects);
-        self.streams.push(stream);
+        self.lead.streams.push(stream);
         result
     }
 
     /// Holds compaction while a snapshot is sent. Otherwise compaction could drop an entry already sent together with the entry
     /// that removed it. The receiver would keep the first without the second.
     pub(super) fn pause_compaction<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
-        let holds = self.streams.iter().any(|stream| stream.sending.is_some());
-        if holds != self.compaction_on_hold && !is_planted(Bug::LogNotHeld) {
-            self.compaction_on_hold = holds;
+        let holds = self.lead.streams.iter().any(|stream| stream.sending.is_some());
+        if holds != self.sending.compaction_on_hold && !is_planted(Bug::LogNotHeld) {
+            self.sending.compaction_on_hold = holds;
             engine.pause_compaction(self.partition.handle(), holds)?;
         }
         Ok(())
@@ -265,7 +267,7 @@ impl Replica {
 
     /// The snapshots that it is sending.
     pub fn copies(&self) -> impl Iterator<Item = CopyProgress> + '_ {
-        self.streams.iter().filter_map(|stream| {
+        self.lead.streams.iter().filter_map(|stream| {
             let sending = stream.sending.as_ref()?;
             let SnapshotSend { sent_bytes, total_bytes, .. } = *sending;
             Some(CopyProgress { to: stream.member, done_bytes: sent_bytes.min(total_bytes), total_bytes })
@@ -275,12 +277,12 @@ impl Replica {
     /// Sets the snapshot bytes that the replica may send until the next call. The owner of several replicas divides the total
     /// among them.
     pub(super) fn set_copy_allowance(&mut self, bytes: u64) {
-        self.copy_allowance = bytes;
+        self.sending.copy_allowance = bytes;
     }
 
     /// The snapshot bytes that were sent since the last call.
     pub(super) fn take_copied_bytes(&mut self) -> u64 {
-        std::mem::take(&mut self.copied_bytes)
+        std::mem::take(&mut self.sending.copied_bytes)
     }
 }
 

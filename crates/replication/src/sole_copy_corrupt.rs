@@ -61,27 +61,28 @@ impl Replica {
     /// Such a replica cannot serve, and no member can send it a snapshot.
     #[must_use]
     pub fn is_damaged_sole_copy(&self) -> bool {
-        self.role == Role::Primary && self.needs_state && self.view.in_sync.is_empty()
+        self.role == Role::Primary && self.health.needs_state && self.view.in_sync.is_empty()
     }
 
     /// Whether this is the only in-sync copy, and cannot read all of its log. The part that it serves may be all that was
     /// acknowledged, but it cannot be copied to another member.
     #[must_use]
     pub fn is_corrupt_sole_copy(&self) -> bool {
-        let is_corrupt = self.needs_state || self.has_corruption || self.has_unrepairable_entries();
+        let is_corrupt =
+            self.health.needs_state || self.health.has_corruption || self.has_unrepairable_entries();
         self.role == Role::Primary && is_corrupt && self.view.in_sync.is_empty()
     }
 
     /// The damage of the copy, if [`Replica::is_damaged_sole_copy`].
     #[must_use]
     pub fn sole_copy_damage(&self) -> Option<CopyDamage> {
-        self.is_damaged_sole_copy().then(|| self.damage.found.as_deref().cloned().unwrap_or_default())
+        self.is_damaged_sole_copy().then(|| self.health.damage.found.as_deref().cloned().unwrap_or_default())
     }
 
     /// The damage of the copy at the time when, in this process, it continued on an operator's command.
     #[must_use]
     pub fn loss_accepted(&self) -> Option<&CopyDamage> {
-        self.damage.found.as_deref().filter(|_| self.damage.is_loss_accepted)
+        self.health.damage.found.as_deref().filter(|_| self.health.damage.is_loss_accepted)
     }
 
     /// Handles a new group after the one in which the replica was, or was not, damaged alone. If an operator's command has chosen
@@ -90,25 +91,25 @@ impl Replica {
         let is_recovering = self.view.primary.incarnation == Incarnation(0)
             && self.view.primary.instance == self.this_member.instance
             && self.view.others().next().is_none();
-        let has_waited = std::mem::take(&mut self.damage.awaits_operator);
+        let has_waited = std::mem::take(&mut self.health.damage.awaits_operator);
         if is_recovering {
-            self.damage.awaits_operator = was_alone || has_waited;
+            self.health.damage.awaits_operator = was_alone || has_waited;
         } else if has_waited && self.is_damaged_sole_copy() {
-            self.needs_state = false;
-            self.damage.is_loss_accepted = true;
-            self.damage.needs_checkpoint = true;
+            self.health.needs_state = false;
+            self.health.damage.is_loss_accepted = true;
+            self.health.damage.needs_checkpoint = true;
         }
     }
 
     /// Writes a checkpoint from which the next start reads the log, once the entries with which the replica continues are
     /// committed.
     pub(super) fn cover_damage<D: Disk>(&mut self, context: &mut Context<'_, D>) -> EngineResult<()> {
-        if self.damage.needs_checkpoint
+        if self.health.damage.needs_checkpoint
             && self.role == Role::Primary
-            && self.partition.applied() >= self.epoch_marker
+            && self.partition.applied() >= self.lead.epoch_marker
         {
             // A checkpoint that waits for uncommitted entries is started later.
-            self.damage.needs_checkpoint = self.partition.applied() != self.last();
+            self.health.damage.needs_checkpoint = self.partition.applied() != self.last();
             self.partition.checkpoint(context.engine)?;
         }
         Ok(())
@@ -116,6 +117,6 @@ impl Replica {
 
     /// The replica has installed a snapshot, and lacks nothing any more.
     pub(super) fn clear_damage(&mut self) {
-        self.damage = Damage::default();
+        self.health.damage = Damage::default();
     }
 }

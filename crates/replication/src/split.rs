@@ -50,13 +50,13 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> InheritedState {
         self.partition.step_down(failure, effects);
-        while let Some(one) = self.wait_queue.take_first(|_| true) {
+        while let Some(one) = self.lead.wait_queue.take_first(|_| true) {
             effects.answer(one.token, &failed(failure.clone()));
         }
         let has_settled = self.role == Role::Primary
-            && self.epoch_marker <= self.partition.applied()
+            && self.lead.epoch_marker <= self.partition.applied()
             && self.has_waited(context.now_us);
-        let mut former = std::mem::take(&mut self.former_primaries);
+        let mut former = std::mem::take(&mut self.former.instances);
         if has_settled {
             former.clear();
         }
@@ -65,26 +65,26 @@ impl Replica {
         InheritedState {
             applied: self.partition.applied(),
             state: self.partition.state().encode(),
-            needs_state: self.needs_state || self.snapshot_install.is_some(),
-            is_intact: self.is_intact,
-            has_corruption: self.has_corruption,
+            needs_state: self.health.needs_state || self.follow.snapshot_install.is_some(),
+            is_intact: self.health.is_intact,
+            has_corruption: self.health.has_corruption,
             view: self.view.clone(),
             former_primaries: former,
-            has_unknown_former_primaries: self.has_unknown_former_primaries && !has_settled,
+            has_unknown_former_primaries: self.former.has_unknown && !has_settled,
             born_in: None,
         }
     }
 
     /// Adopts the parent's inherited state, before the map's group is set.
     pub fn inherit(&mut self, inherited: &InheritedState, epoch: PartitionEpoch) {
-        self.needs_state |= inherited.needs_state;
-        self.is_intact &= inherited.is_intact;
-        self.has_corruption |= inherited.has_corruption;
+        self.health.needs_state |= inherited.needs_state;
+        self.health.is_intact &= inherited.is_intact;
+        self.health.has_corruption |= inherited.has_corruption;
         if inherited.born_in == Some(epoch) && inherited.view.epoch.0 != 0 {
             // The parent's group counts as this partition's previous group. Its primary, unless it is this member, may not know
             // of the split yet.
-            self.former_primaries.clone_from(&inherited.former_primaries);
-            self.has_unknown_former_primaries = inherited.has_unknown_former_primaries;
+            self.former.instances.clone_from(&inherited.former_primaries);
+            self.former.has_unknown = inherited.has_unknown_former_primaries;
             self.view = GroupView { epoch: PartitionEpoch(epoch.0 - 1), ..inherited.view.clone() };
         }
     }

@@ -19,18 +19,18 @@ impl Replica {
         let now_us = context.now_us;
         let mut wake_us = match self.role {
             Role::Primary => self.primary_due_us(context),
-            Role::InSync | Role::Follower if self.needs_snapshot() => self.reported_us + REPORT_US,
+            Role::InSync | Role::Follower if self.needs_snapshot() => self.follow.reported_us + REPORT_US,
             Role::Follower if self.has_to_flush() => now_us + DEFERRED_CHECK_US,
             _ => u64::MAX,
         };
         wake_us = wake_us.min(self.repair_due_us(now_us)).min(self.disk_full_due_us(now_us));
-        wake_us = wake_us.min(self.damage.due_us(now_us));
+        wake_us = wake_us.min(self.health.damage.due_us(now_us));
         wake_us = wake_us.min(self.partition.retained_until_us());
-        if self.yield_due {
+        if self.former.yield_due {
             wake_us = wake_us.min(self.yield_us());
         }
-        wake_us =
-            wake_us.min(self.snapshot_install.as_ref().map_or(u64::MAX, |taking| taking.due_us(now_us)));
+        wake_us = wake_us
+            .min(self.follow.snapshot_install.as_ref().map_or(u64::MAX, |taking| taking.due_us(now_us)));
         // Other partitions may be writing checkpoints, or entries may not be committed yet.
         if context.engine.needs_checkpoint(self.partition.handle()) == Ok(true) {
             wake_us = wake_us.min(now_us + DEFERRED_CHECK_US);
@@ -40,22 +40,22 @@ impl Replica {
 
     /// Whether its group is healthy and the replica only waits for the next event. Then it needs no tick after every message.
     pub(super) fn is_steady(&self) -> bool {
-        let is_well = !self.needs_state
-            && !self.has_corruption
-            && self.repair.is_idle()
-            && self.snapshot_install.is_none();
+        let is_well = !self.health.needs_state
+            && !self.health.has_corruption
+            && self.health.repair.is_idle()
+            && self.follow.snapshot_install.is_none();
         is_well
             && match self.role {
                 Role::Primary => {
-                    self.epoch_marker <= self.partition.applied()
-                        && self.pending_change.is_none()
-                        && self.admission_requested.is_none()
-                        && self.wait_queue.len() == 0
+                    self.lead.epoch_marker <= self.partition.applied()
+                        && self.lead.pending_change.is_none()
+                        && self.lead.admission_requested.is_none()
+                        && self.lead.wait_queue.len() == 0
                         && self.audit.client_requests.is_empty()
                         && self.has_copies()
-                        && self.streams.iter().all(|stream| stream.is_found && stream.sending.is_none())
+                        && self.lead.streams.iter().all(|stream| stream.is_found && stream.sending.is_none())
                 }
-                Role::InSync | Role::Follower => self.matched.is_some(),
+                Role::InSync | Role::Follower => self.follow.matched.is_some(),
                 _ => false,
             }
     }
@@ -65,26 +65,28 @@ impl Replica {
         let mut wake_us = u64::MAX;
         let mut at = |us: u64| wake_us = wake_us.min(us);
         at(self.compare_due_us().max(now_us + POLL_US));
-        if self.epoch_marker == NO_EPOCH_MARKER && !self.needs_state || self.wait_queue.len() > 0 {
+        if self.lead.epoch_marker == NO_EPOCH_MARKER && !self.health.needs_state
+            || self.lead.wait_queue.len() > 0
+        {
             at(now_us + POLL_US);
         }
         if !self.has_waited(now_us) {
-            at(self.waits.values().copied().fold(self.wait_us, u64::max));
+            at(self.former.waits.values().copied().fold(self.former.wait_us, u64::max));
         }
         if let Some(wake_ms) = self.partition.next_maintenance_ms() {
             // A primary that may not answer neither times out waits nor expires records. The lease that it lacks wakes it.
             let soonest_us = if self.may_answer(context) { 0 } else { now_us + DEFERRED_CHECK_US };
             at((now_us + wake_ms.saturating_sub(context.now.ms) * 1_000).max(soonest_us));
         }
-        if let Some(asked) = &self.pending_change {
+        if let Some(asked) = &self.lead.pending_change {
             at(asked.sent_us + PROPOSAL_REPEAT_US);
             if asked.since_us + LAG_US > now_us {
                 at(asked.since_us + LAG_US);
             }
         }
         let is_removing =
-            matches!(self.pending_change, Some(PendingChange { change: GroupChange::Remove(_), .. }));
-        for stream in &self.streams {
+            matches!(self.lead.pending_change, Some(PendingChange { change: GroupChange::Remove(_), .. }));
+        for stream in &self.lead.streams {
             at(self.member_due_us(context, stream));
             if !is_removing && self.view.in_sync.contains(&stream.member) {
                 at(self.blame_due_us(context, stream));

@@ -36,7 +36,7 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
     for node in [&mut a, &mut c] {
         node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     }
-    c.replica.needs_state = true;
+    c.replica.health.needs_state = true;
     let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let mut ms = 0;
     for round in 0..100 {
