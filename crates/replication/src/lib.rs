@@ -15,6 +15,7 @@
 
 mod admission;
 mod anti_entropy;
+mod check;
 mod compare;
 mod copy_throttle;
 mod counts;
@@ -168,6 +169,7 @@ impl Replica {
             self.suspect_corruption(true);
         }
         let held = self.pause_compaction(context.engine);
+        self.check();
         result.and(held)
     }
 
