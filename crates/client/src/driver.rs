@@ -1,4 +1,5 @@
-//! The task that executes the effects of a session: each round it collects all events, calls `turn` once, and writes to each socket once.
+//! The task that executes the effects of a session: each round it collects all events, calls
+//! `Session::step` once, and writes to each socket once.
 
 use std::future::Future;
 use std::io;

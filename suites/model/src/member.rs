@@ -109,7 +109,7 @@ impl Model {
         Some(())
     }
 
-    /// A replica gets entry `index + 1` of the primary of an epoch, behind entry `index` (`replica/follower.rs`).
+    /// A replica gets entry `index + 1` of the primary of an epoch, behind entry `index` (`replication/src/follower.rs`).
     pub(crate) fn take_entry(
         &self,
         world: &mut ReplicaWorld,

@@ -27,8 +27,8 @@ pub enum AgentEvent<'a> {
         /// cleanly. Its durable data is then all that it ever acknowledged, except for data in memory only.
         closed: bool,
     },
-    /// An instance of this node requests a change of a group (its `Effects::ask_control`). It repeats the
-    /// request until the map has another epoch, so that the agent need not remember it permanently.
+    /// An instance of this node requests a change of a group (its `InstanceEffect::ProposeChange`). It
+    /// repeats the request until the map has another epoch, so that the agent need not remember it permanently.
     InstanceProposes {
         /// The instance of this node.
         instance: InstanceId,
@@ -42,9 +42,9 @@ pub enum AgentEvent<'a> {
         change: GroupRequest,
     },
     /// A keyspace is being dropped, and an instance of this node has no pending work in the partitions of
-    /// which it is primary (its `Effects::drained`).
+    /// which it is primary (its `InstanceEffect::Drained`).
     Drained(KeyspaceDrained),
-    /// Another node has a newer map (`Effects::fetch_map` of an instance, or a client's message).
+    /// Another node has a newer map (`InstanceEffect::FetchMap`, or a client's message).
     FetchMap,
     /// The ends of the logs that [`super::AgentEffect::RequestLogEnds`] requested. A log that does not represent
     /// a complete state is reported with the end zero: recovery chooses it only if there is no other.
@@ -89,16 +89,16 @@ pub enum AgentEvent<'a> {
     Leave,
 }
 
-/// A change that a primary may request for its group: it corresponds to `replica::Change` of the partition crate; neither
+/// A change that a primary may request for its group: it corresponds to `GroupChange` of the replication crate; neither
 /// crate depends on the other. Members are instances here. A member that starts again raises the epoch of all its groups, so
 /// that no request about an earlier start of it is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupRequest {
-    /// This follower has caught up (`Change::Admit`).
+    /// This follower has caught up (`GroupChange::Admit`).
     Admit(InstanceId),
-    /// This replica is no longer in sync; if it is the primary itself, it hands over (`Change::Remove`).
+    /// This replica is no longer in sync; if it is the primary itself, it hands over (`GroupChange::Remove`).
     Remove(InstanceId),
-    /// The same group under a higher epoch (`Change::Keep`).
+    /// The same group under a higher epoch (`GroupChange::RaiseEpoch`).
     RaiseEpoch,
 }
 

@@ -3,11 +3,12 @@
 //! operators request, sends the reports that the control group needs, and takes part in gossip.
 //!
 //! ```text
-//!   instances ── InstanceAsks, FetchMap, LogEnds, Unreachable, Load ──┐            ┌── Map, MapReplaced, WantLogEnds ──▶
-//!   operator ──── Operate ────────────────────────────────────────────┼──▶ Agent ──┼── Answered ──▶
-//!   other agents ─ Received ──────────────────────────────────────────┘     │      └── Send ──▶
-//!                                                                           ├── Gossip, once joined
-//!   disk ──────── Persisted ──────────────────────────────────────────▶     └── Manager, on members ── Persist ──▶
+//!   instances ─ InstanceProposes, FetchMap, LogEnds, ─┐
+//!               Unreachable, Load                     │            ┌── Map, MapReplaced, RequestLogEnds ──▶
+//!   operator ── Operate ──────────────────────────────┼──▶ Agent ──┼── Answered ──▶
+//!   other agents ─ Received ──────────────────────────┘     │      └── Send ──▶
+//!                                                           ├── Gossip, once joined
+//!   disk ────── Persisted ────────────────────────────▶     └── Manager, on members ── Persist ──▶
 //! ```
 //!
 //! The agent is pure, like all of this crate: the shells in `sim` and `node` provide sockets, disks and calls

@@ -2,7 +2,7 @@
 //! round.
 //!
 //! ```text
-//!   a read that requests it ──> quiet record? ──yes──> shared intent that expires after HOLD_MS ──> the answer: locked for HELD_US
+//!   a read that requests it ──> quiet record? ──yes──> shared intent for READ_LOCK_MS ──> answer: locked for READ_LOCK_US
 //!                                   └──no──> answered as usual; its client confirms it
 //!   a writer of the record ──> waits for that intent, as for a transaction's; later read locks wait for the writer
 //! ```

@@ -5,9 +5,9 @@
 //!   agenda ──> Travel      bytes of connections arrive at an instance or at a client
 //!          ──> ToInstance  frames of another instance arrive          (peers)
 //!          ──> ToAgent     messages of another agent arrive           (peers)
-//!          ──> SlotTurn    an instance handles what has arrived       (slot, nodes)
-//!          ──> AgentTurn   time passes for an agent                   (agents)
-//!          ──> ClientTurn, Call                                       (calls)
+//!          ──> RunSlot     an instance handles what has arrived       (slot, nodes)
+//!          ──> RunAgent    time passes for an agent                   (agents)
+//!          ──> RunClient, Call                                        (calls)
 //!          ──> Fault       crash, partition, pause, full disk ...     (faults)
 //!          ──> Operate     keyspaces, drains, removals, splits        (operator)
 //!   watch ── every answer that leaves a process, every map decided ──> history, violations

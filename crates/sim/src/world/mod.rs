@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   agenda ──> Travel    bytes arrive at the node (slot) or at a client
-//!          ──> NodeTurn  an instance handles its arrivals, and answers          (nodes)
-//!          ──> ClientTurn, Call                                              (calls)
+//!          ──> RunNode   an instance handles its arrivals, and answers          (nodes)
+//!          ──> RunClient, Call                                               (calls)
 //!          ──> Fault     crash, pause, cut off, full disk, alter ...         (faults)
 //! ```
 

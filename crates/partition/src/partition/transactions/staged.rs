@@ -3,7 +3,7 @@
 //!
 //! | entry | beside it |
 //! | --- | --- |
-//! | `Hold` | the record |
+//! | `StagePiece` | the record |
 //! | `Apply`, `Commit` | what the pieces that it had pinned have become, and their removals |
 //! | `Expire` | removals |
 
