@@ -76,7 +76,7 @@ async fn verify_finds_a_differing_copy_and_reinstalls_it() {
     let words = [
         "700 records and chunks compared in",
         "one copy of a partition differs",
-        "keyspace books, partition 0: instance",
+        "keyspace books, partition 0: the copy of instance",
     ];
     assert!(words.iter().all(|word| told.contains(word)), "{out} {told}");
 
