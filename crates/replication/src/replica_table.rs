@@ -56,8 +56,7 @@ pub struct Replicas {
     schedule: Schedule,
     /// Followers here have accepted or acknowledged entries since the last check. These entries must be synced.
     is_used: bool,
-    /// The replicas that need a flush.
-    unflushed: Vec<SlotId>,
+    unflushed: Unflushed,
     leases: WantedLeases,
     newest: Timestamp,
     steps: Steps,
@@ -86,6 +85,13 @@ struct Schedule {
     touched: Vec<SlotId>,
 }
 
+/// The replicas that need a flush.
+#[derive(Debug, Default)]
+struct Unflushed {
+    shared: Vec<SlotId>,
+    lone: Vec<SlotId>,
+}
+
 /// The members whose leases are needed, and whether the leases were valid at the last check.
 #[derive(Debug, Default)]
 struct WantedLeases {
@@ -104,6 +110,12 @@ struct ScrubTurn {
     key: Option<PartitionKey>,
 }
 
+impl Unflushed {
+    fn add(&mut self, at: SlotId, is_lone: bool) {
+        if is_lone { self.lone.push(at) } else { self.shared.push(at) }
+    }
+}
+
 impl Default for Replicas {
     fn default() -> Replicas {
         Replicas {
@@ -113,7 +125,7 @@ impl Default for Replicas {
             shared: 0,
             schedule: Schedule::default(),
             is_used: false,
-            unflushed: Vec::new(),
+            unflushed: Unflushed::default(),
             leases: WantedLeases::default(),
             newest: Timestamp::ZERO,
             steps: Steps::default(),
@@ -162,7 +174,8 @@ impl Replicas {
         self.free.push(at);
         self.schedule.ticks_due.remove(&(slot.tick_due_us, at));
         self.schedule.touched.retain(|other| *other != at);
-        self.unflushed.retain(|other| *other != at);
+        self.unflushed.shared.retain(|other| *other != at);
+        self.unflushed.lone.retain(|other| *other != at);
         self.shared -= usize::from(!slot.replica.is_lone());
         self.leases.is_old = true;
         Some(slot.replica)
@@ -270,7 +283,7 @@ impl Replicas {
         effects.of(key, slot.replica.view().epoch);
         let result = slot.replica.request_lone(context, request, effects);
         if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.push(at);
+            self.unflushed.add(at, slot.replica.is_lone());
         }
         self.touch(at);
         Some(result)
@@ -310,7 +323,7 @@ impl Replicas {
             self.shared += usize::from(was_lone);
         }
         if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.push(at);
+            self.unflushed.add(at, slot.replica.is_lone());
         }
         if is_routine && result.is_ok() && slot.replica.is_steady() {
             self.is_used = true;
@@ -352,7 +365,7 @@ impl Replicas {
             self.newest = self.newest.max(slot.replica.newest());
         }
         if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.push(at);
+            self.unflushed.add(at, slot.replica.is_lone());
         }
         self.touch(at);
         Some(result)
@@ -385,11 +398,21 @@ impl Replicas {
         self.slots.iter_mut().flatten().try_for_each(|slot| slot.replica.checkpoint_lone(engine))
     }
 
-    /// Removes and returns the replicas that need a flush. The caller must notify them of it.
+    /// Removes and returns the shared replicas that need a flush. The caller must notify them of it.
     pub fn take_unflushed(&mut self) -> Vec<PartitionKey> {
-        let unflushed = std::mem::take(&mut self.unflushed);
+        let unflushed = std::mem::take(&mut self.unflushed.shared);
+        self.flushed_keys(&unflushed)
+    }
+
+    /// The same for the [lone](Replica::is_lone) replicas.
+    pub fn take_unflushed_lone(&mut self) -> Vec<PartitionKey> {
+        let unflushed = std::mem::take(&mut self.unflushed.lone);
+        self.flushed_keys(&unflushed)
+    }
+
+    fn flushed_keys(&mut self, unflushed: &[SlotId]) -> Vec<PartitionKey> {
         let mut keys = Vec::with_capacity(unflushed.len());
-        for at in &unflushed {
+        for at in unflushed {
             let slot = self.slot_mut(*at);
             slot.is_unflushed = false;
             keys.push(slot.key);
@@ -400,24 +423,24 @@ impl Replicas {
     /// There was no room for the flush, so these replicas need the next one.
     pub fn put_unflushed(&mut self, keys: Vec<PartitionKey>) {
         for key in keys {
-            if let Some(at) = self.index.get(key)
-                && !std::mem::replace(&mut self.slot_mut(at).is_unflushed, true)
-            {
-                self.unflushed.push(at);
+            let Some(at) = self.index.get(key) else { continue };
+            let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
+            if !std::mem::replace(&mut slot.is_unflushed, true) {
+                self.unflushed.add(at, slot.replica.is_lone());
             }
         }
     }
 
-    /// Whether any replica needs a flush.
+    /// Whether any shared replica needs a flush.
     #[must_use]
     pub fn has_unflushed(&self) -> bool {
-        !self.unflushed.is_empty()
+        !self.unflushed.shared.is_empty()
     }
 
     /// Whether any [lone](Replica::is_lone) replica needs a flush.
     #[must_use]
     pub fn has_unflushed_lone(&self) -> bool {
-        self.unflushed.iter().any(|at| self.slot(*at).replica.is_lone())
+        !self.unflushed.lone.is_empty()
     }
 
     /// The replicas in which requests of some connection wait.
@@ -484,7 +507,7 @@ impl Replicas {
     /// When [`Replicas::end_batch`] has something to do though no event arrives; 0: at once.
     #[must_use]
     pub fn next_tick_us(&self) -> u64 {
-        if !self.schedule.touched.is_empty() || !self.unflushed.is_empty() {
+        if !self.schedule.touched.is_empty() || self.has_unflushed() {
             return 0;
         }
         self.schedule.ticks_due.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)

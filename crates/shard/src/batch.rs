@@ -38,7 +38,8 @@ impl<D: Disk> Instance<D> {
         if !self.transit.is_empty() {
             return elapsed_ms;
         }
-        let is_busy = elapsed_ms < self.maintenance.busy_until_ms;
+        let has_unflushed = self.partitions.by.has_unflushed_lone();
+        let is_busy = elapsed_ms < self.maintenance.busy_until_ms || has_unflushed;
         let every_ms = if is_busy { MAINTENANCE_MS } else { MAINTENANCE_IDLE_MS };
         let upkeep_ms = self.maintenance.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
         if self.partitions.awaits_flush() {

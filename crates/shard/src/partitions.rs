@@ -363,31 +363,56 @@ impl<D: Disk> Instance<D> {
         any
     }
 
-    /// Notifies the partitions whose flush has ended, and flushes all that need it.
-    ///
-    /// If only shared partitions need it, the flush runs while requests are served. Entries appended meanwhile belong to the next
-    /// flush. They go to other members at once, so that all members flush at the same time. A lone partition has nothing else to
-    /// wait for, so the flush ends here.
+    /// Flushes for all partitions that need it, and notifies those whose flush has ended.
     pub(super) fn flush(&mut self, effects: &mut dyn InstanceEffects) {
+        self.flush_lone(effects);
+        self.flush_shared(effects);
+    }
+
+    /// Flushes once for all lone partitions that need it. They have nothing else to wait for, so the flush ends here. A full disk
+    /// must not keep shared partitions from theirs.
+    fn flush_lone(&mut self, effects: &mut dyn InstanceEffects) {
         for _ in 0..FLUSH_ROUNDS_MAX {
-            if !self.partitions.awaits_flush() {
+            if !self.partitions.by.has_unflushed_lone() {
                 return;
             }
-            let waits = self.partitions.by.has_unflushed_lone();
-            if !waits && (!self.end_flush(effects) || !self.partitions.by.has_unflushed()) {
-                return;
-            }
-            let mut keys = self.partitions.by.take_unflushed();
+            let keys = self.partitions.by.take_unflushed_lone();
             self.counters.flushes += 1;
-            let begun = match waits {
-                true => self.engine.flush().map(|()| false),
-                false => self.engine.flush_begin(),
+            let event = match self.engine.flush() {
+                Ok(()) => ReplicaEvent::Flushed,
+                // Space may become free, so the flush is tried again later. New writes are refused meanwhile.
+                Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
+                    return self.partitions.by.put_unflushed(keys);
+                }
+                Err(error) => {
+                    self.counters.record_error(&error);
+                    ReplicaEvent::FlushFailed
+                }
             };
+            for key in keys {
+                self.notify_replica(key, event.clone(), effects);
+            }
+        }
+    }
+
+    /// Notifies the shared partitions whose flush has ended, and starts the next flush for all that need one. A flush runs while
+    /// requests are served. Entries appended meanwhile belong to the next flush. They go to other members at once, so that all
+    /// members flush at the same time.
+    fn flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
+        for _ in 0..FLUSH_ROUNDS_MAX {
+            if !self.partitions.awaits_flush()
+                || !self.end_flush(effects)
+                || !self.partitions.by.has_unflushed()
+            {
+                return;
+            }
+            let keys = self.partitions.by.take_unflushed();
+            self.counters.flushes += 1;
+            let begun = self.engine.flush_begin();
             if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) = begun {
                 return self.partitions.by.put_unflushed(keys);
             }
-            // A blocking flush ends the one in progress too.
-            self.partitions.flushing.append(&mut keys);
+            self.partitions.flushing = keys;
             match begun {
                 Ok(true) => return,
                 Ok(false) => {}

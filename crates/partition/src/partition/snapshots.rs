@@ -275,7 +275,11 @@ impl Partition {
     ) -> EngineResult<()> {
         let now_ms = self.clock.now_ms();
         let handle = self.handle();
-        let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
+        let bounds = (self.state.applied, self.group.last());
+        let Some(snapshots) = self.snapshots.as_deref_mut().filter(|one| !one.is_ending(bounds)) else {
+            // Another mark at each tick would fill the log while too few members are there to commit one.
+            return Ok(());
+        };
         let mut overdue = snapshots.overdue(now_ms);
         if overdue.is_empty()
             && engine.retained_versions(handle)? + snapshots.past().len() > SNAPSHOT_VERSIONS_MAX
@@ -286,15 +290,23 @@ impl Partition {
             return Ok(());
         }
         match self.close_snapshots(engine, &overdue, effects) {
-            // On a full disk the mark is appended later. A second mark while the first is in flight does no harm.
-            Ok(_) | Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => Ok(()),
+            Ok((index, _)) => {
+                if let Some(snapshots) = self.snapshots.as_deref_mut() {
+                    snapshots.set_end_mark(index);
+                }
+                Ok(())
+            }
+            // On a full disk the mark is appended later.
+            Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => Ok(()),
             Err(failure) => Err(EngineError::Stopped { reason: failure.to_string() }),
         }
     }
 
     /// When [`Partition::tick_snapshots`] has something to do.
     pub(super) fn next_snapshots_ms(&self) -> Option<u64> {
-        self.snapshots.as_ref()?.next_ms().filter(|_| !is_planted(Bug::LeasesNotEnded))
+        let snapshots = self.snapshots.as_ref()?;
+        let is_ending = snapshots.is_ending((self.state.applied, self.group.last()));
+        snapshots.next_ms().filter(|_| !is_ending && !is_planted(Bug::LeasesNotEnded))
     }
 
     /// Whether a snapshot can be read at a time.

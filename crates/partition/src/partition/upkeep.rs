@@ -98,7 +98,10 @@ impl Partition {
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        if !engine.needs_entry(self.handle())? || self.overlay.is_evicting() {
+        // An entry that is not committed yet brings the later index. Without this check, a primary whose members are down fills its
+        // disk with entries.
+        let has_uncommitted = self.group.last() > self.state.applied;
+        if has_uncommitted || !engine.needs_entry(self.handle())? || self.overlay.is_evicting() {
             return Ok(());
         }
         match self.append_eviction(engine, (Vec::new(), Timestamp::default()), effects) {

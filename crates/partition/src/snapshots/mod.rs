@@ -37,6 +37,8 @@ pub(crate) struct Snapshots {
     closed: Timestamp,
     /// As primary: times that are closed once this log index is committed.
     closing_times: BTreeMap<Timestamp, u64>,
+    /// As primary: the log index of the last mark that ends overdue snapshots.
+    end_mark: u64,
 }
 
 /// How a snapshot is kept.
@@ -127,6 +129,17 @@ impl Snapshots {
     pub(crate) fn overdue(&self, now_ms: u64) -> Vec<SnapshotId> {
         let ends = self.open.iter().map(|(id, kept)| (*id, self.ends_ms(*id, kept)));
         ends.filter(|(_, ends_ms)| now_ms >= *ends_ms).map(|(id, _)| id).collect()
+    }
+
+    /// A mark that ends overdue snapshots is appended at this log index.
+    pub(crate) fn set_end_mark(&mut self, index: u64) {
+        self.end_mark = index;
+    }
+
+    /// Whether such a mark is in the log, which ends here, and is not applied yet. A log that was truncated may have another entry
+    /// at its index. Once that is applied, the mark is appended again.
+    pub(crate) fn is_ending(&self, (applied, last): (u64, u64)) -> bool {
+        applied < self.end_mark && self.end_mark <= last
     }
 
     /// When the next snapshot is overdue.
