@@ -26,6 +26,8 @@ pub(super) struct Relay<'r> {
     /// The sender of messages to other members.
     pub(super) this_member: Member,
     pub(super) needs_flush: bool,
+    /// The instance stops, and proposes no change of a group: its members seem silent to it because it no longer listens.
+    pub(super) is_stopping: bool,
 }
 
 impl Relay<'_> {
@@ -98,6 +100,7 @@ impl zerohop_replication::ReplicaEffects for Relay<'_> {
                     Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
                 send_peer(self.out, &envelope, self.this_member, to, call);
             }
+            ReplicaEffect::ProposeChange { .. } if self.is_stopping => {}
             ReplicaEffect::ProposeChange { epoch, change } => {
                 let place = AnswerOrigin { epoch, ..self.origin };
                 self.out.push(InstanceEffect::ProposeChange { place, change });

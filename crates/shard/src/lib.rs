@@ -164,6 +164,8 @@ pub struct Instance<D: Disk> {
     transit: Transit,
     maintenance: Upkeep,
     holding: read_locks::ReadLocks,
+    /// See [`Instance::stop`].
+    is_stopping: bool,
 }
 
 /// The schedule of the engine's background maintenance.
@@ -190,6 +192,7 @@ impl<D: Disk> Instance<D> {
 
     /// Answers all waiting requests, because nothing more will happen. Later requests are answered the same way.
     pub fn stop(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
+        self.is_stopping = true;
         self.end_of_batch(now, effects);
         self.wait_flush(effects);
         self.release_all(&Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }, effects);
@@ -256,7 +259,17 @@ fn relay<'r>(
     out: &'r mut dyn InstanceEffects,
 ) -> Relay<'r> {
     let (place, me) = (AnswerOrigin::default(), Member::default());
-    Relay { history, connections, counters, transit, out, origin: place, this_member: me, needs_flush: false }
+    Relay {
+        history,
+        connections,
+        counters,
+        transit,
+        out,
+        origin: place,
+        this_member: me,
+        needs_flush: false,
+        is_stopping: false,
+    }
 }
 
 /// For events that have no answers.

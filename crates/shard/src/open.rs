@@ -120,6 +120,7 @@ impl<D: Disk> Instance<D> {
             clock: InstanceClock::new(now, Timestamp::ZERO),
             counters: RequestCounters::default(),
             transit: Default::default(),
+            is_stopping: false,
             maintenance: Upkeep::default(),
             // The previous process may have granted read locks; it has granted none since.
             holding: ReadLocks::begun_at(now.elapsed_ms),

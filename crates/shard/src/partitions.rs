@@ -332,7 +332,7 @@ impl<D: Disk> Instance<D> {
         let Partitions { by, leases, .. } = partitions;
         let map = MapView::of(history.map());
         let mut relay = relay(history, connections, counters, transit, effects);
-        relay.this_member = member(*identity);
+        (relay.this_member, relay.is_stopping) = (member(*identity), self.is_stopping);
         let mut context =
             Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases, map };
         act(by, &mut context, &mut relay)

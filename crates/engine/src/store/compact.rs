@@ -454,7 +454,8 @@ impl PartitionStore {
             EntryKind::Trim => {
                 let trims = |id| {
                     let chain = self.chains.get(id);
-                    chain.trimmed_by == meta.index && chain.skipped > 0
+                    // A trim that is the last change of its record gives the record its version.
+                    chain.trimmed_by == meta.index && (chain.skipped > 0 || chain.applied == meta.index)
                 };
                 self.chain_of(fragment, key).is_some_and(trims) || meta.index > job.removals_through
             }

@@ -259,6 +259,14 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     let after = steps(&benches);
     let spent = after.0 - before.0 + after.1 - before.1;
     assert!(spent <= 16, "{spent} steps for one write");
+    // An instance that stops no longer hears its members, and proposes no change.
+    let InstanceBench { instance, sent, now, .. } = &mut benches[1];
+    instance.stop(*now, sent);
+    for _ in 0..200 {
+        benches[1].advance_ms(5);
+        benches[1].sent.to_peers.clear();
+    }
+    assert!(benches[1].sent.proposals.is_empty());
     // The loss of a member is noticed although no request needs it.
     assert!(benches[0].sent.proposals.is_empty());
     for _ in 0..200 {

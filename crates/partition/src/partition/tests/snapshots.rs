@@ -333,3 +333,23 @@ fn epoch_marker_bytes_name_retained_snapshots() {
     bytes.pop();
     assert_eq!(Mark::decode(&bytes, at), None);
 }
+
+/// While too few members are there to commit anything, ticks append one mark that ends an overdue snapshot, and not one each. A log
+/// that gets one at each tick fills the disk.
+#[test]
+fn overdue_snapshot_is_ended_by_one_mark_until_that_is_committed() {
+    let mut bench = PartitionBench::new();
+    open(&mut bench, 1);
+    let rig = &mut bench.at_once;
+    rig.partition.set_members(1, false);
+    let begun = rig.partition.last_name().1;
+    rig.now.ms += u64::from(LEASE_MS) + 1;
+    for _ in 0..20 {
+        rig.now.ms += 1;
+        rig.step(crate::PartitionEvent::Tick);
+    }
+    assert_eq!(rig.partition.last_name().1, begun + 1);
+    assert_eq!(rig.partition.stats().snapshots, 1, "the mark is not committed");
+    rig.partition.commit_acknowledged(&mut rig.engine, begun + 1, &mut rig.out).expect("commits");
+    assert_eq!(rig.partition.stats().snapshots, 0);
+}
