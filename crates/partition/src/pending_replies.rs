@@ -280,7 +280,7 @@ mod tests {
         let other = Reply::Small(Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }));
         held.push(90, token(90), other, &mut out);
         held.retain_batches(5, &UNAVAILABLE, &mut out);
-        assert_eq!(take_answers(&mut out), [(90, failed(IN_DOUBT))], "whoever has a number asks again");
+        assert_eq!(take_answers(&mut out), [(90, failed(IN_DOUBT))], "a request with a number is sent again");
         assert_eq!(held.retained_until_us(), 5);
         (held, out)
     }

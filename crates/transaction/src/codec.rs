@@ -50,8 +50,8 @@ impl fmt::Display for CodecError {
                 )
             }
             CodecError::Kind { found } => write!(f, "kind {found} of transactions is not known"),
-            CodecError::TooLong => write!(f, "what is told of a transaction is longer than allowed"),
-            CodecError::Damaged => write!(f, "what is told of a transaction is damaged"),
+            CodecError::TooLong => write!(f, "a message or entry of a transaction is longer than allowed"),
+            CodecError::Damaged => write!(f, "a message or entry of a transaction is damaged"),
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) enum BlobCommand {
     Write(write::WriteArguments),
     /// Adds bytes at the end, and prints where they begin.
     ///
-    /// However many they are: whoever reads the blob finds all of them or none.
+    /// The bytes are added as a whole, whatever their number: a reader of the blob finds all of them or none.
     Append(write::BlobAppendArguments),
     /// Makes a blob smaller, or larger with zeros.
     Truncate(head::TruncateArguments),

@@ -248,7 +248,7 @@ impl SimulatedCluster {
     pub(super) fn operator_hears(&mut self, token: u64, result: Result<CommandOutcome, NoOutcome>) {
         let now = self.now();
         let Some(command) = self.operator.pending_commands.remove(&token) else { return };
-        self.trace.record(now, format_args!("operator is told of {command:?}: {result:?}"));
+        self.trace.record(now, format_args!("operator receives the result of {command:?}: {result:?}"));
         if matches!(&command, ControlCommand::SetManagers(asked) if self.operator.managers.as_ref() == Some(asked))
             && result.as_ref().is_ok_and(|outcome| outcome.result.is_ok())
         {
