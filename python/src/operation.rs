@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use zerohop_client::{Condition, Error, Expiry, Failure, Keyspace, Range, Reason, Record, RecordType, Reply};
-use zerohop_wire::messages::{Query, RecordOperation as WireOperation, RecordRead, RecordWrite, WriteChange};
+use zerohop_wire::messages::{
+    Insert, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, WriteChange,
+};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::{Blob, WaitArgument};
@@ -107,7 +109,7 @@ impl PythonOperation {
             Self::InsertMany { records, expiry } => {
                 let size = |(key, value): &(Blob, Blob)| key.as_ref().len() + value.as_ref().len();
                 let done = Box::pin(batch(keyspace, records, size, |(key, value)| {
-                    let change = WriteChange::Insert { value: borrowed(value), expiry: *expiry };
+                    let change = WriteChange::Insert(Insert { value: borrowed(value), expiry: *expiry });
                     WireOperation::Write(RecordWrite {
                         key: borrowed(key),
                         condition: Condition::Always,
@@ -124,7 +126,7 @@ impl PythonOperation {
             Self::RemoveMany(keys) => {
                 let size = |key: &Blob| key.as_ref().len();
                 let found = Box::pin(batch(keyspace, keys, size, |key: &Blob| {
-                    let (condition, change) = (Condition::Always, WriteChange::Remove);
+                    let (condition, change) = (Condition::Always, WriteChange::Remove(Remove));
                     WireOperation::Write(RecordWrite { key: borrowed(key), condition, change })
                 }))
                 .await;

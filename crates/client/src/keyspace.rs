@@ -7,8 +7,8 @@ use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
-    self, Condition, Expiry, Number, Query, Range, RecordOperation as WireOperation, RecordRead, RecordWrite,
-    WaitUntil, WriteChange,
+    self, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Number, Query, Range,
+    RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, Trim, WaitUntil, WriteChange,
 };
 
 use crate::client::Client;
@@ -69,12 +69,16 @@ impl Keyspace {
         value: &'a (impl AsRef<[u8]> + ?Sized),
         expiry: Expiry,
     ) -> Operation<'a, Timestamp> {
-        self.write(key.as_ref(), WriteChange::Insert { value: value.as_ref(), expiry }, operation::version)
+        self.write(
+            key.as_ref(),
+            WriteChange::Insert(Insert { value: value.as_ref(), expiry }),
+            operation::version,
+        )
     }
 
     /// Removes the record. Returns whether it existed.
     pub fn remove<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, bool> {
-        self.write(key.as_ref(), WriteChange::Remove, operation::removed)
+        self.write(key.as_ref(), WriteChange::Remove(Remove), operation::removed)
     }
 
     /// Appends values to the end of a list, which it creates if the record is absent. Returns the length of the list, in values.
@@ -93,7 +97,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         bytes: &'a (impl AsRef<[u8]> + ?Sized),
     ) -> Operation<'a, u64> {
-        self.write(key.as_ref(), WriteChange::Extend { bytes: bytes.as_ref() }, operation::number)
+        self.write(key.as_ref(), WriteChange::Extend(Extend { bytes: bytes.as_ref() }), operation::number)
     }
 
     /// Replaces the value if it equals the expected one; `None` means "no record" on either side. If it is not equal, the operation ends with
@@ -104,12 +108,12 @@ impl Keyspace {
         expected: Option<&'a [u8]>,
         new: Option<&'a [u8]>,
     ) -> Operation<'a, Timestamp> {
-        self.write(key.as_ref(), WriteChange::CompareSwap { expected, new }, operation::version)
+        self.write(key.as_ref(), WriteChange::CompareSwap(CompareSwap { expected, new }), operation::version)
     }
 
     /// Adds to the decimal number in the record, or to 0 if the record is absent. Returns the sum.
     pub fn increment<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), delta: i64) -> Operation<'a, i64> {
-        self.write(key.as_ref(), WriteChange::Increment { delta }, operation::counter)
+        self.write(key.as_ref(), WriteChange::Increment(Increment { delta }), operation::counter)
     }
 
     /// Changes a number inside a bytes record, on the server. Bytes that the record does not have count as zeros. Returns the new number.
@@ -142,12 +146,12 @@ impl Keyspace {
 
     /// Keeps a part of a list and drops the rest. Returns the remaining length, in values.
     pub fn trim<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), keep: Range) -> Operation<'a, u64> {
-        self.write(key.as_ref(), WriteChange::Trim { keep }, operation::number)
+        self.write(key.as_ref(), WriteChange::Trim(Trim { keep }), operation::number)
     }
 
     /// Changes the time at which the record expires. Returns whether the record exists.
     pub fn expire<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), expiry: Expiry) -> Operation<'a, bool> {
-        self.write(key.as_ref(), WriteChange::Expire { expiry }, operation::found)
+        self.write(key.as_ref(), WriteChange::Expire(Expire { expiry }), operation::found)
     }
 
     /// Removes the expiry of the record. Returns whether the record exists.

@@ -12,7 +12,7 @@ use zerohop_session::{
     Coalescing, CompositeItem, InvalidTransaction, Reply, SessionError as Reason, SessionRequest,
 };
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Condition, Number, RecordOperation as WireOperation, RecordType};
+use zerohop_wire::messages::{Append, Condition, Number, RecordOperation as WireOperation, RecordType};
 use zerohop_wire::{Elements, Failure};
 
 use crate::client::micros;
@@ -87,8 +87,9 @@ impl<'a, R> Operation<'a, R> {
         match self.what {
             OperationKind::Wire(operation) => CompositeItem::new(self.keyspace.id(), &operation, seen),
             OperationKind::Append { key, values, condition } => {
-                let change =
-                    zerohop_wire::messages::WriteChange::Append { values: Elements::from_slice(values) };
+                let change = zerohop_wire::messages::WriteChange::Append(Append {
+                    values: Elements::from_slice(values),
+                });
                 let write = zerohop_wire::messages::RecordWrite { key, condition, change };
                 CompositeItem::new(self.keyspace.id(), &WireOperation::Write(write), seen)
             }
@@ -109,8 +110,9 @@ impl<'a, R> Operation<'a, R> {
                 SessionRequest::record(self.keyspace.id(), &operation, limit_us)
             }
             OperationKind::Append { key, values, condition } => {
-                let change =
-                    zerohop_wire::messages::WriteChange::Append { values: Elements::from_slice(values) };
+                let change = zerohop_wire::messages::WriteChange::Append(Append {
+                    values: Elements::from_slice(values),
+                });
                 let write = zerohop_wire::messages::RecordWrite { key, condition, change };
                 SessionRequest::record(self.keyspace.id(), &WireOperation::Write(write), limit_us)
             }

@@ -6,7 +6,7 @@ use zerohop_transaction::codec::decode_parts;
 use zerohop_transaction::{ItemBody, Items};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::{RecordOperation, RecordWrite, Transact, WriteChange};
+use zerohop_wire::messages::{RecordOperation, RecordWrite, Transact};
 use zerohop_wire::{Elements, Failure, Message, Permission};
 
 /// Checks a permission in a keyspace; for no keyspace: in all of them.
@@ -40,11 +40,7 @@ pub(crate) fn permits_request(
 ) -> Result<(), Failure<'static>> {
     let Access::Token(id) = access else { return Ok(()) };
     let may = |permission| permits(map, access, keyspace, permission);
-    // If the condition fails, the answer has the complete record.
-    let may_write = |write: &RecordWrite<'_>| match write.change {
-        WriteChange::CompareSwap { .. } => may(Permission::Write).and_then(|()| may(Permission::Read)),
-        _ => may(Permission::Write),
-    };
+    let may_write = |write: &RecordWrite<'_>| write.change.needs().iter().try_for_each(|need| may(*need));
     match message {
         Message::Read { .. } | Message::Scan(_) | Message::Compare(_) | Message::Snapshot(_) => {
             may(Permission::Read)
@@ -92,11 +88,10 @@ fn permits_transaction(
                 Elements::<RecordOperation<'_>>::packed(1, bytes).ok().and_then(|one| one.iter().next());
             match operation {
                 Some(RecordOperation::Read(_)) => may(Permission::Read)?,
-                Some(RecordOperation::Write(RecordWrite {
-                    change: WriteChange::CompareSwap { .. }, ..
-                }))
-                | None => both()?,
-                Some(RecordOperation::Write(_)) => may(Permission::Write)?,
+                Some(RecordOperation::Write(write)) => {
+                    write.change.needs().iter().try_for_each(|need| may(*need))?;
+                }
+                None => both()?,
             }
             // The outcome of the transaction reveals the version of the record.
             if item.seen.is_some() {
@@ -112,7 +107,10 @@ mod tests {
     use zerohop_placement::{Grant, MapChange, MapDelta, Permissions, TokenEntry};
     use zerohop_wire::AuthFault;
     use zerohop_wire::ids::{MapEpoch, Timestamp};
-    use zerohop_wire::messages::{Condition, Expiry, OperationBatch, Ping, Query, RecordRead, Scan, Stamp};
+    use zerohop_wire::messages::{
+        CompareSwap, Condition, Expiry, Insert, OperationBatch, Ping, Query, RecordRead, Scan, Stamp,
+        WriteChange,
+    };
 
     use super::*;
 
@@ -137,7 +135,7 @@ mod tests {
     fn each_request_needs_what_it_does() {
         let map = map();
         let read = RecordRead { key: b"k", query: Query::Lookup };
-        let insert = WriteChange::Insert { value: b"v", expiry: Expiry::Never };
+        let insert = WriteChange::Insert(Insert { value: b"v", expiry: Expiry::Never });
         let write = RecordWrite { key: b"k", condition: Condition::Always, change: insert };
         let lookup = Message::Read { seen: Timestamp::ZERO, read };
         let scan = Message::Scan(Scan {
@@ -165,7 +163,7 @@ mod tests {
             assert_eq!(asks(ROBOT, WRITABLE, message), Ok(()));
             assert_eq!(asks(ROBOT, READABLE, message), forbidden(READABLE, Permission::Write));
         }
-        let swap = WriteChange::CompareSwap { expected: None, new: None };
+        let swap = WriteChange::CompareSwap(CompareSwap { expected: None, new: None });
         let swap = Message::Write { stamp: Stamp::default(), write: RecordWrite { change: swap, ..write } };
         assert_eq!(asks(ROBOT, WRITABLE, &swap), forbidden(WRITABLE, Permission::Read));
         assert_eq!(asks(ROBOT, READABLE, &swap), forbidden(READABLE, Permission::Write));

@@ -15,12 +15,14 @@ use std::ops::Range;
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
+use zerohop_record::operations::append_values;
+use zerohop_record::state::Contents;
 use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::{MapEpoch, Timestamp};
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use zerohop_wire::messages::{
-    Condition, Expiry, OperationAnswer, Range as AskedRange, RecordRead, RecordType, RecordWrite,
-    WriteChange as Asked,
+    Condition, Expire, Expiry, Extend, Insert, OperationAnswer, Range as AskedRange, RecordRead, RecordType,
+    RecordWrite, Remove, Trim, WriteChange as Asked,
 };
 use zerohop_wire::{Failure, What};
 
@@ -29,7 +31,7 @@ use crate::failure::failure_of;
 use crate::hash_range::Slice;
 use crate::limits::{BATCH_CHANGES_MAX, BUSY_RETRY_MS, STAGED_BYTES_MAX};
 use crate::log_writer::LogWriter;
-use crate::operations::{self, Cell, EngineResultExt, EntryContents, LogAction, PlanResult, WritePlan};
+use crate::operations::{self, Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{Overlay, Shape};
 use crate::partition::{Intents, Partition};
@@ -273,13 +275,12 @@ impl<'u, D: Disk> Unit<'u, D> {
             Expiry::AfterMs(_) | Expiry::AtMs(_) => true,
         };
         if keeps_deadline {
-            return self.change(key, Asked::Insert { value, expiry });
+            return self.change(key, Asked::Insert(Insert { value, expiry }));
         }
         self.check_own(key)?;
         let seen = self.staged.take_seen(key).unwrap_or_default();
         let (record, units) = (RecordType::Bytes, value.len() as u64);
-        let action =
-            LogAction::Put { record, units, contents: EntryContents::AsReceived(value), deadline: None };
+        let action = LogAction::Put { record, units, contents: Contents::AsReceived(value), deadline: None };
         self.stage(key, &action, seen, &[])
     }
 
@@ -289,8 +290,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Failures of the disk or the log.
     pub(crate) fn put_internal(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
         let (record, units) = (RecordType::Bytes, bytes.len() as u64);
-        let action =
-            LogAction::Put { record, units, contents: EntryContents::AsReceived(bytes), deadline: None };
+        let action = LogAction::Put { record, units, contents: Contents::AsReceived(bytes), deadline: None };
         self.stage(key, &action, RecordGlimpse::default(), &[])
     }
 
@@ -307,7 +307,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// The record is a list, or becomes too long; failures of the disk or the log.
     pub fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
-        self.change(key, Asked::Extend { bytes })
+        self.change(key, Asked::Extend(Extend { bytes }))
     }
 
     /// Appends values to a list; creates the list if there is none.
@@ -319,7 +319,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         key: &[u8],
         values: impl ExactSizeIterator<Item = &'v [u8]>,
     ) -> Result<(), Failure<'static>> {
-        self.plan(key, true, |cell| operations::append::plan(cell, (values.len(), values)))
+        self.plan(key, true, |cell| {
+            let applied = append_values(cell, values.len(), values)?;
+            WritePlan::of(cell, applied)
+        })
     }
 
     /// Keeps a range of the values of a list. If the range is empty the list is removed.
@@ -332,7 +335,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
         let place = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
         let keep = AskedRange { start: place(keep.start), stop: place(keep.end) };
-        self.change(key, Asked::Trim { keep })
+        self.change(key, Asked::Trim(Trim { keep }))
     }
 
     /// Removes a record. Returns whether there was one.
@@ -343,7 +346,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.see(key)?;
         let is_there = self.seen_shape(key).is_some();
         if is_there {
-            self.change(key, Asked::Remove)?;
+            self.change(key, Asked::Remove(Remove))?;
         }
         Ok(is_there)
     }
@@ -357,7 +360,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         if self.seen_shape(key).is_none() {
             return Ok(());
         }
-        self.change(key, Asked::Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) })
+        self.change(key, Asked::Expire(Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) }))
     }
 
     /// Passes the committed keys of one page of the index to `each`, from a cursor on (0 is the start), and returns the next

@@ -1,6 +1,6 @@
 //! Every bound of a partition, each with its reason. The bounds of a single request are in the wire crate.
 
-use zerohop_wire::limits::{SESSION_WINDOW_MAX, VALUE_BYTES_MAX};
+use zerohop_wire::limits::{LIST_ENTRY_BYTES_MAX, SESSION_WINDOW_MAX};
 
 /// Sessions that a partition remembers. Each costs about a hundred bytes; a client has one.
 pub const SESSIONS_MAX: usize = 1 << 16;
@@ -55,9 +55,6 @@ pub const BUSY_RETRY_MS: u32 = 10;
 
 /// Pages of the engine's index that one scan request walks, however few keys it finds there.
 pub const SCAN_INDEX_PAGES_MAX: usize = 16;
-
-/// Longest payload of an entry that `append` or a trim of a list's tail writes: the same as for a value.
-pub const LIST_ENTRY_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
 /// Changes of one atomic batch. All are made in one step, in which the instance does nothing else.
 pub const BATCH_CHANGES_MAX: usize = 1 << 16;

@@ -23,6 +23,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use zerohop_record::state::ApplyOutcome;
 use zerohop_transaction::limits::{PARTICIPANTS_MAX, RESULT_BYTES_MAX};
 use zerohop_transaction::{Reason, Refusal, RoutingKey, TransactionOutcome as Ended};
 use zerohop_wire::blob::BlobStamp;
@@ -64,6 +65,22 @@ pub(crate) enum WriteOutcome {
     Ended(Box<Ended>),
     StaleBlob(BlobStamp),
     NeedHeader,
+}
+
+impl From<ApplyOutcome> for WriteOutcome {
+    #[inline]
+    fn from(outcome: ApplyOutcome) -> Self {
+        match outcome {
+            ApplyOutcome::Done { version, number } => WriteOutcome::Done { version, number },
+            ApplyOutcome::Counter { version, value } => WriteOutcome::Counter { version, value },
+            ApplyOutcome::NotFound => WriteOutcome::NotFound,
+            ApplyOutcome::WrongType(found) => WriteOutcome::WrongType(found),
+            ApplyOutcome::CompareFailed { version, seen } => WriteOutcome::CompareFailed { version, seen },
+            ApplyOutcome::NotANumber => WriteOutcome::NotANumber,
+            ApplyOutcome::Overflow => WriteOutcome::Overflow,
+            ApplyOutcome::ValueTooLong { length, limit } => WriteOutcome::ValueTooLong { length, limit },
+        }
+    }
 }
 
 impl WriteOutcome {

@@ -7,8 +7,8 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
 use zerohop_wire::ids::{PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, OperationAnswer, Outcome, Query, RecordRead, RecordType, RecordWrite, Scan, Stamp,
-    WriteChange,
+    Append, Condition, Expiry, Insert, OperationAnswer, Outcome, Query, RecordRead, RecordType, RecordWrite,
+    Scan, Stamp, WriteChange,
 };
 use zerohop_wire::{Elements, Envelope, Failure, Message, pack};
 
@@ -54,7 +54,7 @@ fn options() -> EngineOptions {
 }
 
 pub(crate) fn insert(value: &[u8]) -> WriteChange<'_> {
-    WriteChange::Insert { value, expiry: Expiry::Never }
+    WriteChange::Insert(Insert { value, expiry: Expiry::Never })
 }
 
 /// An append of values that live as long as the test.
@@ -62,7 +62,9 @@ pub(crate) fn append(values: &[&[u8]]) -> WriteChange<'static> {
     let mut packed = Vec::new();
     values.iter().for_each(|value| pack(value, &mut packed).expect("fits"));
     let packed: &'static [u8] = packed.leak();
-    WriteChange::Append { values: Elements::packed(values.len() as u32, packed).expect("was packed so") }
+    WriteChange::Append(Append {
+        values: Elements::packed(values.len() as u32, packed).expect("was packed so"),
+    })
 }
 
 impl OwnedAnswer {

@@ -5,13 +5,14 @@ use zerohop_engine::{
     Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Hint, Meta,
     split_trailer,
 };
+use zerohop_record::state::Contents;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
 use crate::entry_metadata::Note;
 use crate::limits::{BUFFER_RETAINED_BYTES, STAGED_CHANGES_SEARCHED_MAX};
 use crate::log_writer::{LogWriter, NewLogEntry};
-use crate::operations::{EntryContents, LogAction};
+use crate::operations::LogAction;
 use crate::overlay::{Overlay, RecordChange, Shape};
 
 /// The write buffer of an atomic batch; see the module.
@@ -178,8 +179,8 @@ impl UnitWriteBuffer {
         match *action {
             LogAction::Put { contents, .. } | LogAction::Append { contents, .. } => {
                 bytes.extend_from_slice(match contents {
-                    EntryContents::AsReceived(bytes) => bytes,
-                    EntryContents::Made => made,
+                    Contents::AsReceived(bytes) => bytes,
+                    Contents::Buffered => made,
                 });
             }
             LogAction::PutChunk(_, apart) | LogAction::OverlayChunk(_, apart) => {

@@ -19,8 +19,8 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
 use zerohop_wire::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{
-    self as wire, Call, Condition, EntryName, Expiry, FollowerReport, LogEntry, Member, Outcome, PeerMessage,
-    Query, RecordRead, RecordWrite, Stamp,
+    self as wire, Call, Condition, EntryName, Expiry, FollowerReport, Insert, LogEntry, Member, Outcome,
+    PeerMessage, Query, RecordRead, RecordWrite, Stamp,
 };
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
 
@@ -237,7 +237,7 @@ impl TestNode {
     }
 
     fn write(&mut self, request: u64, key: &[u8], value: &[u8]) {
-        let change = zerohop_wire::messages::WriteChange::Insert { value, expiry: Expiry::Never };
+        let change = zerohop_wire::messages::WriteChange::Insert(Insert { value, expiry: Expiry::Never });
         let write = RecordWrite { key, condition: Condition::Always, change };
         self.send_request(request, &Message::Write { stamp: Stamp::default(), write });
     }

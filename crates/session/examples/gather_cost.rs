@@ -23,7 +23,7 @@ use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    ClusterId, Condition, Expiry, HelloAck, Map, OperationAnswer, Outcome, Query, RecordOperation,
+    ClusterId, Condition, Expiry, HelloAck, Insert, Map, OperationAnswer, Outcome, Query, RecordOperation,
     RecordRead, RecordWrite, SessionOpened, WriteChange,
 };
 use zerohop_wire::{AnswerGathering, DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
@@ -225,7 +225,7 @@ fn main() -> Result<(), Failure> {
     let requests = || -> Result<Vec<SessionRequest>, Failure> {
         let request = |key: &String| {
             let key = key.as_bytes();
-            let change = WriteChange::Insert { value: &VALUE, expiry: Expiry::Never };
+            let change = WriteChange::Insert(Insert { value: &VALUE, expiry: Expiry::Never });
             let operation = match what.as_str() {
                 "set" => RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change }),
                 _ => RecordOperation::Read(RecordRead { key, query: Query::Lookup }),

@@ -360,22 +360,9 @@ fn packed_len(operation: &RecordOperation<'_>) -> usize {
 
 /// Estimate of the payload's part of it.
 fn payload_len(operation: &RecordOperation<'_>) -> usize {
-    use zerohop_wire::messages::{BlobChange, WaitUntil, WriteChange};
+    use zerohop_wire::messages::WaitUntil;
     match operation {
-        RecordOperation::Write(write) => match &write.change {
-            WriteChange::Insert { value, .. } => value.len(),
-            WriteChange::Append { values } => values.iter().map(|value| value.len() + 4).sum(),
-            WriteChange::Extend { bytes } | WriteChange::Blob(BlobChange::WriteChunk { bytes, .. }) => {
-                bytes.len()
-            }
-            WriteChange::Blob(
-                BlobChange::Create { attributes, .. } | BlobChange::Describe { attributes, .. },
-            ) => attributes.len(),
-            WriteChange::CompareSwap { expected, new } => {
-                expected.map_or(0, <[u8]>::len) + new.map_or(0, <[u8]>::len)
-            }
-            _ => 0,
-        },
+        RecordOperation::Write(write) => write.change.payload_bytes(),
         RecordOperation::Read(read) => match read.query {
             Query::Wait { until: WaitUntil::Equals(value) | WaitUntil::Differs(value) } => value.len(),
             _ => 0,

@@ -30,7 +30,7 @@ use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    ClusterId, Condition, Expiry, Member, PeerMessage, RecordOperation, RecordWrite, Stamp, Transact,
+    ClusterId, Condition, Expiry, Insert, Member, PeerMessage, RecordOperation, RecordWrite, Stamp, Transact,
     WriteChange,
 };
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message, pack};
@@ -210,7 +210,7 @@ fn prepare(
     }
     let mut parts: Vec<TransactionPart> = Vec::new();
     for key in &drawn_keys {
-        let change = WriteChange::Insert { value: &VALUE, expiry: Expiry::Never };
+        let change = WriteChange::Insert(Insert { value: &VALUE, expiry: Expiry::Never });
         let operation =
             RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition: Condition::Always, change });
         let mut bytes = Vec::new();
@@ -253,7 +253,7 @@ fn measured(world: &mut TransactBench, requests: &[RequestFrame], clients: usize
 fn play(world: &mut TransactBench, requests: &[RequestFrame], clients: usize) {
     for (number, requests) in requests.chunks(clients).enumerate() {
         for RequestFrame { to, envelope, key, stamp, parts } in requests {
-            let change = WriteChange::Insert { value: &VALUE, expiry: Expiry::Never };
+            let change = WriteChange::Insert(Insert { value: &VALUE, expiry: Expiry::Never });
             let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
             let message = match parts {
                 Some(parts) => Message::Transact(Transact { stamp: *stamp, parts }),

@@ -4,16 +4,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{
-    BlobChange, Brings, Condition, RecordOperation, RecordWrite, Transform, WriteChange,
-};
+use zerohop_wire::messages::{Condition, RecordOperation, RecordWrite};
 
 use crate::id::{Durability, RoutingKey, StageId, TransactionId};
 use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX, STAGED_ITEM_US, TRANSACTION_US_MAX};
 use crate::reason::Reason;
-
-/// The kind of the transform that grows a blob; the other kinds are the numbers of operators.
-const GROWS: u8 = 64;
 
 /// The effect of an item on the record that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,15 +28,7 @@ impl Access {
         match operation {
             RecordOperation::Read(_) => Access::Read,
             RecordOperation::Write(RecordWrite { condition: Condition::Always, change, .. }) => {
-                match change {
-                    WriteChange::Transform(Transform { returns: Brings::Nothing, operator, .. }) => {
-                        Access::Transform(operator.number())
-                    }
-                    // A maximum too: a write past the end of a blob, or a check of its generation, conflicts with no other
-                    // grow.
-                    WriteChange::Blob(BlobChange::Grow { .. }) => Access::Transform(GROWS),
-                    _ => Access::Write,
-                }
+                change.commutes().map_or(Access::Write, Access::Transform)
             }
             RecordOperation::Write(_) => Access::Write,
         }
@@ -179,7 +166,9 @@ pub(crate) fn staged_in(items: &[TransactionItem]) -> BTreeSet<StageId> {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::messages::{NumberType, Operator, Query, RecordRead};
+    use zerohop_wire::messages::{
+        Brings, NumberType, Operator, Query, RecordRead, Remove, Transform, WriteChange,
+    };
 
     use super::*;
 
@@ -199,7 +188,7 @@ mod tests {
         assert_eq!(access(Condition::IfPresent, WriteChange::Transform(add)), Access::Write);
         let tells = Transform { returns: Brings::Old, ..add };
         assert_eq!(access(Condition::Always, WriteChange::Transform(tells)), Access::Write);
-        assert_eq!(access(Condition::Always, WriteChange::Remove), Access::Write);
+        assert_eq!(access(Condition::Always, WriteChange::Remove(Remove)), Access::Write);
         let read = RecordOperation::Read(RecordRead { key: b"k", query: Query::Lookup });
         assert_eq!(Access::of(&read), Access::Read);
     }

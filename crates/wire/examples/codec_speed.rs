@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use zerohop_wire::ids::{KeyspaceId, PartitionId, RequestId, Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, Outcome, Query, RecordRead, RecordWrite, Stamp, WriteChange,
+    Condition, Expiry, Insert, Outcome, Query, RecordRead, RecordWrite, Stamp, WriteChange,
 };
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
@@ -24,7 +24,7 @@ fn main() {
     let key = [b'k'; 15];
     let value = [b'v'; 132];
     let version = Timestamp::from_millis(1_700_000_000_000);
-    let insert = WriteChange::Insert { value: &value, expiry: Expiry::Never };
+    let insert = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });
     let stamp = Stamp {
         session: SessionId { issued: version, nonce: 7 },
         sequence: Sequence(10),

@@ -6,9 +6,10 @@ use crate::error::Failure;
 use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES};
 use crate::kind::Kind;
 use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN};
-use crate::messages::{Message, OperationAnswer, Outcome, answer};
+use crate::messages::{Message, OperationAnswer, Outcome};
 use crate::tail::Tail;
 use crate::version::GREETING_VERSION;
+use zerohop_record::answer;
 
 /// Writes frames with the version and features that a connection has agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

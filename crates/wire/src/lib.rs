@@ -16,32 +16,25 @@
 pub mod admin;
 mod answer_gathering;
 pub mod auth;
-pub mod blob;
 pub mod checksum;
 mod compress;
 pub mod contents;
 mod decode;
-mod elements;
 mod encode;
-pub mod error;
-mod fields;
 mod header;
-pub mod ids;
-mod kind;
-pub mod limits;
 pub mod messages;
-mod numbered;
 mod tail;
 mod version;
-pub mod words;
 
 pub use answer_gathering::AnswerGathering;
 pub use decode::{BrokenStream, DecodeResult, Decoder, Frame};
-pub use elements::{Element, Elements, pack};
 pub use encode::Encoder;
-pub use error::{AbortReason, Advice, AuthFault, ErrorCode, Failure, Permission, What};
 pub use header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC};
-pub use kind::Kind;
 pub use messages::Message;
 pub use tail::Tail;
 pub use version::{Features, GREETING_VERSION, choose_version};
+pub use zerohop_record::{
+    AbortReason, Advice, AuthFault, Element, Elements, ErrorCode, Failure, Kind, Permission, What, blob,
+    error, ids, limits, pack, words,
+};
+use zerohop_record::{elements, fields, kind};

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::*;
+use zerohop_wire::messages::{Append, CompareSwap, Extend, Increment, Insert, Remove};
 use zerohop_wire::{
     DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Flags, FrameHeader, Kind, Message, checksum,
 };
@@ -51,12 +52,12 @@ fn common_operations_allocate_nothing() {
     let values: [&[u8]; 2] = [&value, &value];
     let write = |change| RecordWrite { key: &key, condition: Condition::Always, change };
     let changes = [
-        WriteChange::Insert { value: &value, expiry: Expiry::Never },
-        WriteChange::Remove,
-        WriteChange::Append { values: Elements::from_slice(&values) },
-        WriteChange::Extend { bytes: &value },
-        WriteChange::CompareSwap { expected: Some(&value), new: None },
-        WriteChange::Increment { delta: 1 },
+        WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never }),
+        WriteChange::Remove(Remove),
+        WriteChange::Append(Append { values: Elements::from_slice(&values) }),
+        WriteChange::Extend(Extend { bytes: &value }),
+        WriteChange::CompareSwap(CompareSwap { expected: Some(&value), new: None }),
+        WriteChange::Increment(Increment { delta: 1 }),
     ];
     let operations = changes.map(|change| RecordOperation::Write(write(change)));
     let version = Timestamp(1);
@@ -131,7 +132,7 @@ fn a_compressed_body_allocates_at_most_what_its_bytes_can_mean() {
 #[test]
 fn a_batch_too_large_is_refused_before_it_is_all_copied() {
     let value = vec![0; 1 << 20];
-    let change = WriteChange::Insert { value: &value, expiry: Expiry::Never };
+    let change = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });
     let write = RecordWrite { key: b"key", condition: Condition::Always, change };
     let operations = [RecordOperation::Write(write); 4096];
     let batch = Message::Batch(OperationBatch {

@@ -14,8 +14,8 @@ use zerohop_wire::ids::{
     KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    ClusterId, Condition, Expiry, Hello, MapGet, Outcome, Query, RecordRead, RecordWrite, SessionOpen, Stamp,
-    WriteChange,
+    ClusterId, Condition, Expiry, Hello, Insert, MapGet, Outcome, Query, RecordRead, RecordWrite, Remove,
+    SessionOpen, Stamp, WriteChange,
 };
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure as Refusal, Features, Message};
 
@@ -191,9 +191,9 @@ impl Protocol for Zerohop {
         };
         let message = match request.op {
             Op::Lookup => Message::Read { seen: self.seen, read: RecordRead { key, query: Query::Lookup } },
-            Op::Remove => write(self.stamp(partition), WriteChange::Remove),
+            Op::Remove => write(self.stamp(partition), WriteChange::Remove(Remove)),
             Op::Insert => {
-                let change = WriteChange::Insert { value: request.value, expiry: Expiry::Never };
+                let change = WriteChange::Insert(Insert { value: request.value, expiry: Expiry::Never });
                 write(self.stamp(partition), change)
             }
         };
@@ -344,8 +344,8 @@ mod tests {
         let stamp = match frame.message(&mut scratch).unwrap() {
             Message::Write { stamp, write } => {
                 let change = match op {
-                    Op::Insert => WriteChange::Insert { value, expiry: Expiry::Never },
-                    _ => WriteChange::Remove,
+                    Op::Insert => WriteChange::Insert(Insert { value, expiry: Expiry::Never }),
+                    _ => WriteChange::Remove(Remove),
                 };
                 assert_eq!(write, RecordWrite { key, condition: Condition::Always, change });
                 stamp

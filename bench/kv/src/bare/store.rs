@@ -7,8 +7,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, InstanceId, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    HelloAck, Map, Message, OperationAnswer, Outcome, Pong, Query, RecordOperation, RecordRead, RecordWrite,
-    SessionOpened, WriteChange,
+    HelloAck, Insert, Map, Message, OperationAnswer, Outcome, Pong, Query, RecordOperation, RecordRead,
+    RecordWrite, Remove, SessionOpened, WriteChange,
 };
 use zerohop_wire::{Elements, Encoder, Envelope, Failure, Frame, Kind, pack};
 
@@ -130,7 +130,7 @@ impl Store {
         self.clock = self.clock.next();
         let version = self.clock;
         match write.change {
-            WriteChange::Insert { value, .. } => {
+            WriteChange::Insert(Insert { value, .. }) => {
                 match self.records.get_mut(write.key) {
                     Some(record) if record.value.len() == value.len() => {
                         record.version = version;
@@ -143,7 +143,7 @@ impl Store {
                 }
                 Ok(Outcome::Done { version, number: 0 })
             }
-            WriteChange::Remove => {
+            WriteChange::Remove(Remove) => {
                 let number = self.records.remove(write.key).map_or(0, |_| 1);
                 Ok(Outcome::Done { version: Timestamp::ZERO, number })
             }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn insert(value: &[u8]) -> RecordWrite<'_> {
-        let change = WriteChange::Insert { value, expiry: Expiry::Never };
+        let change = WriteChange::Insert(Insert { value, expiry: Expiry::Never });
         RecordWrite { key: b"k", condition: Condition::Always, change }
     }
 
@@ -203,7 +203,8 @@ mod tests {
         let mut store = Store::new(map_of_one("127.0.0.1:7400").unwrap(), Timestamp(10));
         let lookup =
             Message::Read { seen: Timestamp(0), read: RecordRead { key: b"k", query: Query::Lookup } };
-        let remove = RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove };
+        let remove =
+            RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove(Remove) };
         let write = |write| Message::Write { stamp: Stamp::default(), write };
         assert!(said(&mut store, &lookup).contains("NotFound"));
         for value in [b"one".as_slice(), b"two", b"three"] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_client::{Condition, Error, Expiry, Keyspace};
-use zerohop_wire::messages::{RecordOperation, RecordWrite, WriteChange};
+use zerohop_wire::messages::{Insert, RecordOperation, RecordWrite, WriteChange};
 
 use super::error::DemoError;
 use super::lanes::{self, Groups};
@@ -229,7 +229,7 @@ async fn insert_all(keyspace: &Keyspace, records: &[(Vec<u8>, Vec<u8>)]) -> Resu
 }
 
 fn insert((key, value): &(Vec<u8>, Vec<u8>)) -> RecordOperation<'_> {
-    let change = WriteChange::Insert { value, expiry: Expiry::Never };
+    let change = WriteChange::Insert(Insert { value, expiry: Expiry::Never });
     RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change })
 }
 

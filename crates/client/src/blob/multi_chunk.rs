@@ -4,7 +4,8 @@ use bytes::Bytes;
 use zerohop_session::{CompositeItem, Reply, SessionError as Reason, SessionRequest};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    BlobChange, Condition, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, WriteChange,
+    BlobChange, Condition, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove,
+    WriteChange,
 };
 use zerohop_wire::{AbortReason, Failure};
 
@@ -42,7 +43,7 @@ impl BlobTransaction<'_, '_> {
         let key = self.blob.header_key()?;
         let condition = Condition::IfVersion(version);
         self.add(
-            &WireOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Remove }),
+            &WireOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Remove(Remove) }),
             None,
         )
     }

@@ -15,7 +15,7 @@ use zerohop_wire::blob::{BlobStamp, FillState};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
     BlobChange, Brings, Condition, Number, Query, RecordOperation as WireOperation, RecordRead, RecordWrite,
-    Transform as Wire, WriteChange,
+    Remove, Transform as Wire, WriteChange,
 };
 
 use super::truncate::next;
@@ -353,7 +353,11 @@ impl TransactionBlob<'_> {
         let key = self.blob.header_key()?;
         // After a change by this transaction the header has the version of the transaction.
         let condition = Condition::IfVersion(if seen.has_changed_header { Timestamp::MAX } else { version });
-        self.add(&WireOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Remove }))?;
+        self.add(&WireOperation::Write(RecordWrite {
+            key: &key,
+            condition,
+            change: WriteChange::Remove(Remove),
+        }))?;
         for number in 0..seen.chunks() {
             let stamp = seen.header.chunk_stamp();
             self.change_chunk(&seen.header, number, BlobChange::DropChunk { stamp })?;
@@ -383,7 +387,11 @@ impl TransactionBlob<'_> {
         self.add_header_dependency(&header)?;
         let key = self.blob.header_key()?;
         let condition = Condition::IfVersion(header.version);
-        self.add(&WireOperation::Write(RecordWrite { key: &key, condition, change: WriteChange::Remove }))?;
+        self.add(&WireOperation::Write(RecordWrite {
+            key: &key,
+            condition,
+            change: WriteChange::Remove(Remove),
+        }))?;
         self.transaction.put_blob(self.record_name(), BlobKnowledge::Removed(header.version))?;
         Ok(Some(header))
     }

@@ -9,7 +9,7 @@ use zerohop_session::{Reply, SessionError as Reason};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::{BlobStamp, FillState};
 use zerohop_wire::messages::{
-    BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, WriteChange,
+    BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, Remove, WriteChange,
 };
 
 use super::{Blob, KnownHeader};
@@ -133,7 +133,7 @@ impl Blob<'_> {
         let remove = RecordWrite {
             key: &key,
             condition: Condition::IfVersion(now.version),
-            change: WriteChange::Remove,
+            change: WriteChange::Remove(Remove),
         };
         if let Err(error) = self.call(&WireOperation::Write(remove)).await {
             return self.unless_other(error).map(|()| false);

@@ -20,6 +20,7 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
+use zerohop_wire::messages::{Append, Insert, Remove};
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, pack};
 
 #[derive(Default)]
@@ -215,11 +216,11 @@ impl FakeStore {
             return FakeOutcome::Failed(failure);
         }
         let (record, number) = match write.change {
-            WriteChange::Insert { value, .. } => (Record2::Bytes(value.to_vec()), 0),
-            WriteChange::Remove => {
+            WriteChange::Insert(Insert { value, .. }) => (Record2::Bytes(value.to_vec()), 0),
+            WriteChange::Remove(Remove) => {
                 return FakeOutcome::Done(version, u64::from(self.records.remove(write.key).is_some()));
             }
-            WriteChange::Append { values } => {
+            WriteChange::Append(Append { values }) => {
                 let mut list = match found {
                     Some(Record2::List(list)) => list,
                     None => Vec::new(),
@@ -229,8 +230,8 @@ impl FakeStore {
                 let number = list.len() as u64;
                 (Record2::List(list), number)
             }
-            WriteChange::Expire { .. } if found.is_none() => return FakeOutcome::Failed(Failure::NotFound),
-            WriteChange::Expire { .. } => return FakeOutcome::Done(version, 0),
+            WriteChange::Expire(_) if found.is_none() => return FakeOutcome::Failed(Failure::NotFound),
+            WriteChange::Expire(_) => return FakeOutcome::Done(version, 0),
             other => panic!("the tests do not use {other:?}"),
         };
         self.records.insert(write.key.to_vec(), record);
@@ -307,7 +308,7 @@ async fn batches_and_large_values_round_trip() {
         keyspace.insert("large", &large).await.unwrap();
         assert_eq!(keyspace.lookup_bytes("large").await.unwrap().as_deref(), Some(&large[..]));
         let keys: Vec<String> = (0..500).map(|at| format!("key-{at}")).collect();
-        let change = WriteChange::Insert { value: b"v", expiry: Expiry::Never };
+        let change = WriteChange::Insert(Insert { value: b"v", expiry: Expiry::Never });
         let write = |key| RecordOperation::Write(RecordWrite { key, condition: Condition::Always, change });
         let operations: Vec<RecordOperation<'_>> = keys.iter().map(|key| write(key.as_bytes())).collect();
         let results = keyspace.batch(&operations).await;

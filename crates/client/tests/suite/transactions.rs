@@ -21,6 +21,7 @@ use zerohop_wire::messages::*;
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, pack};
 
 use crate::give_up::GIVE_UP_AFTER;
+use zerohop_wire::messages::{Increment, Insert, Remove};
 
 /// Records of bytes, with versions.
 #[derive(Clone, Default)]
@@ -162,14 +163,16 @@ impl VersionedBytes {
             return Err(Failure::ConditionFailed { version: self.version(write.key), found });
         }
         let (bytes, outcome) = match write.change {
-            WriteChange::Insert { value, .. } => (value.to_vec(), Outcome::Done { version, number: 0 }),
-            WriteChange::Increment { delta } => {
+            WriteChange::Insert(Insert { value, .. }) => {
+                (value.to_vec(), Outcome::Done { version, number: 0 })
+            }
+            WriteChange::Increment(Increment { delta }) => {
                 let text = String::from_utf8(found.unwrap_or(b"0".to_vec())).unwrap();
                 let Ok(value) = text.parse::<i64>() else { return Err(Failure::NotANumber) };
                 let value = value + delta;
                 (value.to_string().into_bytes(), Outcome::Counter { version, value })
             }
-            WriteChange::Remove => {
+            WriteChange::Remove(Remove) => {
                 let number = u64::from(self.records.remove(write.key).is_some());
                 return Ok(Outcome::Done { version, number });
             }

@@ -142,7 +142,7 @@ fn wait(read: &RecordRead<'_>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use zerohop_wire::ids::{PartitionEpoch, RequestId, Sequence, Timestamp};
-    use zerohop_wire::messages::{Expiry, RecordWrite, Stamp, WriteChange};
+    use zerohop_wire::messages::{Expiry, Insert, RecordWrite, Stamp, WriteChange};
 
     use super::*;
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn token_session_limit_evicts_idle_sessions() {
         let mut shares = TokenShares::default();
-        let change = WriteChange::Insert { value: b"v", expiry: Expiry::Never };
+        let change = WriteChange::Insert(Insert { value: b"v", expiry: Expiry::Never });
         let write = RecordWrite { key: b"k", condition: Default::default(), change };
         let mut write = |nonce, now_ms| {
             let session = SessionId { issued: Timestamp(1), nonce };

@@ -4,32 +4,9 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
 use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Range, RecordType};
 
-use super::{Cell, EngineResultExt, EntryContents, LogAction, PlanResult, WritePlan};
+use super::EngineResultExt;
 use crate::overlay::Shape;
 use crate::view::RecordView;
-
-/// `set_bit`. It writes the complete record again; many bits belong into blobs.
-pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, offset: u64, on: bool) -> PlanResult<'a> {
-    if let Err(wrong) = cell.of_type(RecordType::Bytes) {
-        return Ok(WritePlan::leave(wrong));
-    }
-    let is_there = cell.shape.is_some();
-    cell.load()?;
-    // The wire bounds the offset by the longest value.
-    let (byte, mask) = ((offset / 8) as usize, 0x80 >> (offset % 8));
-    let before = cell.buffer.len();
-    if byte >= before {
-        cell.buffer.resize(byte + 1, 0);
-    }
-    let was = cell.buffer[byte] & mask != 0;
-    if is_there && was == on && byte < before {
-        return Ok(WritePlan::leave(cell.unchanged(u64::from(was))));
-    }
-    cell.buffer[byte] = if on { cell.buffer[byte] | mask } else { cell.buffer[byte] & !mask };
-    let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
-    let action = LogAction::Put { record, units, contents: EntryContents::Made, deadline };
-    Ok(WritePlan { action, outcome: cell.done(u64::from(was)) })
-}
 
 /// `get_bit`.
 pub(super) fn get<'o, D: Disk>(
@@ -78,14 +55,14 @@ fn done<'o>(shape: Option<&Shape>, number: u64) -> Brought<'o> {
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
-    use zerohop_wire::messages::{Query, Range, RecordType, WriteChange};
+    use zerohop_wire::messages::{Query, Range, RecordType, SetBit, WriteChange};
 
     use crate::testing::{PartitionBench, append, insert};
 
     #[test]
     fn set_bit_grows_record_and_returns_old_bit() {
         let mut bench = PartitionBench::new();
-        let set = |offset, on| WriteChange::SetBit { offset, on };
+        let set = |offset, on| WriteChange::SetBit(SetBit { offset, on });
         assert_eq!(bench.write(b"k", set(10, true)).number(), Ok(0));
         assert_eq!(bench.bytes(b"k"), Some(vec![0, 0x20]));
         let version = bench.write(b"k", set(10, true)).version();
@@ -117,6 +94,6 @@ mod tests {
         bench.write(b"k", append(&[b"a"])).number().expect("is done");
         let wrong = Err(Failure::WrongType { found: RecordType::List });
         assert_eq!(bench.read(b"k", Query::GetBit { offset: 5 }).number(), wrong);
-        assert_eq!(bench.write(b"k", WriteChange::SetBit { offset: 1, on: true }).number(), wrong);
+        assert_eq!(bench.write(b"k", WriteChange::SetBit(SetBit { offset: 1, on: true })).number(), wrong);
     }
 }

@@ -1,11 +1,12 @@
 //! Headers of blobs: bytes records whose contents these writes interpret. Writes of chunks go to [`super::chunk`].
 
 use zerohop_engine::disk::Disk;
+use zerohop_record::state::{Contents, RecordState};
 use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, bytes_max, is_of_blob, name_of_header};
 use zerohop_wire::messages::{BlobChange, RecordType};
 use zerohop_wire::{Failure, What};
 
-use super::{Cell, EntryContents, LogAction, PlanResult, WritePlan, chunk};
+use super::{Cell, LogAction, PlanResult, WritePlan, chunk};
 use crate::outcome::WriteOutcome;
 
 pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> PlanResult<'a> {
@@ -152,10 +153,10 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
     put(cell, &new, number)
 }
 
-fn put<D>(cell: &mut Cell<'_, '_, D>, header: &BlobHeader<'_>, number: u64) -> PlanResult<'static> {
+fn put<D: Disk>(cell: &mut Cell<'_, '_, D>, header: &BlobHeader<'_>, number: u64) -> PlanResult<'static> {
     cell.buffer.clear();
     header.encode(cell.buffer);
     let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
-    let action = LogAction::Put { record, units, contents: EntryContents::Made, deadline };
+    let action = LogAction::Put { record, units, contents: Contents::Buffered, deadline };
     Ok(WritePlan { action, outcome: cell.done(number) })
 }

@@ -5,6 +5,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
+use zerohop_record::operations::{Remove, WriteOperation};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::messages::{Brings, OperationAnswer, Outcome as Brought, RecordType, Transform};
@@ -122,7 +123,7 @@ pub(super) fn truncate<'a, D: Disk>(
 }
 
 /// Removes the chunk with its blob. A late writer reads the header first, and finds that there is none.
-pub(super) fn remove<'a, D>(cell: &Cell<'_, '_, D>, stamp: BlobStamp) -> PlanResult<'a> {
+pub(super) fn remove<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp) -> PlanResult<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Chunk) {
         return Ok(WritePlan::leave(wrong));
     }
@@ -130,7 +131,10 @@ pub(super) fn remove<'a, D>(cell: &Cell<'_, '_, D>, stamp: BlobStamp) -> PlanRes
         Some(chunk) if chunk.stamp.id > stamp.id => {
             Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)))
         }
-        Some(_) => super::remove::plan(cell),
+        Some(_) => {
+            let removed = Remove.apply(cell)?;
+            WritePlan::of(cell, removed)
+        }
         None => Ok(WritePlan::leave(cell.unchanged(0))),
     }
 }

@@ -22,7 +22,7 @@ mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::blob::chunk_key;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Query, WriteChange};
+    use zerohop_wire::messages::{Query, Remove, WriteChange};
 
     use crate::testing::{PartitionBench, insert};
 
@@ -40,7 +40,7 @@ mod tests {
         let mut bench = PartitionBench::new();
         assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
         bench.write(b"k", insert(b"value")).number().expect("is done");
-        bench.write(b"k", WriteChange::Remove).number().expect("is done");
+        bench.write(b"k", WriteChange::Remove(Remove)).number().expect("is done");
         let absent = Query::Confirm { version: Timestamp::ZERO };
         assert_eq!(bench.read(b"k", absent).number(), Ok(0));
         let chunk = chunk_key(b"name", 1).expect("is a key");

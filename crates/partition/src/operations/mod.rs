@@ -1,30 +1,27 @@
-//! The operations: each turns a record into a plan for a write, or into an answer. Each group of them has its own file.
+//! The operations over the partition's records. What a write does is in [`zerohop_record::operations`]; here are the records that
+//! it sees, the log entries of its changes, the writes of blobs, and the reads.
 
-pub(crate) mod append;
 mod bits;
 mod blob;
 mod chunk;
-mod compare_swap;
 mod confirm;
-mod expire;
-mod extend;
-mod increment;
-mod insert;
 mod inspect;
 mod lookup;
-mod remove;
 pub(crate) mod scan;
-mod transform;
-mod trim;
+#[cfg(test)]
+mod tests;
 pub(crate) mod wait;
+
+use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineResult, TrimTo};
+use zerohop_record::state::{Applied, Change, Contents, RecordState};
 use zerohop_wire::blob::{is_of_blob, is_staged};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::WriteChange as Asked;
 use zerohop_wire::messages::{
-    Condition, Expiry, OperationAnswer, Query, Range, RecordRead, RecordType, RecordWrite,
+    Condition, Expiry, OperationAnswer, Query, Range as Part, RecordRead, RecordType, RecordWrite,
 };
 use zerohop_wire::{Failure, What};
 
@@ -47,29 +44,20 @@ pub(crate) struct Cell<'c, 'v, D> {
     pub(crate) buffer: &'c mut Vec<u8>,
 }
 
-/// Contents of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EntryContents<'a> {
-    /// As they arrived.
-    AsReceived(&'a [u8]),
-    /// In the cell's buffer.
-    Made,
-}
-
 /// The change to write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogAction<'a> {
     Put {
         record: RecordType,
         units: u64,
-        contents: EntryContents<'a>,
+        contents: Contents<'a>,
         deadline: Option<u64>,
     },
     Remove,
     Append {
         record: RecordType,
         units: u64,
-        contents: EntryContents<'a>,
+        contents: Contents<'a>,
     },
     Trim {
         to: TrimTo,
@@ -125,10 +113,6 @@ impl<D> Cell<'_, '_, D> {
         self.shape.as_ref().map_or(Timestamp::ZERO, |shape| shape.version)
     }
 
-    fn deadline(&self) -> Option<u64> {
-        self.shape.as_ref().and_then(|shape| shape.deadline)
-    }
-
     /// The outcome of a write that changed the record.
     fn done(&self, number: u64) -> WriteOutcome {
         WriteOutcome::Done { version: self.at, number }
@@ -146,8 +130,34 @@ impl<D> Cell<'_, '_, D> {
             shape => Ok(shape.as_ref()),
         }
     }
+}
 
-    /// The deadline of a request.
+impl<D: Disk> RecordState for Cell<'_, '_, D> {
+    #[inline]
+    fn record_type(&self) -> Option<RecordType> {
+        self.shape.as_ref().map(|shape| shape.record)
+    }
+
+    #[inline]
+    fn version(&self) -> Timestamp {
+        Cell::version(self)
+    }
+
+    fn length(&self) -> u64 {
+        self.shape.as_ref().map_or(0, Shape::length)
+    }
+
+    #[inline]
+    fn deadline(&self) -> Option<u64> {
+        self.shape.as_ref().and_then(|shape| shape.deadline)
+    }
+
+    #[inline]
+    fn next_version(&self) -> Timestamp {
+        self.at
+    }
+
+    #[inline]
     fn deadline_of(&self, expiry: Expiry) -> Result<Option<u64>, Failure<'static>> {
         let deadline = match expiry {
             Expiry::Never => None,
@@ -161,10 +171,12 @@ impl<D> Cell<'_, '_, D> {
         // Zero means no deadline in log entries. A deadline of zero has passed just as one of the first millisecond has.
         Ok(deadline.map(|ms| ms.clamp(1, Timestamp::MILLIS_MAX)))
     }
-}
 
-impl<D: Disk> Cell<'_, '_, D> {
-    /// Loads the bytes of the record, if there is one, into the buffer.
+    #[inline]
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.buffer
+    }
+
     fn load(&mut self) -> Result<(), Failure<'static>> {
         if let Some(shape) = &self.shape {
             let all = 0..shape.length();
@@ -172,45 +184,59 @@ impl<D: Disk> Cell<'_, '_, D> {
         }
         Ok(())
     }
+
+    fn load_values(&mut self, values: Range<u64>, bytes_max: usize) -> Result<u64, Failure<'static>> {
+        let Some(shape) = &self.shape else { return Ok(0) };
+        let count = u32::try_from(values.end - values.start).unwrap_or(u32::MAX);
+        let packed = self.view.values(self.key, shape, values, (count, bytes_max), self.buffer).or_fail()?;
+        Ok(packed.count.into())
+    }
+}
+
+impl<'a> WritePlan<'a> {
+    /// The log entry of what an operation does.
+    pub(crate) fn of<D: Disk>(cell: &mut Cell<'_, '_, D>, applied: Applied<'a>) -> PlanResult<'a> {
+        let action = match applied.change {
+            Change::Put { record, units, contents, deadline } => {
+                LogAction::Put { record, units, contents, deadline }
+            }
+            Change::Remove => LogAction::Remove,
+            Change::Append { record, units, contents } => LogAction::Append { record, units, contents },
+            Change::DropFront(units) => {
+                let Some(shape) = &cell.shape else { return Err(What::Chunk.into()) };
+                LogAction::Trim { to: cell.view.trim_to(cell.key, shape, units).or_fail()?, units }
+            }
+            Change::Deadline(deadline) => LogAction::Deadline(deadline),
+            Change::Nothing => LogAction::Nothing,
+        };
+        Ok(WritePlan { action, outcome: applied.outcome.into() })
+    }
 }
 
 /// Whether a write's plan depends on the record at all.
 pub(crate) fn depends_on_record(write: &RecordWrite<'_>) -> bool {
-    !matches!(
-        write,
-        RecordWrite {
-            condition: Condition::Always,
-            change: Asked::Insert { expiry: Expiry::Never | Expiry::AfterMs(_) | Expiry::AtMs(_), .. },
-            ..
-        }
-    )
+    write.condition != Condition::Always || write.change.depends_on_record()
 }
 
 /// Plans a write.
 pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<'a>) -> PlanResult<'a> {
     check_reserved(write)?;
-    let (version, found) = (cell.version(), cell.shape.as_ref().map(|shape| shape.record));
-    let holds = match write.condition {
-        Condition::Always => true,
-        Condition::IfAbsent => found.is_none(),
-        Condition::IfPresent => found.is_some(),
-        Condition::IfVersion(wanted) => found.is_some() && version == wanted,
-    };
-    if !holds {
-        return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));
+    if write.condition != Condition::Always {
+        let (version, found) = (cell.version(), cell.record_type());
+        let holds = match write.condition {
+            Condition::Always => true,
+            Condition::IfAbsent => found.is_none(),
+            Condition::IfPresent => found.is_some(),
+            Condition::IfVersion(wanted) => found.is_some() && version == wanted,
+        };
+        if !holds {
+            return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));
+        }
     }
-    match write.change {
-        Asked::Insert { value, expiry } => insert::plan(cell, value, expiry),
-        Asked::Remove => remove::plan(cell),
-        Asked::Append { values } => append::plan(cell, (values.len(), values.iter())),
-        Asked::Extend { bytes } => extend::plan(cell, bytes),
-        Asked::CompareSwap { expected, new } => compare_swap::plan(cell, expected, new),
-        Asked::Increment { delta } => increment::plan(cell, delta),
-        Asked::SetBit { offset, on } => bits::plan(cell, offset, on),
-        Asked::Expire { expiry } => expire::plan(cell, expiry),
-        Asked::Trim { keep } => trim::plan(cell, keep),
-        Asked::Transform(transform) => transform::plan(cell, transform),
-        Asked::Blob(change) => blob::plan(cell, &change),
+    match (write.change.apply(cell), &write.change) {
+        (Some(applied), _) => WritePlan::of(cell, applied?),
+        (None, Asked::Blob(change)) => blob::plan(cell, change),
+        (None, _) => Err(What::ItemKind.into()),
     }
 }
 
@@ -219,7 +245,7 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<
 #[inline]
 pub(crate) fn check_reserved(write: &RecordWrite<'_>) -> Result<(), Failure<'static>> {
     let is_of_blobs = matches!(write.change, Asked::Blob(_))
-        || matches!((write.condition, write.change), (Condition::IfVersion(_), Asked::Remove));
+        || matches!((write.condition, write.change), (Condition::IfVersion(_), Asked::Remove(_)));
     if is_of_blob(write.key) && (!is_of_blobs || is_staged(write.key)) {
         Err(What::ReservedKey.into())
     } else {
@@ -235,7 +261,7 @@ pub(crate) fn read<'o, D: Disk>(
     out: &'o mut Vec<u8>,
 ) -> OperationAnswer<'o> {
     match read.query {
-        Query::Lookup | Query::Wait { .. } => lookup::answer(view, read.key, shape, Range::ALL, out),
+        Query::Lookup | Query::Wait { .. } => lookup::answer(view, read.key, shape, Part::ALL, out),
         Query::LookupRange { range } => lookup::answer(view, read.key, shape, range, out),
         Query::Inspect => inspect::answer(shape),
         Query::Confirm { version } => confirm::answer(read.key, shape, version),

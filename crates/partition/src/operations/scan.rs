@@ -160,7 +160,7 @@ fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use zerohop_wire::messages::{Expiry, WriteChange};
+    use zerohop_wire::messages::{Expiry, Insert, WriteChange};
     use zerohop_wire::{Failure, What};
 
     use crate::testing::{PartitionBench, append, insert};
@@ -199,7 +199,7 @@ mod tests {
             bench.write(&[b'a', n], insert(b"v")).number().expect("is done");
             bench.write(&[b'b', n], append(&[b"v"])).number().expect("is done");
         }
-        let change = WriteChange::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
+        let change = WriteChange::Insert(Insert { value: b"v", expiry: Expiry::AfterMs(5) });
         bench.write(b"b-soon-gone", change).number().expect("is done");
         bench.skip_ms(5);
         let (keys, next) = bench.scan(b"", b"b", 4096);

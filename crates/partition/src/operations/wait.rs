@@ -47,7 +47,7 @@ fn is<D: Disk>(
 mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Expiry, Query, WaitUntil, WriteChange};
+    use zerohop_wire::messages::{Expiry, Insert, Query, Remove, WaitUntil, WriteChange};
 
     use crate::testing::{PartitionBench, append, insert};
 
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(bench.answer(differs).and_then(|a| a.bytes()), Some(b"two".to_vec()));
         assert_eq!(bench.answer(changed).and_then(|a| a.bytes()), Some(b"two".to_vec()));
         assert!(bench.answer(equals).is_none() && bench.answer(absent).is_none());
-        bench.write(b"k", WriteChange::Remove).number().expect("is done");
+        bench.write(b"k", WriteChange::Remove(Remove)).number().expect("is done");
         assert_eq!(bench.answer(absent).map(|a| a.number()), Some(Err(Failure::NotFound)));
         bench.write(b"k", insert(b"three")).number().expect("is done");
         assert_eq!(bench.answer(equals).and_then(|a| a.bytes()), Some(b"three".to_vec()));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn expiry_answers_waits_for_absence() {
         let mut bench = PartitionBench::new();
-        let change = WriteChange::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
+        let change = WriteChange::Insert(Insert { value: b"v", expiry: Expiry::AfterMs(5) });
         bench.write(b"k", change).number().expect("is done");
         let absent = bench.send_waiting_read(b"k", wait(WaitUntil::Absent), 1_000);
         bench.advance_ms(5);

@@ -3,6 +3,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Meta};
+use zerohop_record::state::Contents;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange as Asked};
 use zerohop_wire::{Failure, What};
@@ -13,7 +14,7 @@ use crate::event::PartitionEffects;
 use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, NAMES_BYTES_MAX, SESSION_BYTES_MAX, SESSIONS_MAX};
 use crate::log_writer::NewLogEntry;
-use crate::operations::{self, Cell, EntryContents, LogAction, WritePlan};
+use crate::operations::{self, Cell, LogAction, WritePlan};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{RecordChange, Shape};
 use crate::planted::{Bug, is_planted};
@@ -164,32 +165,32 @@ impl Partition {
         let (kind, flags, contents) = match action {
             LogAction::Put { record, contents, .. } => (EntryKind::Put, list(record), *contents),
             LogAction::Append { record, contents, .. } => (EntryKind::Append, list(record), *contents),
-            LogAction::PutChunk(..) => (EntryKind::Put, FLAG_CHUNK, EntryContents::Made),
-            LogAction::OverlayChunk(..) => (EntryKind::Append, FLAG_CHUNK, EntryContents::Made),
-            LogAction::Remove => (EntryKind::Remove, 0, EntryContents::AsReceived(&[])),
+            LogAction::PutChunk(..) => (EntryKind::Put, FLAG_CHUNK, Contents::Buffered),
+            LogAction::OverlayChunk(..) => (EntryKind::Append, FLAG_CHUNK, Contents::Buffered),
+            LogAction::Remove => (EntryKind::Remove, 0, Contents::AsReceived(&[])),
             LogAction::Trim { to, .. } => {
                 buffer.clear();
                 buffer.extend_from_slice(&to.encode());
-                (EntryKind::Trim, 0, EntryContents::Made)
+                (EntryKind::Trim, 0, Contents::Buffered)
             }
             LogAction::Nothing if note.is_empty() => return Ok(None),
             LogAction::Nothing | LogAction::Deadline(_) => {
                 buffer.clear();
                 note.push_mark(at, buffer);
-                (EntryKind::Mark, 0, EntryContents::Made)
+                (EntryKind::Mark, 0, Contents::Buffered)
             }
         };
         let has_trailer = kind != EntryKind::Mark && !note.is_empty();
         let payload = match contents {
             // The bytes are appended without a copy.
-            EntryContents::AsReceived(bytes) if !has_trailer => bytes,
-            EntryContents::AsReceived(bytes) => {
+            Contents::AsReceived(bytes) if !has_trailer => bytes,
+            Contents::AsReceived(bytes) => {
                 buffer.clear();
                 buffer.extend_from_slice(bytes);
                 note.push_trailer(at, buffer);
                 &buffer[..]
             }
-            EntryContents::Made => {
+            Contents::Buffered => {
                 if has_trailer {
                     note.push_trailer(at, buffer);
                 }

@@ -1,6 +1,6 @@
 //! Members that compare their contents on request.
 
-use zerohop_wire::messages::Compare;
+use zerohop_wire::messages::{Append, Compare};
 
 use super::audit::{exchange, pair};
 use super::*;
@@ -86,7 +86,7 @@ fn too_much_for_one_step_is_compared_in_smaller_slices() {
     let value = vec![3; 1 << 20];
     for n in 0..24u64 {
         let values: [&[u8]; 1] = [&value];
-        let change = wire::WriteChange::Append { values: Elements::from_slice(&values) };
+        let change = wire::WriteChange::Append(Append { values: Elements::from_slice(&values) });
         let key = format!("list{}", n % 6);
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         a.send_request(1_000 + n, &Message::Write { stamp: Stamp::default(), write });

@@ -1,6 +1,7 @@
 //! A snapshot that is read from a log during compaction.
 
 use super::*;
+use zerohop_wire::messages::Remove;
 
 /// Time passes in an engine; ticks start its checkpoints.
 fn maintain(node: &mut TestNode, ms: &mut u64) {
@@ -20,7 +21,7 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
     for round in 0..4_000u64 {
         a.write(round + 10, format!("key{}", round % 7).as_bytes(), &[round as u8; 200]);
         if round == 3_000 {
-            let change = zerohop_wire::messages::WriteChange::Remove;
+            let change = zerohop_wire::messages::WriteChange::Remove(Remove);
             let write = RecordWrite { key: b"victim", condition: Condition::Always, change };
             a.send_request(2, &Message::Write { stamp: Stamp::default(), write });
         }

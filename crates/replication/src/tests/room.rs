@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::limits::{DISK_FULL_HANDOVER_US, DISK_FULL_REPORT_US, DISK_FULL_VALID_US};
+use zerohop_wire::messages::Remove;
 
 const DISK_FULL: Call<'static> = Call::ReplicateAck(FollowerReport::DiskFull);
 
@@ -38,7 +39,7 @@ impl TestNode {
     }
 
     fn remove(&mut self, request: u64, key: &[u8]) {
-        let change = zerohop_wire::messages::WriteChange::Remove;
+        let change = zerohop_wire::messages::WriteChange::Remove(Remove);
         let write = RecordWrite { key, condition: Condition::Always, change };
         self.send_request(request, &Message::Write { stamp: Stamp::default(), write });
     }

@@ -4,7 +4,8 @@ use zerohop_base::random::Random;
 use zerohop_partition::Token;
 use zerohop_wire::ids::{InstanceId, RequestId, Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, OperationAnswer, Outcome, Query, RecordRead, RecordWrite, Stamp, WriteChange,
+    Append, Condition, Expiry, Increment, Insert, OperationAnswer, Outcome, Query, RecordRead, RecordWrite,
+    Stamp, WriteChange,
 };
 use zerohop_wire::{Elements, Encoder, Failure, Message};
 
@@ -136,14 +137,14 @@ impl SimulatedClient {
                 // Long enough to fill segments.
                 text = format!("{value:>100}");
                 values = [text.as_bytes()];
-                let change = WriteChange::Append { values: Elements::from_slice(&values) };
+                let change = WriteChange::Append(Append { values: Elements::from_slice(&values) });
                 write(key.as_bytes(), Condition::Always, change)
             }
             ClientOperation::Count { key } => {
-                write(key.as_bytes(), Condition::Always, WriteChange::Increment { delta: 1 })
+                write(key.as_bytes(), Condition::Always, WriteChange::Increment(Increment { delta: 1 }))
             }
             ClientOperation::Lock { key } => {
-                let change = WriteChange::Insert { value: b"held", expiry: Expiry::Never };
+                let change = WriteChange::Insert(Insert { value: b"held", expiry: Expiry::Never });
                 write(key.as_bytes(), Condition::IfAbsent, change)
             }
             ClientOperation::ReadList { key } | ClientOperation::ReadLock { key } => read(key.as_bytes()),

@@ -217,7 +217,7 @@ mod tests {
     use zerohop_transaction::codec::decode_parts;
     use zerohop_transaction::{TransactionId, TransactionRequest};
     use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId, PartitionEpoch};
-    use zerohop_wire::messages::{Condition, RecordOperation, RecordWrite, WriteChange};
+    use zerohop_wire::messages::{Condition, RecordOperation, RecordWrite, Remove, WriteChange};
 
     use super::*;
 
@@ -254,7 +254,7 @@ mod tests {
                 let write = RecordWrite {
                     key: key.as_bytes(),
                     condition: Condition::Always,
-                    change: WriteChange::Remove,
+                    change: WriteChange::Remove(Remove),
                 };
                 CompositeItem::new(KeyspaceId(keyspace), &RecordOperation::Write(write), None).unwrap()
             })
@@ -283,7 +283,8 @@ mod tests {
     fn what_is_of_a_blob_goes_where_its_keys_are_routed() {
         let map = map(&[Configured::DEFAULT]);
         let item = |key: &[u8]| {
-            let write = RecordWrite { key, condition: Condition::Always, change: WriteChange::Remove };
+            let write =
+                RecordWrite { key, condition: Condition::Always, change: WriteChange::Remove(Remove) };
             CompositeItem::new(KeyspaceId(1), &RecordOperation::Write(write), None).unwrap()
         };
         for name in (0..50_u32).map(u32::to_le_bytes) {

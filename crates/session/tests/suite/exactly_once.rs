@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use zerohop_base::time::Time;
 use zerohop_session::{Coalescing, Collect, Reply, SessionError};
 use zerohop_wire::ids::{InstanceId, PartitionId};
-use zerohop_wire::messages::WriteChange;
+use zerohop_wire::messages::{Increment, WriteChange};
 
 use crate::support;
 use crate::support::random::Random;
@@ -59,7 +59,7 @@ fn run_world(
             }
             6..8 => {
                 let key = format!("counter-{key}");
-                let request = write(&key, WriteChange::Increment { delta: 1 });
+                let request = write(&key, WriteChange::Increment(Increment { delta: 1 }));
                 (WriteQuestion::Increment { key }, request)
             }
             _ => (WriteQuestion::Lookup, lookup(&format!("list-{key}"))),

@@ -3,7 +3,7 @@
 
 use zerohop_session::{Coalescing, Collect, Reply, SessionRequest};
 use zerohop_wire::ids::{InstanceId, PartitionId};
-use zerohop_wire::messages::{Query, RecordOperation, RecordRead, WaitUntil};
+use zerohop_wire::messages::{Insert, Query, RecordOperation, RecordRead, WaitUntil};
 use zerohop_wire::{Failure, Kind};
 
 use crate::support::server::ServerRecord;
@@ -107,10 +107,10 @@ fn operations_on_one_partition_are_a_batch_in_the_frame() {
 }
 
 fn change(value: &str) -> zerohop_wire::messages::WriteChange<'_> {
-    zerohop_wire::messages::WriteChange::Insert {
+    zerohop_wire::messages::WriteChange::Insert(Insert {
         value: value.as_bytes(),
         expiry: zerohop_wire::messages::Expiry::Never,
-    }
+    })
 }
 
 #[test]

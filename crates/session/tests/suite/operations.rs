@@ -2,7 +2,7 @@
 
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{Query, WaitUntil, WriteChange};
+use zerohop_wire::messages::{Increment, Query, WaitUntil, WriteChange};
 use zerohop_wire::{DecodeResult, Decoder, Failure, Kind};
 
 use crate::support;
@@ -169,7 +169,9 @@ fn writes_beyond_the_session_window_wait_for_their_partition() {
     let mut world = world_with(1, |settings| settings.window_frames = 1 << 20);
     let collecting = Coalescing::Within(Collect { delay_us: 0, bytes: 1 << 20 });
     let tokens: Vec<usize> = (0..20_000)
-        .map(|_| world.submit(write("k", WriteChange::Increment { delta: 1 }).collecting(collecting)))
+        .map(|_| {
+            world.submit(write("k", WriteChange::Increment(Increment { delta: 1 })).collecting(collecting))
+        })
         .collect();
     world.run_until_idle();
     assert!(tokens.iter().all(|token| world.result(*token).is_ok()));

@@ -7,7 +7,8 @@ use zerohop_session::{CompositeItem, InvalidTransaction, Reply, SessionError, Se
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::TRANSACTION_ITEMS_MAX;
 use zerohop_wire::messages::{
-    Condition, Expiry, Query, RecordOperation, RecordRead, RecordWrite, WaitUntil, WriteChange,
+    Append, Condition, Expiry, Insert, Query, RecordOperation, RecordRead, RecordWrite, Remove, WaitUntil,
+    WriteChange,
 };
 use zerohop_wire::{AbortReason, Failure, Kind};
 
@@ -21,7 +22,7 @@ fn item(key: &str, condition: Condition, change: WriteChange<'_>, seen: Option<T
 }
 
 fn put(key: &str, value: &[u8]) -> CompositeItem {
-    item(key, Condition::Always, WriteChange::Insert { value, expiry: Expiry::Never }, None)
+    item(key, Condition::Always, WriteChange::Insert(Insert { value, expiry: Expiry::Never }), None)
 }
 
 fn read_item(key: &str) -> CompositeItem {
@@ -94,7 +95,7 @@ fn what_has_changed_since_it_was_read_aborts_and_is_named() {
     let keys = spread(&world, &[5, 2]);
     let seen = version(&mut world, &keys[0], b"old");
     version(&mut world, &keys[0], b"new");
-    let change = || WriteChange::Insert { value: b"mine", expiry: Expiry::Never };
+    let change = || WriteChange::Insert(Insert { value: b"mine", expiry: Expiry::Never });
     let items = vec![put(&keys[1], b"v"), item(&keys[0], Condition::Always, change(), Some(seen))];
     let token = world.submit(transaction(items));
     world.run_until_idle();
@@ -130,7 +131,7 @@ fn nothing_and_too_much_are_refused_with_words() {
         RecordOperation::Read(RecordRead { key: b"k", query: Query::Wait { until: WaitUntil::Present } });
     assert_eq!(CompositeItem::new(KEYSPACE, &wait, None).unwrap_err(), InvalidTransaction::Waits);
     let value = vec![0; 16 << 20];
-    let change = WriteChange::Insert { value: &value, expiry: Expiry::Never };
+    let change = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });
     let long = RecordOperation::Write(RecordWrite { key: b"k", condition: Condition::Always, change });
     let told = CompositeItem::new(KEYSPACE, &long, None).unwrap_err().to_string();
     assert!(told.contains("16777216 are allowed"), "{told}");
@@ -206,7 +207,7 @@ fn repeated_transaction_returns_first_outcome() {
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     let mut items = vec![put("a", b"v")];
     let values: [&[u8]; 1] = [b"once"];
-    let change = WriteChange::Append { values: zerohop_wire::Elements::from_slice(&values) };
+    let change = WriteChange::Append(Append { values: zerohop_wire::Elements::from_slice(&values) });
     items.push(item("list", Condition::Always, change, None));
     let token = world.submit(transaction(items));
     world.run_until_idle();
@@ -225,7 +226,7 @@ fn what_may_have_been_done_is_not_planned_again() {
     world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
     world.cluster.script.push_back((false, misplaced));
     let values: [&[u8]; 1] = [b"once"];
-    let change = WriteChange::Append { values: zerohop_wire::Elements::from_slice(&values) };
+    let change = WriteChange::Append(Append { values: zerohop_wire::Elements::from_slice(&values) });
     let token = world.submit(transaction(vec![item("list", Condition::Always, change, None)]));
     world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Unknown { .. })), "{:?}", world.result(token));
@@ -235,7 +236,7 @@ fn what_may_have_been_done_is_not_planned_again() {
 #[test]
 fn missing_keyspace_and_unreachable_cluster_are_reported() {
     let mut world = world(3);
-    let write = RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove };
+    let write = RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove(Remove) };
     let elsewhere = CompositeItem::new(99.into(), &RecordOperation::Write(write), None).unwrap();
     let token = world.submit(transaction(vec![elsewhere]));
     world.run_until_idle();

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use zerohop_base::time::Time;
 use zerohop_session::{CompositeItem, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{InstanceId, PartitionId};
-use zerohop_wire::messages::{Condition, Query, RecordOperation, RecordRead, RecordWrite, WriteChange};
+use zerohop_wire::messages::{
+    Append, Condition, Increment, Query, RecordOperation, RecordRead, RecordWrite, WriteChange,
+};
 use zerohop_wire::{AbortReason, Elements};
 
 use crate::support::random::Random;
@@ -30,14 +32,14 @@ fn account(number: u64) -> String {
 }
 
 fn add(key: &str, delta: i64) -> CompositeItem {
-    let change = WriteChange::Increment { delta };
+    let change = WriteChange::Increment(Increment { delta });
     let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
     CompositeItem::new(KEYSPACE, &RecordOperation::Write(write), None).unwrap()
 }
 
 fn write_item(key: &str, value: &str) -> CompositeItem {
     let values = [value.as_bytes()];
-    let change = WriteChange::Append { values: Elements::from_slice(&values) };
+    let change = WriteChange::Append(Append { values: Elements::from_slice(&values) });
     let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
     CompositeItem::new(KEYSPACE, &RecordOperation::Write(write), None).unwrap()
 }

@@ -14,7 +14,8 @@ use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId, RequestId, Timestamp,
 };
 use zerohop_wire::messages::{
-    ClusterId, Condition, Expiry, OperationAnswer, Outcome, Query, RecordRead, RecordWrite, Stamp, WaitUntil,
+    ClusterId, Condition, Expiry, Insert, OperationAnswer, Outcome, Query, RecordRead, RecordWrite, Stamp,
+    WaitUntil,
 };
 use zerohop_wire::{Envelope, Failure, Message, messages};
 
@@ -256,7 +257,7 @@ impl InstanceBench {
     }
 
     pub(super) fn put_with(&mut self, keyspace: u32, key: &str, value: &str, expiry: Expiry) -> u64 {
-        let change = messages::WriteChange::Insert { value: value.as_bytes(), expiry };
+        let change = messages::WriteChange::Insert(Insert { value: value.as_bytes(), expiry });
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let envelope = self.envelope(keyspace, key);
         self.send_request(envelope, &Message::Write { stamp: Stamp::default(), write })

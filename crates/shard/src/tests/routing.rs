@@ -7,8 +7,8 @@ use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, SnapshotId, Timestamp,
 };
 use zerohop_wire::messages::{
-    self, Condition, Expiry, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite, SnapshotAsk,
-    SnapshotRequest, Stamp, WaitUntil,
+    self, Condition, Expiry, Extend, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite,
+    SnapshotAsk, SnapshotRequest, Stamp, WaitUntil,
 };
 use zerohop_wire::{Elements, Envelope, Failure, Message};
 
@@ -93,7 +93,7 @@ fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]:
     is_refused(run(bench, first, &mut BlindPut(leaves)));
     let envelope = Envelope { keyspace: PAPERS, partition: first, ..Envelope::default() };
     let read = |query| RecordRead { key: leaves.as_bytes(), query };
-    let change = messages::WriteChange::Extend { bytes: b"+" };
+    let change = messages::WriteChange::Extend(Extend { bytes: b"+" });
     let write = RecordWrite { key: leaves.as_bytes(), condition: Condition::Always, change };
     let good = RecordWrite { key: stays.as_bytes(), ..write };
     let operations = [RecordOperation::Write(good), RecordOperation::Write(write)];

@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{ClusterMap, Durability, MapChange, MapDelta, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp};
-use zerohop_wire::messages::{self, Condition, Expiry, RecordWrite, Scan, Stamp};
+use zerohop_wire::messages::{self, Condition, Expiry, Increment, RecordWrite, Scan, Stamp};
 use zerohop_wire::{DecodeResult, Decoder, Envelope, Failure, Features, Message};
 
 use super::super::ClockReading;
@@ -195,7 +195,7 @@ fn retry_at_a_child_gets_the_first_outcome() {
         ..Stamp::default()
     };
     let count = |bench: &mut InstanceBench, n: u32, sequence: u64, envelope: Envelope| {
-        let change = messages::WriteChange::Increment { delta: 1 };
+        let change = messages::WriteChange::Increment(Increment { delta: 1 });
         let key = format!("counter {n}");
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let asked = bench.send_request(envelope, &Message::Write { stamp: stamp(sequence), write });

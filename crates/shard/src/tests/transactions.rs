@@ -21,8 +21,8 @@ use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Brings, Condition, Expiry, NumberType, Operator, PeerMessage, Query, RecordOperation, RecordRead,
-    RecordWrite, StageBytes, Stamp, Transact, Transform, WriteChange,
+    Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, PeerMessage, Query, RecordOperation,
+    RecordRead, RecordWrite, StageBytes, Stamp, Transact, Transform, WriteChange,
 };
 use zerohop_wire::{AbortReason, DecodeResult, Decoder, Envelope, Failure, Features, Message, pack};
 
@@ -43,11 +43,11 @@ struct InstanceNetwork {
 }
 
 fn insert(key: &str, value: &'static str) -> (String, WriteChange<'static>) {
-    (key.to_owned(), WriteChange::Insert { value: value.as_bytes(), expiry: Expiry::Never })
+    (key.to_owned(), WriteChange::Insert(Insert { value: value.as_bytes(), expiry: Expiry::Never }))
 }
 
 fn add(key: &str, delta: i64) -> (String, WriteChange<'static>) {
-    (key.to_owned(), WriteChange::Increment { delta })
+    (key.to_owned(), WriteChange::Increment(Increment { delta }))
 }
 
 impl InstanceNetwork {
@@ -274,7 +274,7 @@ fn conflicting_transactions_queue_and_all_commit() {
         let write = RecordWrite {
             key: key.as_bytes(),
             condition: Condition::Always,
-            change: WriteChange::Increment { delta: 100 },
+            change: WriteChange::Increment(Increment { delta: 100 }),
         };
         world.benches[*holder].send_request(envelope, &Message::Write { stamp: Stamp::default(), write });
     }
@@ -346,7 +346,7 @@ fn changed_read_version_aborts_the_transaction() {
     let write = RecordWrite {
         key: keys[0].as_bytes(),
         condition: Condition::IfAbsent,
-        change: WriteChange::Insert { value: b"new", expiry: Expiry::Never },
+        change: WriteChange::Insert(Insert { value: b"new", expiry: Expiry::Never }),
     };
     let mut parts = world.parts(Asked::Sync, &[insert(&keys[3], "new")]);
     world.add_item(&mut parts, Asked::Sync, &keys[0], &RecordOperation::Write(write), None);

@@ -12,8 +12,8 @@ use zerohop_base::time::Time;
 use zerohop_session::{CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
-    Brings, Condition, Expiry, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite,
-    Transform, WriteChange,
+    Append, Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation,
+    RecordRead, RecordWrite, Transform, WriteChange,
 };
 use zerohop_wire::{AbortReason, Elements, Failure};
 
@@ -511,13 +511,16 @@ fn with_operation<R>(
 ) -> R {
     let key = &step.key().bytes()[..];
     let write = |condition, change| RecordOperation::Write(RecordWrite { key, condition, change });
-    let insert = |value| WriteChange::Insert { value, expiry: Expiry::Never };
+    let insert = |value| WriteChange::Insert(Insert { value, expiry: Expiry::Never });
     match step {
         TransactionStep::Read(_) => then(&RecordOperation::Read(RecordRead { key, query })),
         TransactionStep::Append(_, value) => {
             let value = token(value);
             let values = [&value[..]];
-            then(&write(Condition::Always, WriteChange::Append { values: Elements::from_slice(&values) }))
+            then(&write(
+                Condition::Always,
+                WriteChange::Append(Append { values: Elements::from_slice(&values) }),
+            ))
         }
         TransactionStep::Put { value, filler, .. } => {
             let mut bytes = token(value);
@@ -542,6 +545,8 @@ fn with_operation<R>(
             };
             then(&write(Condition::Always, WriteChange::Transform(transform)))
         }
-        TransactionStep::Add(_, delta) => then(&write(Condition::Always, WriteChange::Increment { delta })),
+        TransactionStep::Add(_, delta) => {
+            then(&write(Condition::Always, WriteChange::Increment(Increment { delta })))
+        }
     }
 }

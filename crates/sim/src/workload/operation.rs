@@ -5,7 +5,8 @@ use std::fmt;
 use zerohop_wire::Elements;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    Condition, Expiry, Query, Range, RecordOperation as Wire, RecordRead, RecordWrite, Transform, WaitUntil,
+    Append, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Query, Range,
+    RecordOperation as Wire, RecordRead, RecordWrite, Remove, SetBit, Transform, Trim, WaitUntil,
     WriteChange,
 };
 
@@ -106,19 +107,24 @@ impl RecordCall {
         match &self.act {
             Act::Append { values } => {
                 let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-                then(&write(WriteChange::Append { values: Elements::from_slice(&values) }))
+                then(&write(WriteChange::Append(Append { values: Elements::from_slice(&values) })))
             }
-            Act::Insert { value, expiry } => then(&write(WriteChange::Insert { value, expiry: *expiry })),
-            Act::Remove => then(&write(WriteChange::Remove)),
-            Act::Extend { bytes } => then(&write(WriteChange::Extend { bytes })),
-            Act::CompareSwap { expected, new } => {
-                then(&write(WriteChange::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }))
+            Act::Insert { value, expiry } => {
+                then(&write(WriteChange::Insert(Insert { value, expiry: *expiry })))
             }
-            Act::Increment { delta } => then(&write(WriteChange::Increment { delta: *delta })),
-            Act::SetBit { offset, on } => then(&write(WriteChange::SetBit { offset: *offset, on: *on })),
+            Act::Remove => then(&write(WriteChange::Remove(Remove))),
+            Act::Extend { bytes } => then(&write(WriteChange::Extend(Extend { bytes }))),
+            Act::CompareSwap { expected, new } => then(&write(WriteChange::CompareSwap(CompareSwap {
+                expected: expected.as_deref(),
+                new: new.as_deref(),
+            }))),
+            Act::Increment { delta } => then(&write(WriteChange::Increment(Increment { delta: *delta }))),
+            Act::SetBit { offset, on } => {
+                then(&write(WriteChange::SetBit(SetBit { offset: *offset, on: *on })))
+            }
             Act::Transform(transform) => then(&write(WriteChange::Transform(*transform))),
-            Act::Expire { expiry } => then(&write(WriteChange::Expire { expiry: *expiry })),
-            Act::Trim { keep } => then(&write(WriteChange::Trim { keep: *keep })),
+            Act::Expire { expiry } => then(&write(WriteChange::Expire(Expire { expiry: *expiry }))),
+            Act::Trim { keep } => then(&write(WriteChange::Trim(Trim { keep: *keep }))),
             Act::Lookup => then(&read(Query::Lookup)),
             Act::LookupRange { range } => then(&read(Query::LookupRange { range: *range })),
             Act::Inspect => then(&read(Query::Inspect)),

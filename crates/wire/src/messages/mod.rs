@@ -3,43 +3,33 @@
 //! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`Compare`] and [`OperationBatch`]; they go to the instance that is the
 //! primary of the partition in the envelope. All others concern the connection or the cluster.
 
-pub(crate) mod answer;
 mod batch;
-mod blob;
 mod cluster;
-mod compare;
 mod connect;
 mod gather;
 mod peer;
-mod read;
-mod record;
-mod scan;
 mod session;
 mod snapshot;
 mod transact;
-mod transform;
 mod unit;
-mod write;
 
-pub use answer::{OperationAnswer, Outcome, Shape};
 pub use batch::{OperationBatch, RecordOperation};
-pub use blob::BlobChange;
 pub use cluster::{Admin, Map, MapGet};
-pub use compare::{Compare, SliceComparison};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
 pub(crate) use gather::ANSWER_HEADER_BYTES;
 pub use gather::{GatheredAnswer, GatheredRequest};
 pub use peer::{Call, EntryName, FollowerReport, LogEntry, Member, PeerMessage, Slice, StatePart};
-pub use read::{Query, RecordRead, WaitUntil};
-pub(crate) use record::check_value;
-pub use record::{Condition, Expiry, Range, RecordType};
-pub use scan::{Scan, ScannedKey};
 pub use session::{SessionOpen, SessionOpened, Stamp};
 pub use snapshot::{SnapshotAsk, SnapshotRequest};
 pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
-pub use transform::{Brings, Number, NumberType, Operator, Transform};
 pub use unit::{UnitReport, UnitRequest, UnitVerdict};
-pub use write::{RecordWrite, WriteChange};
+use zerohop_record::answer;
+pub use zerohop_record::{
+    Append, BlobChange, Brings, Compare, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert,
+    Number, NumberType, OperationAnswer, Operator, Outcome, Query, Range, RecordRead, RecordType,
+    RecordWrite, Remove, Scan, ScannedKey, SetBit, Shape, SliceComparison, Transform, Trim, WaitUntil,
+    WriteChange,
+};
 
 use crate::elements::Elements;
 use crate::error::Failure;
@@ -218,30 +208,6 @@ impl<'a> Message<'a> {
                 let (mut fields, rest) = FieldReader::<8>::split(body)?;
                 Self::Read { seen: Timestamp(fields.u64()), read: RecordRead::decode_body(kind, rest)? }
             }
-            Kind::Insert
-            | Kind::Remove
-            | Kind::Append
-            | Kind::Extend
-            | Kind::CompareSwap
-            | Kind::Increment
-            | Kind::SetBit
-            | Kind::Expire
-            | Kind::Trim
-            | Kind::Transform
-            | Kind::CreateBlob
-            | Kind::GrowBlob
-            | Kind::CutBlob
-            | Kind::DescribeBlob
-            | Kind::WriteChunk
-            | Kind::CutChunk
-            | Kind::TransformChunk
-            | Kind::SettleBlob
-            | Kind::DropChunk
-            | Kind::FillBlob
-            | Kind::PublishBlob => {
-                let (stamp, rest) = Stamp::split(body)?;
-                Self::Write { stamp, write: RecordWrite::decode_body(kind, rest)? }
-            }
             Kind::Answer => Self::Answer(answer::decode_answer(body)?),
             Kind::Batch => Self::Batch(OperationBatch::decode_body(body)?),
             Kind::BatchAnswer => Self::BatchAnswer(answer::decode_many(body)?),
@@ -287,6 +253,11 @@ impl<'a> Message<'a> {
             Kind::Map => Self::Map(Map::decode_body(body)?),
             Kind::Admin => Self::Admin(Admin::decode_body(body)?),
             Kind::AdminAnswer => Self::AdminAnswer(Admin::decode_body(body)?),
+            // The others are the writes of the table; any other kind is refused there.
+            _ => {
+                let (stamp, rest) = Stamp::split(body)?;
+                Self::Write { stamp, write: RecordWrite::decode_body(kind, rest)? }
+            }
         })
     }
 }

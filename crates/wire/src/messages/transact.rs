@@ -2,13 +2,13 @@
 //!
 //! The parts of a transaction describe it, in the encoding of the transaction protocol: for this crate they are bytes, like a map.
 
-use super::answer::OperationAnswer;
 use super::session::Stamp;
 use crate::elements::{Element, Elements};
 use crate::error::Failure;
 use crate::fields::{FieldReader, layout};
 use crate::ids::Timestamp;
 use crate::limits::{STAGED_PIECE_BYTES_MAX, TRANSACTION_ITEMS_MAX};
+use zerohop_record::answer::OperationAnswer;
 
 /// A transaction, sent to its coordinator: the partition of its last part. Answers `Transacted`, or `Aborted`.
 ///

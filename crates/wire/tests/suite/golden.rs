@@ -12,6 +12,7 @@ use zerohop_wire::admin::{AdminAnswer, AdminRequest};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
+use zerohop_wire::messages::{Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Trim};
 use zerohop_wire::{
     AbortReason, AuthFault, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode, Failure, Features,
     Kind, Message, What,
@@ -157,30 +158,30 @@ fn writes(check: Check<'_>) {
         check(name, comment, &Message::Write { stamp: STAMP, write });
     };
     let (always, value): (_, &[u8]) = (Condition::Always, b"value");
-    let insert = |expiry| WriteChange::Insert { value, expiry };
+    let insert = |expiry| WriteChange::Insert(Insert { value, expiry });
     write("insert", "key = value, never expires", always, insert(Expiry::Never));
     write("insert_if_absent", "expires after 5 s", Condition::IfAbsent, insert(Expiry::AfterMs(5000)));
     let at = Expiry::AtMs(1_800_000_000_000);
     write("insert_if_present", "expires in 2027", Condition::IfPresent, insert(at));
     write("insert_if_version", "keeps its expiry", Condition::IfVersion(VERSION), insert(Expiry::Unchanged));
-    write("remove", "key", always, WriteChange::Remove);
+    write("remove", "key", always, WriteChange::Remove(Remove));
     let values: [&[u8]; 3] = [b"one", b"", b"three"];
     write(
         "append",
         "one, the empty value, three",
         always,
-        WriteChange::Append { values: Elements::from_slice(&values) },
+        WriteChange::Append(Append { values: Elements::from_slice(&values) }),
     );
-    write("extend", "adds 'value'", always, WriteChange::Extend { bytes: value });
-    let swap = |expected, new| WriteChange::CompareSwap { expected, new };
+    write("extend", "adds 'value'", always, WriteChange::Extend(Extend { bytes: value }));
+    let swap = |expected, new| WriteChange::CompareSwap(CompareSwap { expected, new });
     write("compare_swap", "'old' by 'value'", always, swap(Some(b"old"), Some(value)));
     write("compare_swap_absent", "nothing by 'value'", always, swap(None, Some(value)));
     write("compare_swap_remove", "'old' by nothing", always, swap(Some(b"old"), None));
-    write("increment", "by -2", always, WriteChange::Increment { delta: -2 });
-    write("set_bit", "bit 12 on", always, WriteChange::SetBit { offset: 12, on: true });
-    write("expire", "after 5 s", always, WriteChange::Expire { expiry: Expiry::AfterMs(5000) });
+    write("increment", "by -2", always, WriteChange::Increment(Increment { delta: -2 }));
+    write("set_bit", "bit 12 on", always, WriteChange::SetBit(SetBit { offset: 12, on: true }));
+    write("expire", "after 5 s", always, WriteChange::Expire(Expire { expiry: Expiry::AfterMs(5000) }));
     let keep = Range { start: 2, stop: -1 };
-    write("trim", "drops the first two and the last", always, WriteChange::Trim { keep });
+    write("trim", "drops the first two and the last", always, WriteChange::Trim(Trim { keep }));
     let transform = Transform {
         operator: Operator::Add,
         number: NumberType::F32,
@@ -238,14 +239,14 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
 }
 
 fn batches(check: Check<'_>) {
-    let insert = WriteChange::Insert { value: b"value", expiry: Expiry::Never };
+    let insert = WriteChange::Insert(Insert { value: b"value", expiry: Expiry::Never });
     let operations = [
         RecordOperation::Write(RecordWrite { key: b"a", condition: Condition::Always, change: insert }),
         RecordOperation::Read(RecordRead { key: b"b", query: Query::Lookup }),
         RecordOperation::Write(RecordWrite {
             key: b"c",
             condition: Condition::Always,
-            change: WriteChange::Remove,
+            change: WriteChange::Remove(Remove),
         }),
     ];
     let batch = OperationBatch { stamp: STAMP, operations: Elements::from_slice(&operations) };
@@ -260,7 +261,7 @@ fn batches(check: Check<'_>) {
 
 fn gathered(check: Check<'_>) {
     let lookup = Message::Read { seen: SEEN, read: RecordRead { key: b"a", query: Query::Lookup } };
-    let insert = WriteChange::Insert { value: b"value", expiry: Expiry::Never };
+    let insert = WriteChange::Insert(Insert { value: b"value", expiry: Expiry::Never });
     let write = RecordWrite { key: b"b", condition: Condition::Always, change: insert };
     let insert = Message::Write { stamp: STAMP, write };
     let bodies = [&lookup, &insert].map(|message| {
@@ -500,7 +501,7 @@ fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
 fn golden_bytes_with_other_flags_are_still_read() {
     // What a compressor makes of a body may change; that it is read may not.
     let value = [b'z'; 2000];
-    let insert = WriteChange::Insert { value: &value, expiry: Expiry::Never };
+    let insert = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });
     let write = RecordWrite { key: b"key", condition: Condition::Always, change: insert };
     let message = Message::Write { stamp: STAMP, write };
     let lz4 = Encoder { compress_from_bytes: Some(0), ..Encoder::default() };

@@ -3,6 +3,7 @@
 use zerohop_wire::ids::*;
 use zerohop_wire::limits::*;
 use zerohop_wire::messages::*;
+use zerohop_wire::messages::{CompareSwap, Insert};
 use zerohop_wire::{
     BrokenStream, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, Flags, FrameHeader,
     HEADER_BYTES, Kind, Message, What, checksum,
@@ -34,7 +35,7 @@ fn bytes(header: FrameHeader, body: &[u8]) -> Vec<u8> {
 }
 
 fn insert<'a>(key: &'a [u8], value: &'a [u8]) -> Message<'a> {
-    let change = WriteChange::Insert { value, expiry: Expiry::Never };
+    let change = WriteChange::Insert(Insert { value, expiry: Expiry::Never });
     Message::Write {
         stamp: Stamp::default(),
         write: RecordWrite { key, condition: Condition::Always, change },
@@ -179,7 +180,7 @@ fn the_longest_key_and_value_fit_one_frame() {
 #[test]
 fn too_long_pair_of_values_is_refused() {
     let value = vec![b'v'; VALUE_BYTES_MAX];
-    let change = WriteChange::CompareSwap { expected: Some(&value), new: Some(&value) };
+    let change = WriteChange::CompareSwap(CompareSwap { expected: Some(&value), new: Some(&value) });
     let write = RecordWrite { key: b"k", condition: Condition::Always, change };
     let told = encode(&Message::Write { stamp: Stamp::default(), write });
     assert!(matches!(told, Err(Failure::FrameTooLong { .. })), "{:?}", told.map(|frame| frame.len()));

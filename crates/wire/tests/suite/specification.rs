@@ -1,6 +1,7 @@
 //! `docs/protocols/wire.md` names every number that this crate knows, with its name.
 
-use zerohop_wire::messages::{RecordType, Shape};
+use zerohop_record::operations::Facts;
+use zerohop_wire::messages::{RecordType, Shape, WriteChange};
 use zerohop_wire::{AbortReason, AuthFault, ErrorCode, Kind, What, limits};
 
 const SPECIFICATION: &str = include_str!("../../../../docs/protocols/wire.md");
@@ -73,4 +74,13 @@ fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+#[test]
+fn the_specification_has_the_rows_of_the_table_of_operations() {
+    for row in WriteChange::TABLE {
+        let Facts { kind, detail, fields, payload, answer, .. } = row;
+        assert_says(&format!("\n| {:#06x} | {kind} | answer: {answer} |", kind.number()));
+        assert_says(&format!("\n| {kind} | {detail} | {fields} | {payload} |"));
+    }
 }

@@ -17,7 +17,8 @@ use zerohop_sim::workload::operation::{Act, RecordCall};
 use zerohop_sim::workload::tokens::token;
 use zerohop_wire::Elements;
 use zerohop_wire::messages::{
-    Condition, Expiry, Query, RecordOperation as Wire, RecordRead, RecordWrite, WriteChange,
+    Append, Condition, Expiry, Increment, Insert, Query, RecordOperation as Wire, RecordRead, RecordWrite,
+    Remove, WriteChange,
 };
 
 use crate::process::calls;
@@ -198,10 +199,10 @@ async fn outcome(keyspace: &Keyspace, operation: &RecordCall) -> Result<Reply, R
     };
     let write = |change| Wire::Write(RecordWrite { key, condition: Condition::Always, change });
     let wire = match &operation.act {
-        Act::Insert { value, expiry } => write(WriteChange::Insert { value, expiry: *expiry }),
-        Act::Append { .. } => write(WriteChange::Append { values: Elements::from_slice(&values) }),
-        Act::Increment { delta } => write(WriteChange::Increment { delta: *delta }),
-        Act::Remove => write(WriteChange::Remove),
+        Act::Insert { value, expiry } => write(WriteChange::Insert(Insert { value, expiry: *expiry })),
+        Act::Append { .. } => write(WriteChange::Append(Append { values: Elements::from_slice(&values) })),
+        Act::Increment { delta } => write(WriteChange::Increment(Increment { delta: *delta })),
+        Act::Remove => write(WriteChange::Remove(Remove)),
         _ => Wire::Read(RecordRead { key, query: Query::Lookup }),
     };
     match keyspace.batch(&[wire]).await.pop() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use zerohop_placement::{Durability, KeyspaceConfig, MapChange, MapDelta, PartitionCount, ReplicaGroup};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, Outcome, Query, RecordRead as Lookup, RecordWrite as Store, Stamp,
+    Condition, Expiry, Insert, Outcome, Query, RecordRead as Lookup, RecordWrite as Store, Stamp,
 };
 
 use super::*;
@@ -149,7 +149,7 @@ impl Pair {
 }
 
 fn store(value: &[u8]) -> Message<'_> {
-    let change = zerohop_wire::messages::WriteChange::Insert { value, expiry: Expiry::Never };
+    let change = zerohop_wire::messages::WriteChange::Insert(Insert { value, expiry: Expiry::Never });
     let write = Store { key: b"k", condition: Condition::Always, change };
     Message::Write { stamp: Stamp::default(), write }
 }

@@ -7,6 +7,7 @@ use zerohop_wire::messages::*;
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::super::*;
+use zerohop_wire::messages::Insert;
 
 /// When [`FakeEcho`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +130,8 @@ impl Service for FakeEcho {
         let key = match message {
             Message::Read { read: RecordRead { key, .. }, .. } => key,
             Message::Write {
-                write: RecordWrite { change: WriteChange::Insert { value, .. }, .. }, ..
+                write: RecordWrite { change: WriteChange::Insert(Insert { value, .. }), .. },
+                ..
             } => {
                 let outcome = Outcome::Done { version: Timestamp(2), number: value.len() as u64 };
                 return replies.answer(token, PartitionEpoch(9), &Message::Answer(Ok(outcome)));

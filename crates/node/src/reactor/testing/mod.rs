@@ -16,6 +16,7 @@ use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, 
 pub(super) use self::echo::{FakeEcho, FakeEchoNotice, When};
 pub(super) use self::world::{FakeDriver, FakeNetwork};
 use super::*;
+use zerohop_wire::messages::Insert;
 
 /// A reactor over a simulated network, with helpers for tests.
 pub(super) struct ReactorStand {
@@ -184,7 +185,7 @@ pub(super) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn insert(request: u64, value: &[u8]) -> Vec<u8> {
-    let change = WriteChange::Insert { value, expiry: Expiry::Never };
+    let change = WriteChange::Insert(Insert { value, expiry: Expiry::Never });
     let write = RecordWrite { key: b"k", condition: Condition::Always, change };
     encoded(request, &Message::Write { stamp: Stamp::default(), write })
 }

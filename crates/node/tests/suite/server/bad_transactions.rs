@@ -7,7 +7,9 @@ use zerohop_transaction::{
     Access, Durability, ItemBody, Items, RoutingKey, StageId, TransactionItem, TransactionPart,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, Sequence, SessionId};
-use zerohop_wire::messages::{Condition, Query, RecordOperation, RecordRead, RecordWrite, WriteChange};
+use zerohop_wire::messages::{
+    Condition, Increment, Query, RecordOperation, RecordRead, RecordWrite, WriteChange,
+};
 use zerohop_wire::{AbortReason, Failure, pack};
 
 use crate::server::support::{block_on, client, create, fixed_ports, on};
@@ -127,7 +129,7 @@ fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_noth
     let write = RecordWrite {
         key: one.as_bytes(),
         condition: Condition::IfAbsent,
-        change: WriteChange::Increment { delta: 1 },
+        change: WriteChange::Increment(Increment { delta: 1 }),
     };
     let parts = node.parts(Durability::Sync, &[(&one, write.change), (&other, insert("b"))]);
     let asked = node.transact(sequence, &last, &parts);

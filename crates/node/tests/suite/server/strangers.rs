@@ -10,7 +10,7 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::limits::VALUE_BYTES_MAX;
-use zerohop_wire::messages::{Admin, Hello, Message, Query, RecordRead as Lookup};
+use zerohop_wire::messages::{Admin, Hello, Insert, Message, Query, RecordRead as Lookup};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, What};
 
 use crate::server::support::{block_on, client, default_keyspace, in_memory};
@@ -157,7 +157,10 @@ fn manager_accepts_nothing_before_hello_or_beyond_limits() {
     let write = zerohop_wire::messages::RecordWrite {
         key: b"k",
         condition: Default::default(),
-        change: zerohop_wire::messages::WriteChange::Insert { value: &value, expiry: Default::default() },
+        change: zerohop_wire::messages::WriteChange::Insert(Insert {
+            value: &value,
+            expiry: Default::default(),
+        }),
     };
     let large = frame(8, &Message::Write { stamp: Default::default(), write });
     // It is refused before it is complete.

@@ -11,8 +11,8 @@ use zerohop_transaction::{
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, RequestId, Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, Hello, MapGet, Outcome, Query, RecordOperation, RecordRead, RecordWrite, SessionOpen,
-    Stamp, Transact, WriteChange,
+    CompareSwap, Condition, Expiry, Extend, Hello, Increment, Insert, MapGet, Outcome, Query,
+    RecordOperation, RecordRead, RecordWrite, SessionOpen, Stamp, Transact, WriteChange,
 };
 use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, pack};
 
@@ -205,7 +205,7 @@ impl NodeClient {
 }
 
 pub(crate) fn insert(value: &str) -> WriteChange<'_> {
-    WriteChange::Insert { value: value.as_bytes(), expiry: Expiry::Never }
+    WriteChange::Insert(Insert { value: value.as_bytes(), expiry: Expiry::Never })
 }
 
 /// The key of the coordinator: its partition is the last in the global order.
@@ -225,7 +225,7 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     let last = coordinator(&node, &[&one, &other]);
     let parts = node.parts(
         Durability::Sync,
-        &[(&one, insert("a")), (&other, insert("b")), (&one, WriteChange::Extend { bytes: b"c" })],
+        &[(&one, insert("a")), (&other, insert("b")), (&one, WriteChange::Extend(Extend { bytes: b"c" }))],
     );
     let asked = node.transact(1, last, &parts);
     let told = node.outcome(asked).unwrap();
@@ -239,7 +239,7 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     let counters = [node.key(InstanceId(1), 1), node.key(InstanceId(2), 1), node.key(InstanceId(2), 2)];
     let mut asked = Vec::new();
     for sequence in 2..40 {
-        let add = WriteChange::Increment { delta: 1 };
+        let add = WriteChange::Increment(Increment { delta: 1 });
         let changes = [0, 1].map(|n| (counters[(sequence + n) % 3].as_str(), add));
         let parts = node.parts(Durability::Sync, &changes);
         let last = coordinator(&node, &changes.map(|(key, _)| key));
@@ -252,7 +252,7 @@ fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
     let counts: u64 = counters.iter().map(|key| node.value(key).unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(counts, 2 * 38);
     // A transaction that fails has no effect.
-    let swap = WriteChange::CompareSwap { expected: Some(b"no"), new: None };
+    let swap = WriteChange::CompareSwap(CompareSwap { expected: Some(b"no"), new: None });
     let parts = node.parts(Durability::Sync, &[(&one, insert("x")), (&other, swap)]);
     let asked = node.transact(40, last, &parts);
     let failure = node.outcome(asked).unwrap_err();

@@ -3,7 +3,8 @@
 use zerohop_engine::Durability;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    Condition, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite, Stamp, WaitUntil, WriteChange,
+    Condition, Extend, Increment, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite, Stamp,
+    WaitUntil, WriteChange,
 };
 use zerohop_wire::{Elements, Failure, Message};
 
@@ -39,7 +40,7 @@ fn batch_operations_see_earlier_ones_and_fail_alone() {
             write(b"k", insert(b"v")),
             read(b"k", Query::Lookup),
             write(b"k", append(&[b"x"])),
-            write(b"k", WriteChange::Extend { bytes: b"w" }),
+            write(b"k", WriteChange::Extend(Extend { bytes: b"w" })),
             read(b"k", Query::Inspect),
         ];
         let at_once = send(&mut rig, 1, Stamp::default(), &operations);
@@ -57,7 +58,7 @@ fn batch_operations_see_earlier_ones_and_fail_alone() {
 fn a_repeated_batch_is_done_once_write_by_write() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = PartitionRig::new(durability);
-        let add = write(b"n", WriteChange::Increment { delta: 1 });
+        let add = write(b"n", WriteChange::Increment(Increment { delta: 1 }));
         let operations = [add, read(b"n", Query::Lookup), add, add];
         send(&mut rig, 1, stamp(1, 1), &operations[..3]);
         rig.flush();

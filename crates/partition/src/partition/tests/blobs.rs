@@ -6,8 +6,8 @@ use zerohop_base::random::Random;
 use zerohop_engine::Durability;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, bytes_max, chunk_key, header_key};
 use zerohop_wire::messages::{
-    BlobChange, Brings, Condition, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp, Transform,
-    WriteChange,
+    BlobChange, Brings, CompareSwap, Condition, Expire, Expiry, Extend, Number, Operator, Outcome, Query,
+    RecordType, Remove, Stamp, Transform, WriteChange,
 };
 use zerohop_wire::{Failure, What};
 
@@ -28,7 +28,7 @@ fn create(bench: &mut PartitionBench, name: &[u8]) -> BlobStamp {
 
 fn remove(bench: &mut PartitionBench, key: &[u8]) {
     let version = bench.read(key, Query::Inspect).version();
-    let removed = bench.write_if(key, Condition::IfVersion(version), WriteChange::Remove);
+    let removed = bench.write_if(key, Condition::IfVersion(version), WriteChange::Remove(Remove));
     assert_eq!(removed.number(), Ok(1));
 }
 
@@ -155,10 +155,10 @@ fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
     for key in [&header, &chunk] {
         for change in [
             insert(b"v"),
-            WriteChange::Remove,
-            WriteChange::Extend { bytes: b"y" },
-            WriteChange::CompareSwap { expected: None, new: Some(b"z") },
-            WriteChange::Expire { expiry: Expiry::AfterMs(1) },
+            WriteChange::Remove(Remove),
+            WriteChange::Extend(Extend { bytes: b"y" }),
+            WriteChange::CompareSwap(CompareSwap { expected: None, new: Some(b"z") }),
+            WriteChange::Expire(Expire { expiry: Expiry::AfterMs(1) }),
         ] {
             assert_eq!(bench.write(key, change).number(), reserved, "{change:?}");
         }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Brings, Condition, Expiry, NumberType, OperationAnswer, Operator, Outcome, Query, Range, RecordRead,
-    RecordType, RecordWrite, Stamp, WaitUntil, WriteChange,
+    Append, Brings, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, NumberType,
+    OperationAnswer, Operator, Outcome, Query, Range, RecordRead, RecordType, RecordWrite, Remove, SetBit,
+    Stamp, Trim, WaitUntil, WriteChange,
 };
 use zerohop_wire::{Elements, Failure};
 
@@ -248,7 +249,7 @@ impl ModelHistory {
         }
         let is_blind = matches!(
             (write.condition, &write.change),
-            (Condition::Always, WriteChange::Insert { expiry, .. }) if *expiry != Expiry::Unchanged
+            (Condition::Always, WriteChange::Insert(Insert { expiry, .. })) if *expiry != Expiry::Unchanged
         );
         if !is_blind {
             self.expire_if_due(write.key);
@@ -259,7 +260,7 @@ impl ModelHistory {
         let answer = evaluate(&mut after, write, at, self.now_ms);
         let answer = OwnedAnswer::of(&answer);
         let is_changed =
-            before != after || matches!(write.change, WriteChange::Insert { .. }) && answer.number().is_ok();
+            before != after || matches!(write.change, WriteChange::Insert(_)) && answer.number().is_ok();
         if !is_changed && !has_session {
             return Some(ExpectedAnswer { answer, index: self.depends_on(write.key) });
         }
@@ -319,8 +320,8 @@ fn evaluate(
         _ => None,
     };
     let wants = match write.change {
-        WriteChange::Insert { .. } | WriteChange::Remove | WriteChange::Expire { .. } => None,
-        WriteChange::Append { .. } | WriteChange::Trim { .. } => Some(RecordType::List),
+        WriteChange::Insert(_) | WriteChange::Remove(Remove) | WriteChange::Expire(_) => None,
+        WriteChange::Append(_) | WriteChange::Trim(_) => Some(RecordType::List),
         _ => Some(RecordType::Bytes),
     };
     if let (Some(wants), Some(found)) = (wants, found)
@@ -333,12 +334,12 @@ fn evaluate(
     };
     match write.change {
         WriteChange::Blob(_) => unreachable!("blobs have a model of their own"),
-        WriteChange::Insert { value, expiry } => {
+        WriteChange::Insert(Insert { value, expiry }) => {
             *slot = put(value.to_vec(), deadline_of(expiry));
             done(at, 0)
         }
-        WriteChange::Remove => done(Timestamp::ZERO, u64::from(slot.take().is_some())),
-        WriteChange::Append { values } => {
+        WriteChange::Remove(Remove) => done(Timestamp::ZERO, u64::from(slot.take().is_some())),
+        WriteChange::Append(Append { values }) => {
             if values.is_empty() {
                 return done(version, slot.as_ref().map_or(0, RecordModel::length));
             }
@@ -350,7 +351,7 @@ fn evaluate(
             }
             done(at, record.length())
         }
-        WriteChange::Extend { bytes: more } => {
+        WriteChange::Extend(Extend { bytes: more }) => {
             if slot.is_some() && more.is_empty() {
                 return done(version, slot.as_ref().map_or(0, RecordModel::length));
             }
@@ -359,14 +360,14 @@ fn evaluate(
             *slot = put(whole, deadline);
             done(at, length)
         }
-        WriteChange::CompareSwap { expected, new } => {
+        WriteChange::CompareSwap(CompareSwap { expected, new }) => {
             if bytes.as_deref() != expected {
                 return Err(Failure::CompareFailed { version, seen: bytes.map(Into::into) });
             }
             *slot = new.and_then(|new| put(new.to_vec(), deadline));
             done(if new.is_some() { at } else { Timestamp::ZERO }, 0)
         }
-        WriteChange::Increment { delta } => {
+        WriteChange::Increment(Increment { delta }) => {
             let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             let before = text.as_deref().map_or(Ok(0), str::parse::<i64>);
             let Some(before) = before.ok().filter(|n| text.is_none_or(|text| n.to_string() == text)) else {
@@ -376,7 +377,7 @@ fn evaluate(
             *slot = put(value.to_string().into_bytes(), deadline);
             Ok(Outcome::Counter { version: at, value })
         }
-        WriteChange::SetBit { offset, on } => {
+        WriteChange::SetBit(SetBit { offset, on }) => {
             let before = bytes.clone();
             let mut bytes = bytes.unwrap_or_default();
             let byte = (offset / 8) as usize;
@@ -415,14 +416,14 @@ fn evaluate(
             *slot = put(bytes, deadline);
             done(at, number)
         }
-        WriteChange::Expire { expiry } => match slot {
+        WriteChange::Expire(Expire { expiry }) => match slot {
             None => Err(Failure::NotFound),
             Some(record) => {
                 record.deadline = deadline_of(expiry);
                 done(version, 0)
             }
         },
-        WriteChange::Trim { keep } => {
+        WriteChange::Trim(Trim { keep }) => {
             let Some(record) = slot else { return Err(Failure::NotFound) };
             let part = keep.clip(record.length());
             let ModelContents::List(list) = &mut record.contents else { return wrong(RecordType::Bytes) };

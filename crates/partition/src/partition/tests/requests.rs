@@ -3,7 +3,8 @@
 use zerohop_wire::Elements;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    Condition, Expiry, Query, Range, RecordWrite, Transform, WaitUntil, WriteChange,
+    Append, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Query, Range, RecordWrite,
+    Remove, SetBit, Transform, Trim, WaitUntil, WriteChange,
 };
 
 /// A write that a client has sent and may send again.
@@ -59,17 +60,17 @@ pub(super) fn with_write<T>(sent: &ClientWrite, call: impl FnOnce(RecordWrite<'_
         _ => Vec::new(),
     };
     let change = match &sent.op {
-        WriteOp::Insert(value, expiry) => WriteChange::Insert { value, expiry: *expiry },
-        WriteOp::Remove => WriteChange::Remove,
-        WriteOp::Append(_) => WriteChange::Append { values: Elements::from_slice(&values) },
-        WriteOp::Extend(bytes) => WriteChange::Extend { bytes },
+        WriteOp::Insert(value, expiry) => WriteChange::Insert(Insert { value, expiry: *expiry }),
+        WriteOp::Remove => WriteChange::Remove(Remove),
+        WriteOp::Append(_) => WriteChange::Append(Append { values: Elements::from_slice(&values) }),
+        WriteOp::Extend(bytes) => WriteChange::Extend(Extend { bytes }),
         WriteOp::CompareSwap(expected, new) => {
-            WriteChange::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }
+            WriteChange::CompareSwap(CompareSwap { expected: expected.as_deref(), new: new.as_deref() })
         }
-        WriteOp::Increment(delta) => WriteChange::Increment { delta: *delta },
-        WriteOp::SetBit(offset, on) => WriteChange::SetBit { offset: *offset, on: *on },
-        WriteOp::Expire(expiry) => WriteChange::Expire { expiry: *expiry },
-        WriteOp::Trim(keep) => WriteChange::Trim { keep: *keep },
+        WriteOp::Increment(delta) => WriteChange::Increment(Increment { delta: *delta }),
+        WriteOp::SetBit(offset, on) => WriteChange::SetBit(SetBit { offset: *offset, on: *on }),
+        WriteOp::Expire(expiry) => WriteChange::Expire(Expire { expiry: *expiry }),
+        WriteOp::Trim(keep) => WriteChange::Trim(Trim { keep: *keep }),
         WriteOp::Transform(transform) => WriteChange::Transform(*transform),
     };
     call(RecordWrite { key: &sent.key, condition: sent.condition, change })

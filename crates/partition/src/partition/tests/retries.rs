@@ -2,7 +2,9 @@
 
 use zerohop_engine::Durability;
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{Condition, Query, RecordRead, RecordWrite, Stamp, WriteChange};
+use zerohop_wire::messages::{
+    CompareSwap, Condition, Increment, Query, RecordRead, RecordWrite, Remove, Stamp, Trim, WriteChange,
+};
 use zerohop_wire::{Failure, Message};
 
 use super::{SESSION, stamp};
@@ -10,7 +12,7 @@ use crate::PartitionEvent;
 use crate::limits::{SEEN_VALUE_BYTES_MAX, SESSION_IDLE_MS};
 use crate::testing::{PartitionRig, append, insert, token};
 
-const ADD: WriteChange<'static> = WriteChange::Increment { delta: 1 };
+const ADD: WriteChange<'static> = WriteChange::Increment(Increment { delta: 1 });
 
 fn counter(rig: &mut PartitionRig, request: u64, stamp: Stamp) -> Option<Result<i64, Failure<'static>>> {
     rig.write(token(request), stamp, b"n", ADD);
@@ -49,9 +51,9 @@ fn failed_outcomes_are_first_outcomes_too() {
         let mut rig = PartitionRig::new(durability);
         let expected = Some(&b"other"[..]);
         let changes = [
-            WriteChange::Trim { keep: zerohop_wire::messages::Range::ALL },
-            WriteChange::CompareSwap { expected, new: None },
-            WriteChange::Remove,
+            WriteChange::Trim(Trim { keep: zerohop_wire::messages::Range::ALL }),
+            WriteChange::CompareSwap(CompareSwap { expected, new: None }),
+            WriteChange::Remove(Remove),
             append(&[]),
         ];
         let ask = |rig: &mut PartitionRig, request: u64, sequence| {
@@ -82,7 +84,7 @@ fn a_failed_condition_on_a_version_stays_failed() {
     for request in [2, 3] {
         let write = RecordWrite { key: b"k", condition, change: insert(b"w") };
         rig.send(token(request), 0, &Message::Write { stamp: stamp(1, 1), write });
-        rig.write(token(request + 10), Stamp::default(), b"k", WriteChange::Remove);
+        rig.write(token(request + 10), Stamp::default(), b"k", WriteChange::Remove(Remove));
     }
     let first = rig.answer(token(2));
     assert!(matches!(first.as_ref().map(|a| a.number()), Some(Err(Failure::ConditionFailed { .. }))));
@@ -97,7 +99,7 @@ fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_versio
         rig.write(token(10 * sequence), Stamp::default(), b"k", insert(value));
         let version = rig.answer(token(10 * sequence)).map(|a| a.version()).unwrap_or_default();
         for retry in 1..=2 {
-            let swap = WriteChange::CompareSwap { expected: None, new: Some(b"x") };
+            let swap = WriteChange::CompareSwap(CompareSwap { expected: None, new: Some(b"x") });
             rig.write(token(10 * sequence + retry), stamp(sequence, 1), b"k", swap);
         }
         let mut failed = |retry| rig.answer(token(10 * sequence + retry)).map(|a| a.number());
@@ -168,7 +170,12 @@ fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_oth
     let mut ask = |rig: &mut PartitionRig, nonce, sequence, lowest| {
         request += 1;
         let session = SessionId { nonce, ..SESSION };
-        rig.write(token(request), Stamp { session, ..stamp(sequence, lowest) }, b"k", WriteChange::Remove);
+        rig.write(
+            token(request),
+            Stamp { session, ..stamp(sequence, lowest) },
+            b"k",
+            WriteChange::Remove(Remove),
+        );
         rig.answer(token(request)).map(|answer| answer.number())
     };
     let busy =

@@ -6,7 +6,8 @@ use zerohop_engine::Durability;
 use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::{Incarnation, InstanceId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Expiry, Member, Query, Range, RecordRead, Scan, SnapshotAsk, SnapshotRequest, WriteChange,
+    BlobChange, Expire, Expiry, Extend, Insert, Member, Query, Range, RecordRead, Remove, Scan, SnapshotAsk,
+    SnapshotRequest, Trim, WriteChange,
 };
 use zerohop_wire::{Failure, Message, What};
 
@@ -117,20 +118,29 @@ fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_ope
                 0..=2 => drop(bench.write(key, insert(&value))),
                 3 => drop(bench.write(
                     key,
-                    WriteChange::Insert { value: &value, expiry: Expiry::AfterMs(200 + random.below(2_000)) },
+                    WriteChange::Insert(Insert {
+                        value: &value,
+                        expiry: Expiry::AfterMs(200 + random.below(2_000)),
+                    }),
                 )),
                 4..=5 => drop(bench.write(key, append(&[&value, b"x"]))),
-                6 => drop(bench.write(key, WriteChange::Extend { bytes: &value })),
-                7 => drop(bench.write(key, WriteChange::Remove)),
-                8 => drop(bench.write(key, WriteChange::Trim { keep: Range { start: 1, stop: i64::MAX } })),
-                9 => drop(
-                    bench.write(key, WriteChange::Expire { expiry: Expiry::AfterMs(random.below(900) + 1) }),
+                6 => drop(bench.write(key, WriteChange::Extend(Extend { bytes: &value }))),
+                7 => drop(bench.write(key, WriteChange::Remove(Remove))),
+                8 => drop(
+                    bench.write(key, WriteChange::Trim(Trim { keep: Range { start: 1, stop: i64::MAX } })),
                 ),
+                9 => drop(bench.write(
+                    key,
+                    WriteChange::Expire(Expire { expiry: Expiry::AfterMs(random.below(900) + 1) }),
+                )),
                 10 => {
                     let key = &all[12 + random.below(4) as usize];
                     let create = BlobChange::Create { chunk_bits: 12, attributes: &value };
-                    let change =
-                        if random.chance(1, 2) { WriteChange::Blob(create) } else { WriteChange::Remove };
+                    let change = if random.chance(1, 2) {
+                        WriteChange::Blob(create)
+                    } else {
+                        WriteChange::Remove(Remove)
+                    };
                     drop(bench.write(key, change));
                 }
                 11..=12 => {

@@ -5,7 +5,7 @@ use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::{Durability, Engine, EngineOptions, EntryKind, PartitionId, PartitionOptions};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Expiry, Stamp, WriteChange};
+use zerohop_wire::messages::{Expire, Expiry, Increment, Insert, Stamp, WriteChange};
 
 use super::stamp;
 use crate::state::PartitionState;
@@ -21,7 +21,7 @@ fn checkpoint(rig: &mut PartitionRig) {
 }
 
 fn counter(rig: &mut PartitionRig, request: u64, stamp: Stamp) -> Option<Result<i64, Failure<'static>>> {
-    rig.write(token(request), stamp, b"n", WriteChange::Increment { delta: 1 });
+    rig.write(token(request), stamp, b"n", WriteChange::Increment(Increment { delta: 1 }));
     rig.flush();
     rig.answer(token(request)).map(|answer| answer.counter())
 }
@@ -32,14 +32,14 @@ fn state_is_recovered_from_log_and_from_checkpoint() {
         let mut rig = PartitionRig::new(Durability::Sync);
         assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
         let expiry = Expiry::AfterMs(1_000);
-        rig.write(token(2), stamp(2, 1), b"k", WriteChange::Insert { value: b"v", expiry });
+        rig.write(token(2), stamp(2, 1), b"k", WriteChange::Insert(Insert { value: b"v", expiry }));
         rig.write(token(3), Stamp::default(), b"list", append(&[b"a"]));
-        rig.write(token(4), Stamp::default(), b"list", WriteChange::Expire { expiry });
+        rig.write(token(4), Stamp::default(), b"list", WriteChange::Expire(Expire { expiry }));
         rig.flush();
         if with_checkpoint {
             checkpoint(&mut rig);
         }
-        rig.write(token(5), stamp(3, 1), b"k", WriteChange::Expire { expiry: Expiry::AfterMs(500) });
+        rig.write(token(5), stamp(3, 1), b"k", WriteChange::Expire(Expire { expiry: Expiry::AfterMs(500) }));
         assert_eq!(counter(&mut rig, 6, stamp(4, 1)), Some(Ok(2)));
         let before = rig.partition.state.clone();
         let mut rig = rig.crash(Durability::Sync);
@@ -193,7 +193,7 @@ fn the_state_that_a_checkpoint_carries_reads_back() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     for sequence in 1..50 {
         let expiry = Expiry::AfterMs(sequence);
-        let change = WriteChange::Insert { value: b"v", expiry };
+        let change = WriteChange::Insert(Insert { value: b"v", expiry });
         rig.write(token(sequence), stamp(sequence, sequence.saturating_sub(5)), &[sequence as u8], change);
     }
     let state = &rig.partition.state;

@@ -4,7 +4,8 @@ use zerohop_engine::Durability;
 use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, Query, RecordRead, RecordWrite, Stamp, WaitUntil, WriteChange,
+    Condition, Expire, Expiry, Extend, Increment, Query, RecordRead, RecordWrite, Remove, SetBit, Stamp,
+    Trim, WaitUntil, WriteChange,
 };
 use zerohop_wire::{Envelope, Failure, Message, What};
 
@@ -41,7 +42,7 @@ fn a_read_waits_for_the_writes_it_has_seen_and_for_no_others() {
     write(&mut rig, 1, b"old", insert(b"o"));
     rig.flush();
     write(&mut rig, 2, b"k", insert(b"one"));
-    write(&mut rig, 3, b"k", WriteChange::Extend { bytes: b"+two" });
+    write(&mut rig, 3, b"k", WriteChange::Extend(Extend { bytes: b"+two" }));
     read(&mut rig, 4, b"k", Query::Lookup);
     read(&mut rig, 5, b"old", Query::Lookup);
     read(&mut rig, 6, b"none", Query::Inspect);
@@ -57,7 +58,7 @@ fn a_failed_condition_and_an_absence_wait_too() {
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     rig.flush();
-    write(&mut rig, 2, b"k", WriteChange::Remove);
+    write(&mut rig, 2, b"k", WriteChange::Remove(Remove));
     let write_if = RecordWrite { key: b"k", condition: Condition::IfPresent, change: insert(b"w") };
     rig.send(token(3), 0, &Message::Write { stamp: Stamp::default(), write: write_if });
     read(&mut rig, 4, b"k", Query::Lookup);
@@ -77,7 +78,7 @@ fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     rig.flush();
-    write(&mut rig, 2, b"k", WriteChange::Remove);
+    write(&mut rig, 2, b"k", WriteChange::Remove(Remove));
     let wait = |until| {
         let read = RecordRead { key: b"k", query: Query::Wait { until } };
         Message::Read { seen: Timestamp::ZERO, read }
@@ -97,16 +98,17 @@ fn every_operation_sees_what_is_not_yet_committed() {
     write(&mut rig, 1, b"list", append(&[b"a", b"b"]));
     rig.flush();
     write(&mut rig, 2, b"list", append(&[b"c", b"d"]));
-    let keep = |start| WriteChange::Trim { keep: zerohop_wire::messages::Range { start, stop: i64::MAX } };
+    let keep =
+        |start| WriteChange::Trim(Trim { keep: zerohop_wire::messages::Range { start, stop: i64::MAX } });
     write(&mut rig, 3, b"list", keep(1));
     write(&mut rig, 4, b"list", keep(2));
     write(&mut rig, 5, b"list", append(&[b"e"]));
     read(&mut rig, 6, b"list", Query::Lookup);
-    write(&mut rig, 7, b"n", WriteChange::Increment { delta: 3 });
-    write(&mut rig, 8, b"n", WriteChange::Increment { delta: 4 });
-    write(&mut rig, 9, b"n", WriteChange::Expire { expiry: Expiry::AfterMs(9) });
+    write(&mut rig, 7, b"n", WriteChange::Increment(Increment { delta: 3 }));
+    write(&mut rig, 8, b"n", WriteChange::Increment(Increment { delta: 4 }));
+    write(&mut rig, 9, b"n", WriteChange::Expire(Expire { expiry: Expiry::AfterMs(9) }));
     read(&mut rig, 10, b"n", Query::Inspect);
-    write(&mut rig, 11, b"n", WriteChange::SetBit { offset: 0, on: true });
+    write(&mut rig, 11, b"n", WriteChange::SetBit(SetBit { offset: 0, on: true }));
     rig.flush();
     assert_eq!(rig.answer(token(6)).and_then(|a| a.list()), Some(vec![b"d".to_vec(), b"e".to_vec()]));
     assert_eq!(rig.answer(token(8)).map(|a| a.counter()), Some(Ok(7)));

@@ -15,7 +15,7 @@ use zerohop_transaction::{Access, EvaluatedPart, ItemBody, Reason, Refusal, Stag
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{Sequence, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Condition, OperationAnswer, Outcome as Brought, Query, RecordOperation, RecordWrite,
+    BlobChange, Condition, OperationAnswer, Outcome as Brought, Query, RecordOperation, RecordWrite, Remove,
     WriteChange,
 };
 use zerohop_wire::{Elements, Failure};
@@ -199,7 +199,10 @@ pub(super) fn frees_space(effect: &[u8]) -> bool {
         let Some(RecordOperation::Write(write)) = from.bytes(length as usize).and_then(operation) else {
             return false;
         };
-        if !matches!(write.change, WriteChange::Remove | WriteChange::Blob(BlobChange::DropChunk { .. })) {
+        if !matches!(
+            write.change,
+            WriteChange::Remove(Remove) | WriteChange::Blob(BlobChange::DropChunk { .. })
+        ) {
             return false;
         }
     }

@@ -24,7 +24,8 @@ use zerohop_session::{
 };
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::messages::{
-    Condition, Expiry, Message, Query, RecordOperation, RecordRead, RecordWrite, Stamp, WriteChange,
+    Append, Condition, Expiry, Insert, Message, Query, RecordOperation, RecordRead, RecordWrite, Stamp,
+    WriteChange,
 };
 use zerohop_wire::{DecodeResult, Decoder, Elements, Features, Kind};
 
@@ -320,7 +321,7 @@ pub fn append(key: &str, value: &str) -> SessionRequest {
 
 pub fn append_within(key: &str, value: &str, limit_us: u64) -> SessionRequest {
     let values = [value.as_bytes()];
-    let change = WriteChange::Append { values: Elements::from_slice(&values) };
+    let change = WriteChange::Append(Append { values: Elements::from_slice(&values) });
     let operation =
         RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition: Condition::Always, change });
     SessionRequest::record(KEYSPACE, &operation, limit_us).unwrap()
@@ -347,7 +348,7 @@ pub fn keys_of(world: &SessionWorld, partition: u32, count: usize) -> Vec<String
 }
 
 pub fn insert(key: &str, value: &[u8]) -> SessionRequest {
-    write(key, WriteChange::Insert { value, expiry: Expiry::Never })
+    write(key, WriteChange::Insert(Insert { value, expiry: Expiry::Never }))
 }
 
 /// The kinds of the frames sent so far, with their targets.

@@ -16,6 +16,7 @@ use zerohop_wire::*;
 use super::KEYSPACE;
 use super::random::Random;
 use super::replies::{answer_of, encode, encode_read_locked, fail};
+use zerohop_wire::messages::{Append, Increment, Insert, Remove};
 
 pub const PARTITIONS: u32 = 8;
 
@@ -545,10 +546,10 @@ pub fn apply(
         return RememberedOutcome::Failed(Failure::ConditionFailed { version, found });
     }
     let (record, kept) = match write.change {
-        WriteChange::Insert { value, .. } => {
+        WriteChange::Insert(Insert { value, .. }) => {
             (ServerRecord::Bytes(value.to_vec()), RememberedOutcome::Done { version, number: 0 })
         }
-        WriteChange::Append { values } => {
+        WriteChange::Append(Append { values }) => {
             let mut list = match found {
                 None => Vec::new(),
                 Some((_, ServerRecord::List(list))) => list,
@@ -558,7 +559,7 @@ pub fn apply(
             let number = list.len() as u64;
             (ServerRecord::List(list), RememberedOutcome::Done { version, number })
         }
-        WriteChange::Increment { delta } => {
+        WriteChange::Increment(Increment { delta }) => {
             let old: i64 = match found {
                 None => 0,
                 Some((_, ServerRecord::Bytes(text))) => String::from_utf8(text).unwrap().parse().unwrap(),
@@ -570,7 +571,7 @@ pub fn apply(
                 RememberedOutcome::Counter { version, value },
             )
         }
-        WriteChange::Remove => {
+        WriteChange::Remove(Remove) => {
             let number = u64::from(records.remove(write.key).is_some());
             return RememberedOutcome::Done { version, number };
         }

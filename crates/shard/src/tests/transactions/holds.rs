@@ -4,6 +4,7 @@ use zerohop_placement::{Durability, MapDelta};
 
 use super::*;
 use zerohop_partition::limits::{READ_LOCK_MS, READ_LOCK_QUIET_MS, READ_LOCK_US};
+use zerohop_wire::messages::{Expire, Increment, Insert, Remove};
 
 /// One instance whose owner reads the clock for everything that arrives, with a record in each partition that was not changed for
 /// long enough.
@@ -60,10 +61,10 @@ fn waits_for_it(world: &mut InstanceNetwork, request: u64) {
 #[test]
 pub(super) fn write_waits_for_read_lock_expiry() {
     let changes = [
-        WriteChange::Insert { value: b"2", expiry: Expiry::Never },
-        WriteChange::Increment { delta: 1 },
-        WriteChange::Expire { expiry: Expiry::AfterMs(1) },
-        WriteChange::Remove,
+        WriteChange::Insert(Insert { value: b"2", expiry: Expiry::Never }),
+        WriteChange::Increment(Increment { delta: 1 }),
+        WriteChange::Expire(Expire { expiry: Expiry::AfterMs(1) }),
+        WriteChange::Remove(Remove),
     ];
     for change in changes {
         let (mut world, keys) = quiet();
@@ -176,11 +177,11 @@ fn children_and_restart_respect_unknown_read_locks() {
     while world.benches[0].instance.splits_pending() > 0 {
         world.benches[0].end();
     }
-    let request = write(&mut world, &keys[0], WriteChange::Remove);
+    let request = write(&mut world, &keys[0], WriteChange::Remove(Remove));
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Err(Failure::Busy { retry_after_ms: 10 })));
     advance_ms(&mut world, READ_LOCK_MS);
-    let request = write(&mut world, &keys[0], WriteChange::Remove);
+    let request = write(&mut world, &keys[0], WriteChange::Remove(Remove));
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Ok("done".to_owned())));
 
@@ -189,11 +190,11 @@ fn children_and_restart_respect_unknown_read_locks() {
     let now = &mut world.benches[0].now;
     (now.unix_ms, now.elapsed_ms) = (now.unix_ms - READ_LOCK_MS, now.elapsed_ms - READ_LOCK_MS);
     assert_eq!(world.benches[0].value(KEYSPACE, &keys[1]), Ok("1".to_owned()), "it is read");
-    let request = write(&mut world, &keys[1], WriteChange::Remove);
+    let request = write(&mut world, &keys[1], WriteChange::Remove(Remove));
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Err(Failure::Busy { retry_after_ms: 10 })));
     advance_ms(&mut world, READ_LOCK_MS);
-    let request = write(&mut world, &keys[1], WriteChange::Remove);
+    let request = write(&mut world, &keys[1], WriteChange::Remove(Remove));
     world.benches[0].end();
     assert_eq!(world.benches[0].answer(request), Some(Ok("done".to_owned())));
 }

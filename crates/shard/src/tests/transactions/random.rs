@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use zerohop_base::random::Random;
 
 use super::*;
+use zerohop_wire::messages::Extend;
 
 const KEYS: usize = 6;
 const CLIENTS: usize = 4;
@@ -99,7 +100,7 @@ impl CounterPlay {
         let count = 1 + self.random.below(3) as usize;
         let keys: Vec<usize> = (0..count).map(|n| (first + n) % KEYS).collect();
         let bytes: &'static str = format!("{},", self.sequence).leak();
-        let change = WriteChange::Extend { bytes: bytes.as_bytes() };
+        let change = WriteChange::Extend(Extend { bytes: bytes.as_bytes() });
         let changes: Vec<_> = keys.iter().map(|key| (self.keys[*key].clone(), change)).collect();
         let parts = self.world.parts(Asked::Sync, &changes);
         let asked = self.world.transact(self.sequence, &parts);

@@ -2,6 +2,7 @@
 //! and leave nothing behind.
 
 use super::*;
+use zerohop_wire::messages::Remove;
 
 const RESERVE_BYTES: u64 = 8 << 20;
 const PLENTY_BYTES: u64 = 1 << 40;
@@ -71,7 +72,7 @@ fn full_disk_accepts_removals_and_refuses_writes() {
         }
 
         // The removal in the same transaction is refused with the write, however short.
-        let mixed = [insert(&keys[0], "short"), (keys[7].clone(), WriteChange::Remove)];
+        let mixed = [insert(&keys[0], "short"), (keys[7].clone(), WriteChange::Remove(Remove))];
         let parts = world.parts(asked, &mixed);
         let answer = world.transact(2, &parts);
         world.run_batches(200);
@@ -79,7 +80,7 @@ fn full_disk_accepts_removals_and_refuses_writes() {
         assert!(matches!(refused, Failure::Aborted { reason: AbortReason::NoRoom, .. }), "{refused:?}");
         world.value_is(&keys[7], "old");
 
-        let all: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove)).collect();
+        let all: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove(Remove))).collect();
         let parts = world.parts(asked, &all);
         let answer = world.transact(3, &parts);
         world.run_batches(200);
@@ -107,7 +108,7 @@ fn what_cannot_even_be_refused_in_the_log_is_not_begun() {
         world.benches[holder].store(KEYSPACE, key, "old");
     }
     world.leave_free_bytes(RESERVE_BYTES / 4);
-    let removals: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove)).collect();
+    let removals: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove(Remove))).collect();
     let parts = world.parts(Asked::Sync, &removals);
     let answer = world.transact(1, &parts);
     world.run_batches(200);

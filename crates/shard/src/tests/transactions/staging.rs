@@ -6,6 +6,7 @@ use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_wire::blob::staged_key;
 
 use super::*;
+use zerohop_wire::messages::{Insert, Remove};
 
 /// Pieces of this many bytes.
 const PIECE_BYTES: usize = 100 << 10;
@@ -22,7 +23,7 @@ fn piece(byte: u8) -> &'static [u8] {
 impl InstanceNetwork {
     /// Stages an insertion.
     fn stage(&mut self, sequence: u64, key: &str, value: &[u8]) -> (usize, u64) {
-        let change = WriteChange::Insert { value, expiry: Expiry::Never };
+        let change = WriteChange::Insert(Insert { value, expiry: Expiry::Never });
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let mut packed = Vec::new();
         pack(&RecordOperation::Write(write), &mut packed).expect("fits");
@@ -229,7 +230,7 @@ fn staged_piece_belongs_to_one_transaction() {
     let key = staged_key(SESSION, Sequence(1));
     let stamp = zerohop_wire::blob::BlobStamp { id: u64::MAX, generation: 0 };
     let cut = zerohop_wire::messages::BlobChange::CutChunk { stamp, keep: 0, creates_absent: true };
-    for change in [WriteChange::Remove, WriteChange::Blob(cut)] {
+    for change in [WriteChange::Remove(Remove), WriteChange::Blob(cut)] {
         let envelope = world.benches[first].envelope(KEYSPACE, &keys[0]);
         let write = RecordWrite { key: &key, condition: Condition::Always, change };
         let asked =

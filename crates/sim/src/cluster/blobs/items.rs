@@ -5,7 +5,7 @@ use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, chunk_key, header_key
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
     BlobChange, Brings, Condition, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite,
-    Transform, WriteChange,
+    Remove, Transform, WriteChange,
 };
 
 use super::ChunkRead;
@@ -309,7 +309,7 @@ pub(super) fn change(
             let remove = RecordWrite {
                 key: &key_of_header(blob.1),
                 condition: is_as_seen,
-                change: WriteChange::Remove,
+                change: WriteChange::Remove(Remove),
             };
             together.add(&RecordOperation::Write(remove));
             if made == HeaderChange::Renewal || value % 2 == 1 {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
+use zerohop_wire::messages::{Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Trim};
 use zerohop_wire::{Elements, Envelope, Features, Message};
 
 /// Raw material for one message.
@@ -315,16 +316,16 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
     let some = |bit: u64, value: &'a [u8]| (n[4] & bit != 0).then_some(value);
     let change = match sub % 14 {
         10.. => WriteChange::Blob(blob_change(seed, value)),
-        0 => WriteChange::Insert { value, expiry },
-        1 => WriteChange::Remove,
-        2 => WriteChange::Append { values: Elements::from_slice(values) },
-        3 => WriteChange::Extend { bytes: value },
-        4 => WriteChange::CompareSwap { expected: some(1, &seed.key), new: some(2, value) },
-        5 => WriteChange::Increment { delta: n[1] as i64 },
-        6 => WriteChange::SetBit { offset: n[1] % (1 << 27), on: n[2] % 2 == 1 },
-        7 => WriteChange::Expire { expiry },
+        0 => WriteChange::Insert(Insert { value, expiry }),
+        1 => WriteChange::Remove(Remove),
+        2 => WriteChange::Append(Append { values: Elements::from_slice(values) }),
+        3 => WriteChange::Extend(Extend { bytes: value }),
+        4 => WriteChange::CompareSwap(CompareSwap { expected: some(1, &seed.key), new: some(2, value) }),
+        5 => WriteChange::Increment(Increment { delta: n[1] as i64 }),
+        6 => WriteChange::SetBit(SetBit { offset: n[1] % (1 << 27), on: n[2] % 2 == 1 }),
+        7 => WriteChange::Expire(Expire { expiry }),
         8 => WriteChange::Transform(transform(n)),
-        _ => WriteChange::Trim { keep: range(n) },
+        _ => WriteChange::Trim(Trim { keep: range(n) }),
     };
     let condition = match seed.sub % 4 {
         0 => Condition::Always,

@@ -1,0 +1,47 @@
+//! Operations on records: the vocabulary that all crates share, and the table of operations.
+//!
+//! ```text
+//!   ids, limits, error, kind      numbers of the protocol: what a frame, a log entry and an answer name
+//!   record, transform, blob       types of records and of numbers in them
+//!   read, write, scan, compare     requests on records: their fields, and their bytes in a frame
+//!   operations                     the table of operations that change a record: one file each
+//!   state, answer                  what an operation sees of a record, and what it answers
+//!   fields, elements, numbered    fixed fields, sequences, numbered enumerations: the means of all codecs
+//! ```
+//!
+//! It opens no socket, reads no clock and has no state. `docs/protocols/wire.md` specifies every byte.
+
+pub mod answer;
+pub mod blob;
+pub mod blob_change;
+pub mod compare;
+pub mod elements;
+pub mod error;
+pub mod fields;
+pub mod ids;
+pub mod kind;
+pub mod limits;
+mod numbered;
+pub mod operations;
+pub mod read;
+pub mod record;
+pub mod scan;
+pub mod state;
+pub mod transform;
+pub mod words;
+pub mod write;
+
+pub use answer::{OperationAnswer, Outcome, Shape};
+pub use blob_change::BlobChange;
+pub use compare::{Compare, SliceComparison};
+pub use elements::{Element, Elements, pack};
+pub use error::{AbortReason, Advice, AuthFault, ErrorCode, Failure, Permission, What};
+pub use kind::Kind;
+pub use operations::{
+    Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Trim, WriteChange,
+};
+pub use read::{Query, RecordRead, WaitUntil};
+pub use record::{Condition, Expiry, Range, RecordType};
+pub use scan::{Scan, ScannedKey};
+pub use transform::{Brings, Number, NumberType, Operator, Transform};
+pub use write::RecordWrite;

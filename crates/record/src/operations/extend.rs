@@ -1,0 +1,68 @@
+//! `extend`: bytes at the end of a bytes record, in a log entry of their own.
+
+use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use crate::error::{ErrorCode, Failure, Permission};
+use crate::kind::Kind;
+use crate::limits::VALUE_BYTES_MAX;
+use crate::record::{RecordType, check_value};
+use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, Contents, RecordState};
+
+/// Appends bytes to the end of a bytes record, which is created if it is absent. Answers `Done`, number: its new length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extend<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> WriteOperation<'a> for Extend<'a> {
+    const FACTS: Facts = Facts {
+        kind: Kind::Extend,
+        detail: "0",
+        fields: "none",
+        payload: "bytes",
+        answer: "done, number: bytes now",
+        needs: &[Permission::Write],
+        log: LogKind::Append,
+        errors: &[ErrorCode::WrongType, ErrorCode::ValueTooLong],
+        since: 1,
+    };
+
+    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        check_value(self.bytes)?;
+        out.extend_from_slice(&head.fields(0));
+        out.extend_from_slice(head.key);
+        Ok(self.bytes)
+    }
+
+    fn decode(body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+        let (key, bytes) = body.key_and_payload()?;
+        check_value(bytes)?;
+        body.no_detail()?;
+        Ok((key, Self { bytes }))
+    }
+
+    fn payload_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
+        if let Err(wrong) = record.check_type(RecordType::Bytes) {
+            return Ok(Applied::nothing(wrong));
+        }
+        let (before, units) = (record.length(), self.bytes.len() as u64);
+        let length = before + units;
+        if length > VALUE_BYTES_MAX as u64 {
+            return Ok(Applied::nothing(ApplyOutcome::ValueTooLong {
+                length,
+                limit: VALUE_BYTES_MAX as u32,
+            }));
+        }
+        let contents = Contents::AsReceived(self.bytes);
+        let change = match record.exists() {
+            false => Change::Put { record: RecordType::Bytes, units, contents, deadline: None },
+            true if self.bytes.is_empty() => return Ok(Applied::nothing(record.unchanged(before))),
+            true => Change::Append { record: RecordType::Bytes, units, contents },
+        };
+        Ok(Applied { change, outcome: record.done(length) })
+    }
+}

@@ -1,0 +1,104 @@
+//! A scan of the keys of a partition, page by page.
+//!
+//! Fields of a scan: seen (8), cursor length (4), prefix length (4), keys at most (4), zero (4); then cursor, prefix.
+
+use crate::answer::check_cursor;
+use crate::elements::Element;
+use crate::error::{Failure, What};
+use crate::fields::{FieldReader, layout, nothing_left, split};
+use crate::ids::Timestamp;
+use crate::limits::SCAN_PAGE_KEYS_MAX;
+use crate::record::{RecordType, check_key};
+
+/// Requests a page of the keys of a partition, in an order that the server chooses. A key that exists from the first page to the last is listed
+/// exactly once; one that is added or removed meanwhile, at most once. Answers `Page`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan<'a> {
+    /// The highest timestamp that the session has seen.
+    pub seen: Timestamp,
+    /// The scan cursor of the previous page; empty for the first page. Only the server interprets it.
+    pub cursor: &'a [u8],
+    /// Only keys with this prefix.
+    pub prefix: &'a [u8],
+    /// Maximum number of keys; a page may have fewer although there are more.
+    pub keys_max: u32,
+    /// Lists names of blobs, in their order, instead of keys: the cursor is the last name of the previous page.
+    pub blobs: bool,
+}
+
+/// One key of a page: version (8), key length (4), type (1), zero (3), key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScannedKey<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The type of its record.
+    pub record: RecordType,
+    /// The version of its record.
+    pub version: Timestamp,
+}
+
+impl<'a> Scan<'a> {
+    /// Writes all but the last piece of the payload to `out`, and returns that piece. Errors: a limit is exceeded.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        check_cursor(self.cursor)?;
+        check_keys_max(self.keys_max)?;
+        let prefix_len = check_key(self.prefix)?;
+        let fields: [u8; 24] = layout(|to| {
+            to.u64(self.seen.0).u32(self.cursor.len() as u32).u32(prefix_len).u32(self.keys_max).zeros(4)
+        });
+        out.extend_from_slice(&fields);
+        out.extend_from_slice(self.cursor);
+        Ok(self.prefix)
+    }
+
+    /// Errors: the bytes are not such a request.
+    pub fn decode_body(blobs: bool, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<24>::split(body)?;
+        let seen = Timestamp(fields.u64());
+        let cursor_len = fields.u32() as usize;
+        let prefix_len = fields.u32() as usize;
+        let keys_max = fields.u32();
+        fields.zeros(4);
+        fields.done()?;
+        check_keys_max(keys_max)?;
+        let (cursor, rest) = split(rest, cursor_len)?;
+        let (prefix, rest) = split(rest, prefix_len)?;
+        nothing_left(rest)?;
+        check_cursor(cursor)?;
+        check_key(prefix)?;
+        Ok(Self { seen, cursor, prefix, keys_max, blobs })
+    }
+}
+
+fn check_keys_max(keys_max: u32) -> Result<(), Failure<'static>> {
+    match keys_max {
+        0 => Err(What::EmptyPage.into()),
+        1..=SCAN_PAGE_KEYS_MAX => Ok(()),
+        _ => Err(Failure::TooMany { count: keys_max.into(), limit: SCAN_PAGE_KEYS_MAX }),
+    }
+}
+
+impl<'a> Element<'a> for ScannedKey<'a> {
+    const COUNT_MAX: u32 = SCAN_PAGE_KEYS_MAX;
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        let key_len = check_key(self.key)?;
+        let fields: [u8; 16] =
+            layout(|to| to.u64(self.version.0).u32(key_len).u8(self.record.number()).zeros(3));
+        out.extend_from_slice(&fields);
+        Ok(self.key)
+    }
+
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<16>::split(bytes)?;
+        let version = Timestamp(fields.u64());
+        let key_len = fields.u32() as usize;
+        let record = RecordType::from_number(fields.u8()).ok_or(What::Outcome)?;
+        fields.zeros(3);
+        fields.done()?;
+        let (key, rest) = split(rest, key_len)?;
+        check_key(key)?;
+        *bytes = rest;
+        Ok(Self { key, record, version })
+    }
+}

@@ -1,0 +1,162 @@
+//! What an operation may see of its record, and what it answers: the change to write, and the outcome.
+//!
+//! The partition, the client's overlay of a transaction and the embedded store each implement [`RecordState`] over their own
+//! form of a record. They apply the same operations, so that one record means the same to all of them.
+
+use std::ops::Range;
+
+use crate::error::Failure;
+use crate::ids::Timestamp;
+use crate::record::{Expiry, RecordType};
+
+/// The present record of a key, and the environment of one write.
+pub trait RecordState {
+    /// Its type; `None` if there is no record.
+    fn record_type(&self) -> Option<RecordType>;
+
+    /// Its version; [`Timestamp::ZERO`] if there is no record.
+    fn version(&self) -> Timestamp;
+
+    /// Its length in units: bytes, or values of a list; 0 if there is no record.
+    fn length(&self) -> u64;
+
+    /// When it expires, in milliseconds since 1970.
+    fn deadline(&self) -> Option<u64>;
+
+    /// The version of the record after this write, if the write changes it.
+    fn next_version(&self) -> Timestamp;
+
+    /// The deadline that an expiry means now, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// There is no memory for one more deadline.
+    fn deadline_of(&self, expiry: Expiry) -> Result<Option<u64>, Failure<'static>>;
+
+    /// For contents that the operation creates ([`Contents::Buffered`]); empty at first.
+    fn buffer(&mut self) -> &mut Vec<u8>;
+
+    /// Appends the bytes of the record, if there is one, to the buffer.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    fn load(&mut self) -> Result<(), Failure<'static>>;
+
+    /// Appends values of a list to the buffer, each with its length before it (4 bytes), until `bytes_max` bytes would be
+    /// exceeded. Returns their number.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    fn load_values(&mut self, values: Range<u64>, bytes_max: usize) -> Result<u64, Failure<'static>>;
+
+    /// Whether there is a record.
+    fn exists(&self) -> bool {
+        self.record_type().is_some()
+    }
+
+    /// Errors: the record has another type.
+    fn check_type(&self, wanted: RecordType) -> Result<(), ApplyOutcome> {
+        match self.record_type() {
+            Some(found) if found != wanted => Err(ApplyOutcome::WrongType(found)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The outcome of a write that changes the record.
+    fn done(&self, number: u64) -> ApplyOutcome {
+        ApplyOutcome::Done { version: self.next_version(), number }
+    }
+
+    /// The outcome of a write that found the record as wanted, or absent.
+    fn unchanged(&self, number: u64) -> ApplyOutcome {
+        ApplyOutcome::Done { version: self.version(), number }
+    }
+}
+
+/// The contents of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents<'a> {
+    /// As they arrived in the request.
+    AsReceived(&'a [u8]),
+    /// In the buffer of the [`RecordState`].
+    Buffered,
+}
+
+/// How a write changes its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The record becomes these contents.
+    Put {
+        /// Its type.
+        record: RecordType,
+        /// Its length in units.
+        units: u64,
+        /// Its contents; of a list its number of values (4 bytes), then each value with its length before it (4 bytes).
+        contents: Contents<'a>,
+        /// When it expires, in milliseconds since 1970.
+        deadline: Option<u64>,
+    },
+    /// The record is removed.
+    Remove,
+    /// These contents come behind the present ones.
+    Append {
+        /// Its type.
+        record: RecordType,
+        /// Their length in units.
+        units: u64,
+        /// As for [`Change::Put`].
+        contents: Contents<'a>,
+    },
+    /// So many units, fewer than there are, are removed at the front.
+    DropFront(u64),
+    /// The record expires then, or never.
+    Deadline(Option<u64>),
+    /// The record stays as it is.
+    Nothing,
+}
+
+/// The outcome of a write: done, or refused because of the record's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "each is the outcome, or the failure, of the same name that the client receives"
+)]
+pub enum ApplyOutcome {
+    Done { version: Timestamp, number: u64 },
+    Counter { version: Timestamp, value: i64 },
+    NotFound,
+    WrongType(RecordType),
+    CompareFailed { version: Timestamp, seen: Option<Box<[u8]>> },
+    NotANumber,
+    Overflow,
+    ValueTooLong { length: u64, limit: u32 },
+}
+
+/// A change, and the outcome to answer once the change is committed.
+#[derive(Debug)]
+pub struct Applied<'a> {
+    /// The change.
+    pub change: Change<'a>,
+    /// The outcome.
+    pub outcome: ApplyOutcome,
+}
+
+/// What an operation does, or the reason why that cannot be determined. Such a failure is not an outcome: the request may be sent
+/// again.
+pub type ApplyResult<'a> = Result<Applied<'a>, Failure<'static>>;
+
+impl Applied<'_> {
+    /// The record stays as it is: the write is refused, or there is nothing to do.
+    #[must_use]
+    pub fn nothing(outcome: ApplyOutcome) -> Applied<'static> {
+        Applied { change: Change::Nothing, outcome }
+    }
+}
+
+impl<'a> Applied<'a> {
+    /// The record becomes the bytes in the buffer, and keeps its expiry.
+    pub fn rewritten(record: &mut impl RecordState, outcome: ApplyOutcome) -> Applied<'a> {
+        let (units, deadline) = (record.buffer().len() as u64, record.deadline());
+        let contents = Contents::Buffered;
+        Applied { change: Change::Put { record: RecordType::Bytes, units, contents, deadline }, outcome }
+    }
+}
