@@ -41,8 +41,8 @@ pub enum Error {
     },
     /// The transaction has already been committed or aborted.
     Ended,
-    /// The transaction cannot read this record before it commits: only the record's primary can compute the result of the transaction's own writes
-    /// to it.
+    /// The transaction cannot read this record before it commits: it has written the record, and the read is not of the whole record, or the
+    /// record is longer than a page.
     NotReadBack {
         /// The first bytes of the key.
         key: Box<[u8]>,
@@ -266,7 +266,7 @@ impl fmt::Display for Error {
             Self::Ended => f.write_str("the transaction has ended: begin another"),
             Self::NotReadBack { key } => write!(
                 f,
-                "key \"{}\": what this transaction has written there cannot be read back before it is committed: read first",
+                "key \"{}\": what this transaction has written there can be read back only as a whole, and up to one page: read it first",
                 key.escape_ascii()
             ),
             Self::Refused { reason, .. } => f.write_str(reason),

@@ -82,8 +82,8 @@ impl Transaction {
     }
 
     /// Executes a read, such as `keyspace.lookup_bytes(key)`, immediately. The result includes this transaction's own writes. What was read must be
-    /// unchanged when the transaction commits. A repeated read returns the same result. Ends with [`Error::NotReadBack`] where the client cannot
-    /// compute the effect of an earlier write of the transaction.
+    /// unchanged when the transaction commits. A repeated read returns the same result. Ends with [`Error::NotReadBack`] if the transaction has
+    /// written the record and this read is not one of the whole record.
     ///
     /// # Errors
     /// Those of the operation itself; [`Error::Ended`]. After an error for which [`Error::is_conflict`] is true, the caller can only begin a new
