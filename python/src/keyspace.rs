@@ -70,6 +70,11 @@ impl NativeKeyspace {
         self.run(py, PythonOperation::Remove { key, condition }, timeout)
     }
 
+    #[pyo3(signature = (key, timeout = None))]
+    fn take(&self, py: Python<'_>, key: Blob, timeout: Option<f64>) -> KeyspaceCallResult {
+        self.run(py, PythonOperation::Take(key), timeout)
+    }
+
     #[pyo3(signature = (key, values, timeout = None))]
     fn append(
         &self,

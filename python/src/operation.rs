@@ -27,6 +27,7 @@ pub(crate) enum PythonOperation {
     Inspect(Blob),
     Insert { key: Blob, value: Blob, expiry: Expiry, condition: Condition },
     Remove { key: Blob, condition: Condition },
+    Take(Blob),
     Append { key: Blob, values: Vec<Blob> },
     Extend { key: Blob, bytes: Blob },
     CompareSwap { key: Blob, expected: Option<Blob>, new: Option<Blob> },
@@ -82,6 +83,7 @@ impl PythonOperation {
             Self::Remove { key, condition } => {
                 PythonAnswer::Flag(done!(keyspace.remove(key).condition(*condition)))
             }
+            Self::Take(key) => PythonAnswer::Record(done!(keyspace.take(key))),
             Self::Append { key, values } => {
                 let values: Vec<&[u8]> = values.iter().map(AsRef::as_ref).collect();
                 PythonAnswer::Number(done!(keyspace.append(key, &values)))

@@ -8,7 +8,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
     self, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Number, Query, Range,
-    RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, Trim, WaitUntil, WriteChange,
+    RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, Take, Trim, WaitUntil, WriteChange,
 };
 
 use crate::client::Client;
@@ -79,6 +79,11 @@ impl Keyspace {
     /// Removes the record. Returns whether it existed.
     pub fn remove<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, bool> {
         self.write(key.as_ref(), WriteChange::Remove(Remove), operation::removed)
+    }
+
+    /// Removes the record and returns it; `None` if it was absent. Ends with `ValueTooLong` if it has more than `TAKE_BYTES_MAX` bytes.
+    pub fn take<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Operation<'a, Option<Record>> {
+        self.write(key.as_ref(), WriteChange::Take(Take), operation::record)
     }
 
     /// Appends values to the end of a list, which it creates if the record is absent. Returns the length of the list, in values.

@@ -64,6 +64,15 @@ pub(crate) struct Note {
     pub(crate) session: Option<SessionNote>,
 }
 
+/// How a note has its outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OutcomeForm {
+    /// Without contents that the entry before the trailer has.
+    InTrailer,
+    /// With everything.
+    Complete,
+}
+
 /// The contents of a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
@@ -180,7 +189,7 @@ impl Note {
     /// Appends the note to a payload as its trailer. `at` is the entry's timestamp.
     pub(crate) fn push_trailer(&self, at: Timestamp, payload: &mut Vec<u8>) {
         let begin = payload.len();
-        self.encode(at, payload);
+        self.encode(at, OutcomeForm::InTrailer, payload);
         let bytes = payload.len() - begin + 1;
         assert!(bytes <= crate::limits::TRAILER_BYTES_MAX, "only what succeeded stands in a trailer");
         payload.push(bytes as u8);
@@ -189,7 +198,7 @@ impl Note {
     /// Appends the note to a payload as a mark of its own.
     pub(crate) fn push_mark(&self, at: Timestamp, payload: &mut Vec<u8>) {
         payload.push(MARK_NOTE);
-        self.encode(at, payload);
+        self.encode(at, OutcomeForm::Complete, payload);
     }
 
     /// Reads the note of an entry that changes a record. An entry without a trailer has an empty note.
@@ -200,7 +209,7 @@ impl Note {
         Note::decode(trailer, Timestamp(meta.timestamp))
     }
 
-    fn encode(&self, at: Timestamp, out: &mut Vec<u8>) {
+    fn encode(&self, at: Timestamp, form: OutcomeForm, out: &mut Vec<u8>) {
         let has = |is: bool, flag: u8| if is { flag } else { 0 };
         out.push(has(self.deadline.is_some(), HAS_DEADLINE) | has(self.session.is_some(), HAS_SESSION));
         if let Some(deadline) = self.deadline {
@@ -213,7 +222,10 @@ impl Note {
             // The wire bounds the window, and `limits` checks that it fits.
             let distance = u16::try_from(sequence - lowest).unwrap_or(u16::MAX);
             out.extend_from_slice(&distance.to_le_bytes());
-            outcome.encode(at, out);
+            match form {
+                OutcomeForm::InTrailer => outcome.encode_trailer(at, out),
+                OutcomeForm::Complete => outcome.encode(at, out),
+            }
         }
     }
 

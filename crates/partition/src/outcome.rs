@@ -7,6 +7,8 @@
 //! | 3 | done | version (8), number (8) |
 //! | 4 | counter at the entry's own timestamp | value (8) |
 //! | 5 | counter | version (8), value (8) |
+//! | 6 | taken, with the contents before the trailer | version (8), type (1) |
+//! | 7 | taken | version (8), type (1), length (4), contents |
 //! | 16 | `NotFound` | none |
 //! | 17 | `WrongType` | type (1) |
 //! | 18 | `ConditionFailed` | version (8), type (1, 0 for none) |
@@ -28,8 +30,9 @@ use zerohop_transaction::limits::{PARTICIPANTS_MAX, RESULT_BYTES_MAX};
 use zerohop_transaction::{Reason, Refusal, RoutingKey, TransactionOutcome as Ended};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::limits::TAKE_BYTES_MAX;
 use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{Elements, Failure, What};
 
 use crate::limits::SEEN_VALUE_BYTES_MAX;
 use zerohop_base::bytes::Reader;
@@ -44,6 +47,12 @@ pub(crate) enum WriteOutcome {
     Counter {
         version: Timestamp,
         value: i64,
+    },
+    /// The record that was removed.
+    Taken {
+        version: Timestamp,
+        record: RecordType,
+        contents: Box<[u8]>,
     },
     NotFound,
     WrongType(RecordType),
@@ -73,6 +82,9 @@ impl From<ApplyOutcome> for WriteOutcome {
         match outcome {
             ApplyOutcome::Done { version, number } => WriteOutcome::Done { version, number },
             ApplyOutcome::Counter { version, value } => WriteOutcome::Counter { version, value },
+            ApplyOutcome::Taken { version, record, contents } => {
+                WriteOutcome::Taken { version, record, contents }
+            }
             ApplyOutcome::NotFound => WriteOutcome::NotFound,
             ApplyOutcome::WrongType(found) => WriteOutcome::WrongType(found),
             ApplyOutcome::CompareFailed { version, seen } => WriteOutcome::CompareFailed { version, seen },
@@ -92,6 +104,16 @@ impl WriteOutcome {
             }
             WriteOutcome::Counter { version, value } => {
                 return Ok(Brought::Counter { version: *version, value: *value });
+            }
+            WriteOutcome::Taken { version, record: RecordType::List, contents } => {
+                return list_of(contents).map(|values| {
+                    let length = values.len() as u64;
+                    Brought::List { version: *version, length, first: 0, values }
+                });
+            }
+            WriteOutcome::Taken { version, contents, .. } => {
+                let length = contents.len() as u64;
+                return Ok(Brought::Value { version: *version, length, bytes: contents });
             }
             WriteOutcome::NotFound => Failure::NotFound,
             WriteOutcome::WrongType(found) => Failure::WrongType { found: *found },
@@ -129,6 +151,7 @@ impl WriteOutcome {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             WriteOutcome::CompareFailed { seen: Some(seen), .. } => seen.len(),
+            WriteOutcome::Taken { contents, .. } => contents.len(),
             WriteOutcome::Ended(ended) => match &**ended {
                 Ended::Committed { results, .. } => {
                     size_of::<Ended>() + results.iter().map(|one| size_of_val(one) + one.len()).sum::<usize>()
@@ -151,6 +174,12 @@ impl WriteOutcome {
             WriteOutcome::Done { version, number } => put(3, &[version.0, *number]),
             WriteOutcome::Counter { version, value } if *version == at => put(4, &[*value as u64]),
             WriteOutcome::Counter { version, value } => put(5, &[version.0, *value as u64]),
+            WriteOutcome::Taken { version, record, contents } => {
+                put(TAKEN, &[version.0]);
+                out.push(record.number());
+                out.extend_from_slice(&(contents.len() as u32).to_le_bytes());
+                out.extend_from_slice(contents);
+            }
             WriteOutcome::NotFound => put(16, &[]),
             WriteOutcome::WrongType(found) => {
                 put(17, &[]);
@@ -178,6 +207,27 @@ impl WriteOutcome {
         }
     }
 
+    /// Appends the outcome for the trailer of its entry, whose contents are those that it took.
+    pub(crate) fn encode_trailer(&self, at: Timestamp, out: &mut Vec<u8>) {
+        match self {
+            WriteOutcome::Taken { version, record, .. } => {
+                out.push(TAKEN_IN_ENTRY);
+                out.extend_from_slice(&version.0.to_le_bytes());
+                out.push(record.number());
+            }
+            other => other.encode(at, out),
+        }
+    }
+
+    /// Completes the outcome that a trailer has with the contents of its entry.
+    pub(crate) fn complete(&mut self, entry: &[u8]) {
+        if let WriteOutcome::Taken { contents, .. } = self
+            && contents.is_empty()
+        {
+            *contents = entry.into();
+        }
+    }
+
     /// Reads the output of [`WriteOutcome::encode`]; `None` if the bytes are not an outcome.
     pub(crate) fn decode(from: &mut Reader<'_>, at: Timestamp) -> Option<WriteOutcome> {
         Some(match from.u8()? {
@@ -186,6 +236,18 @@ impl WriteOutcome {
             3 => WriteOutcome::Done { version: Timestamp(from.u64()?), number: from.u64()? },
             4 => WriteOutcome::Counter { version: at, value: from.u64()? as i64 },
             5 => WriteOutcome::Counter { version: Timestamp(from.u64()?), value: from.u64()? as i64 },
+            tag @ (TAKEN | TAKEN_IN_ENTRY) => {
+                let (version, record) = (Timestamp(from.u64()?), RecordType::from_number(from.u8()?)?);
+                let length = if tag == TAKEN { from.u32()? as usize } else { 0 };
+                if length > TAKE_BYTES_MAX + 4 {
+                    return None;
+                }
+                let contents = from.bytes(length)?;
+                if record == RecordType::List && tag == TAKEN {
+                    list_of(contents).ok()?;
+                }
+                WriteOutcome::Taken { version, record, contents: contents.into() }
+            }
             16 => WriteOutcome::NotFound,
             17 => WriteOutcome::WrongType(RecordType::from_number(from.u8()?)?),
             18 => {
@@ -218,6 +280,14 @@ impl WriteOutcome {
     }
 }
 
+/// The values of a list's contents: their number, then each with its length.
+fn list_of(contents: &[u8]) -> Result<Elements<'_, &[u8]>, Failure<'static>> {
+    let (count, packed) = contents.split_first_chunk::<4>().ok_or(What::Lengths)?;
+    Elements::packed(u32::from_le_bytes(*count), packed)
+}
+
+const TAKEN_IN_ENTRY: u8 = 6;
+const TAKEN: u8 = 7;
 const ENDED_COMMITTED: u8 = 32;
 const ENDED_ABORTED: u8 = 33;
 
@@ -273,6 +343,13 @@ mod tests {
             WriteOutcome::Done { version: Timestamp::ZERO, number: 1 },
             WriteOutcome::Counter { version: at, value: -3 },
             WriteOutcome::Counter { version: other, value: i64::MIN },
+            WriteOutcome::Taken { version: other, record: RecordType::Bytes, contents: (*b"it").into() },
+            WriteOutcome::Taken { version: other, record: RecordType::Bytes, contents: [].into() },
+            WriteOutcome::Taken {
+                version: other,
+                record: RecordType::List,
+                contents: [1, 0, 0, 0, 2, 0, 0, 0, 7, 8].into(),
+            },
             WriteOutcome::NotFound,
             WriteOutcome::WrongType(RecordType::List),
             WriteOutcome::ConditionFailed { version: other, found: Some(RecordType::Bytes) },

@@ -160,7 +160,7 @@ impl UnitWriteBuffer {
             LogAction::Append { ref record, units, .. } => {
                 (EntryKind::Append, list(record), RecordChange::Append { record: *record, units, version })
             }
-            LogAction::Remove => (EntryKind::Remove, 0, RecordChange::Remove),
+            LogAction::Remove | LogAction::Take => (EntryKind::Remove, 0, RecordChange::Remove),
             LogAction::Trim { units, .. } => (EntryKind::Trim, 0, RecordChange::Trim { units, version }),
             LogAction::Deadline(deadline) => (EntryKind::Mark, 0, RecordChange::Deadline(deadline)),
             LogAction::PutChunk(written, _) => {
@@ -189,7 +189,8 @@ impl UnitWriteBuffer {
             }
             LogAction::Trim { to, .. } => bytes.extend_from_slice(&to.encode()),
             LogAction::Deadline(_) => note.push_mark(at, bytes),
-            LogAction::Remove | LogAction::Nothing => {}
+            // The outcome of a transaction has what it took.
+            LogAction::Remove | LogAction::Take | LogAction::Nothing => {}
         }
         if kind != EntryKind::Mark && !note.is_empty() {
             note.push_trailer(at, bytes);

@@ -70,6 +70,8 @@ numbered!(
         Trim = 0x0209, "trim";
         /// Changes a number inside a bytes record.
         Transform = 0x020A, "transform";
+        /// Removes a record and returns it.
+        Take = 0x020B, "take";
         /// Executes a transaction over any partitions.
         Transact = 0x0210, "transact";
         /// Stages data that a transaction will refer to.

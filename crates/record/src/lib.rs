@@ -21,6 +21,7 @@ pub mod fields;
 pub mod ids;
 pub mod kind;
 pub mod limits;
+pub mod memory;
 mod numbered;
 pub mod operations;
 pub mod read;
@@ -38,7 +39,7 @@ pub use elements::{Element, Elements, pack};
 pub use error::{AbortReason, Advice, AuthFault, ErrorCode, Failure, Permission, What};
 pub use kind::Kind;
 pub use operations::{
-    Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Trim, WriteChange,
+    Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteChange,
 };
 pub use read::{Query, RecordRead, WaitUntil};
 pub use record::{Condition, Expiry, Range, RecordType};

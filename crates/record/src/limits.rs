@@ -35,6 +35,10 @@ pub const APPEND_VALUES_MAX: u32 = 4096;
 /// Longest payload of a log entry that `append`, or a trim of a list's end, writes: the same as for a value.
 pub const LIST_ENTRY_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
+/// Longest record that `take` returns, in bytes, with 4 for each value of a list. The session of the client keeps it until the client
+/// has the answer.
+pub const TAKE_BYTES_MAX: usize = 64 << 10;
+
 /// Maximum number of values in one page of a list. The client requests the next page from the last value on.
 pub const LIST_PAGE_VALUES_MAX: u32 = 4096;
 

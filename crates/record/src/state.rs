@@ -97,6 +97,8 @@ pub enum Change<'a> {
     },
     /// The record is removed.
     Remove,
+    /// The record is removed. Its contents are in the buffer and go into the log entry, for the answer of a repeated request.
+    Take,
     /// These contents come behind the present ones.
     Append {
         /// Its type.
@@ -123,6 +125,7 @@ pub enum Change<'a> {
 pub enum ApplyOutcome {
     Done { version: Timestamp, number: u64 },
     Counter { version: Timestamp, value: i64 },
+    Taken { version: Timestamp, record: RecordType, contents: Box<[u8]> },
     NotFound,
     WrongType(RecordType),
     CompareFailed { version: Timestamp, seen: Option<Box<[u8]>> },

@@ -21,7 +21,7 @@ const BATCH_SEEDS_LATE: u64 = 140;
 const BATCH_SEEDS_RARE: u64 = 300;
 
 /// The operations of clients.
-const OPERATIONS: [&str; 16] = [
+const OPERATIONS: [&str; 17] = [
     "Insert",
     "Remove",
     "Append",
@@ -32,6 +32,7 @@ const OPERATIONS: [&str; 16] = [
     "Transform",
     "Expire",
     "Trim",
+    "Take",
     "Lookup",
     "LookupRange",
     "Inspect",

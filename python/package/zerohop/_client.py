@@ -316,6 +316,16 @@ class Keyspace(MutableMapping[Key, Value]):
         """
         return cast(bool, self._native.remove(key, version, timeout))
 
+    def take(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Record]:
+        """Removes the record, at most 64 KiB, and returns it; `None` if absent. Of several callers one gets it.
+
+        >>> keyspace.set("job", "build") > 0
+        True
+        >>> keyspace.take("job").value, keyspace.take("job")
+        (b'build', None)
+        """
+        return _values.record(self._native.take(key, timeout))
+
     def extend(self, key: Key, value: Value, *, timeout: Optional[float] = None) -> int:
         """Adds bytes to the end of the record, and creates it if absent. Returns its length in bytes.
 

@@ -232,6 +232,10 @@ class Keyspace:
         """Removes the record. Returns whether it existed."""
         return cast(bool, await self._native.remove(key, version, timeout))
 
+    async def take(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Record]:
+        """Removes the record, at most 64 KiB, and returns it; `None` if absent."""
+        return _values.record(await self._native.take(key, timeout))
+
     async def extend(self, key: Key, value: Value, *, timeout: Optional[float] = None) -> int:
         """Adds bytes to the end of the record. Returns its length in bytes."""
         return cast(int, await self._native.extend(key, value, timeout))

@@ -14,6 +14,7 @@ mod record;
 pub(crate) mod refusal;
 mod remove;
 mod scan;
+mod take;
 mod transform;
 mod wait;
 
@@ -41,6 +42,10 @@ pub(crate) enum KvCommand {
     /// Removes a record.
     #[command(visible_aliases = ["del", "rm"], alias = "delete")]
     Remove(remove::KvRemoveArguments),
+    /// Removes a record of at most 64 KiB, and prints it.
+    ///
+    /// Of several clients that take the same record, one gets it.
+    Take(take::TakeArguments),
     /// Appends values to a list, and prints its new length. Creates the list if the record does not exist.
     Append(append::KvAppendArguments),
     /// Appends bytes to a record, and prints its new length. Creates the record if it does not exist.
@@ -101,6 +106,7 @@ impl KvCommand {
             KvCommand::Insert(arguments) => &arguments.place,
             KvCommand::Lookup(arguments) => &arguments.place,
             KvCommand::Remove(arguments) => &arguments.place,
+            KvCommand::Take(arguments) => &arguments.place,
             KvCommand::Append(arguments) => &arguments.place,
             KvCommand::Extend(arguments) => &arguments.place,
             KvCommand::Cas(arguments) => &arguments.place,
@@ -122,6 +128,7 @@ async fn done(command: KvCommand) -> Result<CommandEnding, CommandError> {
         KvCommand::Insert(arguments) => insert::run(arguments).await,
         KvCommand::Lookup(arguments) => lookup::run(arguments).await,
         KvCommand::Remove(arguments) => remove::run(arguments).await,
+        KvCommand::Take(arguments) => take::run(arguments).await,
         KvCommand::Append(arguments) => append::run(arguments).await,
         KvCommand::Extend(arguments) => extend::run(arguments).await,
         KvCommand::Cas(arguments) => compare_swap::run(arguments).await,

@@ -10,7 +10,7 @@ use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::blobs::BlobBuffer;
-use super::overlay::Local;
+use super::overlay;
 use crate::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
 };
@@ -89,16 +89,16 @@ impl Buffer {
         let is_lookup =
             matches!(read.operation(), RecordOperation::Read(RecordRead { query: Query::Lookup, .. }));
         let base = match (seen.answers.get(read.packed()), seen.version) {
-            (Some(answer), _) => Local::of(answer),
-            (None, Some(Timestamp::ZERO)) => Some(Local::Absent),
+            (Some(answer), _) => overlay::of_answer(answer),
+            (None, Some(Timestamp::ZERO)) => Some(None),
             // Only a part of the record was read.
             (None, _) => None,
         };
         if !is_lookup {
             return BufferLookup::Never;
         }
-        match Local::after(base, &writes) {
-            Ok(Some(local)) => BufferLookup::Known(local.answer()),
+        match overlay::after(base, &writes) {
+            Ok(Some(local)) => BufferLookup::Known(overlay::answer(local)),
             Ok(None) if seen.answers.contains_key(read.packed()) => BufferLookup::Never,
             Ok(None) => BufferLookup::Under,
             Err(()) => BufferLookup::Never,

@@ -190,10 +190,11 @@ impl PartitionStore {
             return Err(EngineError::NotNext { last: self.log.last });
         }
         let bytes = (HEAD_BYTES + key.len() + payload_bytes) as u64;
-        // Entries that free space, and the small marks without which no request that frees space could be
-        // answered.
-        let is_small_mark = meta.kind == EntryKind::Mark && payload_bytes <= ADMITTED_MARK_BYTES_MAX;
-        let is_let_in = meta.kind == EntryKind::Remove || is_small_mark || io.space.admits_all();
+        // Small entries that free space, and the small marks without which no request that frees space
+        // could be answered.
+        let is_small = payload_bytes <= ADMITTED_MARK_BYTES_MAX;
+        let is_let_in =
+            is_small && matches!(meta.kind, EntryKind::Remove | EntryKind::Mark) || io.space.admits_all();
         match self.durability {
             Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })

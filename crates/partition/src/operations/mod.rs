@@ -54,6 +54,8 @@ pub(crate) enum LogAction<'a> {
         deadline: Option<u64>,
     },
     Remove,
+    /// As `Remove`; the cell's buffer has the contents.
+    Take,
     Append {
         record: RecordType,
         units: u64,
@@ -201,6 +203,7 @@ impl<'a> WritePlan<'a> {
                 LogAction::Put { record, units, contents, deadline }
             }
             Change::Remove => LogAction::Remove,
+            Change::Take => LogAction::Take,
             Change::Append { record, units, contents } => LogAction::Append { record, units, contents },
             Change::DropFront(units) => {
                 let Some(shape) = &cell.shape else { return Err(What::Chunk.into()) };

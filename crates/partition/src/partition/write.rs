@@ -168,6 +168,9 @@ impl Partition {
             LogAction::PutChunk(..) => (EntryKind::Put, FLAG_CHUNK, Contents::Buffered),
             LogAction::OverlayChunk(..) => (EntryKind::Append, FLAG_CHUNK, Contents::Buffered),
             LogAction::Remove => (EntryKind::Remove, 0, Contents::AsReceived(&[])),
+            // Without a session no request is repeated.
+            LogAction::Take if note.session.is_none() => (EntryKind::Remove, 0, Contents::AsReceived(&[])),
+            LogAction::Take => (EntryKind::Remove, 0, Contents::Buffered),
             LogAction::Trim { to, .. } => {
                 buffer.clear();
                 buffer.extend_from_slice(&to.encode());
@@ -242,7 +245,7 @@ impl Partition {
             LogAction::Put { record, units, deadline, .. } => {
                 RecordChange::Put { record, units, version, deadline }
             }
-            LogAction::Remove => RecordChange::Remove,
+            LogAction::Remove | LogAction::Take => RecordChange::Remove,
             LogAction::Append { record, units, .. } => RecordChange::Append { record, units, version },
             LogAction::Trim { units, .. } => RecordChange::Trim { units, version },
             LogAction::Deadline(deadline) => RecordChange::Deadline(deadline),

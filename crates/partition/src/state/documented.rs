@@ -10,6 +10,7 @@ use zerohop_transaction::{
 };
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Sequence, SessionId, SnapshotId, Timestamp};
+use zerohop_wire::limits::TAKE_BYTES_MAX;
 use zerohop_wire::messages::RecordType;
 
 use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
@@ -51,6 +52,12 @@ fn session_bytes() -> Vec<u8> {
 fn outcome_bytes(outcome: &WriteOutcome) -> Vec<u8> {
     let mut bytes = Vec::new();
     outcome.encode(Timestamp::ZERO, &mut bytes);
+    bytes
+}
+
+fn trailer_bytes(outcome: &WriteOutcome) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    outcome.encode_trailer(Timestamp::ZERO, &mut bytes);
     bytes
 }
 
@@ -154,6 +161,7 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
     let by = RoutingKey { keyspace: KeyspaceId(0x0102_0304), point: a };
     let refusal = Refusal { reason: Reason::ReadChanged, item: 0x1112_1314 };
     let seen = Some((*b"seen").into());
+    let taken = WriteOutcome::Taken { version, record: RecordType::Bytes, contents: (*b"seen").into() };
     let now = Timestamp::ZERO;
     vec![
         (
@@ -175,6 +183,23 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
             "counter",
             WriteOutcome::Counter { version, value: b as i64 },
             vec![number("version", a), number("value", b)],
+        ),
+        (
+            6,
+            "taken, in the trailer of an entry: the contents are those of the entry",
+            taken.clone(),
+            vec![number("version", a), field("type", [1])],
+        ),
+        (
+            7,
+            "taken",
+            taken,
+            vec![
+                number("version", a),
+                field("type", [1]),
+                field("length", 4u32.to_le_bytes()),
+                open("contents", b"seen"),
+            ],
         ),
         (16, "`NotFound`", WriteOutcome::NotFound, vec![none()]),
         (
@@ -247,7 +272,7 @@ fn knows_outcome(tag: u8) -> bool {
         let mut bytes = [byte; 64];
         bytes[0] = tag;
         // A length, of a value or of parts, that there can be.
-        [1, 9].iter().any(|at| {
+        [1, 9, 10].iter().any(|at| {
             let mut bytes = bytes;
             bytes[*at..*at + 8].fill(0);
             WriteOutcome::decode(&mut Reader::new(&bytes), Timestamp::ZERO).is_some()
@@ -259,13 +284,17 @@ fn knows_outcome(tag: u8) -> bool {
 fn outcomes(document: &mut Document<'_>) {
     let all = all_outcomes();
     for (tag, _, outcome, fields) in &all {
-        let bytes = outcome_bytes(outcome);
+        let bytes = match tag {
+            6 => trailer_bytes(outcome),
+            _ => outcome_bytes(outcome),
+        };
         assert_eq!(bytes[0], *tag, "{outcome:?}");
         document.listed("Outcomes / tag (1)", u64::from(*tag), &bytes[1..], fields);
     }
     let known: Vec<(u64, &str)> = all.iter().map(|(tag, words, ..)| (u64::from(*tag), *words)).collect();
     document.numbers("Outcomes / tag (1)", &known);
     assert_eq!(SEEN_VALUE_BYTES_MAX, 4096, "the document has 4,096");
+    assert_eq!(TAKE_BYTES_MAX + 4, 65_540, "the document has 65,540");
 }
 
 fn note(document: &mut Document<'_>) {

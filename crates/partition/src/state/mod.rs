@@ -115,8 +115,11 @@ impl PartitionState {
                 Mark::Epoch { .. } | Mark::Filler | Mark::Snapshot(_) => Note::default(),
             },
             kind => {
-                let (_, trailer) = split_trailer(meta.flags, payload);
-                let note = Note::of_trailer(meta, trailer).ok_or(UnknownEntry)?;
+                let (contents, trailer) = split_trailer(meta.flags, payload);
+                let mut note = Note::of_trailer(meta, trailer).ok_or(UnknownEntry)?;
+                if let Some(session) = &mut note.session {
+                    session.outcome.complete(contents);
+                }
                 match kind {
                     EntryKind::Put => {
                         self.deadlines.set(key, note.deadline);

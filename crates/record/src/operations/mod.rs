@@ -14,6 +14,7 @@ mod insert;
 mod remove;
 mod set_bit;
 mod table;
+mod take;
 mod transform;
 mod trim;
 
@@ -27,4 +28,5 @@ pub use insert::Insert;
 pub use remove::Remove;
 pub use set_bit::{SetBit, check_bit};
 pub use table::{Facts, LogKind, WriteChange, WriteOperation};
+pub use take::Take;
 pub use trim::Trim;

@@ -1,6 +1,8 @@
 //! The rows of the table, and what follows from them.
 
-use super::{Append, CompareSwap, Expire, Extend, Head, Increment, Insert, Remove, SetBit, Trim, WriteBody};
+use super::{
+    Append, CompareSwap, Expire, Extend, Head, Increment, Insert, Remove, SetBit, Take, Trim, WriteBody,
+};
 use crate::blob_change::BlobChange;
 use crate::error::{ErrorCode, Failure, Permission, What};
 use crate::fields::FieldReader;
@@ -195,6 +197,7 @@ table! {
     Expire,
     Trim,
     Transform,
+    Take,
 }
 
 impl<'a> RecordWrite<'a> {

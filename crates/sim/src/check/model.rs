@@ -9,6 +9,7 @@ use zerohop_partition::limits::SEEN_VALUE_BYTES_MAX;
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::TAKE_BYTES_MAX;
 use zerohop_wire::messages::{Brings, Condition, Expiry, Operator, Range, RecordType, Transform};
 
 use crate::workload::operation::{Act, RecordCall, WaitGoal};
@@ -62,6 +63,10 @@ enum OracleAnswer<'a> {
     Counter {
         value: i64,
     },
+    /// The complete record, which is gone now.
+    Taken {
+        of: &'a OracleRecord,
+    },
     /// This range of the record.
     Contents {
         of: &'a OracleRecord,
@@ -81,6 +86,7 @@ enum OracleRefusal<'a> {
     Compare(Option<&'a OracleRecord>),
     NotANumber,
     Overflow,
+    TooLong,
     TimedOut(Option<&'a OracleRecord>),
 }
 
@@ -251,6 +257,9 @@ fn compare(
                 None
             }
         }
+        (OracleAnswer::Taken { of }, ClientResult::Done(reply)) => {
+            is_old(Some(of), version_in_reply(of, Range::ALL, reply)?).map(|_| LearntVersion::default())
+        }
         (OracleAnswer::Contents { of, range }, ClientResult::Done(reply)) => {
             let version = version_in_reply(of, *range, reply)?;
             is_old(Some(of), version)
@@ -271,7 +280,8 @@ fn compare(
         (OracleAnswer::Failed(refusal), ClientResult::Failed(failure)) => match (refusal, failure) {
             (OracleRefusal::NotFound, Failure::NotFound)
             | (OracleRefusal::NotANumber, Failure::NotANumber)
-            | (OracleRefusal::Overflow, Failure::Overflow) => Some(LearntVersion::default()),
+            | (OracleRefusal::Overflow, Failure::Overflow)
+            | (OracleRefusal::TooLong, Failure::ValueTooLong { .. }) => Some(LearntVersion::default()),
             // The answer has the record at the time-out, which is not the state that the wait was
             // for.
             (OracleRefusal::TimedOut(record), Failure::TimedOut { version }) => is_old(*record, *version),
@@ -365,6 +375,14 @@ impl OracleRecord {
         }
     }
 
+    /// The bytes of its contents, with four for each value of a list.
+    fn stored_bytes(&self) -> usize {
+        match &self.contents {
+            OracleContents::Bytes(bytes) => bytes.len(),
+            OracleContents::List(values) => values.iter().map(|value| value.len() + 4).sum(),
+        }
+    }
+
     fn bytes(&self) -> Option<&[u8]> {
         match &self.contents {
             OracleContents::Bytes(bytes) => Some(bytes),
@@ -437,7 +455,7 @@ fn write<'a>(
     let found = record.map(OracleRecord::record_type);
     let wants = match act {
         Act::Append { .. } | Act::Trim { .. } => Some(RecordType::List),
-        Act::Insert { .. } | Act::Remove | Act::Expire { .. } => None,
+        Act::Insert { .. } | Act::Remove | Act::Take | Act::Expire { .. } => None,
         _ => Some(RecordType::Bytes),
     };
     if let (Some(wants), Some(found)) = (wants, found)
@@ -456,6 +474,11 @@ fn write<'a>(
             (done(0), OracleRecord::of_bytes(value.clone(), deadline_of(*expiry, deadline, clock_ms)))
         }
         Act::Remove => gone(u64::from(record.is_some())),
+        Act::Take => match record {
+            None => refused(OracleRefusal::NotFound),
+            Some(of) if of.stored_bytes() > TAKE_BYTES_MAX => refused(OracleRefusal::TooLong),
+            Some(of) => (OracleAnswer::Taken { of }, None),
+        },
         Act::Append { values } => {
             let mut list = match record.map(|record| &record.contents) {
                 Some(OracleContents::List(list)) => list.clone(),

@@ -135,7 +135,7 @@ fn may_remove(call: &Call) -> bool {
 }
 
 fn removes_if_done(call: &Call) -> bool {
-    matches!(call.operation.act, Act::Remove | Act::CompareSwap { new: None, .. })
+    matches!(call.operation.act, Act::Remove | Act::Take | Act::CompareSwap { new: None, .. })
 }
 
 fn removes(call: &Call) -> bool {

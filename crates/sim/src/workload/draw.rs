@@ -173,7 +173,8 @@ impl OperationDraws {
     fn on_mix(&mut self, seen: &SeenRecord) -> Act {
         match self.random.below(20) {
             0..=4 => Act::Insert { value: self.value(), expiry: Expiry::Never },
-            5 | 6 => Act::Remove,
+            5 => Act::Remove,
+            6 => Act::Take,
             7 => Act::Append { values: vec![self.token()] },
             8 => Act::Extend { bytes: self.token() },
             9..=11 => {

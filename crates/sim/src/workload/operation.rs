@@ -6,7 +6,7 @@ use zerohop_wire::Elements;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
     Append, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Query, Range,
-    RecordOperation as Wire, RecordRead, RecordWrite, Remove, SetBit, Transform, Trim, WaitUntil,
+    RecordOperation as Wire, RecordRead, RecordWrite, Remove, SetBit, Take, Transform, Trim, WaitUntil,
     WriteChange,
 };
 
@@ -37,6 +37,7 @@ pub enum Act {
     Transform(Transform),
     Expire { expiry: Expiry },
     Trim { keep: Range },
+    Take,
     Lookup,
     LookupRange { range: Range },
     Inspect,
@@ -90,6 +91,7 @@ impl RecordCall {
                 | Act::Transform(_)
                 | Act::Expire { .. }
                 | Act::Trim { .. }
+                | Act::Take
         )
     }
 
@@ -124,6 +126,7 @@ impl RecordCall {
             }
             Act::Transform(transform) => then(&write(WriteChange::Transform(*transform))),
             Act::Expire { expiry } => then(&write(WriteChange::Expire(Expire { expiry: *expiry }))),
+            Act::Take => then(&write(WriteChange::Take(Take))),
             Act::Trim { keep } => then(&write(WriteChange::Trim(Trim { keep: *keep }))),
             Act::Lookup => then(&read(Query::Lookup)),
             Act::LookupRange { range } => then(&read(Query::LookupRange { range: *range })),

@@ -27,7 +27,7 @@ use zerohop_record::answer;
 pub use zerohop_record::{
     Append, BlobChange, Brings, Compare, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert,
     Number, NumberType, OperationAnswer, Operator, Outcome, Query, Range, RecordRead, RecordType,
-    RecordWrite, Remove, Scan, ScannedKey, SetBit, Shape, SliceComparison, Transform, Trim, WaitUntil,
+    RecordWrite, Remove, Scan, ScannedKey, SetBit, Shape, SliceComparison, Take, Transform, Trim, WaitUntil,
     WriteChange,
 };
 

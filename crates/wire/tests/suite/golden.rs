@@ -12,7 +12,9 @@ use zerohop_wire::admin::{AdminAnswer, AdminRequest};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::messages::{Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Trim};
+use zerohop_wire::messages::{
+    Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim,
+};
 use zerohop_wire::{
     AbortReason, AuthFault, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode, Failure, Features,
     Kind, Message, What,
@@ -165,6 +167,7 @@ fn writes(check: Check<'_>) {
     write("insert_if_present", "expires in 2027", Condition::IfPresent, insert(at));
     write("insert_if_version", "keeps its expiry", Condition::IfVersion(VERSION), insert(Expiry::Unchanged));
     write("remove", "key", always, WriteChange::Remove(Remove));
+    write("take", "key", always, WriteChange::Take(Take));
     let values: [&[u8]; 3] = [b"one", b"", b"three"];
     write(
         "append",

@@ -7,5 +7,6 @@ mod extend;
 mod increment;
 mod insert;
 mod remove;
+mod take;
 mod transform;
 mod trim;

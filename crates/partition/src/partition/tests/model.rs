@@ -3,28 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_record::memory::{MemoryContents, MemoryRecord};
+use zerohop_record::state::ApplyOutcome;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Append, Brings, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, NumberType,
-    OperationAnswer, Operator, Outcome, Query, Range, RecordRead, RecordType, RecordWrite, Remove, SetBit,
-    Stamp, Trim, WaitUntil, WriteChange,
+    Condition, Expiry, Insert, OperationAnswer, Outcome, Query, Range, RecordRead, RecordType, RecordWrite,
+    Stamp, WaitUntil, WriteChange,
 };
 use zerohop_wire::{Elements, Failure};
 
 use crate::testing::OwnedAnswer;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ModelContents {
-    Bytes(Vec<u8>),
-    List(Vec<Vec<u8>>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RecordModel {
-    pub(super) contents: ModelContents,
-    pub(super) version: Timestamp,
-    pub(super) deadline: Option<u64>,
-}
 
 /// A session: lowest unanswered sequence; by sequence, the index of the entry and the outcome.
 type ModelSession = (u64, BTreeMap<u64, (u64, OwnedAnswer)>);
@@ -32,7 +20,7 @@ type ModelSession = (u64, BTreeMap<u64, (u64, OwnedAnswer)>);
 /// The partition as of a log index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartitionModel {
-    pub(super) records: BTreeMap<Vec<u8>, RecordModel>,
+    pub(super) records: BTreeMap<Vec<u8>, MemoryRecord>,
     sessions: BTreeMap<SessionId, ModelSession>,
     /// By key, the last entry that changed it.
     touched: BTreeMap<Vec<u8>, u64>,
@@ -58,22 +46,6 @@ pub(super) struct ExpectedAnswer {
     pub(super) index: u64,
 }
 
-impl RecordModel {
-    fn record(&self) -> RecordType {
-        match self.contents {
-            ModelContents::Bytes(_) => RecordType::Bytes,
-            ModelContents::List(_) => RecordType::List,
-        }
-    }
-
-    fn length(&self) -> u64 {
-        match &self.contents {
-            ModelContents::Bytes(bytes) => bytes.len() as u64,
-            ModelContents::List(values) => values.len() as u64,
-        }
-    }
-}
-
 impl PartitionModel {
     /// The answer of a lookup.
     pub(super) fn lookup(&self, key: &[u8], range: Range) -> OwnedAnswer {
@@ -82,10 +54,10 @@ impl PartitionModel {
         let part = range.clip(length);
         let of = part.start as usize..part.end as usize;
         match &record.contents {
-            ModelContents::Bytes(bytes) => {
+            MemoryContents::Bytes(bytes) => {
                 OwnedAnswer::of(&Ok(Outcome::Value { version, length, bytes: &bytes[of] }))
             }
-            ModelContents::List(values) => {
+            MemoryContents::List(values) => {
                 let values: Vec<&[u8]> = values[of].iter().map(Vec::as_slice).collect();
                 let (first, values) = (part.start, Elements::from_slice(&values));
                 OwnedAnswer::of(&Ok(Outcome::List { version, length, first, values }))
@@ -100,7 +72,7 @@ impl PartitionModel {
 
     pub(super) fn is_satisfied(&self, key: &[u8], until: &WaitUntil<'_>) -> bool {
         let record = self.records.get(key);
-        let is = |value: &[u8]| matches!(record, Some(RecordModel { contents: ModelContents::Bytes(bytes), .. }) if bytes == value);
+        let is = |value: &[u8]| matches!(record, Some(MemoryRecord { contents: MemoryContents::Bytes(bytes), .. }) if bytes == value);
         match until {
             WaitUntil::Equals(value) => is(value),
             WaitUntil::Differs(value) => !is(value),
@@ -155,7 +127,7 @@ impl ModelHistory {
     }
 
     pub(super) fn expire_if_due(&mut self, key: &[u8]) {
-        let is_due = |record: &RecordModel| record.deadline.is_some_and(|deadline| deadline <= self.now_ms);
+        let is_due = |record: &MemoryRecord| record.deadline.is_some_and(|deadline| deadline <= self.now_ms);
         if self.now.records.get(key).is_some_and(is_due) {
             let at = self.next_timestamp();
             self.now.records.remove(key);
@@ -206,13 +178,13 @@ impl ModelHistory {
             (Query::Inspect, None) => OwnedAnswer::of(&Err(Failure::NotFound)),
             (Query::Inspect, Some(known)) => OwnedAnswer::of(&Ok(Outcome::Info {
                 version,
-                record: known.record(),
+                record: known.record_type(),
                 length: known.length(),
                 expires_at_ms: known.deadline,
             })),
             (
                 Query::GetBit { .. } | Query::CountBits { .. },
-                Some(RecordModel { contents: ModelContents::List(_), .. }),
+                Some(MemoryRecord { contents: MemoryContents::List(_), .. }),
             ) => OwnedAnswer::of(&Err(Failure::WrongType { found: RecordType::List })),
             (Query::GetBit { offset }, known) => {
                 let number = known.map_or(0, |known| bit(known, *offset));
@@ -282,21 +254,21 @@ impl ModelHistory {
     }
 }
 
-fn bit(record: &RecordModel, offset: u64) -> u64 {
-    let ModelContents::Bytes(bytes) = &record.contents else { return 0 };
+fn bit(record: &MemoryRecord, offset: u64) -> u64 {
+    let MemoryContents::Bytes(bytes) = &record.contents else { return 0 };
     let byte = bytes.get((offset / 8) as usize).copied().unwrap_or(0);
     u64::from(byte >> (7 - offset % 8) & 1)
 }
 
-/// The effect of a write on a record, in its simplest form.
+/// The effect of a write on a record.
 fn evaluate(
-    slot: &mut Option<RecordModel>,
+    slot: &mut Option<MemoryRecord>,
     write: &RecordWrite<'_>,
     at: Timestamp,
     now_ms: u64,
 ) -> OperationAnswer<'static> {
     let version = slot.as_ref().map(|record| record.version).unwrap_or_default();
-    let found = slot.as_ref().map(RecordModel::record);
+    let found = slot.as_ref().map(MemoryRecord::record_type);
     let holds = match write.condition {
         Condition::Always => true,
         Condition::IfAbsent => found.is_none(),
@@ -306,138 +278,17 @@ fn evaluate(
     if !holds {
         return Err(Failure::ConditionFailed { version, found });
     }
-    let done = |version, number| Ok(Outcome::Done { version, number });
-    let deadline = slot.as_ref().and_then(|record| record.deadline);
-    let deadline_of = |expiry| match expiry {
-        Expiry::Never => None,
-        Expiry::AfterMs(ms) => Some(now_ms + ms),
-        Expiry::AtMs(ms) => Some(ms.max(1)),
-        Expiry::Unchanged => deadline,
-    };
-    let wrong = |found| Err(Failure::WrongType { found });
-    let bytes = match slot.as_ref().map(|record| &record.contents) {
-        Some(ModelContents::Bytes(bytes)) => Some(bytes.clone()),
-        _ => None,
-    };
-    let wants = match write.change {
-        WriteChange::Insert(_) | WriteChange::Remove(Remove) | WriteChange::Expire(_) => None,
-        WriteChange::Append(_) | WriteChange::Trim(_) => Some(RecordType::List),
-        _ => Some(RecordType::Bytes),
-    };
-    if let (Some(wants), Some(found)) = (wants, found)
-        && wants != found
-    {
-        return wrong(found);
-    }
-    let put = |contents, deadline| {
-        Some(RecordModel { contents: ModelContents::Bytes(contents), version: at, deadline })
-    };
-    match write.change {
-        WriteChange::Blob(_) => unreachable!("blobs have a model of their own"),
-        WriteChange::Insert(Insert { value, expiry }) => {
-            *slot = put(value.to_vec(), deadline_of(expiry));
-            done(at, 0)
+    match write.change.apply_in_memory(slot, at, now_ms).expect("blobs have a model of their own")? {
+        ApplyOutcome::Done { version, number } => Ok(Outcome::Done { version, number }),
+        ApplyOutcome::Counter { version, value } => Ok(Outcome::Counter { version, value }),
+        ApplyOutcome::NotFound => Err(Failure::NotFound),
+        ApplyOutcome::WrongType(found) => Err(Failure::WrongType { found }),
+        ApplyOutcome::CompareFailed { version, seen } => {
+            Err(Failure::CompareFailed { version, seen: seen.map(|seen| seen.into_vec().into()) })
         }
-        WriteChange::Remove(Remove) => done(Timestamp::ZERO, u64::from(slot.take().is_some())),
-        WriteChange::Append(Append { values }) => {
-            if values.is_empty() {
-                return done(version, slot.as_ref().map_or(0, RecordModel::length));
-            }
-            let new = RecordModel { contents: ModelContents::List(Vec::new()), version: at, deadline: None };
-            let record = slot.get_or_insert(new);
-            record.version = at;
-            if let ModelContents::List(list) = &mut record.contents {
-                list.extend(values.iter().map(<[u8]>::to_vec));
-            }
-            done(at, record.length())
-        }
-        WriteChange::Extend(Extend { bytes: more }) => {
-            if slot.is_some() && more.is_empty() {
-                return done(version, slot.as_ref().map_or(0, RecordModel::length));
-            }
-            let whole = [bytes.unwrap_or_default(), more.to_vec()].concat();
-            let length = whole.len() as u64;
-            *slot = put(whole, deadline);
-            done(at, length)
-        }
-        WriteChange::CompareSwap(CompareSwap { expected, new }) => {
-            if bytes.as_deref() != expected {
-                return Err(Failure::CompareFailed { version, seen: bytes.map(Into::into) });
-            }
-            *slot = new.and_then(|new| put(new.to_vec(), deadline));
-            done(if new.is_some() { at } else { Timestamp::ZERO }, 0)
-        }
-        WriteChange::Increment(Increment { delta }) => {
-            let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            let before = text.as_deref().map_or(Ok(0), str::parse::<i64>);
-            let Some(before) = before.ok().filter(|n| text.is_none_or(|text| n.to_string() == text)) else {
-                return Err(Failure::NotANumber);
-            };
-            let Some(value) = before.checked_add(delta) else { return Err(Failure::Overflow) };
-            *slot = put(value.to_string().into_bytes(), deadline);
-            Ok(Outcome::Counter { version: at, value })
-        }
-        WriteChange::SetBit(SetBit { offset, on }) => {
-            let before = bytes.clone();
-            let mut bytes = bytes.unwrap_or_default();
-            let byte = (offset / 8) as usize;
-            bytes.resize(bytes.len().max(byte + 1), 0);
-            let mask = 0x80 >> (offset % 8);
-            let was = u64::from(bytes[byte] & mask != 0);
-            bytes[byte] = if on { bytes[byte] | mask } else { bytes[byte] & !mask };
-            if before.as_ref() == Some(&bytes) {
-                return done(version, was);
-            }
-            *slot = put(bytes, deadline);
-            done(at, was)
-        }
-        WriteChange::Transform(transform) => {
-            let before = bytes.clone();
-            let mut bytes = bytes.unwrap_or_default();
-            let start = transform.offset as usize;
-            bytes.resize(bytes.len().max(start + 8), 0);
-            assert_eq!(
-                (transform.number, transform.operator),
-                (NumberType::I64, Operator::Add),
-                "all it draws"
-            );
-            let cell: &mut [u8; 8] = (&mut bytes[start..start + 8]).try_into().expect("is as long");
-            let old = i64::from_le_bytes(*cell);
-            let new = old.wrapping_add(transform.operand as i64);
-            *cell = new.to_le_bytes();
-            let number = match transform.returns {
-                Brings::Nothing => 0,
-                Brings::Old => old as u64,
-                Brings::New => new as u64,
-            };
-            if before.as_ref() == Some(&bytes) {
-                return done(version, number);
-            }
-            *slot = put(bytes, deadline);
-            done(at, number)
-        }
-        WriteChange::Expire(Expire { expiry }) => match slot {
-            None => Err(Failure::NotFound),
-            Some(record) => {
-                record.deadline = deadline_of(expiry);
-                done(version, 0)
-            }
-        },
-        WriteChange::Trim(Trim { keep }) => {
-            let Some(record) = slot else { return Err(Failure::NotFound) };
-            let part = keep.clip(record.length());
-            let ModelContents::List(list) = &mut record.contents else { return wrong(RecordType::Bytes) };
-            if part.is_empty() {
-                *slot = None;
-                return done(Timestamp::ZERO, 0);
-            }
-            let length = part.end - part.start;
-            if length == list.len() as u64 {
-                return done(version, length);
-            }
-            *list = list[part.start as usize..part.end as usize].to_vec();
-            record.version = at;
-            done(at, length)
-        }
+        ApplyOutcome::NotANumber => Err(Failure::NotANumber),
+        ApplyOutcome::Overflow => Err(Failure::Overflow),
+        ApplyOutcome::ValueTooLong { length, limit } => Err(Failure::ValueTooLong { length, limit }),
+        ApplyOutcome::Taken { .. } => unreachable!("it draws no take"),
     }
 }

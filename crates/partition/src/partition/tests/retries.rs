@@ -3,7 +3,7 @@
 use zerohop_engine::Durability;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{
-    CompareSwap, Condition, Increment, Query, RecordRead, RecordWrite, Remove, Stamp, Trim, WriteChange,
+    CompareSwap, Condition, Increment, Query, RecordRead, RecordWrite, Remove, Stamp, Take, Trim, WriteChange,
 };
 use zerohop_wire::{Failure, Message};
 
@@ -72,6 +72,32 @@ fn failed_outcomes_are_first_outcomes_too() {
             for (sequence, first) in (1..=4).zip(&first) {
                 assert_eq!(&ask(&mut rig, 20 + sequence, sequence), first);
             }
+        }
+    }
+}
+
+#[test]
+fn a_repeated_take_gets_the_record_again_also_after_a_crash() {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
+        let mut rig = PartitionRig::new(durability);
+        rig.write(token(1), Stamp::default(), b"k", insert(b"value"));
+        rig.write(token(2), Stamp::default(), b"list", append(&[b"a", b"bc"]));
+        rig.flush();
+        let ask = |rig: &mut PartitionRig, request: u64, sequence, key: &[u8]| {
+            rig.write(token(request), stamp(sequence, 1), key, WriteChange::Take(Take));
+            rig.flush();
+            rig.answer(token(request)).expect("is answered")
+        };
+        let first = [ask(&mut rig, 3, 1, b"k"), ask(&mut rig, 4, 2, b"list")];
+        assert_eq!(first[0].bytes(), Some(b"value".to_vec()));
+        assert_eq!(first[1].list(), Some(vec![b"a".to_vec(), b"bc".to_vec()]));
+        rig.write(token(5), Stamp::default(), b"k", insert(b"another"));
+        rig.flush();
+        assert_eq!([ask(&mut rig, 6, 1, b"k"), ask(&mut rig, 7, 2, b"list")], first);
+        rig = rig.crash(durability);
+        if durability == Durability::Sync {
+            assert_eq!([ask(&mut rig, 8, 1, b"k"), ask(&mut rig, 9, 2, b"list")], first);
+            assert_eq!(ask(&mut rig, 10, 3, b"k").bytes(), Some(b"another".to_vec()));
         }
     }
 }

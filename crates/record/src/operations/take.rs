@@ -1,0 +1,65 @@
+//! `take`: removes the record and answers with it. Its contents go into the log entry, so that a repeated request gets them again.
+
+use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use crate::error::{ErrorCode, Failure, Permission};
+use crate::kind::Kind;
+use crate::limits::TAKE_BYTES_MAX;
+use crate::record::RecordType;
+use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, RecordState};
+
+/// Removes the record and returns it. Answers like a lookup of the record, or `NotFound`; `ValueTooLong` if it has more than
+/// `TAKE_BYTES_MAX` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Take;
+
+impl<'a> WriteOperation<'a> for Take {
+    const FACTS: Facts = Facts {
+        kind: Kind::Take,
+        detail: "0",
+        fields: "none",
+        payload: "none",
+        answer: "value, or list",
+        needs: &[Permission::Write, Permission::Read],
+        log: LogKind::Remove,
+        errors: &[ErrorCode::NotFound, ErrorCode::WrongType, ErrorCode::ValueTooLong],
+        since: 1,
+    };
+
+    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        out.extend_from_slice(&head.fields(0));
+        Ok(head.key)
+    }
+
+    fn decode(body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+        body.no_detail()?;
+        Ok((body.only_key()?, Self))
+    }
+
+    fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
+        let Some(record_type) = record.record_type() else {
+            return Ok(Applied::nothing(ApplyOutcome::NotFound));
+        };
+        let length = record.length();
+        match record_type {
+            RecordType::Bytes if length > TAKE_BYTES_MAX as u64 => return Ok(too_long(length)),
+            RecordType::Bytes => record.load()?,
+            RecordType::List => {
+                let Ok(count) = u32::try_from(length) else { return Ok(too_long(u64::MAX)) };
+                record.buffer().extend_from_slice(&count.to_le_bytes());
+                if record.load_values(0..length, TAKE_BYTES_MAX)? < length {
+                    return Ok(too_long(TAKE_BYTES_MAX as u64 + 1));
+                }
+            }
+            RecordType::Chunk => return Ok(Applied::nothing(ApplyOutcome::WrongType(record_type))),
+        }
+        let (version, contents) = (record.version(), record.buffer()[..].into());
+        Ok(Applied {
+            change: Change::Take,
+            outcome: ApplyOutcome::Taken { version, record: record_type, contents },
+        })
+    }
+}
+
+fn too_long(length: u64) -> Applied<'static> {
+    Applied::nothing(ApplyOutcome::ValueTooLong { length, limit: TAKE_BYTES_MAX as u32 })
+}
