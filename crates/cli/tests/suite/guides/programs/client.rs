@@ -71,6 +71,7 @@ crate::guides::programs::programs! {
         let total = keyspace.transform("sums", Transform::add(0.25_f64).at(8)).await?;  // a number inside a record
         keyspace.compare_swap("owner", None, Some(b"me")).await?;
         keyspace.persist("token").await?;
+        let job: Option<Record> = keyspace.take("job").await?;  // removes it; of several clients one gets it
         let gone = keyspace.remove("colour").await?;
 
         // Waits on the server, not by asking again and again.
