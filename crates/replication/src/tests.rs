@@ -3,6 +3,7 @@
 mod admission;
 mod audit;
 mod blame;
+#[cfg(debug_assertions)]
 mod broken;
 mod commit;
 mod compare;

@@ -205,6 +205,7 @@ fn restarted(map: &ClusterMap, incarnation: u64, state: GroupState) -> MapDelta 
 }
 
 /// An invariant of one partition's primary is broken. Its copy stops, the other copy takes over, and other partitions go on.
+#[cfg(debug_assertions)]
 #[test]
 fn broken_primary_is_replaced_and_other_partitions_go_on() {
     use zerohop_partition::planted::{Bug, plant};
@@ -282,6 +283,7 @@ fn broken_primary_is_replaced_and_other_partitions_go_on() {
 }
 
 /// The only copy of a partition stops as well, and is served again after the next start.
+#[cfg(debug_assertions)]
 #[test]
 fn broken_sole_copy_stops_until_the_next_start() {
     use zerohop_partition::planted::{Bug, plant};
