@@ -4,10 +4,12 @@
 //! - [`random`]: deterministic random numbers.
 //! - [`bytes`]: a reader of little-endian fields from bytes that are not trusted.
 //! - [`mutants`]: the switch of planted bugs.
+//! - [`invariant`]: the name of a broken invariant of a state machine.
 //!
 //! Nothing here reads a clock, draws entropy or does I/O.
 
 pub mod bytes;
+pub mod invariant;
 pub mod mutants;
 pub mod random;
 pub mod time;

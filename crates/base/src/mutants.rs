@@ -6,7 +6,8 @@
 /// Defines `plant` and `is_planted` for the enum `$Bug` of a crate.
 ///
 /// `plant(Some(bug))` switches a mutant on in the current thread, `plant(None)` switches it off. `is_planted(bug)` is what
-/// the mutated code asks. Without debug assertions there is no `plant`, and `is_planted` is always false.
+/// the mutated code asks. Without debug assertions there is no `plant`, and `is_planted` is always false, as is
+/// `is_any_planted`.
 #[macro_export]
 macro_rules! mutant_switch {
     ($Bug:ident) => {
@@ -33,6 +34,18 @@ macro_rules! mutant_switch {
         pub const fn is_planted(_: $Bug) -> bool {
             false
         }
+
+        /// Whether any mutant is on in this thread. Invariants may be broken then, and other checks are to find it.
+        #[cfg(debug_assertions)]
+        pub fn is_any_planted() -> bool {
+            PLANTED.get().is_some()
+        }
+
+        /// Whether any mutant is on: never without debug assertions.
+        #[cfg(not(debug_assertions))]
+        pub const fn is_any_planted() -> bool {
+            false
+        }
     };
 }
 
@@ -50,10 +63,10 @@ mod tests {
     #[test]
     fn a_mutant_is_on_in_its_own_thread_only() {
         plant(Some(Bug::One));
-        assert!(is_planted(Bug::One) && !is_planted(Bug::Two));
+        assert!(is_planted(Bug::One) && !is_planted(Bug::Two) && is_any_planted());
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| is_planted(Bug::One)).join().ok());
         assert_eq!(elsewhere, Some(false));
         plant(None);
-        assert!(!is_planted(Bug::One));
+        assert!(!is_planted(Bug::One) && !is_any_planted());
     }
 }

@@ -29,7 +29,8 @@ pub enum EngineError {
     },
     /// The disk failed; the partition accepts no writes until it is opened again.
     Disk(DiskError),
-    /// An earlier failure of the disk stopped this partition: it accepts no writes until it is opened again.
+    /// An earlier failure of the disk, or a broken invariant, stopped this partition: it accepts no writes until it is opened
+    /// again.
     Stopped {
         /// The failure.
         reason: String,
@@ -97,7 +98,7 @@ impl fmt::Display for EngineError {
             EngineError::Stopped { reason } => {
                 write!(
                     f,
-                    "writes stopped after a disk failure ({reason}): repair the disk and open the store again"
+                    "writes stopped after a failure ({reason}): repair the disk if it has failed, and open the store again"
                 )
             }
             EngineError::Corrupt { partition, place } => write!(

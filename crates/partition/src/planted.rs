@@ -92,6 +92,8 @@ pub enum Bug {
     CorruptCounts,
     /// Corrupt entries are left out of the sent log.
     CorruptLeftOut,
+    /// A step breaks an invariant of a primary, which then does what it does in a release build.
+    InvariantBroken,
     /// Corrupt entries are not requested from other members.
     CorruptionNotRepaired,
     /// Members send the digest of their applied state, whatever log index was requested.

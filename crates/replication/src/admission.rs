@@ -116,8 +116,11 @@ impl Replica {
         (program, reply): (&mut P, &mut Vec<u8>),
         effects: &mut dyn ReplicaEffects,
     ) -> Result<ProgramResult, Failure<'static>> {
+        if self.health.broken.is_some() && self.role == Role::Primary {
+            return Err(unavailable());
+        }
         if self.is_lone() {
-            return self.partition.run(context.engine, context.now, token, (program, reply), effects);
+            return self.run_admitted(context, token, (program, reply), effects);
         }
         if self.role != Role::Primary {
             let epoch = self.view.map_epoch;
@@ -130,7 +133,19 @@ impl Replica {
         if !self.may_answer(context) || !may_run {
             return Err(unavailable());
         }
-        self.partition.run(context.engine, context.now, token, (program, reply), effects)
+        self.run_admitted(context, token, (program, reply), effects)
+    }
+
+    fn run_admitted<D: Disk, P: Program>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        token: Token,
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn ReplicaEffects,
+    ) -> Result<ProgramResult, Failure<'static>> {
+        let result = self.partition.run(context.engine, context.now, token, (program, reply), effects);
+        self.end_step(context, effects);
+        result
     }
 
     /// All members whose copies and leases the primary needs: the in-sync replicas, and the members that a pending request may

@@ -1,57 +1,118 @@
-//! The invariants of a replica, checked at the end of every step in builds with debug assertions: tests and simulations.
+//! The invariants of a replica, checked at the end of every step: all of them in builds with debug assertions, which are tests
+//! and simulations, and elsewhere those that cost the same whatever the size of the group.
+
+use zerohop_base::invariant::{BrokenInvariant, check_rules};
+use zerohop_engine::disk::Disk;
+use zerohop_partition::planted::{Bug, is_planted};
 
 use super::role_change::NO_EPOCH_MARKER;
-use super::{Replica, Role};
+use super::{Context, Replica, ReplicaEffects, Role};
+
+/// The owner of these invariants.
+const REPLICA: &str = "a replica";
 
 impl Replica {
-    /// Asserts the invariants; see [`Replica::broken_invariant`].
+    /// The end of a step: checks the invariants of the replica and of its log. If one is broken, the replica stops.
     ///
     /// # Panics
-    /// With debug assertions, if one is broken.
-    pub(super) fn check(&self) {
-        if cfg!(debug_assertions)
-            && let Some(invariant) = self.broken_invariant()
-        {
-            panic!("an invariant of a replica is broken: {invariant}: {self:?}");
+    /// With debug assertions, if one is broken, unless a planted bug asks for what a release build does.
+    #[inline]
+    pub(super) fn end_step<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) {
+        if is_planted(Bug::InvariantBroken) {
+            self.break_invariant();
+        }
+        if let Err(broken) = self.check().and_then(|()| context.engine.check(self.partition.handle())) {
+            self.report_broken(context, broken, effects);
         }
     }
 
-    /// The first broken invariant. The cost is some comparisons for each member.
-    fn broken_invariant(&self) -> Option<&'static str> {
+    #[cold]
+    fn report_broken<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        broken: BrokenInvariant,
+        effects: &mut dyn ReplicaEffects,
+    ) {
+        if self.health.broken.is_some() {
+            return;
+        }
+        assert!(!cfg!(debug_assertions) || is_planted(Bug::InvariantBroken), "{broken}: {self:?}");
+        self.stop_broken(context, broken, effects);
+    }
+
+    /// Planted bug: breaks an invariant of a primary.
+    fn break_invariant(&mut self) {
+        if self.role == Role::Primary && self.health.broken.is_none() {
+            self.lead.epoch_marker = self.last() + 1;
+        }
+    }
+
+    /// Checks the invariants.
+    ///
+    /// # Errors
+    /// The first broken one.
+    #[inline]
+    pub(super) fn check(&self) -> Result<(), BrokenInvariant> {
+        self.check_constant_part()?;
+        // Some comparisons for each member.
+        if cfg!(debug_assertions) { self.check_members() } else { Ok(()) }
+    }
+
+    /// The part of the check that release builds have: some comparisons.
+    #[inline]
+    fn check_constant_part(&self) -> Result<(), BrokenInvariant> {
         let (last, applied) = (self.last(), self.partition.applied());
         let is_primary = self.role == Role::Primary;
         let (lead, follow) = (&self.lead, &self.follow);
         let has_marker = lead.epoch_marker != NO_EPOCH_MARKER;
+        check_rules(
+            REPLICA,
+            [
+                (
+                    follow.snapshot_install.is_some() || applied <= last,
+                    "no entry is applied that is not in the log",
+                ),
+                (
+                    !self.is_lone || is_primary && lead.streams.is_empty(),
+                    "a lone replica is primary and has no streams",
+                ),
+                (
+                    !self.is_lone || self.view.others().next().is_none(),
+                    "the group of a lone replica has one member",
+                ),
+                (is_primary || lead.streams.is_empty(), "only a primary sends its log"),
+                (is_primary || lead.wait_queue.len() == 0, "requests wait only at a primary"),
+                (!is_primary || !has_marker || lead.epoch_marker <= last, "the epoch marker is in the log"),
+                (
+                    follow.matched.is_none_or(|matched| is_primary || matched <= last),
+                    "a member has the entries that match those of its primary",
+                ),
+            ],
+        )
+    }
+
+    fn check_members(&self) -> Result<(), BrokenInvariant> {
+        let (last, lead) = (self.last(), &self.lead);
         let streams_are_members = || {
             lead.streams.len() == self.view.others().count()
                 && self.view.others().all(|member| lead.streams.iter().any(|one| one.member == member))
         };
-        let rules = [
-            (
-                follow.snapshot_install.is_some() || applied <= last,
-                "no entry is applied that is not in the log",
-            ),
-            (
-                !self.is_lone || is_primary && lead.streams.is_empty(),
-                "a lone replica is primary and has no streams",
-            ),
-            (
-                !self.is_lone || self.view.others().next().is_none(),
-                "the group of a lone replica has one member",
-            ),
-            (is_primary || lead.streams.is_empty(), "only a primary sends its log"),
-            (is_primary || lead.wait_queue.len() == 0, "requests wait only at a primary"),
-            (!is_primary || streams_are_members(), "a primary has a stream for each other member"),
-            (!is_primary || !has_marker || lead.epoch_marker <= last, "the epoch marker is in the log"),
-            (
-                lead.streams.iter().all(|one| one.matched <= last && one.matched < one.next),
-                "no member has entries that were not sent, or that the primary does not have",
-            ),
-            (
-                follow.matched.is_none_or(|matched| is_primary || matched <= last),
-                "a member has the entries that match those of its primary",
-            ),
-        ];
-        rules.into_iter().find(|(is_kept, _)| !is_kept).map(|(_, invariant)| invariant)
+        check_rules(
+            REPLICA,
+            [
+                (
+                    self.role != Role::Primary || streams_are_members(),
+                    "a primary has a stream for each other member",
+                ),
+                (
+                    lead.streams.iter().all(|one| one.matched <= last && one.matched < one.next),
+                    "no member has entries that were not sent, or that the primary does not have",
+                ),
+            ],
+        )
     }
 }

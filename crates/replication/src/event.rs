@@ -1,5 +1,6 @@
 //! The inputs and effects of a replica.
 
+use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::PartitionEpoch;
@@ -101,6 +102,9 @@ pub enum ReplicaEffect<'e> {
         /// The records that differ.
         slice: Slice,
     },
+    /// An invariant of the replica is broken. It has stopped: it serves and acknowledges nothing more, until the process starts
+    /// again. The report is for the operator of the cluster.
+    InvariantBroken(BrokenInvariant),
     /// Fetch the map, because another member or a client has named this epoch of the partition.
     FetchMap {
         /// The epoch.
@@ -137,6 +141,10 @@ impl dyn ReplicaEffects + '_ {
 
     pub(crate) fn differs(&mut self, who: Member, slice: Slice) {
         self.push_replica(ReplicaEffect::Differs { who, slice });
+    }
+
+    pub(crate) fn invariant_broken(&mut self, broken: BrokenInvariant) {
+        self.push_replica(ReplicaEffect::InvariantBroken(broken));
     }
 
     pub(crate) fn fetch_map(&mut self, epoch: PartitionEpoch) {

@@ -15,6 +15,7 @@
 
 mod admission;
 mod anti_entropy;
+mod broken;
 mod check;
 mod compare;
 mod copy_throttle;
@@ -125,7 +126,7 @@ impl Replica {
         let damage =
             if needs_state { Damage::of_start(engine, replica.handle())? } else { Damage::default() };
         let repair = repair.unwrap_or_default();
-        let health = CopyHealth { needs_state, is_intact, has_corruption, repair, damage };
+        let health = CopyHealth { needs_state, is_intact, has_corruption, repair, damage, broken: None };
         Ok(Replica { health, ..replica })
     }
 
@@ -159,8 +160,14 @@ impl Replica {
         told: ReplicaEvent<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
+        if self.health.broken.is_some() {
+            self.step_broken(context, told, effects);
+            return Ok(());
+        }
         if self.is_lone {
-            return self.step_lone(context, told, effects);
+            let result = self.step_lone(context, told, effects);
+            self.end_step(context, effects);
+            return result;
         }
         self.partition.advance_clock(context.now);
         let result = self.handle_event(context, told, effects);
@@ -169,7 +176,7 @@ impl Replica {
             self.suspect_corruption(true);
         }
         let held = self.pause_compaction(context.engine);
-        self.check();
+        self.end_step(context, effects);
         result.and(held)
     }
 
@@ -335,7 +342,10 @@ impl Replica {
     pub fn is_drained(&self) -> bool {
         let is_started = self.lead.epoch_marker != role_change::NO_EPOCH_MARKER
             && self.lead.epoch_marker <= self.partition.applied();
-        self.role == Role::Primary && is_started && self.partition.is_drained()
+        self.role == Role::Primary
+            && is_started
+            && self.health.broken.is_none()
+            && self.partition.is_drained()
     }
 
     /// The log index up to which committed entries are applied.
@@ -381,7 +391,7 @@ impl Replica {
         LogEnd {
             last: EntryName { epoch, index: LogIndex(index) },
             is_intact: self.health.is_intact,
-            is_complete: !self.health.needs_state,
+            is_complete: !self.health.needs_state && self.health.broken.is_none(),
         }
     }
 
@@ -394,7 +404,7 @@ impl Replica {
     /// Whether the current scrub has read the complete log, and nothing is being repaired.
     #[must_use]
     pub fn is_between_scrubs(&self) -> bool {
-        self.health.repair.is_between_scrubs()
+        self.health.repair.is_between_scrubs() || self.health.broken.is_some()
     }
 
     /// Whether requests wait in the replica, so that [`ReplicaEvent::Disconnected`] has something to do.

@@ -77,10 +77,17 @@ impl Replica {
         request: RecordRequest<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
+        if self.health.broken.is_some() {
+            self.step_broken(context, ReplicaEvent::Request(request), effects);
+            return Ok(());
+        }
         if request.envelope.partition_epoch > self.view.epoch {
             return self.answer_newer(&request, effects);
         }
-        self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects)
+        let result =
+            self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects);
+        self.end_step(context, effects);
+        result
     }
 
     /// The client has learned of a change of the group that has not arrived here yet.
@@ -96,7 +103,8 @@ impl Replica {
 
     /// When a lone replica has something to do that has a deadline, in microseconds of the monotonic clock.
     pub(super) fn lone_deadline_us<D: Disk>(&self, context: &Context<'_, D>) -> u64 {
-        self.partition.next_tick_ms().map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
+        let wake_ms = self.partition.next_tick_ms().filter(|_| self.health.broken.is_none());
+        wake_ms.map_or(u64::MAX, |wake_ms| at_us(context, wake_ms))
     }
 
     /// When a lone replica next needs a tick though no event arrives, in microseconds of the monotonic clock.
@@ -115,7 +123,7 @@ impl Replica {
         durability: Durability,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if !self.partition.is_single_copy() {
+        if !self.partition.is_single_copy() || self.health.broken.is_some() {
             return Ok(());
         }
         self.partition.set_durability(engine, durability, effects)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use zerohop_base::invariant::BrokenInvariant;
 use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 
 use crate::entry_repair::EntryRepair;
@@ -23,6 +24,8 @@ pub(crate) struct CopyHealth {
     /// The corrupt entries that are being repaired.
     pub(crate) repair: EntryRepair,
     pub(crate) damage: Damage,
+    /// The broken invariant because of which the replica has stopped.
+    pub(crate) broken: Option<BrokenInvariant>,
 }
 
 impl Default for CopyHealth {
@@ -33,6 +36,7 @@ impl Default for CopyHealth {
             has_corruption: false,
             repair: EntryRepair::default(),
             damage: Damage::default(),
+            broken: None,
         }
     }
 }

@@ -65,7 +65,9 @@ impl Replica {
         InheritedState {
             applied: self.partition.applied(),
             state: self.partition.state().encode(),
-            needs_state: self.health.needs_state || self.follow.snapshot_install.is_some(),
+            needs_state: self.health.needs_state
+                || self.follow.snapshot_install.is_some()
+                || self.health.broken.is_some(),
             is_intact: self.health.is_intact,
             has_corruption: self.health.has_corruption,
             view: self.view.clone(),

@@ -3,6 +3,8 @@
 mod admission;
 mod audit;
 mod blame;
+#[cfg(debug_assertions)]
+mod broken;
 mod commit;
 mod compare;
 mod damaged;
@@ -45,6 +47,7 @@ struct MemberOutput {
     wrong_owner: usize,
     maps: usize,
     differing: Vec<Member>,
+    broken: Vec<&'static str>,
     compared: Vec<ComparisonAnswer>,
 }
 
@@ -113,6 +116,7 @@ impl ReplicaEffects for MemberOutput {
             ReplicaEffect::ProposeChange { change, .. } => self.proposals.push(change),
             ReplicaEffect::Differs { who, .. } => self.differing.push(who),
             ReplicaEffect::FetchMap { .. } => self.maps += 1,
+            ReplicaEffect::InvariantBroken(broken) => self.broken.push(broken.rule),
         }
     }
 }

@@ -13,6 +13,9 @@ use super::{Context, GroupChange, PendingChange, Replica, Role};
 impl Replica {
     /// The time of the next tick in microseconds of the monotonic clock; [`u64::MAX`]: the replica only waits for events.
     pub(super) fn next_tick_us<D: Disk>(&self, context: &mut Context<'_, D>) -> u64 {
+        if self.health.broken.is_some() {
+            return self.broken_due_us();
+        }
         if self.is_lone() {
             return self.lone_wake_us(context);
         }
@@ -42,6 +45,7 @@ impl Replica {
     pub(super) fn is_steady(&self) -> bool {
         let is_well = !self.health.needs_state
             && !self.health.has_corruption
+            && self.health.broken.is_none()
             && self.health.repair.is_idle()
             && self.follow.snapshot_install.is_none();
         is_well

@@ -87,6 +87,23 @@ impl SequenceWindow {
         child
     }
 
+    /// Whether a number is open.
+    pub(crate) fn is_open(&self, sequence: Sequence) -> bool {
+        let at = sequence.0.checked_sub(self.lowest);
+        at.and_then(|at| self.open.get(at as usize)) == Some(&true)
+    }
+
+    /// Whether the window begins with an open number, if it has any, and has no more numbers than it may.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.open.front() != Some(&false) && self.open.len() as u64 <= SESSION_WINDOW_MAX
+    }
+
+    /// Closes the first number and leaves it in the window.
+    #[cfg(test)]
+    pub(crate) fn close_first_unseen(&mut self) {
+        self.open[0] = false;
+    }
+
     fn skip_closed(&mut self) {
         while self.open.front() == Some(&false) {
             self.open.pop_front();

@@ -42,6 +42,11 @@ impl Timers {
         }
     }
 
+    /// When the timer of the operation at this position fires.
+    pub(crate) fn of_operation(&self, index: u32) -> Time {
+        self.operations.get(index as usize).copied().unwrap_or(Time::NEVER)
+    }
+
     /// Sets a timer that fires at `due` or before.
     #[inline]
     pub(crate) fn arm(&mut self, subject: Subject, due: Time) {

@@ -59,6 +59,7 @@ impl InstanceEffects for OutputFrames {
             | InstanceEffect::Dropped { .. }
             | InstanceEffect::ProposeChange { .. }
             | InstanceEffect::FetchMap
+            | InstanceEffect::InvariantBroken { .. }
             | InstanceEffect::Drained { .. } => {}
         }
     }

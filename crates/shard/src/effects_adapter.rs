@@ -113,6 +113,14 @@ impl zerohop_replication::ReplicaEffects for Relay<'_> {
                     who.instance, as_of.index, as_of.epoch
                 ));
             }
+            ReplicaEffect::InvariantBroken(broken) => {
+                self.counters.broken_invariants += 1;
+                self.counters.record_error_text(format!(
+                    "keyspace {keyspace}, partition {partition}: {broken}; this copy serves nothing and its log is not \
+                     written until the process starts again, and another in-sync copy takes over"
+                ));
+                self.out.push(InstanceEffect::InvariantBroken { keyspace, partition, broken });
+            }
             ReplicaEffect::FetchMap { .. } => self.out.push(InstanceEffect::FetchMap),
         }
     }

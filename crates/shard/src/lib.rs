@@ -33,6 +33,7 @@ mod transactions;
 use std::fmt;
 use std::sync::Arc;
 
+use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult};
 use zerohop_placement::{ClusterMap, MapHistory};
@@ -130,6 +131,15 @@ pub enum InstanceEffect<'e> {
     /// Writes this timestamp bound to disk in place of the last one, syncs it, and then calls [`Instance::timestamp_bound_synced`]. Until
     /// then writes of shared partitions may have to wait. After a start the owner passes the bound to [`Instance::begin_above`].
     SyncCeiling(Timestamp),
+    /// Reports that an invariant of a partition here is broken. The partition has stopped. The report is for the log.
+    InvariantBroken {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partition.
+        partition: PartitionId,
+        /// The invariant.
+        broken: BrokenInvariant,
+    },
     /// Reports to the control group that no transaction is in progress in a keyspace that is being dropped. The report covers all
     /// partitions whose primary this instance is by the map of this epoch. It is repeated until the keyspace is gone.
     Drained {

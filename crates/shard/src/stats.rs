@@ -68,6 +68,8 @@ pub struct InstanceStats {
     pub damage_text: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
     /// The first of the partitions that have continued without their damaged part, on an operator's command, since the start.
     pub loss_accepted: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
+    /// Invariants of partitions that were found broken. Each such partition has stopped.
+    pub broken_invariants: u64,
     /// Failures that no request has caused, the newest last: syncs that failed, writes that stopped.
     pub errors: Vec<String>,
 }
@@ -80,6 +82,7 @@ pub(super) struct RequestCounters {
     pub(super) dropped_requests: u64,
     pub(super) atomic_batches: u64,
     pub(super) flushes: u64,
+    pub(super) broken_invariants: u64,
     errors: Vec<String>,
 }
 
@@ -98,6 +101,7 @@ impl Default for RequestCounters {
             dropped_requests: 0,
             atomic_batches: 0,
             flushes: 0,
+            broken_invariants: 0,
             errors: Vec::new(),
         }
     }
@@ -157,6 +161,7 @@ impl<D: Disk> Instance<D> {
             dropped_requests: counters.dropped_requests,
             atomic_batches: counters.atomic_batches,
             flushes: counters.flushes,
+            broken_invariants: counters.broken_invariants,
             partitions: partitions.len() as u64,
             drained,
             engine: engine.stats(),

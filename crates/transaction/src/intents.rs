@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use zerohop_base::invariant::{BrokenInvariant, check_rules};
 use zerohop_wire::ids::Timestamp;
 
 use crate::effect::Ticket;
@@ -58,6 +59,9 @@ struct WaitingRead {
     limit: Timestamp,
     waits: BTreeSet<Holder>,
 }
+
+/// The owner of these invariants.
+const INTENTS: &str = "the intents of a partition";
 
 /// The table of one partition.
 #[derive(Debug, Default)]
@@ -336,6 +340,88 @@ impl Intents {
         (self.waiters.len(), self.reads.len() + self.scans.len())
     }
 
+    /// The number of holders, read locks included.
+    pub(crate) fn holders(&self) -> usize {
+        self.holdings.len()
+    }
+
+    /// The number of holders that are read locks.
+    pub(crate) fn read_locks(&self) -> usize {
+        self.read_locks.len()
+    }
+
+    /// Whether a holder has not been released.
+    pub(crate) fn has_holder(&self, holder: Holder) -> bool {
+        self.holdings.contains_key(&holder)
+    }
+
+    /// Whether a queue entry is waiting.
+    pub(crate) fn has_waiter(&self, arrival: u64) -> bool {
+        self.waiters.contains_key(&arrival)
+    }
+
+    /// Checks the invariants that cost the same for every number of intents.
+    ///
+    /// # Errors
+    /// The broken one.
+    pub(crate) fn check(&self) -> Result<(), BrokenInvariant> {
+        check_rules(
+            INTENTS,
+            [
+                (self.changing.len() <= self.holdings.len(), "only holders change cells"),
+                (self.read_locks.len() <= self.holdings.len(), "each read lock is a holder"),
+                (
+                    !(self.holdings.is_empty() && self.waiters.is_empty()) || self.by_lock_key.is_empty(),
+                    "a cell has a holder or a waiter",
+                ),
+            ],
+        )
+    }
+
+    /// Checks all intents and all cells.
+    ///
+    /// # Errors
+    /// The broken invariant.
+    pub(crate) fn check_all(&self) -> Result<(), BrokenInvariant> {
+        let has_cells = |holder: &Holder, held: &HeldLocks| {
+            held.locks.iter().all(|(number, access)| {
+                self.by_lock_key.get(number).is_some_and(|cell| cell.holders.get(holder) == Some(access))
+            })
+        };
+        let waits = |arrival: &u64, waiter: &Waiter| {
+            waiter.locks.iter().all(|(number, access)| {
+                self.by_lock_key.get(number).is_some_and(|cell| cell.queue.get(arrival) == Some(access))
+            })
+        };
+        let locks = self.holdings.values().map(|held| held.locks.len()).sum::<usize>();
+        let of_cells = self.by_lock_key.values().map(|cell| cell.holders.len()).sum::<usize>();
+        check_rules(
+            INTENTS,
+            [
+                (
+                    self.holdings.iter().all(|(holder, held)| has_cells(holder, held)),
+                    "the cells of a holder name it",
+                ),
+                (locks == of_cells, "a cell names only holders that have not been released"),
+                (
+                    self.waiters.iter().all(|(arrival, one)| waits(arrival, one)),
+                    "the cells of a waiter name it",
+                ),
+                (
+                    self.changing.iter().all(|holder| self.holdings.contains_key(holder)),
+                    "only holders change cells",
+                ),
+                (
+                    self.reads
+                        .values()
+                        .flat_map(|read| &read.waits)
+                        .all(|one| self.holdings.contains_key(one)),
+                    "a read waits only for holders",
+                ),
+            ],
+        )
+    }
+
     /// Whether there is no holder and no waiter.
     pub(crate) fn is_empty(&self) -> bool {
         self.holdings.is_empty() && self.waiters.is_empty() && self.reads.is_empty() && self.scans.is_empty()
@@ -352,6 +438,29 @@ fn pending_holders(
     let held = cells.get(&cell).into_iter().flat_map(|cell| &cell.holders);
     let changing = held.filter(|(_, access)| **access != Access::Read).map(|(holder, _)| *holder);
     changing.filter(|holder| holdings.get(holder).is_some_and(|one| one.at <= limit)).collect()
+}
+
+/// Changes of the state by which tests break invariants.
+#[cfg(test)]
+impl Intents {
+    pub(crate) fn break_changing(&mut self) {
+        self.changing.extend((1_000..1_010).map(Holder));
+    }
+
+    pub(crate) fn break_cell(&mut self, cell: u64) {
+        self.by_lock_key.entry(cell).or_default().holders.clear();
+    }
+
+    pub(crate) fn break_queue_of_cell(&mut self, cell: u64) {
+        self.by_lock_key.entry(cell).or_default().queue.clear();
+    }
+}
+
+#[cfg(test)]
+impl Holder {
+    pub(crate) fn of_test(number: u64) -> Holder {
+        Holder(number)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use zerohop_base::invariant::{BrokenInvariant, check_rules};
 use zerohop_wire::ids::{LogIndex, SessionId, Timestamp};
 
 use crate::entry::{Participant, TransactionEntry};
@@ -78,6 +79,9 @@ pub struct ParticipantState {
     /// Staged bytes, in memory or in records.
     staged_bytes: u64,
 }
+
+/// The owner of these invariants.
+const STATE: &str = "the transaction state of a partition";
 
 /// Memory of a staged piece's metadata.
 const STAGED_BYTES: u64 = 128;
@@ -342,6 +346,49 @@ impl ParticipantState {
         prepared.chain(decided).chain(applied).max().unwrap_or_default()
     }
 
+    /// Checks the invariants that cost the same for every number of transactions.
+    ///
+    /// # Errors
+    /// The broken one.
+    pub(crate) fn check(&self) -> Result<(), BrokenInvariant> {
+        let has_none = self.prepared.is_empty() && self.staged.is_empty();
+        check_rules(
+            STATE,
+            [
+                (self.unfinished.len() == self.decisions.len(), "each open decision has its own index"),
+                (
+                    !has_none || self.bytes == 0,
+                    "the memory of prepared transactions and staged pieces is counted",
+                ),
+                (!self.staged.is_empty() || self.staged_bytes == 0, "the bytes of staged pieces are counted"),
+            ],
+        )
+    }
+
+    /// Checks all transactions and staged pieces.
+    ///
+    /// # Errors
+    /// The broken invariant.
+    pub(crate) fn check_all(&self) -> Result<(), BrokenInvariant> {
+        let prepared: u64 = self.prepared.values().map(|one| one.bytes()).sum();
+        let memory: u64 = self.staged.values().map(StagedItem::memory).sum();
+        let staged: u64 = self.staged.values().map(|one| one.bytes).sum();
+        check_rules(
+            STATE,
+            [
+                (
+                    self.decisions.values().all(|one| self.unfinished.contains(&one.index)),
+                    "each open decision has its own index",
+                ),
+                (
+                    self.bytes == prepared + memory,
+                    "the memory of prepared transactions and staged pieces is counted",
+                ),
+                (self.staged_bytes == staged, "the bytes of staged pieces are counted"),
+            ],
+        )
+    }
+
     /// Entries, with indices, from which [`ParticipantState::restore`] makes this state: for checkpoints and for members
     /// that install a complete state. The caller must add staged bytes that are not records, as `Stage` before all others.
     #[must_use]
@@ -398,5 +445,21 @@ impl ParticipantState {
         }
         state.last = last;
         state
+    }
+}
+
+/// Changes of the state by which tests break invariants.
+#[cfg(test)]
+impl ParticipantState {
+    pub(crate) fn break_count_of_decisions(&mut self) {
+        self.unfinished.insert(LogIndex(1_000));
+    }
+
+    pub(crate) fn break_bytes(&mut self, more: u64) {
+        self.bytes += more;
+    }
+
+    pub(crate) fn break_staged_bytes(&mut self, more: u64) {
+        self.staged_bytes += more;
     }
 }

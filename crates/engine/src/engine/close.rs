@@ -32,7 +32,7 @@ impl<D: Disk> Engine<D> {
         self.sync()?;
         // The marks that confirm what is synced: unreadable bytes before a mark are corrupt, not a torn tail.
         let Engine { io, partitions, .. } = self;
-        for store in partitions.iter_mut().flatten().filter(|store| counts(store)) {
+        for store in partitions.iter_mut().flatten().filter(|store| counts(store) && !store.is_stopped()) {
             store.log.mark_now(io, store.commit)?;
         }
         self.sync()?;

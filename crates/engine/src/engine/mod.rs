@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+mod check;
 mod checkpoint_payload;
 mod close;
 mod disk_space;
@@ -147,6 +148,7 @@ impl<D: Disk> Engine<D> {
             journal.push_pieces(store.journal_owner(handle), (meta, key), payload);
         }
         store.pending.push_back(PendingEntry { meta: *meta, location: placed });
+        store.end_step();
         upkeep.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(())
@@ -161,6 +163,7 @@ impl<D: Disk> Engine<D> {
     pub fn commit(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         let committed = store.commit(io, index);
+        store.end_step();
         store.stop_on_failure(committed)
     }
 
@@ -185,6 +188,7 @@ impl<D: Disk> Engine<D> {
         }
         let (io, store) = self.store(handle)?;
         store.truncate_after(io, index)?;
+        store.end_step();
         if !is_journaled {
             return Ok(());
         }

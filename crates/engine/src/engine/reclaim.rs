@@ -220,7 +220,7 @@ impl<D: Disk> Engine<D> {
         let policy = Policy { presses, ..policy };
         store.account.awaits_check = false;
         self.maintenance.reclaim.count(store);
-        if store.stopped.is_some() {
+        if store.is_stopped() {
             return;
         }
         let wants_compaction = store.needs_compaction(&policy);
@@ -258,7 +258,7 @@ impl<D: Disk> Engine<D> {
         let is_pressed = self.is_pressed(handle);
         let (_, store) = self.store(handle)?;
         let is_idle = store.pending.is_empty() && !store.checkpoints.is_writing();
-        Ok(is_pressed && is_idle && store.stopped.is_none() && !store.checkpoints.lacks_newest(store.commit))
+        Ok(is_pressed && is_idle && !store.is_stopped() && !store.checkpoints.lacks_newest(store.commit))
     }
 
     /// A checkpoint of a partition is done: the work for which it was pressed may be possible now.
@@ -303,7 +303,9 @@ impl<D: Disk> Engine<D> {
         while steps > 0
             && let Some(&handle) = self.maintenance.reclaim.compacting.front()
         {
-            match self.step_compaction(handle, std::mem::take(&mut wait))? {
+            let step = self.step_compaction(handle, std::mem::take(&mut wait))?;
+            self.end_step(handle);
+            match step {
                 UpkeepStep::Done => {
                     (steps, waiting) = (steps - 1, 0);
                     self.maintenance.reclaim.compacting.pop_front();
@@ -397,12 +399,12 @@ impl<D: Disk> Engine<D> {
         let tail_max = self.checkpoint_tail_max();
         let Ok(store) = store_of(&mut self.partitions, handle) else { return false };
         if self.maintenance.reclaim.pressed.contains(&handle) {
-            return store.stopped.is_none() && store.checkpoints.lacks_newest(store.commit);
+            return !store.is_stopped() && store.checkpoints.lacks_newest(store.commit);
         }
         // Sooner if nothing can be reclaimed without a checkpoint.
         let tail_max = if store.account.is_compaction_blocked { CHECK_AFTER_BYTES } else { tail_max };
         store.durability != Durability::Memory
-            && store.stopped.is_none()
+            && !store.is_stopped()
             && store.checkpoints.tail_bytes >= tail_max.max(store.checkpoints.worthwhile_bytes())
     }
 

@@ -102,6 +102,7 @@ impl<D: Disk> Engine<D> {
             let committed = store.commit(io, meta.index);
             store.stop_on_failure(committed)?;
         }
+        store.end_step();
         upkeep.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(meta.index)
@@ -133,6 +134,7 @@ impl<D: Disk> Engine<D> {
         let last = store.log.last.1;
         if !is_idle {
             let committed = store.commit(io, last);
+            store.end_step();
             store.stop_on_failure(committed)?;
             return Ok(last);
         }
@@ -145,6 +147,7 @@ impl<D: Disk> Engine<D> {
             store.pending.pop_front();
             store.commit = meta.index;
         }
+        store.end_step();
         Ok(last)
     }
 

@@ -112,7 +112,7 @@ impl PartitionStore {
         let is_new = self.checkpoints.lacks_newest(self.commit);
         let has_to_wait = self.checkpoints.is_writing() || self.compaction.is_swapping();
         let is_half = self.incoming == Incoming::Runs;
-        if self.commit == 0 || !is_new || has_to_wait || is_half || self.stopped.is_some() {
+        if self.commit == 0 || !is_new || has_to_wait || is_half || self.is_stopped() {
             return Ok(());
         }
         let header = CheckpointHeader {

@@ -122,7 +122,7 @@ impl PartitionStore {
         io: &mut Io<D>,
         policy: &Policy,
     ) -> EngineResult<bool> {
-        if self.compaction.is_busy() || self.stopped.is_some() {
+        if self.compaction.is_busy() || self.is_stopped() {
             return Ok(self.compaction.is_busy());
         }
         // An incomplete snapshot install is not a log yet: sealing its open segment would leave no place for the next run.

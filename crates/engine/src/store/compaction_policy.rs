@@ -78,7 +78,7 @@ impl PartitionStore {
                 && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
         };
         self.durability != Durability::Memory
-            && self.stopped.is_none()
+            && !self.is_stopped()
             && !self.is_incoming()
             && self.needs_compaction(policy)
             && self.log.order.iter().any(is_worth)

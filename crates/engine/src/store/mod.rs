@@ -8,6 +8,8 @@
 
 use std::collections::VecDeque;
 
+use zerohop_base::invariant::{BrokenInvariant, CheckTurn};
+
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
@@ -24,6 +26,7 @@ use crate::planted::{Bug, is_planted};
 use crate::{Damage, Durability, Handle};
 
 mod apply;
+pub(crate) mod check;
 pub(crate) mod checkpoint;
 mod checkpoint_payload;
 pub(crate) mod chunk;
@@ -78,6 +81,9 @@ pub(crate) struct PartitionStore {
     pub(crate) has_repaired: bool,
     /// Whether another member's log is being installed.
     pub(crate) incoming: snapshot_install::Incoming,
+    /// The invariant because of which the log is not written any more.
+    pub(crate) broken: Option<BrokenInvariant>,
+    pub(crate) check_turn: CheckTurn,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
     key_scratch: Vec<u8>,
@@ -145,6 +151,8 @@ impl PartitionStore {
             compaction: compact::Compactor::default(),
             has_repaired: false,
             incoming: snapshot_install::Incoming::No,
+            broken: None,
+            check_turn: CheckTurn::default(),
             scratch: Vec::new(),
             entry_scratch: Vec::new(),
             key_scratch: Vec::new(),
@@ -341,7 +349,8 @@ impl PartitionStore {
 
     /// Makes the complete log survive a crash. Not after a failure: a sync that succeeds then proves nothing.
     pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
-        self.check_going()?;
+        // What was appended before an invariant was found broken is synced as ever: it may have been acknowledged.
+        self.check_disk()?;
         let synced = self.log.sync(io);
         self.stop_on_failure(synced).map_err(|error| io.full_or(error))
     }
@@ -372,12 +381,26 @@ impl PartitionStore {
     }
 
     /// # Errors
-    /// [`EngineError::Stopped`] after a failure of the disk.
+    /// [`EngineError::Stopped`] after a failure of the disk, or because an invariant is broken.
     pub(crate) fn check_going(&self) -> EngineResult<()> {
+        match &self.broken {
+            Some(broken) => Err(EngineError::Stopped { reason: broken.to_string() }),
+            None => self.check_disk(),
+        }
+    }
+
+    /// # Errors
+    /// [`EngineError::Stopped`] after a failure of the disk.
+    fn check_disk(&self) -> EngineResult<()> {
         match &self.stopped {
             Some(reason) => Err(EngineError::Stopped { reason: reason.to_string() }),
             None => Ok(()),
         }
+    }
+
+    /// Whether nothing is written to the log any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.is_some() || self.broken.is_some()
     }
 
     /// After a failure of the disk no more entries are accepted: data in flight is in an unknown state. A

@@ -1,6 +1,7 @@
 //! Executes the effects of an instance: answers go to connections, other effects to their targets.
 
 use tokio::sync::mpsc;
+use tracing::error;
 use zerohop_partition::Token;
 use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
@@ -61,6 +62,14 @@ impl InstanceEffects for OutletEffects<'_, '_> {
             }
             InstanceEffect::FetchMap => self.outlet.send_to_manager(InstanceMessage::MapOutdated),
             InstanceEffect::SyncCeiling(ceiling) => self.outlet.timestamp_bounds.sync(ceiling),
+            InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
+                error!(
+                    instance = self.outlet.this_member.0,
+                    keyspace = keyspace.0,
+                    partition = partition.0,
+                    "{broken}: the copy serves nothing until the node starts again, and another in-sync copy takes over"
+                )
+            }
             InstanceEffect::Drained { keyspace, map } => {
                 self.outlet.send_to_manager(InstanceMessage::Drained {
                     instance: self.outlet.this_member,

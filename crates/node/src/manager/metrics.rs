@@ -107,11 +107,16 @@ const GAUGES: [OfStats; 21] = [
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
 ];
 
-const STATS_COUNTERS: [OfStats; 5] = [
+const STATS_COUNTERS: [OfStats; 6] = [
     ("flushes", "Flushes for sync partitions, each for a whole batch", |stats| stats.flushes),
     ("segment_syncs", "Syncs of a partition's segments", |stats| stats.engine.maintenance.segment_syncs),
     ("checkpoints", "Checkpoints written", |stats| stats.engine.maintenance.checkpoints),
     ("compactions", "Compactions of a partition", |stats| stats.engine.maintenance.compactions),
+    (
+        "broken_invariants",
+        "Invariants of partitions found broken; each such partition has stopped",
+        |stats| stats.broken_invariants,
+    ),
     ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.dropped_requests),
 ];
 

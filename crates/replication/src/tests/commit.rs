@@ -36,6 +36,7 @@ fn commit_index_is_sent_with_next_entry_or_soon_after() {
     assert_eq!(a.sent_messages(), ["after 3 3: 0"]);
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn a_broken_invariant_ends_the_step_with_its_name() {
     let broken = |damage: fn(&mut Replica), invariant: &str| {

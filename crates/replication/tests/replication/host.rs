@@ -113,6 +113,7 @@ impl ReplicaEffects for Gather<'_> {
             }
             ReplicaEffect::Differs { who, .. } => HostOutput::Differs(self.partition, who),
             ReplicaEffect::FetchMap { .. } => HostOutput::FetchMap,
+            ReplicaEffect::InvariantBroken(broken) => panic!("{broken}"),
         });
     }
 }

@@ -15,7 +15,7 @@ use zerohop_base::time::Time;
 pub(super) struct Procedure<T> {
     token: T,
     together: Composite,
-    bytes: usize,
+    pub(super) bytes: usize,
     submitted: Time,
     deadline: Time,
     /// It waits for a map that was requested at this time or later.

@@ -5,6 +5,7 @@
 //! carries.
 
 mod answers;
+mod check;
 mod coalesced_frame;
 mod composite;
 mod connections;
@@ -40,6 +41,7 @@ use crate::settings::SessionSettings;
 use crate::slots::{Handle, Slots};
 use crate::timers::{Subject, Timers};
 use crate::transaction::ReadCounts;
+use zerohop_base::invariant::CheckTurn;
 use zerohop_base::time::Time;
 
 use composite::Procedure;
@@ -99,6 +101,7 @@ pub struct Session<T> {
     /// The buffer into which compressed bodies are expanded.
     scratch: Vec<u8>,
     closed: bool,
+    check_turn: CheckTurn,
 }
 
 /// The result of an operation of a composite operation.
@@ -149,6 +152,7 @@ impl<T> Session<T> {
             packed: Vec::new(),
             scratch: Vec::new(),
             closed: false,
+            check_turn: CheckTurn::default(),
         }
     }
 
@@ -222,6 +226,7 @@ impl<T> Session<T> {
             }
         }
         effects.append(&mut self.effects);
+        self.end_step();
     }
 
     /// When the next turn is due if no event occurs before. The turn may find nothing to do.

@@ -42,6 +42,7 @@ pub(super) struct BenchOutput {
     pub(super) timestamp_bounds: Vec<Timestamp>,
     pub(super) proposals: Vec<(AnswerOrigin, zerohop_replication::GroupChange)>,
     pub(super) drained: Vec<(KeyspaceId, MapEpoch)>,
+    pub(super) broken: Vec<(PartitionId, &'static str)>,
 }
 
 impl InstanceEffects for BenchOutput {
@@ -54,6 +55,9 @@ impl InstanceEffects for BenchOutput {
             InstanceEffect::ProposeChange { place, change } => self.proposals.push((place, change)),
             InstanceEffect::SyncCeiling(ceiling) => self.timestamp_bounds.push(ceiling),
             InstanceEffect::Drained { keyspace, map } => self.drained.push((keyspace, map)),
+            InstanceEffect::InvariantBroken { partition, broken, .. } => {
+                self.broken.push((partition, broken.rule))
+            }
             InstanceEffect::FetchMap => {}
         }
     }

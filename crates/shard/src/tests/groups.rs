@@ -204,6 +204,115 @@ fn restarted(map: &ClusterMap, incarnation: u64, state: GroupState) -> MapDelta 
     next(map, std::iter::once(named).chain(groups).collect())
 }
 
+/// An invariant of one partition's primary is broken. Its copy stops, the other copy takes over, and other partitions go on.
+#[cfg(debug_assertions)]
+#[test]
+fn broken_primary_is_replaced_and_other_partitions_go_on() {
+    use zerohop_partition::planted::{Bug, plant};
+    use zerohop_replication::GroupChange as Asked;
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let shared = create_of(benches[0].instance.map(), (9, "shared"), Durability::Sync, 1);
+    benches.iter_mut().for_each(|bench| bench.apply(&shared));
+    let alone = create_of(benches[0].instance.map(), (10, "alone"), Durability::Sync, 1);
+    benches.iter_mut().for_each(|bench| bench.apply(&alone));
+    let primary = |benches: &[InstanceBench; 2], keyspace: u32| {
+        benches[0].instance.map().route(KeyspaceId(keyspace), b"k").expect("is there").instance
+    };
+    let broken = primary(&benches, 9);
+    let other = InstanceId(3 - broken.get());
+    let (first, second) = (broken.get() as usize - 1, other.get() as usize - 1);
+    let group = |epoch, primary, in_sync: &[InstanceId], followers: &[InstanceId]| {
+        let alone = ReplicaGroup::of_one(PartitionEpoch(epoch), primary);
+        let group = ReplicaGroup { in_sync: in_sync.into(), followers: followers.into(), ..alone };
+        vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(0), group }]
+    };
+    apply(&mut benches, group(2, broken, &[other], &[]));
+    run_batches(&mut benches, 1_500);
+    let request = benches[first].put(9, "k", "before");
+    run_batches(&mut benches, 200);
+    assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
+
+    plant(Some(Bug::InvariantBroken));
+    let request = benches[first].put(9, "k", "lost");
+    plant(None);
+    assert_eq!(benches[first].sent.broken, [(PartitionId(0), "the epoch marker is in the log")]);
+    let answer = benches[first].answer(request);
+    assert!(matches!(answer, Some(Err(Failure::TimedOut { .. }))), "its outcome is not known");
+    let stats = benches[first].instance.stats();
+    assert_eq!(stats.broken_invariants, 1);
+    let told = stats.errors.iter().filter(|text| text.contains("the epoch marker is in the log"));
+    assert_eq!(told.count(), 1, "{:?}", stats.errors);
+    // It acknowledges nothing, however long it takes until another member is primary, and asks for that.
+    let last = |bench: &InstanceBench| bench.instance.log_ends().next().expect("is shared").2.last;
+    let before = last(&benches[first]);
+    run_batches(&mut benches, 1_000);
+    let (write, read) = (benches[first].put(9, "k", "refused"), benches[first].get(9, "k"));
+    run_batches(&mut benches, 1_000);
+    for request in [write, read] {
+        assert!(matches!(benches[first].answer(request), Some(Err(Failure::Unavailable { .. }))));
+    }
+    assert_eq!(last(&benches[first]), before, "its log gets no entry");
+    let asked = &benches[first].sent.proposals;
+    let leaves = |change: &Asked| matches!(change, Asked::Remove(member) if member.instance == broken);
+    assert!(asked.iter().any(|(place, change)| place.epoch.get() == 2 && leaves(change)), "{asked:?}");
+
+    // The control group does so.
+    apply(&mut benches, group(3, other, &[], &[broken]));
+    run_batches(&mut benches, 2_000);
+    let value = benches[second].get(9, "k");
+    run_batches(&mut benches, 200);
+    let value = benches[second].answer(value).expect("is answered");
+    assert!(matches!(value.as_deref(), Ok("before" | "lost")), "{value:?}");
+    let request = benches[second].put(9, "k", "after");
+    run_batches(&mut benches, 200);
+    assert_eq!(benches[second].answer(request), Some(Ok("done".to_owned())));
+    let request = benches[first].get(9, "k");
+    run_batches(&mut benches, 200);
+    assert!(matches!(benches[first].answer(request), Some(Err(Failure::WrongOwner { .. }))));
+    assert!(!benches[second].sent.proposals.iter().any(|(_, change)| matches!(change, Asked::Admit(_))));
+    // Other partitions go on, on this instance too, and its folder closes in order.
+    let place = primary(&benches, 10).get() as usize - 1;
+    benches[place].store(10, "k", "value");
+    assert_eq!(benches[place].value(10, "k"), Ok("value".to_owned()));
+    let [one, two] = benches;
+    one.instance.close().expect("closes");
+    two.instance.close().expect("closes");
+}
+
+/// The only copy of a partition stops as well, and is served again after the next start.
+#[cfg(debug_assertions)]
+#[test]
+fn broken_sole_copy_stops_until_the_next_start() {
+    use zerohop_partition::planted::{Bug, plant};
+    let mut bench = InstanceBench::new();
+    for (id, name) in [(2, "papers"), (3, "others")] {
+        let delta = create_of(bench.instance.map(), (id, name), Durability::Sync, 1);
+        bench.apply(&delta);
+        bench.store(id, "a", "1");
+    }
+    plant(Some(Bug::InvariantBroken));
+    let write = bench.put(2, "a", "2");
+    plant(None);
+    bench.end();
+    assert!(matches!(bench.answer(write), Some(Err(Failure::TimedOut { .. }))), "its outcome is not known");
+    assert_eq!(bench.sent.broken, [(PartitionId(0), "the epoch marker is in the log")]);
+    for _ in 0..20 {
+        bench.advance_ms(100);
+    }
+    assert!(matches!(bench.value(2, "a"), Err(Failure::Unavailable { .. })));
+    bench.store(3, "a", "2");
+    assert_eq!(bench.value(3, "a"), Ok("2".to_owned()));
+    assert_eq!(bench.instance.stats().broken_invariants, 1);
+    let (mut bench, _) = bench.crash();
+    let value = bench.value(2, "a");
+    assert!(matches!(value.as_deref(), Ok("1" | "2")), "{value:?}");
+    bench.store(2, "a", "3");
+    assert_eq!(bench.value(3, "a"), Ok("2".to_owned()));
+}
+
 #[test]
 fn a_start_without_a_map_removes_nothing() {
     let mut bench = InstanceBench::new();

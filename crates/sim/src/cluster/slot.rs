@@ -92,6 +92,9 @@ impl InstanceEffects for Collect<'_> {
             InstanceEffect::ProposeChange { place, change } => self.output.proposals.push((place, change)),
             InstanceEffect::FetchMap => self.output.fetches_map = true,
             InstanceEffect::SyncCeiling(ceiling) => *self.timestamp_bound = Some(ceiling),
+            InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
+                unreachable!("keyspace {keyspace}, partition {partition}: {broken}")
+            }
             InstanceEffect::Drained { keyspace, map } => self.output.drained.push((keyspace, map)),
         }
     }

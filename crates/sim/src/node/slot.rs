@@ -64,6 +64,9 @@ impl InstanceEffects for Answers<'_> {
                 unreachable!("simulated clients speak the native protocol, which runs no units")
             }
             InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
+                unreachable!("keyspace {keyspace}, partition {partition}: {broken}")
+            }
             InstanceEffect::Send { .. }
             | InstanceEffect::ProposeChange { .. }
             | InstanceEffect::FetchMap

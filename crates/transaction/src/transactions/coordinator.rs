@@ -19,7 +19,7 @@ use crate::reason::{Reason, Refusal};
 use zerohop_base::time::Time;
 
 impl RunningTransaction {
-    fn others(&self) -> &[TransactionPart] {
+    pub(super) fn others(&self) -> &[TransactionPart] {
         self.request.parts.split_last().map_or(&[], |(_, others)| others)
     }
 
@@ -73,6 +73,7 @@ impl Transactions {
         self.running.insert(id, Box::new(running));
         self.begin(now, host, id, effects);
         self.pump(now, host, effects);
+        self.end_step();
         Ok(())
     }
 

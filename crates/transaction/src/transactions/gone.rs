@@ -49,6 +49,7 @@ impl Transactions {
             }
         }
         gone.into_iter().for_each(|keyspace| self.keyspace_gone(keyspace, effects));
+        self.end_step();
     }
 
     fn keyspace_gone(&mut self, keyspace: KeyspaceId, effects: &mut Vec<TransactionEffect>) {

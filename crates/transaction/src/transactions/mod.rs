@@ -3,6 +3,7 @@
 //! Everything outside the state is lost with the primary, and no answer depends on it: a participant answers what is
 //! committed in its log, a coordinator sends decisions that are committed in its own.
 
+mod check;
 mod coordinator;
 mod decision_notices;
 mod gone;
@@ -32,6 +33,7 @@ use crate::limits::FLOORS_US;
 use crate::message::{Message, TransactionMessage};
 use crate::reason::{Reason, Refusal};
 use crate::state::ParticipantState;
+use zerohop_base::invariant::CheckTurn;
 use zerohop_base::time::Time;
 
 use decision_notices::DecisionNotice;
@@ -80,6 +82,7 @@ pub struct Transactions {
     missing: BTreeMap<KeyspaceId, Time>,
     /// No new transaction is prepared here any more: the keyspace is being dropped.
     is_closed: bool,
+    check_turn: CheckTurn,
 }
 
 /// A transaction that holds intents here.
@@ -219,6 +222,7 @@ impl Transactions {
             releasing: BTreeMap::new(),
             missing: BTreeMap::new(),
             is_closed: false,
+            check_turn: CheckTurn::default(),
             state,
         };
         one.resume(now);
@@ -271,6 +275,7 @@ impl Transactions {
             }
         }
         self.pump(now, host, effects);
+        self.end_step();
     }
 
     /// An entry of an [`TransactionEffect::Append`] is committed, at this index of the log.
@@ -314,12 +319,14 @@ impl Transactions {
             }),
         }
         self.pump(now, host, effects);
+        self.end_step();
     }
 
     /// An entry by which the session table forgets these sessions is committed.
     pub fn evict(&mut self, sessions: &[SessionId]) {
         self.state.evict(sessions);
         self.decision_notices.retain(|id, _| self.state.decisions.contains_key(id));
+        self.end_step();
     }
 
     /// The state from the committed log.

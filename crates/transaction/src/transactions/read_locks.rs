@@ -10,7 +10,9 @@ impl Transactions {
     /// Locks a cell until the given time: `false` if a holder is about to change it, or a transaction queues for it. Times
     /// must not go back.
     pub fn add_read_lock(&mut self, cell: u64, until: u64) -> bool {
-        self.intents.add_read_lock(cell, until)
+        let is_locked = self.intents.add_read_lock(cell, until);
+        self.end_step();
+        is_locked
     }
 
     /// Releases read locks whose time limit is now or earlier: waiting transactions continue.
@@ -24,6 +26,7 @@ impl Transactions {
         if self.intents.expire_read_locks(until) {
             self.pump(now, host, effects);
         }
+        self.end_step();
     }
 
     /// The time limit of the first read lock.

@@ -56,14 +56,18 @@ impl Transactions {
         if self.intents.waiting().1 >= READS_MAX {
             return Err(Reason::Overloaded);
         }
-        Ok(if self.intents.scan(ticket) { Admission::Now } else { Admission::Later })
+        let is_free = self.intents.scan(ticket);
+        self.end_step();
+        Ok(if is_free { Admission::Now } else { Admission::Later })
     }
 
     fn read_below(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> Result<Admission, Reason> {
         if self.intents.waiting().1 >= READS_MAX {
             return Err(Reason::Overloaded);
         }
-        Ok(if self.intents.read(ticket, cell, limit) { Admission::Now } else { Admission::Later })
+        let is_free = self.intents.read(ticket, cell, limit);
+        self.end_step();
+        Ok(if is_free { Admission::Now } else { Admission::Later })
     }
 
     /// The second round of a read of several items: whether each still has the version that was read, and no holder is about
@@ -93,6 +97,7 @@ impl Transactions {
             return Err(Reason::Overloaded);
         }
         self.intents.queue(QueueEntry::Write(ticket), locks);
+        self.end_step();
         Ok(Admission::Later)
     }
 
@@ -108,5 +113,6 @@ impl Transactions {
             self.release_intents(holder, None, effects);
             self.pump(now, host, effects);
         }
+        self.end_step();
     }
 }

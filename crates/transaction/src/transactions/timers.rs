@@ -22,6 +22,7 @@ impl Transactions {
         self.tick_coordinator(now, effects);
         self.tick_staged(now, effects);
         self.pump(now, host, effects);
+        self.end_step();
     }
 
     fn tick_participant(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {

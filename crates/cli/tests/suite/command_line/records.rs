@@ -148,6 +148,31 @@ fn bytes_extend_and_counters_count() {
 }
 
 #[test]
+fn a_record_is_taken_by_one_client() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["kv", "insert", "job", "build"]);
+    assert_eq!(cluster.ok(&["kv", "take", "job"]), "build");
+    let gone = cluster.run(&["kv", "take", "job"]);
+    assert_eq!((code(&gone), stdout(&gone).as_str()), (1, ""), "{gone:?}");
+    assert!(stderr(&gone).contains("key \"job\": there is no record"), "{gone:?}");
+    cluster.ok(&["kv", "append", "crew", "Nemo", "Ned"]);
+    assert_eq!(cluster.ok(&["kv", "take", "crew", "--if-present"]), "Nemo\nNed\n");
+    let inserted = cluster.json(&["kv", "insert", "k", "text"]);
+    let other = cluster.run(&["kv", "take", "k", "--if-version", "1.1"]);
+    assert_eq!(code(&other), 1, "{other:?}");
+    let taken = cluster.json(&["kv", "take", "k"]);
+    let expected = json!({
+        "key": "k", "found": true, "type": "bytes", "version": inserted["version"], "length": 4, "value": "text"
+    });
+    assert_eq!(taken, expected);
+    let long = cluster.run_with(&["kv", "insert", "long", "-"], &[7; (64 << 10) + 1]);
+    assert_eq!(code(&long), 0, "{long:?}");
+    let refused = cluster.run(&["kv", "take", "long"]);
+    assert!(code(&refused) != 0 && stderr(&refused).contains("65536"), "{refused:?}");
+    assert_eq!(cluster.run(&["kv", "lookup", "long"]).stdout.len(), (64 << 10) + 1);
+}
+
+#[test]
 fn numbers_inside_records_are_transformed_in_place() {
     let cluster = ServingProgram::in_memory();
     let transform = |rest: &[&str]| cluster.ok(&[&["kv", "transform", "sums"], rest].concat());
