@@ -1,6 +1,7 @@
 //! The writer of replies, straight into an output buffer.
 
 use zerohop_wire::Failure;
+use zerohop_wire::ids::KeyspaceId;
 
 use crate::number::Digits;
 
@@ -72,7 +73,20 @@ impl<'a> ReplyWriter<'a> {
             Failure::DiskFull | Failure::MemoryFull => "OOM",
             Failure::DiskFailed | Failure::DataCorrupt => "MISCONF",
             Failure::Unauthorized | Failure::AuthRequired | Failure::AuthFailed { .. } => "NOAUTH",
+            // A client knows the keyspace of its connection by its name, not by the number in the failure.
+            Failure::Forbidden { permission, keyspace } if *keyspace != KeyspaceId::NONE => {
+                return self.error(&format!(
+                    "NOPERM the token does not permit this: it needs `{permission}` in the keyspace of this connection; ask the cluster's \
+                     administrator for one that has it"
+                ));
+            }
             Failure::Forbidden { .. } => "NOPERM",
+            Failure::UnknownKeyspace { .. } => {
+                return self.error(
+                    "ERR the keyspace of this connection was dropped: choose another one with ZH.KEYSPACE NAME, or create it again and \
+                     choose it again",
+                );
+            }
             Failure::WrongType { .. } => "WRONGTYPE",
             Failure::Busy { .. } | Failure::Unavailable { .. } => "TRYAGAIN",
             Failure::TooFewInSync { .. } => "NOREPLICAS",

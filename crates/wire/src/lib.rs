@@ -31,6 +31,7 @@ mod kind;
 pub mod limits;
 pub mod messages;
 mod numbered;
+pub mod shown;
 mod tail;
 mod version;
 pub mod words;

@@ -55,6 +55,9 @@ fn check_view(status: &Status) -> Vec<Finding> {
         let (found, advice) = warning.split_once(": ").unwrap_or((warning, "look again in a moment"));
         findings.push(Finding::problem(check, &about, found, advice));
     }
+    if view.managers == 0 && view.node != 0 {
+        findings.push(Finding::ok("quorum", &about, "it is a cluster of its own, and decides alone"));
+    }
     if view.quorum && view.managers > 0 {
         let found = format!(
             "{} of {} of the control group {}",
@@ -127,11 +130,11 @@ fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView)
             )];
         }
     };
-    let mut findings = Vec::new();
-    if !serves {
-        let advice = "its /health over HTTP says why; it may be starting or stopping";
-        findings.push(Finding::warning("reach", &about, "answers, and does not serve", advice));
-    }
+    let advice = "its /health over HTTP says why; it may be starting or stopping";
+    let mut findings = vec![match serves {
+        true => Finding::ok("reach", &about, "its manager is reached from here, and serves"),
+        false => Finding::warning("reach", &about, "answers, and does not serve", advice),
+    }];
     let Some(ahead) = ahead_ms else { return findings };
     let found = match ahead.unsigned_abs() {
         off if off < 50 => "its clock and this machine's agree".to_owned(),
