@@ -223,3 +223,31 @@ impl<'a> ReplyWriter<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Permission;
+
+    use super::*;
+
+    #[test]
+    fn failures_name_no_number_of_a_keyspace() {
+        let of = |failure: Failure<'_>| {
+            let mut out = Vec::new();
+            ReplyWriter::new(&mut out, Protocol::default()).failure(&failure);
+            String::from_utf8(out).unwrap()
+        };
+        let gone = of(Failure::UnknownKeyspace { keyspace: KeyspaceId(65_537) });
+        assert!(
+            gone.starts_with("-ERR the keyspace of this connection was dropped: ") && !gone.contains("65537"),
+            "{gone}"
+        );
+        let lacks = |keyspace| of(Failure::Forbidden { permission: Permission::Write, keyspace });
+        let here = lacks(KeyspaceId(65_537));
+        assert!(
+            here.starts_with("-NOPERM ") && here.contains("needs `write` in the keyspace of this"),
+            "{here}"
+        );
+        assert!(!here.contains("65537") && lacks(KeyspaceId::NONE).contains("in all keyspaces"), "{here}");
+    }
+}

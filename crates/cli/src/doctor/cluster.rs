@@ -14,9 +14,15 @@ const NODES_QUERIED_MAX: usize = 128;
 /// Half of the clock skew that servers tolerate.
 const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
 
-/// Checks the cluster; asks each node's manager for its time.
-pub(super) async fn check_cluster(status: Status, damaged: &[DamagedPartition]) -> Vec<Finding> {
+/// Checks the cluster, which answers; asks each node's manager for its time.
+pub(super) async fn check_cluster(
+    status: Status,
+    answers: Finding,
+    damaged: &[DamagedPartition],
+) -> Vec<Finding> {
+    // Problems of the whole cluster come first.
     let mut findings = check_view(&status);
+    findings.push(answers);
     let Status { nodes, keyspaces, groups, view, .. } = status;
     let view = view.unwrap_or_default();
     findings.extend(nodes.iter().flat_map(|one| node(one, view.node)));

@@ -87,11 +87,9 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
             line.show(&format!("asking {nodes} for problems …"));
             let damaged = damaged::find(target, &mut status).await;
             line.show(&format!("asking {nodes} for health and clock …"));
-            let answers =
-                Finding::ok("cluster", target.endpoints().join(","), format!("a cluster of {nodes} answers"));
-            let mut findings = vec![answers];
-            findings.extend(cluster::check_cluster(status, &damaged).await);
-            findings
+            let found = format!("a cluster of {nodes} answers");
+            let answers = Finding::ok("cluster", target.endpoints().join(","), found);
+            cluster::check_cluster(status, answers, &damaged).await
         }
         Err(error) => {
             let advice = match (proof_advice(&error), listens(target).await) {

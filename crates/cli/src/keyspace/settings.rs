@@ -3,13 +3,12 @@
 use clap::Args;
 use serde::Serialize;
 use zerohop_placement::Durability;
-use zerohop_placement::limits::{INTERVAL_MS_MAX, REPLICAS_MAX};
+use zerohop_placement::limits::INTERVAL_MS_MAX;
 use zerohop_wire::admin::KeyspaceStatus;
 use zerohop_wire::words::{by_number, counted};
 
 use super::KeyspacePlace;
 use crate::common::ending::CommandError;
-use crate::common::quantity;
 use crate::output;
 
 /// What may be changed later too.
@@ -17,11 +16,11 @@ use crate::output;
 pub(super) struct ChangeableSettings {
     /// Total number of copies, each on another node: 1 to 8. Without this option, `create` uses 3, or as many as there
     /// are nodes, and `alter` leaves the number as it is.
-    #[arg(long, value_name = "COPIES", value_parser = copies)]
+    #[arg(long, value_name = "COPIES")]
     pub(super) replicas: Option<u32>,
     /// Number of copies that must have a write before it is acknowledged, at most --replicas. Without this option,
     /// `create` uses 2, or 1 if there is one copy, and `alter` leaves the number as it is.
-    #[arg(long, value_name = "COPIES", value_parser = copies)]
+    #[arg(long, value_name = "COPIES")]
     pub(super) min_in_sync: Option<u32>,
     /// When a write counts as stored in a copy. memory: at once, and a restarted copy is empty. sync: when it is on the
     /// disk. interval: at once, and it is on the disk at most 100 ms later; interval:TIME sets the time, from 1ms to
@@ -163,16 +162,6 @@ fn durability(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a number of copies. For clap.
-fn copies(text: &str) -> Result<u32, String> {
-    let number = quantity::parse_whole(text)?;
-    let fits = (1..=u64::from(REPLICAS_MAX)).contains(&number);
-    u32::try_from(number)
-        .ok()
-        .filter(|_| fits)
-        .ok_or_else(|| format!("a number from 1 to {REPLICAS_MAX} is allowed"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,14 +184,6 @@ mod tests {
         for bad in ["interval:60", "interval:1h", "often", "interval:-1s", "interval:99999999999s"] {
             let told = durability(bad).unwrap_err();
             assert!(told.contains("ms, s or m") && told.contains("interval:60s"), "{bad}: {told}");
-        }
-    }
-
-    #[test]
-    fn copies_have_a_limit() {
-        assert_eq!((copies("1"), copies("8")), (Ok(1), Ok(8)));
-        for bad in ["0", "9", "4294967297"] {
-            assert!(copies(bad).unwrap_err().contains("from 1 to 8"), "{bad}");
         }
     }
 }
