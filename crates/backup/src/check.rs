@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use zerohop_wire::shown::shown_path;
+
 use crate::error::BackupError;
 use crate::files::{PartReader, manifest_of};
 use crate::format::manifest::{Keyspace, Manifest, Part};
@@ -119,7 +121,7 @@ fn base_of(
     }
     let what = format!(
         "it goes on from a backup that was in {} and is not there: name its folder with --base",
-        recorded.display()
+        shown_path(&recorded)
     );
     Err(BackupError::damaged(folder, what))
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use zerohop_wire::shown::shown_path;
+
 /// See the module.
 #[derive(Debug)]
 pub enum BackupError {
@@ -52,9 +54,11 @@ impl fmt::Display for BackupError {
         match self {
             Self::Client(error) => error.fmt(f),
             Self::File { operation, path, reason } => {
-                write!(f, "{}: {operation} failed: {reason}", path.display())
+                write!(f, "{}: {operation} failed: {reason}", shown_path(path))
             }
-            Self::Damaged { path, what } => write!(f, "{}: {what}: this backup is not whole", path.display()),
+            Self::Damaged { path, what } => {
+                write!(f, "{}: {what}: this backup is not whole", shown_path(path))
+            }
             Self::Refused(why) => f.write_str(why),
         }
     }

@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crc_fast::{CrcAlgorithm, Digest};
+use zerohop_wire::shown::shown_path;
 
 use crate::error::BackupError;
 use crate::format::Malformed;
@@ -66,7 +67,7 @@ impl Folder {
         if names.iter().any(|name| name == MANIFEST) || !names.is_empty() && !is_left {
             return Err(BackupError::Refused(format!(
                 "{}: the folder is not empty: name a new one for each backup",
-                path.display()
+                shown_path(path)
             )));
         }
         for name in names {

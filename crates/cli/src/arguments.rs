@@ -1,19 +1,19 @@
 //! The command line.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::anywhere::behind_the_command;
 use crate::backup::{BackupArguments, RestoreArguments, VerifyArguments};
 use crate::bench::BenchCommand;
 use crate::blob::BlobCommand;
 use crate::common::ending::EXIT_CODES;
-use crate::common::names;
 use crate::common::quantity::with_negative_numbers;
 use crate::common::secret::VARIABLE as SECRET_VARIABLE;
+use crate::common::{failure, names};
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
 use crate::folder::FolderCommand;
@@ -52,6 +52,11 @@ pub(crate) enum CliCommand {
     /// Runs one node in the foreground, until Ctrl-C. Subcommands list, drain and remove nodes of a cluster.
     Node(Box<NodeArguments>),
     /// Shows the nodes and keyspaces of the cluster, and their state.
+    ///
+    /// Nodes that start together have the numbers of their places in the list of hosts; a node that joins later gets the
+    /// next number. A number is not used again. Instances are numbered over all nodes, from 1 on, in the order in which
+    /// their nodes joined: node 2 may have instance 1. Other commands name an instance as
+    /// NODE:INSTANCE.
     Status(StatusArguments),
     /// Shows the current activity of each node, repeatedly, until Ctrl-C: rates, latencies, connections and memory.
     Top(TopArguments),
@@ -103,8 +108,10 @@ pub(crate) enum CliCommand {
     Restore(RestoreArguments),
     /// Reads and checks all data of a cluster, or checks a backup.
     ///
-    /// The copies of a partition compare themselves continuously (see the operations guide). This command also reads
-    /// every record and blob once. The exit code is 1 if data is damaged.
+    /// Without DIR the command reads every record and blob of the cluster once, as a client does, and has the copies of
+    /// every partition compare their contents. With DIR it reads every byte of that backup and of those that it
+    /// continues, and needs no cluster. The exit code is 1 if data is damaged or a copy differs; that copy is rebuilt
+    /// from the others.
     Verify(VerifyArguments),
     /// Measures the performance of a cluster.
     #[command(subcommand)]
@@ -127,6 +134,10 @@ pub(crate) enum CliCommand {
     /// checksums. Then it stores all files again, on a disk that loses unsynced data, and kills the node with SIGKILL
     /// halfway, which simulates a power cut. The node starts again, and the client continues. At the end, every file
     /// must be complete, and there must be no other keys.
+    ///
+    /// Last, the demo stores the files on three nodes with two copies in sync. It kills one node halfway, starts it
+    /// again, adds a fourth node, drains another one, and compares all files once more. The exit code is 1 if data is
+    /// lost or wrong. The demo listens on free ports of 127.0.0.1 and needs no other cluster.
     Demo(DemoArguments),
     /// Simulates clusters and clients in one thread from a seed, injects faults, and checks the answers to clients.
     ///
@@ -142,8 +153,9 @@ pub(crate) enum CliCommand {
 }
 
 impl CliArguments {
-    /// Parses the command line; on a parse error or a request for help the program ends here.
-    pub(crate) fn read() -> Self {
+    /// Parses the command line, and says whether it has `--json`; on a parse error or a request for help the program
+    /// ends here.
+    pub(crate) fn read() -> (Self, bool) {
         let given = behind_the_command(&command(), std::env::args_os());
         let matches =
             without_empty_variables(command()).try_get_matches_from(&given).unwrap_or_else(|error| {
@@ -151,9 +163,24 @@ impl CliArguments {
                 // the empty variables too.
                 let other = if error.use_stderr() { without_variables(command()) } else { command() };
                 let other = other.try_get_matches_from(&given).err();
-                end(&helpful(other.filter(|other| other.kind() == error.kind()).unwrap_or(error)))
+                let other = other.filter(|other| other.kind() == error.kind());
+                end(helpful(other.unwrap_or(error)), has_json(&given))
             });
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| end(&error))
+        let is_json = asks_for_json(&matches);
+        (Self::from_arg_matches(&matches).unwrap_or_else(|error| end(error, is_json)), is_json)
+    }
+}
+
+/// Whether the arguments have `--json`, where they cannot be parsed.
+fn has_json(given: &[OsString]) -> bool {
+    given.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+}
+
+/// Whether the command prints JSON.
+fn asks_for_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, below)) => asks_for_json(below),
+        None => matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|is_json| *is_json),
     }
 }
 
@@ -178,8 +205,14 @@ fn has_option(command: &clap::Command, name: &str) -> bool {
 }
 
 /// Says what is wrong, or helps, and ends the program. What is repeated of the arguments is escaped if it would rule the terminal.
-fn end(error: &clap::Error) -> ! {
+fn end(mut error: clap::Error, is_json: bool) -> ! {
+    names::escape_arguments(&mut error);
     let text = error.render().to_string();
+    if is_json && error.use_stderr() {
+        // The usage and tips follow an empty line.
+        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        failure::print_usage(lines.join(" ").trim_start_matches("error: ").to_owned());
+    }
     if text == names::screened(&text) {
         error.exit();
     }

@@ -9,6 +9,7 @@ use zerohop_node::server::new_cluster;
 use zerohop_wire::messages::ClusterId;
 
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::names;
 use crate::output;
 
 #[derive(Debug, Subcommand)]
@@ -55,7 +56,7 @@ pub(crate) fn run(command: &FolderCommand) -> Result<CommandEnding, CommandError
     }
     let nodes = if folders == 1 { "The node in" } else { "All nodes in" };
     let verb = if folders == 1 { "is" } else { "are" };
-    output::result(&format!("{nodes} {} {verb} of the new cluster {cluster} now.", folder.display()))?;
+    output::result(&format!("{nodes} {} {verb} of the new cluster {cluster} now.", names::path(folder)))?;
     Ok(CommandEnding::Done)
 }
 

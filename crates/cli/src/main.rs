@@ -30,11 +30,19 @@ use std::process::ExitCode;
 
 use arguments::{CliArguments, CliCommand};
 use common::ending::{CommandEnding, CommandError, exit_code};
+use common::failure::{self, FailedObject};
 use common::runtime::runtime;
 use node::NodeArguments;
 
 fn main() -> ExitCode {
-    let outcome = run(CliArguments::read().command);
+    let (CliArguments { command }, is_json) = CliArguments::read();
+    let outcome = run(command);
+    if let Err(error) = &outcome
+        && is_json
+        && !matches!(error, CommandError::OutputClosed)
+    {
+        failure::print(FailedObject::default(), failure::reason(error), error);
+    }
     match &outcome {
         Ok(_) | Err(CommandError::OutputClosed | CommandError::Logged(_)) => {}
         Err(error) => output::problem(&format!("zerohop: {error}")),

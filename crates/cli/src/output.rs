@@ -69,8 +69,19 @@ pub(crate) fn json_text(value: &impl Serialize) -> String {
     names::json(text.unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string())))
 }
 
+/// Whether something was printed on standard output.
+static HAS_RESULT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the command has printed a result, or a part of it.
+pub(crate) fn has_result() -> bool {
+    HAS_RESULT.load(Ordering::Relaxed)
+}
+
 /// Writes bytes unchanged, and flushes.
 pub(crate) fn raw(pieces: &[&[u8]]) -> Result<(), CommandError> {
+    if pieces.iter().any(|piece| !piece.is_empty()) {
+        HAS_RESULT.store(true, Ordering::Relaxed);
+    }
     let mut out = stdout().lock();
     let written = pieces.iter().try_for_each(|piece| out.write_all(piece)).and_then(|()| out.flush());
     written.map_err(|error| failed(&error))

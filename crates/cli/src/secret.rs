@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use zerohop_client::write_new_secret;
 
 use crate::common::ending::{CommandEnding, CommandError};
@@ -21,25 +22,54 @@ pub(crate) enum SecretCommand {
     ///
     /// An HTTP client sends it in the header `Authorization: Bearer`. The secret cannot be derived from it, and it
     /// gives no other access.
-    Bearer(SecretPlace),
+    Bearer(SecretBearerArguments),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct SecretNewArguments {
     /// The file.
     path: PathBuf,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SecretBearerArguments {
+    #[command(flatten)]
+    place: SecretPlace,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON of a new secret.
+#[derive(Serialize)]
+struct SecretNewOutput {
+    file: String,
+}
+
+/// The JSON of the bearer token.
+#[derive(Serialize)]
+struct BearerOutput {
+    bearer: String,
 }
 
 pub(crate) fn run(command: &SecretCommand) -> Result<CommandEnding, CommandError> {
     match command {
-        SecretCommand::New(SecretNewArguments { path }) => {
+        SecretCommand::New(SecretNewArguments { path, json }) => {
             write_new_secret(path).map_err(CommandError::Secret)?;
+            if *json {
+                output::json(&SecretNewOutput { file: path.display().to_string() })?;
+                return Ok(CommandEnding::Done);
+            }
             output::problem(&format!(
                 "A new secret is in {}. Copy it over a secure channel to the machines of all nodes and clients.",
                 names::path(path)
             ));
         }
-        SecretCommand::Bearer(place) => match place.read()? {
+        SecretCommand::Bearer(SecretBearerArguments { place, json }) => match place.read()? {
+            Some(secret) if *json => output::json(&BearerOutput { bearer: secret.bearer() })?,
             Some(secret) => output::result(&secret.bearer())?,
             None => {
                 let what = "no secret is named: say --secret-file PATH, or set ZEROHOP_SECRET_FILE";

@@ -4,6 +4,7 @@
 use zerohop_sim::command::{CommandEnd, SimArguments, simulate};
 
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::names;
 use crate::output;
 
 /// Runs the requested simulations.
@@ -19,7 +20,8 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<CommandEnding, CommandErro
         CommandEnd::Passed => Ok(CommandEnding::Done),
         CommandEnd::Failed => Ok(CommandEnding::No),
         CommandEnd::NoScenario => {
-            Err(CommandError::Usage(format!("there is no scenario {:?}", arguments.scenario)))
+            let named = names::quoted(arguments.scenario.as_bytes());
+            Err(CommandError::Usage(format!("there is no scenario {named}")))
         }
     }
 }

@@ -8,6 +8,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use serde::Serialize;
 use zerohop_client::{read_key, write_key};
 use zerohop_node::hosts::expand;
 
@@ -46,6 +47,9 @@ pub(crate) struct TlsNewArguments {
     folder: PathBuf,
     #[command(flatten)]
     hosts: Hosts,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -56,6 +60,16 @@ pub(crate) struct AddArguments {
     name: String,
     #[command(flatten)]
     hosts: Hosts,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON: the files that were made.
+#[derive(Serialize)]
+struct TlsOutput {
+    folder: String,
+    files: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -68,7 +82,7 @@ struct Hosts {
 
 pub(crate) fn run(command: &TlsCommand) -> Result<CommandEnding, CommandError> {
     match command {
-        TlsCommand::New(TlsNewArguments { folder, hosts }) => {
+        TlsCommand::New(TlsNewArguments { folder, hosts, json }) => {
             let names = hosts.names()?;
             std::fs::create_dir_all(folder)
                 .map_err(|error| CommandError::system("making the folder", folder, &error))?;
@@ -77,13 +91,17 @@ pub(crate) fn run(command: &TlsCommand) -> Result<CommandEnding, CommandError> {
             let params = ca()?;
             write_public(&folder.join(CA), &params.self_signed(&key).map_err(failed)?.pem())?;
             certify(folder, NODE, names, &Issuer::new(params, key))?;
+            if *json {
+                print_files(folder, &[CA, CA_KEY, &format!("{NODE}.pem"), &format!("{NODE}-key.pem")])?;
+                return Ok(CommandEnding::Done);
+            }
             output::problem(&format!(
                 "A CA and a certificate are in {folder}. Nodes are started with --tls-cert {folder}/{NODE}.pem --tls-key \
                  {folder}/{NODE}-key.pem --tls-ca {folder}/{CA}, clients with --tls-ca {folder}/{CA}.",
                 folder = names::path(folder)
             ));
         }
-        TlsCommand::Add(AddArguments { folder, name, hosts }) => {
+        TlsCommand::Add(AddArguments { folder, name, hosts, json }) => {
             let is_fine = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
             if name.is_empty() || name.starts_with('.') || !name.chars().all(is_fine) {
                 let what = "name it with letters, digits and . _ - : files are called so";
@@ -96,9 +114,17 @@ pub(crate) fn run(command: &TlsCommand) -> Result<CommandEnding, CommandError> {
             let key = KeyPair::from_pem(&pem)
                 .map_err(|error| CommandError::Usage(format!("{}: {error}", names::path(&path))))?;
             certify(folder, name, names, &Issuer::new(ca()?, key))?;
+            if *json {
+                print_files(folder, &[&format!("{name}.pem"), &format!("{name}-key.pem")])?;
+            }
         }
     }
     Ok(CommandEnding::Done)
+}
+
+fn print_files(folder: &Path, files: &[&str]) -> Result<(), CommandError> {
+    let files = files.iter().map(|file| (*file).to_owned()).collect();
+    output::json(&TlsOutput { folder: folder.display().to_string(), files })
 }
 
 impl Hosts {

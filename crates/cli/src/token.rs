@@ -49,6 +49,9 @@ pub(crate) struct TokenNewArguments {
     file: Option<PathBuf>,
     #[command(flatten)]
     target: ClusterTarget,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -66,6 +69,27 @@ pub(crate) struct RevokeArguments {
     name: String,
     #[command(flatten)]
     target: ClusterTarget,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON of a new token.
+#[derive(Serialize)]
+struct TokenNewOutput<'a> {
+    /// Its number, in hexadecimal digits.
+    id: String,
+    name: &'a str,
+    file: String,
+    /// The validity period in milliseconds; `None`: it does not expire.
+    expires_in_ms: Option<u64>,
+}
+
+/// The JSON of a token that was revoked.
+#[derive(Serialize)]
+struct RevokeOutput<'a> {
+    name: &'a str,
+    done: bool,
 }
 
 /// Permissions in one keyspace.
@@ -108,15 +132,18 @@ pub(crate) async fn run(command: TokenCommand) -> Result<CommandEnding, CommandE
             }
             Ok(CommandEnding::Done)
         }
-        TokenCommand::Revoke(RevokeArguments { name, target }) => {
+        TokenCommand::Revoke(RevokeArguments { name, target, json }) => {
             admin::revoke_token(&target.connect().await?, &name).await?;
+            if json {
+                output::json(&RevokeOutput { name: &name, done: true })?;
+            }
             Ok(CommandEnding::Done)
         }
     }
 }
 
 async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError> {
-    let TokenNewArguments { name, keyspace, all, expires, file, target } = arguments;
+    let TokenNewArguments { name, keyspace, all, expires, file, target, json } = arguments;
     let mut grants: Vec<TokenGrant> = keyspace
         .into_iter()
         .map(|Grant { keyspace, permissions }| TokenGrant { keyspace, permissions })
@@ -141,6 +168,15 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
         // The file is useless: the cluster does not know the token.
         drop(std::fs::remove_file(&path));
         return Err(error);
+    }
+    if json {
+        output::json(&TokenNewOutput {
+            id: format!("{:016x}", token.id()),
+            name: &name,
+            file: path.display().to_string(),
+            expires_in_ms: expires.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        })?;
+        return Ok(CommandEnding::Done);
     }
     let expiry =
         expires.map_or_else(String::new, |time| format!(" It expires in {}.", quantity::format_time(time)));
@@ -211,7 +247,9 @@ fn grant(text: &str) -> Result<Grant, String> {
 fn permissions(text: &str) -> Result<u32, String> {
     text.split(',').try_fold(0, |bits, name| {
         let found = Permission::ALL.iter().find(|one| one.text() == name);
-        let one = found.ok_or_else(|| format!("{name:?} is no permission: write read, write or admin"))?;
+        let one = found.ok_or_else(|| {
+            format!("{} is no permission: write read, write or admin", names::quoted(name.as_bytes()))
+        })?;
         Ok(bits | u32::from(one.number()))
     })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use zerohop_session::SessionError as Reason;
 use zerohop_wire::contents::blob_name_of;
+use zerohop_wire::shown::quoted;
 use zerohop_wire::{AbortReason, Advice, Failure};
 
 /// Maximum number of bytes of a key that an error shows.
@@ -254,10 +255,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Operation { key: Some(key), reason } => {
-                write!(f, "key \"{}\": {reason}", key.escape_ascii())
+                write!(f, "key {}: {reason}", quoted(key))
             }
             Self::Operation { key: None, reason } => reason.fmt(f),
-            Self::Blob { name, why } => write!(f, "blob \"{}\": {why}", name.escape_ascii()),
+            Self::Blob { name, why } => write!(f, "blob {}: {why}", quoted(name)),
             Self::Endpoint { why } => f.write_str(why),
             Self::InsideRuntime => f.write_str(
                 "a blocking call from within an asynchronous runtime: use the asynchronous client there",
@@ -266,8 +267,8 @@ impl fmt::Display for Error {
             Self::Ended => f.write_str("the transaction has ended: begin another"),
             Self::NotReadBack { key } => write!(
                 f,
-                "key \"{}\": what this transaction has written there can be read back only as a whole, and up to one page: read it first",
-                key.escape_ascii()
+                "key {}: what this transaction has written there can be read back only as a whole, and up to one page: read it first",
+                quoted(key)
             ),
             Self::Refused { reason, .. } => f.write_str(reason),
             Self::UnderWay { keyspace, waited, reason } => write!(

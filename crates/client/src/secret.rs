@@ -9,9 +9,20 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use zerohop_tls::limits::PEM_BYTES_MAX;
 use zerohop_wire::auth::{Nonces, NotAToken, Secret, SecretError, Token};
 use zerohop_wire::limits::SECRET_BYTES_MAX;
+use zerohop_wire::shown::shown_path;
 
 /// File permissions that only the owner may have.
 const OTHERS: u32 = 0o077;
+
+/// What to do if another user may have read a secret.
+const NEW_SECRET: &str = "make a new secret with `zerohop secret new`, and give it to all nodes and clients";
+
+/// The same for a token.
+const NEW_TOKEN: &str =
+    "revoke the token with `zerohop token revoke NAME`, and make a new one with `zerohop token new`";
+
+/// The same for a private key.
+const NEW_KEY: &str = "make a new key and certificate with `zerohop tls new` or `zerohop tls add`";
 
 /// The reason why a secret could not be read from a file. No variant shows any content of the file.
 #[derive(Debug)]
@@ -31,6 +42,8 @@ pub enum SecretFileError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+        /// In words, what to do if another user may have read it.
+        replacing: &'static str,
     },
     /// The path is a folder or something else that is not a regular file.
     NotAFile {
@@ -56,7 +69,7 @@ pub enum SecretFileError {
 /// # Errors
 /// [`SecretFileError`].
 pub fn read_secret(path: &Path) -> Result<Secret, SecretFileError> {
-    let text = read_private(path, SECRET_BYTES_MAX + 2)?;
+    let text = read_private(path, SECRET_BYTES_MAX + 2, NEW_SECRET)?;
     Secret::from_chosen(&text).map_err(|error| SecretFileError::Text { path: path.to_owned(), error })
 }
 
@@ -65,7 +78,7 @@ pub fn read_secret(path: &Path) -> Result<Secret, SecretFileError> {
 /// # Errors
 /// [`SecretFileError`].
 pub fn read_token(path: &Path) -> Result<Token, SecretFileError> {
-    let text = read_private(path, SECRET_BYTES_MAX)?;
+    let text = read_private(path, SECRET_BYTES_MAX, NEW_TOKEN)?;
     Token::from_text(&text).map_err(|_| SecretFileError::Token { path: path.to_owned() })
 }
 
@@ -100,7 +113,7 @@ pub fn write_new_secret(path: &Path) -> Result<(), SecretFileError> {
 /// # Errors
 /// [`SecretFileError`].
 pub fn read_key(path: &Path) -> Result<Vec<u8>, SecretFileError> {
-    read_private(path, PEM_BYTES_MAX)
+    read_private(path, PEM_BYTES_MAX, NEW_KEY)
 }
 
 /// Writes a private key to a new file that only its owner may read.
@@ -124,7 +137,7 @@ fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
 }
 
 /// Reads at most this many bytes of a file that only its owner may read.
-fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
+fn read_private(path: &Path, bytes_max: usize, replacing: &'static str) -> Result<Vec<u8>, SecretFileError> {
     let failed = |operation| {
         move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
     };
@@ -137,7 +150,7 @@ fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileErro
         return Err(SecretFileError::NotAFile { path: path.to_owned() });
     }
     if about.st_mode & OTHERS != 0 {
-        return Err(SecretFileError::Open { path: path.to_owned(), mode: about.st_mode & 0o777 });
+        return Err(SecretFileError::Open { path: path.to_owned(), mode: about.st_mode & 0o777, replacing });
     }
     let mut bytes = Vec::new();
     file.take(bytes_max as u64).read_to_end(&mut bytes).map_err(failed("reading"))?;
@@ -163,17 +176,17 @@ impl fmt::Display for SecretFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System { path, operation, error } => {
-                write!(f, "{}: {operation} failed: {error}", path.display())
+                write!(f, "{}: {operation} failed: {error}", shown_path(path))
             }
-            Self::Open { path, mode } => write!(
+            Self::Open { path, mode, replacing } => write!(
                 f,
-                "{path}: others can read or change it (its mode is {mode:04o}), so it is no secret: `chmod 600 {path}`, and \
-                 make a new one if somebody may have read it",
-                path = path.display()
+                "{path}: other users can read or change it (its mode is {mode:04o}): `chmod 600 {path}`. If another user may have read it, \
+                 {replacing}",
+                path = shown_path(path)
             ),
-            Self::NotAFile { path } => write!(f, "{}: it is not a file", path.display()),
-            Self::Token { path } => write!(f, "{}: {NotAToken}", path.display()),
-            Self::Text { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::NotAFile { path } => write!(f, "{}: it is not a file", shown_path(path)),
+            Self::Token { path } => write!(f, "{}: {NotAToken}", shown_path(path)),
+            Self::Text { path, error } => write!(f, "{}: {error}", shown_path(path)),
         }
     }
 }
@@ -220,6 +233,13 @@ mod tests {
             let error = read_secret(&path).unwrap_err().to_string();
             assert!(error.contains(words) && !error.contains(text), "{error}");
         }
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let token = read_token(&path).unwrap_err().to_string();
+        assert!(token.contains("chmod 600") && token.contains("`zerohop token revoke NAME`"), "{token}");
+        assert!(!token.contains("secret new"), "{token}");
+        let key = read_key(&path).unwrap_err().to_string();
+        assert!(key.contains("chmod 600") && key.contains("`zerohop tls new`"), "{key}");
         std::fs::remove_file(&path).unwrap();
         assert!(read_secret(&path).unwrap_err().to_string().contains("opening failed"));
         assert!(read_secret(&folder()).unwrap_err().to_string().contains("not a file"));

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{IsTerminal, stderr};
 use std::str::FromStr;
 
+use zerohop_wire::shown::quoted;
+
 pub use tracing::level_filters::LevelFilter;
 
 /// The format of log lines, on standard error.
@@ -81,7 +83,7 @@ impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogError::Format { requested: asked } => {
-                write!(f, "{asked:?} is no log format: there is text and json")
+                write!(f, "{} is no log format: there is text and json", quoted(asked.as_bytes()))
             }
             LogError::Installed => f.write_str("this process has a log already"),
         }

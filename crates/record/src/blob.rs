@@ -23,7 +23,7 @@
 //! | 32 | 8 | where bytes end that a cut has not reached yet, or that are being filled; 0 if neither is under way |
 //! | 40 | | attributes, opaque |
 
-use crate::error::{Failure, What};
+use crate::error::Failure;
 use crate::ids::{Sequence, SessionId};
 use crate::limits::{BLOB_CHUNKS_MAX, BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
 
@@ -174,10 +174,7 @@ pub fn is_staged(key: &[u8]) -> bool {
 }
 
 fn key(name: &[u8], number: u64, what: u8) -> Result<Vec<u8>, Failure<'static>> {
-    if name.is_empty() {
-        return Err(What::Chunk.into());
-    }
-    if name.len() > BLOB_NAME_BYTES_MAX {
+    if name.is_empty() || name.len() > BLOB_NAME_BYTES_MAX {
         let (length, limit) = (name.len() as u64, BLOB_NAME_BYTES_MAX as u32);
         return Err(Failure::KeyTooLong { length, limit });
     }

@@ -1,6 +1,7 @@
 //! The writer of replies, straight into an output buffer.
 
 use zerohop_wire::Failure;
+use zerohop_wire::ids::KeyspaceId;
 
 use crate::number::Digits;
 
@@ -72,7 +73,20 @@ impl<'a> ReplyWriter<'a> {
             Failure::DiskFull | Failure::MemoryFull => "OOM",
             Failure::DiskFailed | Failure::DataCorrupt => "MISCONF",
             Failure::Unauthorized | Failure::AuthRequired | Failure::AuthFailed { .. } => "NOAUTH",
+            // A client knows the keyspace of its connection by its name, not by the number in the failure.
+            Failure::Forbidden { permission, keyspace } if *keyspace != KeyspaceId::NONE => {
+                return self.error(&format!(
+                    "NOPERM the token does not permit this: it needs `{permission}` in the keyspace of this connection; ask the cluster's \
+                     administrator for one that has it"
+                ));
+            }
             Failure::Forbidden { .. } => "NOPERM",
+            Failure::UnknownKeyspace { .. } => {
+                return self.error(
+                    "ERR the keyspace of this connection was dropped: choose another one with ZH.KEYSPACE NAME, or create it again and \
+                     choose it again",
+                );
+            }
             Failure::WrongType { .. } => "WRONGTYPE",
             Failure::Busy { .. } | Failure::Unavailable { .. } => "TRYAGAIN",
             Failure::TooFewInSync { .. } => "NOREPLICAS",
@@ -207,5 +221,33 @@ impl<'a> ReplyWriter<'a> {
         self.out.push(mark);
         self.out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
         self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Permission;
+
+    use super::*;
+
+    #[test]
+    fn failures_name_no_number_of_a_keyspace() {
+        let of = |failure: Failure<'_>| {
+            let mut out = Vec::new();
+            ReplyWriter::new(&mut out, Protocol::default()).failure(&failure);
+            String::from_utf8(out).unwrap()
+        };
+        let gone = of(Failure::UnknownKeyspace { keyspace: KeyspaceId(65_537) });
+        assert!(
+            gone.starts_with("-ERR the keyspace of this connection was dropped: ") && !gone.contains("65537"),
+            "{gone}"
+        );
+        let lacks = |keyspace| of(Failure::Forbidden { permission: Permission::Write, keyspace });
+        let here = lacks(KeyspaceId(65_537));
+        assert!(
+            here.starts_with("-NOPERM ") && here.contains("needs `write` in the keyspace of this"),
+            "{here}"
+        );
+        assert!(!here.contains("65537") && lacks(KeyspaceId::NONE).contains("in all keyspaces"), "{here}");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::{MapEpoch, PartitionId};
+use zerohop_wire::shown::quoted;
 use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
 use crate::transaction::InvalidTransaction;
@@ -190,12 +191,14 @@ impl fmt::Display for SessionError {
             }
             Self::NoKeyspace { name, epoch: MapEpoch(0) } => write!(
                 f,
-                "the node that answered is of no cluster yet, and so knows no keyspace {name:?}: it waits for other nodes, or has not \
-                 read its data; `zerohop status` and its /health over HTTP say which. Nothing was changed"
+                "the node that answered is of no cluster yet, and so knows no keyspace {}: it waits for other nodes, or has not \
+                 read its data; `zerohop status` and its /health over HTTP say which. Nothing was changed",
+                quoted(name.as_bytes())
             ),
             Self::NoKeyspace { name, epoch } => write!(
                 f,
-                "the cluster's map of epoch {epoch} has no keyspace {name:?}: create it with `zerohop keyspace create`"
+                "the cluster's map of epoch {epoch} has no keyspace {}: create it with `zerohop keyspace create`",
+                quoted(name.as_bytes())
             ),
             Self::Split { partitions } => write!(
                 f,

@@ -23,6 +23,7 @@ mod decode;
 mod encode;
 mod header;
 pub mod messages;
+pub mod shown;
 mod tail;
 mod version;
 

@@ -92,8 +92,8 @@ class Client:
     ) -> Keyspace:
         """Creates a keyspace, and returns it. Raises `RefusedError` if the name exists.
 
-        `durability` is `memory`, `interval`, `interval:50ms` or `sync`. Options that are `None` have the cluster's
-        defaults: three copies, of which two must store a write.
+        `durability` is `memory`, `sync`, `interval`, or `interval:50ms` with a time from `1ms` to `60s`. Options that are
+        `None` have the cluster's defaults: three copies, of which two must store a write.
 
         >>> import zerohop
         >>> client = zerohop.local()

@@ -7,10 +7,12 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_backup::BackupTotals;
 use zerohop_client::SnapshotOptions;
+use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
 use zerohop_wire::words::counted;
 
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::names;
 use crate::common::quantity::{self, format_bytes};
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
@@ -28,8 +30,8 @@ pub(crate) struct BackupArguments {
     /// restore needs both folders.
     #[arg(long, value_name = "DIR")]
     since: Option<PathBuf>,
-    /// The maximum time of the backup, for which the cluster keeps data that changes meanwhile: 6h, 2d; at most 7d.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = quantity::duration_above_zero)]
+    /// The maximum time of the backup, for which the cluster keeps data that changes meanwhile: 6h, 2d; from 1ms to 7d.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = within)]
     within: Duration,
     #[command(flatten)]
     target: ClusterTarget,
@@ -47,6 +49,15 @@ struct BackupOutput<'a> {
     kept: u64,
     bytes: u64,
     written: u64,
+}
+
+/// Parses the maximum time. For clap.
+fn within(text: &str) -> Result<Duration, String> {
+    let time = quantity::duration_above_zero(text)?;
+    match u64::try_from(time.as_millis()) {
+        Ok(ms) if ms <= SNAPSHOT_AGE_MS_MAX => Ok(time),
+        _ => Err("the cluster keeps data for a backup for at most 7d".to_owned()),
+    }
 }
 
 pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, CommandError> {
@@ -68,14 +79,15 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
         output::problem("zerohop: interrupted; what was written of the backup is removed");
         return Ok(CommandEnding::Interrupted);
     };
-    let folder = folder.display().to_string();
     if json {
+        let folder = folder.display().to_string();
         let keyspaces = targets.len();
         output::json(&BackupOutput { folder: &folder, at_ms, keyspaces, records, kept, bytes, written })?;
     } else {
         let kept = if since.is_some() { format!(", {kept} of them as before") } else { String::new() };
         output::result(&format!(
-            "{folder}: {}, {}{kept}, {} written",
+            "{}: {}, {}{kept}, {} written",
+            names::path(&folder),
             counted(targets.len(), "keyspace"),
             super::records_and_blobs(records),
             format_bytes(written)

@@ -12,8 +12,8 @@ use zerohop_client::Client;
 use zerohop_wire::admin::KeyspaceStatus;
 use zerohop_wire::words::by_number;
 
-use crate::common::admin;
 use crate::common::ending::CommandError;
+use crate::common::{admin, names};
 
 pub(crate) use create::BackupArguments;
 pub(crate) use create::run as backup;
@@ -37,7 +37,8 @@ async fn keyspaces(client: &Client, names: &[String]) -> Result<Vec<Taken>, Comm
     let all = admin::status(client).await?.keyspaces;
     if let Some(name) = names.iter().find(|name| !all.iter().any(|one| one.name == **name)) {
         return Err(CommandError::Refused(format!(
-            "there is no keyspace {name:?}: `zerohop keyspace list` names those that there are"
+            "there is no keyspace {}: `zerohop keyspace list` names those that there are",
+            names::quoted(name.as_bytes())
         )));
     }
     let mut found = Vec::new();

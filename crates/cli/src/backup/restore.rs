@@ -11,11 +11,11 @@ use zerohop_wire::admin::{KeyspaceSettings, REFUSED_UNKNOWN};
 use zerohop_wire::words::counted;
 
 use super::progress::BackupProgress;
-use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity::format_bytes;
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
+use crate::common::{admin, names};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -66,7 +66,7 @@ pub(crate) async fn run(arguments: RestoreArguments) -> Result<CommandEnding, Co
     // the process without a message.
     let chain = checked(&arguments)?;
     let mut signals = StopSignals::new()?;
-    let name = arguments.folder.display().to_string();
+    let name = names::path(&arguments.folder);
     let ended = tokio::select! {
         ended = restore(&chain, arguments) => Some(ended),
         () = signals.come() => None,
@@ -122,7 +122,7 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
             "{error}; restored so far: {}; what is in {} is not whole: the same `zerohop restore {}{again}` again makes it so",
             if done.is_empty() { "no keyspace".to_owned() } else { done.join(", ") },
             names.join(", "),
-            folder.display()
+            names::path(folder)
         ))
     })?;
     if *json {
@@ -170,7 +170,10 @@ fn wanted_keyspaces(
     let RestoreArguments { keyspace, renamed, replicas, .. } = arguments;
     if let Some(name) = keyspace.iter().find(|name| !manifest.keyspaces.iter().any(|one| one.name == **name))
     {
-        return Err(CommandError::Refused(format!("the backup has no keyspace {name:?}")));
+        return Err(CommandError::Refused(format!(
+            "the backup has no keyspace {}",
+            names::quoted(name.as_bytes())
+        )));
     }
     let is_wanted = |one: &manifest::Keyspace| keyspace.is_empty() || keyspace.contains(&one.name);
     let mut wanted = Vec::new();

@@ -14,17 +14,16 @@ use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
-use crate::common::{admin, damaged};
+use crate::common::{admin, damaged, names};
 use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArguments {
-    /// The folder of a backup. Without it, the command reads all data of the cluster and compares the copies of every
-    /// partition.
+    /// The folder of a backup [default: none, the command checks the data of the cluster].
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// The folder of the earlier backup that this backup continues, if the folder was moved. May be given several
-    /// times.
+    /// The folder of the earlier backup that this backup continues. May be given several times [default: where that
+    /// folder was, or beside DIR].
     #[arg(long, value_name = "DIR", requires = "folder")]
     base: Vec<PathBuf>,
     /// A keyspace of the cluster. May be given several times [default: all keyspaces].
@@ -91,7 +90,7 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
             let folders: Vec<String> = chain.folders().map(|folder| folder.display().to_string()).collect();
             let said = format!(
                 "{}: whole; {}, {}, {} in {}",
-                folder.display(),
+                names::path(folder),
                 counted(manifest.keyspaces.len(), "keyspace"),
                 super::records_and_blobs(records),
                 format_bytes(progress.bytes),
@@ -113,10 +112,10 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
 
 async fn of_cluster(
     target: &ClusterTarget,
-    names: &[String],
+    keyspaces: &[String],
 ) -> Result<(VerifyOutput, String), CommandError> {
     let client = target.connect().await?;
-    let targets = super::keyspaces(&client, names).await?;
+    let targets = super::keyspaces(&client, keyspaces).await?;
     let mut shown = BackupProgress::new("read");
     let mut tell = |progress| shown.update(progress);
     let read = zerohop_backup::read_all(&client, &targets, SnapshotOptions::default(), &mut tell).await;
@@ -133,7 +132,7 @@ async fn of_cluster(
     };
     let mut status = admin::status(&client).await?;
     damaged::find(target, &mut status).await;
-    let of = status.keyspaces.iter().filter(|one| names.is_empty() || names.contains(&one.name));
+    let of = status.keyspaces.iter().filter(|one| keyspaces.is_empty() || keyspaces.contains(&one.name));
     let short: u32 = of.map(|one| one.short.max(one.rebuilding)).sum();
     let copies = match short {
         0 => "every partition has all its copies".to_owned(),

@@ -48,7 +48,7 @@ pub(crate) enum BenchCommand {
     ///
     /// The kinds of transactions are: without reads and with reads, with evenly chosen records and with a few contended
     /// records. The sum of all records must not change. The keys belong to this run alone. The command removes them at
-    /// the end, but not after Ctrl-C.
+    /// the end, also after Ctrl-C.
     Txn(transfers::TxnBenchArguments),
     /// Writes blobs, overwrites and reads parts of them, reads complete blobs, and checks every byte.
     ///

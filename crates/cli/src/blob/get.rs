@@ -5,12 +5,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 use zerohop_client::{BlobTrouble, Error};
 
 use super::progress::BlobProgress;
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
+use crate::common::shown::{JsonValue, Name};
 use crate::output;
 
 /// How often a file is written again because the blob was changed meanwhile.
@@ -19,7 +21,7 @@ const AGAIN_MAX: u32 = 3;
 #[derive(Args, Debug)]
 pub(crate) struct GetArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     /// The file; `-` stands for standard output.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
@@ -30,7 +32,7 @@ pub(crate) struct GetArguments {
 #[derive(Args, Debug)]
 pub(crate) struct ReadArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     /// Where to begin, in bytes.
     #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::parse_whole)]
     at: u64,
@@ -44,19 +46,52 @@ pub(crate) struct ReadArguments {
     pub(super) place: BlobPlace,
 }
 
-/// The most bytes that are read together with their versions.
+/// The JSON of a part of a blob.
+#[derive(Serialize)]
+struct ReadPart<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    found: bool,
+    /// The offset of the part.
+    at: u64,
+    /// The length of the part in bytes.
+    length: u64,
+    #[serde(flatten)]
+    value: JsonValue<'a>,
+}
+
+/// The JSON of a blob that was written to a file.
+#[derive(Serialize)]
+struct StoredFile<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    found: bool,
+    length: u64,
+    file: String,
+}
+
+/// The most bytes that are read together with their versions, or printed as JSON.
 const SEEN_BYTES_MAX: u64 = 64 << 20;
 
 pub(super) async fn run(arguments: GetArguments) -> Result<CommandEnding, CommandError> {
     let GetArguments { name, file, place } = arguments;
     let is_output = file.as_os_str() == "-";
-    stream(&place, &name.into_bytes(), (0, u64::MAX), Some(&*file).filter(|_| !is_output)).await
+    let (name, file) = (name.into_bytes(), Some(&*file).filter(|_| !is_output));
+    if place.json && file.is_none() {
+        return show(&place, &name, (0, u64::MAX)).await;
+    }
+    stream(&place, &name, (0, u64::MAX), file).await
 }
 
 pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, CommandError> {
     let ReadArguments { name, at, length, seen, place } = arguments;
     let (name, length) = (name.into_bytes(), length.unwrap_or(u64::MAX));
-    let Some(path) = seen else { return stream(&place, &name, (at, length), None).await };
+    let Some(path) = seen else {
+        return match place.json {
+            true => show(&place, &name, (at, length)).await,
+            false => stream(&place, &name, (at, length), None).await,
+        };
+    };
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
     let Some(info) = blob.stat().await? else { return refusal::not_found(&place, &name) };
@@ -68,13 +103,52 @@ pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, Comm
         Ok(read) => read,
         Err(error) => return refusal::print_refusal(&place, &name, error),
     };
-    if output::is_terminal() && is_binary(&bytes) {
+    if !place.json && output::is_terminal() && is_binary(&bytes) {
         return Err(no_text());
     }
     let written = create(&path)?.write_all(seen.to_string().as_bytes());
     written.map_err(|error| CommandError::system("writing", &path, &error))?;
-    output::raw(&[&bytes])?;
+    match place.json {
+        true => print_part(&name, at, &bytes)?,
+        false => output::raw(&[&bytes])?,
+    }
     Ok(CommandEnding::Done)
+}
+
+/// Prints a part of a blob as JSON.
+async fn show(
+    place: &BlobPlace,
+    name: &[u8],
+    (offset, length): (u64, u64),
+) -> Result<CommandEnding, CommandError> {
+    let keyspace = place.open().await?;
+    let blob = keyspace.blob(name.to_vec());
+    let mut pieces = match blob.read_at(offset, length).await {
+        Ok(pieces) => pieces,
+        Err(error) => return refusal::print_refusal(place, name, error),
+    };
+    let mut bytes = Vec::new();
+    loop {
+        match pieces.next_piece().await {
+            Ok(Some(piece)) => bytes.extend_from_slice(&piece),
+            Ok(None) => break,
+            Err(error) => return refusal::print_refusal(place, name, error),
+        }
+        if bytes.len() as u64 > SEEN_BYTES_MAX {
+            let reason = format!(
+                "--json prints up to {SEEN_BYTES_MAX} bytes: read parts with `zerohop blob read --at OFFSET --length BYTES`, or name a \
+                 file for `zerohop blob get`"
+            );
+            return Err(CommandError::Refused(reason));
+        }
+    }
+    print_part(name, offset, &bytes)?;
+    Ok(CommandEnding::Done)
+}
+
+fn print_part(name: &[u8], at: u64, bytes: &[u8]) -> Result<(), CommandError> {
+    let (name, length) = (Name(name), bytes.len() as u64);
+    output::json(&ReadPart { name, found: true, at, length, value: JsonValue(bytes) })
 }
 
 async fn stream(
@@ -94,11 +168,23 @@ async fn stream(
             Err(error) => return refusal::print_refusal(place, name, error),
         };
         // The file is created only now, so that a missing blob leaves an existing file unchanged.
+        let before = progress.bytes();
         let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;
         loop {
             let piece = match pieces.next_piece().await {
                 Ok(Some(piece)) => piece,
-                Ok(None) => return Ok(CommandEnding::Done),
+                Ok(None) => {
+                    if let (true, Some((_, path))) = (place.json, &out) {
+                        let (name, file) = (Name(name), path.display().to_string());
+                        output::json(&StoredFile {
+                            name,
+                            found: true,
+                            length: progress.bytes() - before,
+                            file,
+                        })?;
+                    }
+                    return Ok(CommandEnding::Done);
+                }
                 Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. })
                     if again < AGAIN_MAX && file.is_some() =>
                 {

@@ -5,14 +5,14 @@ use serde::Serialize;
 
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::quantity;
 use crate::common::shown::{Attributes, Name};
+use crate::common::{names, quantity};
 use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct TruncateArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     /// Bytes that it has afterwards.
     #[arg(value_parser = quantity::parse_whole, allow_negative_numbers = true)]
     size: u64,
@@ -23,7 +23,7 @@ pub(crate) struct TruncateArguments {
 #[derive(Args, Debug)]
 pub(crate) struct StatArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     /// Replaces what is kept with the blob, and prints it then.
     #[arg(long, value_name = "TEXT")]
     set_attributes: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct StatArguments {
 #[derive(Args, Debug)]
 pub(crate) struct BlobRemoveArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     #[command(flatten)]
     pub(super) place: BlobPlace,
 }
@@ -96,7 +96,7 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, Comm
     if place.json {
         output::json(&shown)?;
     } else {
-        let attributes = info.attributes.escape_ascii();
+        let attributes = names::text(&info.attributes);
         let unfinished =
             if info.finished { "" } else { "not finished: it is being put, or its writer ended\n" };
         output::result(&format!(

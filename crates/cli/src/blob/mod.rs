@@ -15,20 +15,22 @@ mod transform;
 mod write;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::failure::{self, FailedObject};
+use crate::common::shown::Name;
 use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlobCommand {
     /// Makes a blob of a file, or of standard input.
     ///
-    /// It is empty until all is there, and then whole: nobody reads a part of it.
+    /// It appears once it is complete, and not before: no reader gets a part of it.
     Put(put::PutArguments),
     /// Writes a whole blob to a file, or to standard output.
     ///
@@ -111,9 +113,37 @@ impl BlobCommand {
     }
 }
 
+impl BlobCommand {
+    /// The name of the blob; `None`: the command is about many.
+    fn name(&self) -> Option<&[u8]> {
+        let NameArgument { name } = match self {
+            BlobCommand::Put(arguments) => &arguments.name,
+            BlobCommand::Get(arguments) => &arguments.name,
+            BlobCommand::Read(arguments) => &arguments.name,
+            BlobCommand::Write(arguments) => &arguments.name,
+            BlobCommand::Append(arguments) => &arguments.name,
+            BlobCommand::Truncate(arguments) => &arguments.name,
+            BlobCommand::Stat(arguments) => &arguments.name,
+            BlobCommand::Rm(arguments) => &arguments.name,
+            BlobCommand::Transform(arguments) => &arguments.name,
+            BlobCommand::Ls(_) => return None,
+        };
+        Some(name.as_bytes())
+    }
+}
+
 pub(crate) async fn run(command: BlobCommand) -> Result<CommandEnding, CommandError> {
-    let keyspace = command.place().keyspace.clone();
-    done(command).await.map_err(|error| error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)))
+    let (keyspace, is_json) = (command.place().keyspace.clone(), command.place().json);
+    let name = command.name().map(<[u8]>::to_vec);
+    done(command).await.map_err(|error| {
+        let reason = failure::reason(&error);
+        let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)).of_blob();
+        if is_json {
+            let about = FailedObject { key: None, name: name.as_deref().map(Name) };
+            failure::print(about, reason, &error);
+        }
+        error
+    })
 }
 
 async fn done(command: BlobCommand) -> Result<CommandEnding, CommandError> {

@@ -24,7 +24,7 @@ const READ_BYTES: u64 = 1 << 20;
 #[derive(Args, Debug)]
 pub(crate) struct PutArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     /// The file; `-` stands for standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,

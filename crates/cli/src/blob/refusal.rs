@@ -5,6 +5,7 @@ use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason};
 
 use super::BlobPlace;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::names::beginning;
 use crate::common::shown::Name;
 use crate::output;
 
@@ -12,6 +13,9 @@ use crate::output;
 struct BlobRefusal<'a> {
     #[serde(flatten)]
     name: Name<'a>,
+    /// Only present if there is no blob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<bool>,
     done: bool,
     reason: &'static str,
 }
@@ -20,9 +24,12 @@ struct BlobRefusal<'a> {
 const UNFINISHED: &str = "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or \
                           remove it with `zerohop blob rm`";
 
+/// The reason if there is no blob.
+const NOT_FOUND: &str = "not_found";
+
 /// There is no blob of this name.
 pub(super) fn not_found(place: &BlobPlace, name: &[u8]) -> Result<CommandEnding, CommandError> {
-    print_reason(place, name, "not_found", "there is no such blob")
+    print_reason(place, name, NOT_FOUND, "there is no such blob")
 }
 
 /// Prints an error that is a negative answer; returns any other.
@@ -62,9 +69,10 @@ fn print_reason(
     text: &str,
 ) -> Result<CommandEnding, CommandError> {
     if place.json {
-        output::json(&BlobRefusal { name: Name(name), done: false, reason })?;
+        let found = (reason == NOT_FOUND).then_some(false);
+        output::json(&BlobRefusal { name: Name(name), found, done: false, reason })?;
     } else {
-        output::problem(&format!("zerohop: blob \"{}\": {text}", name.escape_ascii()));
+        output::problem(&format!("zerohop: blob {}: {text}", beginning(name)));
     }
     Ok(CommandEnding::No)
 }

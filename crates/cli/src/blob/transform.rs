@@ -14,7 +14,7 @@ use crate::output;
 #[derive(Args, Debug)]
 pub(crate) struct BlobTransformArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     #[command(flatten)]
     transform: GivenTransform,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::output;
 #[derive(Args, Debug)]
 pub(crate) struct WriteArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     #[command(flatten)]
     bytes: GivenBytes,
     /// Where, in bytes.
@@ -37,7 +37,7 @@ pub(crate) struct WriteArguments {
 #[derive(Args, Debug)]
 pub(crate) struct BlobAppendArguments {
     #[command(flatten)]
-    name: NameArgument,
+    pub(super) name: NameArgument,
     #[command(flatten)]
     bytes: GivenBytes,
     #[command(flatten)]
@@ -111,7 +111,11 @@ pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEndi
     let first = source.next(APPEND_AT_ONCE_BYTES + 1)?;
     let length = first.len();
     let at = if length as u64 > APPEND_AT_ONCE_BYTES {
-        staged_append(&blob, first, &mut source, &mut progress).await?
+        match staged_append(&blob, first, &mut source, &mut progress).await {
+            Ok(at) => at,
+            Err(CommandError::Client(error)) => return refusal::print_refusal(&place, &name, error),
+            Err(error) => return Err(error),
+        }
     } else {
         match blob.append(&first).await {
             Ok(at) => {

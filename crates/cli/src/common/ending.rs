@@ -41,6 +41,8 @@ pub(crate) enum CommandError {
     Usage(String),
     /// The client returned an error.
     Client(zerohop_client::Error),
+    /// The same for an operation on a blob, of which the error has the name.
+    Blob(zerohop_client::Error),
     /// No process listens at the endpoints of the cluster; which endpoints and why.
     NoCluster(String),
     /// No cluster could be reached.
@@ -72,14 +74,32 @@ impl CommandError {
         Self::System { operation, path: path.to_owned(), reason: error.to_string() }
     }
 
+    /// Whether it may or may not be done, or is done in part.
+    pub(crate) fn is_unknown(&self) -> bool {
+        match self {
+            Self::Client(error) | Self::Blob(error) => error.is_unknown(),
+            Self::UnderWay(_) | Self::Partly(_) => true,
+            Self::Logged(error) => error.is_unknown(),
+            _ => false,
+        }
+    }
+
     fn code(&self) -> ExitCode {
         match self {
             Self::OutputClosed => ExitCode::SUCCESS,
             Self::Usage(_) => ExitCode::from(CODE_USAGE),
-            Self::Client(error) if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
-            Self::UnderWay(_) | Self::Partly(_) => ExitCode::from(CODE_UNKNOWN),
             Self::Logged(error) => error.code(),
+            error if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
             _ => ExitCode::from(CODE_FAILED),
+        }
+    }
+
+    /// The error of an operation on a blob.
+    pub(crate) fn of_blob(self) -> Self {
+        match self {
+            Self::Client(error) => Self::Blob(error),
+            Self::Refused(reason) => Self::Refused(of_blob(&reason)),
+            other => other,
         }
     }
 
@@ -87,6 +107,14 @@ impl CommandError {
     pub(crate) fn naming<'n>(self, name: impl FnOnce(KeyspaceId) -> Option<&'n str>) -> Self {
         let Self::Client(error) = &self else { return self };
         lacking(error, name).map_or(self, Self::Refused)
+    }
+}
+
+/// The error text about a blob, where the client's error calls the name a key.
+pub(crate) fn of_blob(text: &str) -> String {
+    match text.strip_prefix("key \"") {
+        Some(rest) => format!("blob \"{rest}"),
+        None => text.to_owned(),
     }
 }
 
@@ -101,7 +129,13 @@ pub(crate) fn lacking<'n>(
     // The text before it is the key, which may contain the same words.
     let key = whole.strip_suffix(&told).unwrap_or_default();
     let name = name(*keyspace)?;
-    Some(format!("{key}{}", told.replace(&format!("keyspace {keyspace};"), &format!("keyspace {name:?};"))))
+    Some(format!(
+        "{key}{}",
+        told.replace(
+            &format!("keyspace {keyspace};"),
+            &format!("keyspace {};", names::quoted(name.as_bytes()))
+        )
+    ))
 }
 
 impl From<zerohop_client::Error> for CommandError {
@@ -137,6 +171,7 @@ impl fmt::Display for CommandError {
         match self {
             Self::Usage(what) | Self::Node(what) => f.write_str(what),
             Self::Client(error) => error.fmt(f),
+            Self::Blob(error) => f.write_str(&of_blob(&error.to_string())),
             Self::NoCluster(why) => write!(
                 f,
                 "{why}. Start a cluster with `zerohop up`, or name one with --endpoint or ZEROHOP_ENDPOINT"

@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod damaged;
 pub(crate) mod ending;
 pub(crate) mod endpoint;
+pub(crate) mod failure;
 pub(crate) mod http;
 pub(crate) mod keys;
 pub(crate) mod names;

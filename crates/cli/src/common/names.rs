@@ -1,13 +1,14 @@
 //! Names that may contain any bytes, as text that neither controls a terminal nor breaks a line.
 //!
-//! Control characters (C0, DEL, C1), bidirectional marks and the line and paragraph separators are
-//! written as escapes, byte by byte: `\n`, `\t`, `\xNN`. A backslash is doubled if the name has
-//! such escapes. `printf '%b'` and the double quotes of `zerohop txn` read all of this.
+//! [`zerohop_wire::shown`] has the escapes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue};
+pub(crate) use zerohop_wire::shown::quoted;
+use zerohop_wire::shown::{escape, escaped, is_unsafe, shown, shown_path};
 
 /// How names are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +37,40 @@ pub(crate) fn display_name(name: &[u8], style: Style) -> Cow<'_, [u8]> {
 
 /// A name inside a sentence or a table.
 pub(crate) fn text(name: &[u8]) -> String {
-    String::from_utf8_lossy(&display_name(name, Style::Terminal)).into_owned()
+    shown(name).into_owned()
+}
+
+/// The part of a key or name that an error repeats, as the client's errors do.
+pub(crate) fn first_bytes(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(64)]
+}
+
+/// The same in quotes, inside a sentence.
+pub(crate) fn beginning(name: &[u8]) -> String {
+    quoted(first_bytes(name))
 }
 
 /// The path of a file or folder inside a sentence.
 pub(crate) fn path(path: &Path) -> String {
-    text(path.as_os_str().as_bytes())
+    shown_path(path).into_owned()
+}
+
+/// Escapes what clap's error repeats of the arguments. The names of arguments are plain.
+pub(crate) fn escape_arguments(error: &mut clap::Error) {
+    let repeated: Vec<_> = error
+        .context()
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(argument) if shown(argument.as_bytes()) != *argument => {
+                Some((kind, text(argument.as_bytes())))
+            }
+            _ => None,
+        })
+        .collect();
+    for (kind, argument) in repeated {
+        error.insert(kind, ContextValue::String(argument));
+        // A tip repeats the argument as it is.
+        error.remove(ContextKind::Suggested);
+    }
 }
 
 /// Text of the program itself: lines and tabs stay, and any other character that would control a
@@ -75,42 +104,8 @@ pub(crate) fn json(text: String) -> String {
     out
 }
 
-/// Whether the character may control a terminal, or end a line.
-pub(crate) fn is_unsafe(one: char) -> bool {
-    one.is_control()
-        || matches!(one, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 fn has_unsafe(text: &str) -> bool {
     text.contains(is_unsafe)
-}
-
-fn escaped(name: &[u8]) -> String {
-    let mut out = String::with_capacity(name.len() + 16);
-    for chunk in name.utf8_chunks() {
-        for one in chunk.valid().chars() {
-            match one {
-                '\\' => out.push_str("\\\\"),
-                one if is_unsafe(one) => escape(&mut out, one),
-                one => out.push(one),
-            }
-        }
-        chunk.invalid().iter().for_each(|byte| hex(&mut out, *byte));
-    }
-    out
-}
-
-fn escape(out: &mut String, one: char) {
-    match one {
-        '\n' => out.push_str("\\n"),
-        '\t' => out.push_str("\\t"),
-        one => one.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| hex(out, byte)),
-    }
-}
-
-fn hex(out: &mut String, byte: u8) {
-    // Writing to a string cannot fail.
-    let _ = write!(out, "\\x{byte:02x}");
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use zerohop_node::server::FolderOwner;
 
 use super::admin;
 use super::ending::CommandError;
+use super::names;
 
 /// How long a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
@@ -56,10 +57,10 @@ pub(crate) async fn check(
     Err(CommandError::Node(format!(
         "{}: node {node} of this data is served by another process, at {at}: stop that one to serve the data here. If this is a copy \
          of its folder, `zerohop folder new-cluster {}` makes the copy a cluster of its own",
-        folder.display(),
+        names::path(folder),
         match folder.parent().filter(|_| is_of_local_cluster(folder)) {
-            Some(parent) => parent.display(),
-            None => folder.display(),
+            Some(parent) => names::path(parent),
+            None => names::path(folder),
         }
     )))
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use zerohop_client::{Error, Number, Operator, Transform};
 
 use super::ending::CommandError;
-use super::quantity;
+use super::{names, quantity};
 
 /// What is to become of a number.
 #[derive(Args, Debug)]
@@ -104,7 +104,9 @@ pub(crate) fn operand<N: Number + FromStr>(operator: Operator, given: &str) -> R
         ));
     }
     let operand = given.parse();
-    operand.map_err(|_| format!("{given:?} is no number of type {}: choose another --type", N::TYPE))
+    operand.map_err(|_| {
+        format!("{} is no number of type {}: choose another --type", names::quoted(given.as_bytes()), N::TYPE)
+    })
 }
 
 impl PrintedNumber {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::cluster::ClusterReport;
 use super::limits::FAULTS_SHOWN_MAX;
+use crate::common::names;
 
 /// The report. Sizes in bytes, times in seconds, rates in megabytes (10^6 bytes) a second.
 #[derive(Debug, Default, Serialize)]
@@ -149,7 +150,7 @@ impl fmt::Display for DemoReport {
         }
         self.damage.iter().take(FAULTS_SHOWN_MAX).try_for_each(|damage| writeln!(f, "  DAMAGE: {damage}"))?;
         if let Some(data) = &self.data {
-            writeln!(f, "The data is in {data}.")?;
+            writeln!(f, "The data is in {}.", names::text(data.as_bytes()))?;
         }
         match self.ok {
             true => write!(f, "Nothing that was acknowledged is lost."),

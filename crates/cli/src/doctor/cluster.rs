@@ -14,9 +14,15 @@ const NODES_QUERIED_MAX: usize = 128;
 /// Half of the clock skew that servers tolerate.
 const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
 
-/// Checks the cluster; asks each node's manager for its time.
-pub(super) async fn check_cluster(status: Status, damaged: &[DamagedPartition]) -> Vec<Finding> {
+/// Checks the cluster, which answers; asks each node's manager for its time.
+pub(super) async fn check_cluster(
+    status: Status,
+    answers: Finding,
+    damaged: &[DamagedPartition],
+) -> Vec<Finding> {
+    // Problems of the whole cluster come first.
     let mut findings = check_view(&status);
+    findings.push(answers);
     let Status { nodes, keyspaces, groups, view, .. } = status;
     let view = view.unwrap_or_default();
     findings.extend(nodes.iter().flat_map(|one| node(one, view.node)));
@@ -54,6 +60,9 @@ fn check_view(status: &Status) -> Vec<Finding> {
         };
         let (found, advice) = warning.split_once(": ").unwrap_or((warning, "look again in a moment"));
         findings.push(Finding::problem(check, &about, found, advice));
+    }
+    if view.managers == 0 && view.node != 0 {
+        findings.push(Finding::ok("quorum", &about, "it is a cluster of its own, and decides alone"));
     }
     if view.quorum && view.managers > 0 {
         let found = format!(
@@ -127,11 +136,11 @@ fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView)
             )];
         }
     };
-    let mut findings = Vec::new();
-    if !serves {
-        let advice = "its /health over HTTP says why; it may be starting or stopping";
-        findings.push(Finding::warning("reach", &about, "answers, and does not serve", advice));
-    }
+    let advice = "its /health over HTTP says why; it may be starting or stopping";
+    let mut findings = vec![match serves {
+        true => Finding::ok("reach", &about, "its manager is reached from here, and serves"),
+        false => Finding::warning("reach", &about, "answers, and does not serve", advice),
+    }];
     let Some(ahead) = ahead_ms else { return findings };
     let found = match ahead.unsigned_abs() {
         off if off < 50 => "its clock and this machine's agree".to_owned(),

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::common::names;
+
 /// The severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -63,7 +65,7 @@ impl fmt::Display for Finding {
         };
         write!(f, "{verdict:8} {:12} ", self.check)?;
         if !self.about.is_empty() {
-            write!(f, "{}: ", self.about)?;
+            write!(f, "{}: ", names::text(self.about.as_bytes()))?;
         }
         f.write_str(&self.found)?;
         self.advice.iter().try_for_each(|advice| write!(f, "\n{:22}{advice}", ""))

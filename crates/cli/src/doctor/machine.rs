@@ -7,11 +7,13 @@ use std::time::Duration;
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
+use zerohop_client::SecretFileError;
 use zerohop_node::descriptors::Descriptors;
 use zerohop_node::server::instances_default;
 use zerohop_wire::words::counted;
 
 use super::finding::Finding;
+use crate::common::ending::CommandError;
 use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
 
@@ -35,6 +37,11 @@ pub(super) fn check_machine(target: &ClusterTarget, folder: &Path) -> Vec<Findin
     let mut findings = vec![files(), space(folder), flush(folder)];
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
         Ok(()) => Finding::ok("secrets", what, "exists, and only its owner has read permission"),
+        Err(CommandError::Secret(error @ SecretFileError::Open { .. })) => {
+            let told = error.to_string();
+            let (found, advice) = told.split_once(": `chmod").unwrap_or((&told, ""));
+            Finding::problem("secrets", what, found, format!("`chmod{advice}"))
+        }
         Err(error) => Finding::problem(
             "secrets",
             what,
@@ -53,11 +60,20 @@ fn files() -> Finding {
 
 /// Judges the limit of open files as a node of this many instances divides it.
 fn check_files(descriptors: Descriptors, instances: usize) -> Finding {
-    let found = format!(
-        "a process may have {descriptors}, where it runs a node of {}",
-        counted(instances, "instance")
+    let node = format!("a node of {}", counted(instances, "instance"));
+    let kept = descriptors.reserved();
+    let found = match descriptors.limit() {
+        Some(limit) => format!(
+            "a process may have {limit} files and connections open; {node} keeps {kept} of them for its data, and uses the rest for \
+             connections"
+        ),
+        None => format!(
+            "a process may have any number of files and connections open; {node} uses at most {kept} for its data"
+        ),
+    };
+    let advice = format!(
+        "allow {FILES_LOW} or more: nofile in /etc/security/limits.conf, LimitNOFILE of a systemd unit, or `ulimit -Hn {FILES_LOW}` as root"
     );
-    let advice = format!("allow {FILES_LOW} or more: `ulimit -Hn`, or nofile in limits.conf");
     match descriptors.limit() {
         _ if descriptors.is_too_few() => Finding::problem(
             "open-files",
@@ -144,7 +160,7 @@ mod tests {
         let judge = |limit| check_files(Descriptors::new(limit, 2), 2);
         let few = judge(Some(1024));
         assert!(
-            few.to_string().contains("1024 descriptors, of which connections leave 304 to data"),
+            few.to_string().contains("may have 1024 files and connections open; a node of 2 instances keeps 304 of them for its data"),
             "{few}"
         );
         assert_eq!(few.verdict, Severity::Warning);

@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use zerohop_client::{Failure, Reason};
+use zerohop_client::{Failure, Reason, SecretFileError};
 use zerohop_wire::AuthFault;
 use zerohop_wire::words::counted;
 
@@ -87,7 +87,9 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
             line.show(&format!("asking {nodes} for problems …"));
             let damaged = damaged::find(target, &mut status).await;
             line.show(&format!("asking {nodes} for health and clock …"));
-            cluster::check_cluster(status, &damaged).await
+            let found = format!("a cluster of {nodes} answers");
+            let answers = Finding::ok("cluster", target.endpoints().join(","), found);
+            cluster::check_cluster(status, answers, &damaged).await
         }
         Err(error) => {
             let advice = match (proof_advice(&error), listens(target).await) {
@@ -109,6 +111,9 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
 fn proof_advice(error: &CommandError) -> Option<String> {
     let error = match error {
         CommandError::Client(error) | CommandError::Unreachable(error) => error,
+        CommandError::Secret(SecretFileError::Open { .. }) => {
+            return Some("the file is not private: see the check `secrets`".to_owned());
+        }
         CommandError::Secret(_) => {
             let advice = "name the right file; `zerohop secret new` and `zerohop token new` make such files";
             return Some(advice.to_owned());

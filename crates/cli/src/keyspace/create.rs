@@ -11,15 +11,17 @@ use crate::common::{admin, quantity};
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArguments {
-    /// The name of the keyspace.
+    /// The name of the keyspace: 1 to 63 ASCII letters, digits, `.`, `_` and `-`, of which the first is a letter or
+    /// digit.
     name: String,
-    /// Number of partitions, a power of two. `keyspace split` can double it later.
+    /// Number of partitions, a power of two up to 65536. `keyspace split` can double it later [default: 256].
     #[arg(long, value_name = "COUNT")]
     partitions: Option<u32>,
-    /// The hash function of keys: xxh3, fnv1a, jenkins, sdbm or crc16 (Redis slots). It cannot be changed later.
+    /// The hash function of keys: xxh3, fnv1a, jenkins, sdbm or crc16 (Redis slots). It cannot be changed later
+    /// [default: xxh3].
     #[arg(long, value_name = "NAME", value_parser = hash)]
     hash: Option<String>,
-    /// The size of blob chunks, a power of two, as in 1MiB. It cannot be changed later.
+    /// The size of blob chunks, a power of two from 4KiB to 8MiB. It cannot be changed later [default: 1MiB].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes_u32)]
     chunk_size: Option<u32>,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use zerohop_placement::Durability;
+use zerohop_placement::limits::INTERVAL_MS_MAX;
 use zerohop_wire::admin::KeyspaceStatus;
 use zerohop_wire::words::{by_number, counted};
 
@@ -13,13 +14,18 @@ use crate::output;
 /// What may be changed later too.
 #[derive(Args, Clone, Debug)]
 pub(super) struct ChangeableSettings {
-    /// Total number of copies.
+    /// Total number of copies, each on another node: 1 to 8. Without this option, `create` uses 3, or as many as there
+    /// are nodes, and `alter` leaves the number as it is.
     #[arg(long, value_name = "COPIES")]
     pub(super) replicas: Option<u32>,
-    /// Number of copies that must have a write before it is acknowledged.
+    /// Number of copies that must have a write before it is acknowledged, at most --replicas. Without this option,
+    /// `create` uses 2, or 1 if there is one copy, and `alter` leaves the number as it is.
     #[arg(long, value_name = "COPIES")]
     pub(super) min_in_sync: Option<u32>,
-    /// When a write counts as stored in a copy: memory, interval (as in interval:50ms) or sync.
+    /// When a write counts as stored in a copy. memory: at once, and a restarted copy is empty. sync: when it is on the
+    /// disk. interval: at once, and it is on the disk at most 100 ms later; interval:TIME sets the time, from 1ms to
+    /// 60s, with the unit ms, s or m, as in interval:50ms. Without this option, `create` uses interval, or memory for
+    /// nodes without a disk, and `alter` leaves it as it is.
     #[arg(long, value_name = "WHEN", value_parser = durability)]
     pub(super) durability: Option<String>,
 }
@@ -145,7 +151,39 @@ pub(super) fn print_one(place: &KeyspacePlace, status: KeyspaceStatus) -> Result
     if place.json { output::json(&shown) } else { output::result(&shown.to_string()) }
 }
 
-/// Validates the text and returns it. For clap.
+/// Validates the text, and returns it in the form that nodes of all versions know. For clap.
 fn durability(text: &str) -> Result<String, String> {
-    text.parse::<Durability>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+    match text.parse::<Durability>().map_err(|error| error.to_string())? {
+        Durability::Interval { ms } if !(1..=INTERVAL_MS_MAX).contains(&ms) => Err(format!(
+            "an interval is from 1ms to {}s: use a shorter one, or memory, or sync",
+            INTERVAL_MS_MAX / 1000
+        )),
+        durability => Ok(durability.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_units_and_a_limit() {
+        for (text, read) in [
+            ("interval:60s", "interval:60000ms"),
+            ("interval:1m", "interval:60000ms"),
+            ("interval:2s", "interval:2000ms"),
+            ("interval:50ms", "interval:50ms"),
+            ("interval", "interval:100ms"),
+            ("sync", "sync"),
+        ] {
+            assert_eq!(durability(text).as_deref(), Ok(read), "{text}");
+        }
+        for bad in ["interval:0ms", "interval:61s", "interval:2m", "interval:60001ms"] {
+            assert!(durability(bad).unwrap_err().contains("from 1ms to 60s"), "{bad}");
+        }
+        for bad in ["interval:60", "interval:1h", "often", "interval:-1s", "interval:99999999999s"] {
+            let told = durability(bad).unwrap_err();
+            assert!(told.contains("ms, s or m") && told.contains("interval:60s"), "{bad}: {told}");
+        }
+    }
 }

@@ -6,8 +6,8 @@ use zerohop_wire::admin::KeyspaceStatus;
 
 use super::KeyspacePlace;
 use super::settings::{ShownKeyspace, print_one};
-use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::{admin, names};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -35,7 +35,8 @@ pub(super) async fn find(client: &Client, name: &str) -> Result<KeyspaceStatus, 
     let status = admin::status(client).await?;
     status.keyspaces.into_iter().find(|keyspace| keyspace.name == name).ok_or_else(|| {
         CommandError::Refused(format!(
-            "there is no keyspace {name:?}: `zerohop keyspace list` names those that there are"
+            "there is no keyspace {}: `zerohop keyspace list` names those that there are",
+            names::quoted(name.as_bytes())
         ))
     })
 }

@@ -17,7 +17,7 @@ use crate::output;
 #[command(override_usage = "zerohop kv append [OPTIONS] <KEY> <VALUE... | --file <FILE>>")]
 pub(crate) struct KvAppendArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     values: GivenValues,
     #[command(flatten)]

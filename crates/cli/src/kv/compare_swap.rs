@@ -19,7 +19,7 @@ use crate::output;
 )]
 pub(crate) struct CompareSwapArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     expected: SwapExpectation,
     #[command(flatten)]

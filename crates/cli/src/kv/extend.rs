@@ -12,7 +12,7 @@ use crate::common::value::GivenValue;
 #[command(override_usage = "zerohop kv extend [OPTIONS] <KEY> <VALUE | --file <FILE>>")]
 pub(crate) struct ExtendArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     value: GivenValue,
     #[command(flatten)]

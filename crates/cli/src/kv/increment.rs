@@ -12,7 +12,7 @@ use crate::output;
 #[derive(Args, Debug)]
 pub(crate) struct IncrementArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     /// The number to add; may be negative.
     #[arg(default_value_t = 1, allow_negative_numbers = true)]
     delta: i64,

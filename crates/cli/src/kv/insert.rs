@@ -18,7 +18,7 @@ use crate::output;
 #[command(override_usage = "zerohop kv insert [OPTIONS] <KEY> <VALUE | --file <FILE>>")]
 pub(crate) struct InsertArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     value: GivenValue,
     /// The record expires after this time: 10s, 500ms, 2h [default: never].

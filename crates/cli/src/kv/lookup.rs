@@ -17,7 +17,7 @@ use crate::output;
 #[derive(Args, Debug)]
 pub(crate) struct LookupArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     /// Prints only a part: values of a list, or bytes. Positions count from 0: 10..20 (without position 20), 10.. or
     /// ..20; -5.. is the last five.
     #[arg(long, value_name = "FROM..TO", value_parser = range, allow_hyphen_values = true)]

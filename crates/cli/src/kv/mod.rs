@@ -19,13 +19,15 @@ mod transform;
 mod wait;
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::failure::{self, FailedObject};
+use crate::common::shown::JsonKey;
 use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
@@ -118,9 +120,37 @@ impl KvCommand {
     }
 }
 
+impl KvCommand {
+    /// The key; `None`: the command is about many.
+    fn key(&self) -> Option<&[u8]> {
+        let KeyArgument { key } = match self {
+            KvCommand::Insert(arguments) => &arguments.key,
+            KvCommand::Lookup(arguments) => &arguments.key,
+            KvCommand::Remove(arguments) => &arguments.key,
+            KvCommand::Append(arguments) => &arguments.key,
+            KvCommand::Extend(arguments) => &arguments.key,
+            KvCommand::Cas(arguments) => &arguments.key,
+            KvCommand::Wait(arguments) => &arguments.key,
+            KvCommand::Incr(arguments) => &arguments.key,
+            KvCommand::Transform(arguments) => &arguments.key,
+            KvCommand::Scan(_) => return None,
+        };
+        Some(key.as_bytes())
+    }
+}
+
 pub(crate) async fn run(command: KvCommand) -> Result<CommandEnding, CommandError> {
-    let keyspace = command.place().keyspace.clone();
-    done(command).await.map_err(|error| error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)))
+    let (keyspace, is_json) = (command.place().keyspace.clone(), command.place().json);
+    let key = command.key().map(<[u8]>::to_vec);
+    done(command).await.map_err(|error| {
+        let reason = failure::reason(&error);
+        let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace));
+        if is_json {
+            let about = FailedObject { key: key.as_deref().map(JsonKey), name: None };
+            failure::print(about, reason, &error);
+        }
+        error
+    })
 }
 
 async fn done(command: KvCommand) -> Result<CommandEnding, CommandError> {

@@ -5,6 +5,7 @@ use zerohop_client::{Error, Failure, RecordType, Timestamp};
 
 use super::KvPlace;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::names::beginning;
 use crate::common::shown::{JsonKey, JsonValue};
 use crate::output;
 
@@ -58,18 +59,11 @@ pub(super) fn print_refusal(
     Ok(CommandEnding::No)
 }
 
-/// The part of a key that an error repeats.
-pub(super) fn beginning(key: &[u8]) -> impl std::fmt::Display + '_ {
-    key[..key.len().min(64)].escape_ascii()
-}
-
 /// There is no record.
 pub(super) fn not_found(place: &KvPlace, key: &[u8]) -> Result<CommandEnding, CommandError> {
     match place.json {
         true => output::json(&KvRefusal { found: Some(false), ..KvRefusal::of(key, "not_found") })?,
-        false => {
-            output::problem(&format!("zerohop: key \"{}\": there is no record of this key", beginning(key)))
-        }
+        false => output::problem(&format!("zerohop: key {}: there is no record of this key", beginning(key))),
     }
     Ok(CommandEnding::No)
 }

@@ -12,7 +12,7 @@ use crate::output;
 #[derive(Args, Debug)]
 pub(crate) struct KvRemoveArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]

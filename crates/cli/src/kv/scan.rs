@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use clap::Args;
 use serde::Serialize;
 use zerohop_client::ListedKey;
+use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::{KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -21,8 +22,8 @@ pub(crate) struct ScanArguments {
     /// The maximum number of keys to print.
     #[arg(long, value_name = "KEYS", value_parser = quantity::parse_whole)]
     limit: Option<u64>,
-    /// The number of keys in one request, at most 4096.
-    #[arg(long, value_name = "KEYS", default_value_t = 4096)]
+    /// The number of keys in one request, 1 to 4096.
+    #[arg(long, value_name = "KEYS", default_value_t = SCAN_PAGE_KEYS_MAX, value_parser = page)]
     page: u32,
     /// Prints keys unchanged, with a zero byte after each instead of a line feed. Otherwise control characters such as
     /// a newline are printed as escapes (`\n`, `\xNN`). On a terminal, backslashes and bytes that are not UTF-8 are
@@ -68,6 +69,16 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
         left = left.saturating_sub(keys.len() as u64);
     }
     Ok(CommandEnding::Done)
+}
+
+/// Parses the number of keys of a page. For clap.
+fn page(text: &str) -> Result<u32, String> {
+    let keys = quantity::parse_whole(text)?;
+    let fits = (1..=u64::from(SCAN_PAGE_KEYS_MAX)).contains(&keys);
+    u32::try_from(keys)
+        .ok()
+        .filter(|_| fits)
+        .ok_or_else(|| format!("a page has 1 to {SCAN_PAGE_KEYS_MAX} keys"))
 }
 
 fn shown_key(key: &ListedKey) -> ShownKey<'_> {

@@ -15,7 +15,7 @@ use crate::output;
 #[derive(Args, Debug)]
 pub(crate) struct KvTransformArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     transform: GivenTransform,
     #[command(flatten)]

@@ -8,14 +8,14 @@ use zerohop_client::{Failure, Timestamp, WaitUntil};
 use super::condition::version;
 use super::{KeyArgument, KvPlace, record, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::quantity;
 use crate::common::value::argument;
+use crate::common::{names, quantity};
 use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct WaitArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     until: GivenUntil,
     #[command(flatten)]
@@ -67,10 +67,7 @@ pub(super) async fn run(arguments: WaitArguments) -> Result<CommandEnding, Comma
         Ok(None) => record::show_absent(&place, &key),
         Err(error) if matches!(error.failure(), Some(Failure::TimedOut { .. })) && !place.json => {
             let waited = quantity::format_time(place.target.timeout());
-            output::problem(&format!(
-                "zerohop: key \"{}\": {missed} after {waited}",
-                refusal::beginning(&key)
-            ));
+            output::problem(&format!("zerohop: key {}: {missed} after {waited}", names::beginning(&key)));
             Ok(CommandEnding::No)
         }
         Err(error) => refusal::print_refusal(&place, &key, error),

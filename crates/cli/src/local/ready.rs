@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::common::ending::CommandError;
+use crate::common::names;
 use crate::output;
 
 /// A node that serves. Field names are those of `zerohop status --json`.
@@ -52,7 +53,7 @@ impl fmt::Display for ReadyNode {
             instances.join(" ")
         )?;
         match &self.data {
-            Some(folder) => write!(f, "in {}", folder.display()),
+            Some(folder) => write!(f, "in {}", names::path(folder)),
             None => f.write_str("in memory"),
         }
     }

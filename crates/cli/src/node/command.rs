@@ -11,7 +11,12 @@ use crate::output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
-    /// Lists the nodes.
+    /// Lists the nodes, with their numbers.
+    ///
+    /// Nodes that start together have the numbers of their places in the list of hosts; a node that joins later gets the
+    /// next number. A number is not used again. Instances are numbered over all nodes, from 1 on, in the order in which
+    /// their nodes joined: node 2 may have instance 1. `zerohop status` prints the instances of each node. Other
+    /// commands name an instance as NODE:INSTANCE.
     #[command(visible_alias = "ls")]
     List(NodeListArguments),
     /// Moves all data of a node to other nodes. The node then serves nothing, and can be stopped and removed.
@@ -55,6 +60,18 @@ pub(crate) struct OneNode {
     node: u32,
     #[command(flatten)]
     target: ClusterTarget,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON of a change of one node.
+#[derive(Serialize)]
+struct NodeOutput {
+    node: u32,
+    /// `draining`, `up` or `removed`.
+    state: &'static str,
+    done: bool,
 }
 
 #[derive(Serialize)]
@@ -94,14 +111,29 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
             };
             output::result(&nodes.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         }
-        NodeCommand::Drain(one) => {
-            admin::set_node_state(&one.target.connect().await?, one.node, "draining").await?;
-        }
-        NodeCommand::Up(one) => admin::set_node_state(&one.target.connect().await?, one.node, "up").await?,
+        NodeCommand::Drain(one) => one.set_state("draining").await?,
+        NodeCommand::Up(one) => one.set_state("up").await?,
         NodeCommand::Managers(arguments) => managers(arguments).await?,
-        NodeCommand::Remove(one) => admin::remove_node(&one.target.connect().await?, one.node).await?,
+        NodeCommand::Remove(one) => {
+            admin::remove_node(&one.target.connect().await?, one.node).await?;
+            one.print("removed")?;
+        }
     }
     Ok(CommandEnding::Done)
+}
+
+impl OneNode {
+    async fn set_state(&self, state: &'static str) -> Result<(), CommandError> {
+        admin::set_node_state(&self.target.connect().await?, self.node, state).await?;
+        self.print(state)
+    }
+
+    fn print(&self, state: &'static str) -> Result<(), CommandError> {
+        match self.json {
+            true => output::json(&NodeOutput { node: self.node, state, done: true }),
+            false => Ok(()),
+        }
+    }
 }
 
 async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {

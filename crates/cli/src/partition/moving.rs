@@ -22,7 +22,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct MoveArguments {
     /// The partition: KEYSPACE/PARTITION, as in default/17.
     partition: PartitionName,
-    /// The destination, NODE:INSTANCE, with the numbers that `zerohop status` prints.
+    /// The destination, by the numbers that `zerohop status` prints: a node, as in 4, or one of its instances, as in 4:7.
+    /// Instances are numbered over all nodes [default for INSTANCE: the instance of the node with the fewest copies].
     #[arg(long, value_name = "NODE[:INSTANCE]")]
     to: MoveTarget,
     #[command(flatten)]
@@ -38,6 +39,17 @@ pub(crate) struct ReleaseArguments {
     partition: PartitionName,
     #[command(flatten)]
     target: ClusterTarget,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON of a release.
+#[derive(Serialize)]
+struct ReleaseOutput<'a> {
+    keyspace: &'a str,
+    partition: u32,
+    done: bool,
 }
 
 /// A node, and optionally one of its instances.
@@ -120,9 +132,12 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
 }
 
 pub(super) async fn release(arguments: ReleaseArguments) -> Result<CommandEnding, CommandError> {
-    let ReleaseArguments { partition: PartitionName { keyspace, partition }, target } = arguments;
-    let asked = PartitionMove { keyspace, partition, node: None, instance: None };
+    let ReleaseArguments { partition: PartitionName { keyspace, partition }, target, json } = arguments;
+    let asked = PartitionMove { keyspace: keyspace.clone(), partition, node: None, instance: None };
     admin::move_partition(&target.connect().await?, asked).await?;
+    if json {
+        output::json(&ReleaseOutput { keyspace: &keyspace, partition, done: true })?;
+    }
     Ok(CommandEnding::Done)
 }
 

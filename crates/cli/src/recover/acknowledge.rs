@@ -40,6 +40,14 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding
     if !view::has_quorum(&status) {
         return Err(CommandError::Refused(super::NO_QUORUM.to_owned()));
     }
+    if let Some(name) = &keyspace
+        && !status.keyspaces.iter().any(|one| one.name == *name)
+    {
+        return Err(CommandError::Refused(format!(
+            "there is no keyspace {}: nothing is reported missing there; `zerohop keyspace list` names those that there are",
+            names::quoted(name.as_bytes())
+        )));
+    }
     // Data that goes missing later is reported again.
     let partitions = admin::acknowledge_losses(&client, keyspace.as_deref(), status.map_epoch).await?;
     if json {

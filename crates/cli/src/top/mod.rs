@@ -24,12 +24,15 @@ use crate::output;
 /// Rates over shorter times are meaningless.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
+/// A longer interval is a mistake.
+const INTERVAL_MAX: Duration = Duration::from_secs(86_400);
+
 #[derive(Args, Debug)]
 pub(crate) struct TopArguments {
     #[command(flatten)]
     target: ClusterTarget,
-    /// The interval over which rates are computed and after which they are printed: 2s, 500ms; at least 100ms.
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::duration_above_zero)]
+    /// The interval over which rates are computed and after which they are printed: 2s, 500ms; from 100ms to 1d.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = interval)]
     interval: Duration,
     /// Prints once, after one interval, and ends.
     #[arg(long)]
@@ -71,7 +74,6 @@ type NodeSamples = BTreeMap<u32, Result<Sample, String>>;
 /// Runs until it is stopped, or once.
 pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, CommandError> {
     let TopArguments { target, interval, once, json } = arguments;
-    let interval = interval.max(INTERVAL_MIN);
     let bearer = target.bearer()?;
     let client = target.connect().await?;
     let mut signals = StopSignals::new()?;
@@ -110,6 +112,17 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
             return Ok(CommandEnding::Done);
         }
         (before, begin) = (heard, now);
+    }
+}
+
+/// Parses the interval. For clap.
+fn interval(text: &str) -> Result<Duration, String> {
+    match quantity::duration_above_zero(text)? {
+        time if time < INTERVAL_MIN => {
+            Err("rates over less than 100ms mean nothing: give at least 100ms".to_owned())
+        }
+        time if time > INTERVAL_MAX => Err("the longest interval allowed is 1d".to_owned()),
+        time => Ok(time),
     }
 }
 

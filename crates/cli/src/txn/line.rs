@@ -9,7 +9,7 @@ use zerohop_client::Timestamp;
 use super::transform::GivenNumber;
 use super::words::split_words;
 use crate::common::ending::CommandError;
-use crate::common::quantity;
+use crate::common::{names, quantity};
 use crate::kv::condition::{GivenCondition, version};
 
 /// Characters of an error about a line with long words.
@@ -264,10 +264,9 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
         if words.is_empty() {
             continue;
         }
-        let matches =
-            command.clone().try_get_matches_from(words).map_err(|error| wrong(first_error_line(&error)))?;
-        let operation =
-            LineOperation::from_arg_matches(&matches).map_err(|error| wrong(first_error_line(&error)))?;
+        let refused = |error| wrong(first_error_line(error));
+        let matches = command.clone().try_get_matches_from(words).map_err(refused)?;
+        let operation = LineOperation::from_arg_matches(&matches).map_err(refused)?;
         if let Some(given) = operation.given() {
             given.check().map_err(wrong)?;
         }
@@ -278,7 +277,8 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
 
 /// The first line of clap's error, which is about a command line and continues with its usage. It
 /// repeats the text that it does not understand; of a long text only the ends are kept.
-fn first_error_line(error: &clap::Error) -> String {
+fn first_error_line(mut error: clap::Error) -> String {
+    names::escape_arguments(&mut error);
     let text = error.to_string();
     let said: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let said = said.join(" ").trim_start_matches("error: ").to_owned();

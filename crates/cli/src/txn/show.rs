@@ -7,7 +7,9 @@ use zerohop_client::{AbortReason, CommittedTransaction, Error, Failure, Info, Re
 
 use super::line::{Line, LineOperation};
 use super::{LineResult, TxnProgress, blob};
-use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::ending::{CommandEnding, CommandError, of_blob};
+use crate::common::failure;
+use crate::common::names::{self, first_bytes};
 use crate::common::shown::{JsonKey, JsonValue};
 use crate::kv::refusal::type_name;
 use crate::output;
@@ -51,10 +53,10 @@ struct ShownOperation<'a> {
 }
 
 /// The JSON of a transaction that changed nothing.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct TxnRefusal<'a> {
     done: bool,
-    /// `check_failed`, `condition_failed`, or `not_found` for a blob.
+    /// `check_failed`, `condition_failed`, `not_found` for a blob, or the word for an error.
     reason: &'static str,
     line: Option<usize>,
     #[serde(flatten)]
@@ -65,15 +67,23 @@ struct TxnRefusal<'a> {
     version: Option<String>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     record: Option<&'static str>,
+    /// The sentence on standard error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 fn key(line: &Line) -> &[u8] {
     line.operation.at().key.as_bytes()
 }
 
-/// The part of a key that an error repeats.
-fn beginning(key: &[u8]) -> &[u8] {
-    &key[..key.len().min(64)]
+fn is_of_blob(line: &Line) -> bool {
+    matches!(line.operation, LineOperation::Blob(_))
+}
+
+/// The error text about a line.
+fn sentence(line: &Line, error: &Error) -> String {
+    let text = error.to_string();
+    if is_of_blob(line) { of_blob(&text) } else { text }
 }
 
 /// Prints a committed transaction.
@@ -129,7 +139,7 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
             ..ShownOperation::default()
         },
         LineResult::Version(promise) => committed.result(promise).map(|_| done)?,
-        LineResult::Removed(promise) => ShownOperation { found: Some(committed.result(promise)?), ..done },
+        LineResult::Removed(promise) => removed(committed.result(promise)?),
         LineResult::Length(promise) => ShownOperation { length: Some(committed.result(promise)?), ..done },
         LineResult::Sum(promise) => {
             ShownOperation { number: Some(committed.result(promise)?.into()), ..done }
@@ -140,7 +150,7 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
         LineResult::Checked => done,
         LineResult::Blob(blob::BlobResult::Done) => done,
         LineResult::Blob(blob::BlobResult::At(offset)) => ShownOperation { at: Some(*offset), ..done },
-        LineResult::Blob(blob::BlobResult::Found(found)) => ShownOperation { found: Some(*found), ..done },
+        LineResult::Blob(blob::BlobResult::Found(found)) => removed(*found),
         LineResult::Blob(blob::BlobResult::Size(size)) => {
             ShownOperation { found: Some(size.is_some()), size: *size, ..ShownOperation::default() }
         }
@@ -152,12 +162,20 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
     })
 }
 
-/// Prints values of lookups, lengths and sums as text, each with a line feed behind it; other
+/// A removal: nothing is done if there was nothing.
+fn removed<'a>(found: bool) -> ShownOperation<'a> {
+    let reason = (!found).then(|| "not_found".to_owned());
+    ShownOperation { done: Some(found), found: Some(found), reason, ..ShownOperation::default() }
+}
+
+/// Prints values of lookups, lengths and sums as text, each with a line feed behind it, and what was not there; other
 /// operations print nothing.
 fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Result<(), CommandError> {
     let place = format!("zerohop: line {}", line.number);
     match (shown, refusal) {
-        (_, Some(error)) => output::problem(&format!("{place}: {error}; the other operations are done")),
+        (_, Some(error)) => {
+            output::problem(&format!("{place}: {}; the other operations are done", sentence(line, error)));
+        }
         (ShownOperation { value: Some(value), .. }, _) => output::raw(&[value.0, b"\n"])?,
         (ShownOperation { values: Some(values), .. }, _) => {
             values.iter().try_for_each(|value| output::raw(&[value.0, b"\n"]))?;
@@ -174,13 +192,13 @@ fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Res
         ) => {
             output::result(&number.to_string())?;
         }
-        (ShownOperation { operation: "blob stat", .. }, _) => {
-            let name = beginning(key(line)).escape_ascii();
-            output::problem(&format!("{place}: blob \"{name}\": there is no such blob"));
+        (ShownOperation { operation: "blob stat" | "blob rm", found: Some(false), .. }, _) => {
+            let name = names::beginning(key(line));
+            output::problem(&format!("{place}: blob {name}: there is no such blob"));
         }
-        (ShownOperation { operation: "lookup", .. }, _) => {
-            let key = beginning(key(line)).escape_ascii();
-            output::problem(&format!("{place}: key \"{key}\": there is no record of this key"));
+        (ShownOperation { operation: "lookup" | "remove", found: Some(false), .. }, _) => {
+            let key = names::beginning(key(line));
+            output::problem(&format!("{place}: key {key}: there is no record of this key"));
         }
         _ => {}
     }
@@ -199,12 +217,13 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
             found: Some(found.is_some()),
             version,
             record: found.map(|info| type_name(info.record)),
+            error: None,
         })?;
     } else {
         let there = version.map_or("no record".to_owned(), |version| format!("version {version}"));
-        let key = beginning(key(line)).escape_ascii();
+        let key = names::beginning(key(line));
         output::problem(&format!(
-            "zerohop: line {}: the check failed: key \"{key}\" has {there}; nothing was done",
+            "zerohop: line {}: the check failed: key {key} has {there}; nothing was done",
             line.number
         ));
     }
@@ -227,7 +246,7 @@ fn line_of<'l>((lines, progress): (&'l [Line], &TxnProgress), error: &Error) -> 
     };
     // While a later line is added, an earlier operation may be refused: its key differs from that
     // line's.
-    let is_about = |line: &&Line| about.is_none_or(|about| beginning(key(line)) == beginning(about));
+    let is_about = |line: &&Line| about.is_none_or(|about| first_bytes(key(line)) == first_bytes(about));
     let stuck = progress.stuck_at.and_then(|place| lines.get(place)).filter(is_about);
     stuck.or_else(|| {
         // A read that has changed, or a refusal by the client itself: the line is known if its key
@@ -244,36 +263,26 @@ pub(super) fn refused(
     error: Error,
 ) -> Result<CommandEnding, CommandError> {
     let line = line_of(lines, &error);
-    let of_blob = line.filter(|line| matches!(line.operation, LineOperation::Blob(_)));
-    if let Some((line, no)) = of_blob.zip(NoBlob::of(&error)) {
+    let blob_line = line.filter(|line| is_of_blob(line));
+    if let Some((line, no)) = blob_line.zip(NoBlob::of(&error)) {
         return no.show(is_json, line);
     }
     let Error::Operation { key: about, reason } = &error else {
-        return Err(match line {
-            Some(line) => CommandError::Refused(format!("line {}: {error}; nothing was done", line.number)),
-            None => error.into(),
-        });
+        let Some(line) = line else { return Err(error.into()) };
+        let told = format!("line {}: {}; nothing was done", line.number, sentence(line, &error));
+        return Err(refusal(is_json, line, &error, told)?);
     };
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
     match line {
         _ if is_condition && is_json => {
             let (line, key) = (line.map(|line| line.number), about.as_deref().map(JsonKey));
-            let (found, version, record) = (None, None, None);
-            output::json(&TxnRefusal {
-                done: false,
-                reason: "condition_failed",
-                line,
-                key,
-                found,
-                version,
-                record,
-            })?;
+            output::json(&TxnRefusal { reason: "condition_failed", line, key, ..TxnRefusal::default() })?;
         }
         Some(line) if is_condition => {
-            let key = beginning(key(line)).escape_ascii();
+            let key = names::beginning(key(line));
             let number = line.number;
             output::problem(&format!(
-                "zerohop: line {number}: the condition fails for key \"{key}\"; nothing was done"
+                "zerohop: line {number}: the condition fails for key {key}; nothing was done"
             ));
         }
         None if is_condition => output::problem(&format!("zerohop: {error}")),
@@ -281,16 +290,27 @@ pub(super) fn refused(
         Some(line) if !error.is_unknown() => {
             let told = match &**reason {
                 Reason::Aborted { reason, item: Some(_) } => {
-                    let key = beginning(key(line)).escape_ascii();
-                    format!("line {}: key \"{key}\": the transaction was not done: {reason}", line.number)
+                    let key = names::beginning(key(line));
+                    let noun = if is_of_blob(line) { "blob" } else { "key" };
+                    format!("line {}: {noun} {key}: the transaction was not done: {reason}", line.number)
                 }
-                _ => format!("line {}: {error}", line.number),
+                _ => format!("line {}: {}", line.number, sentence(line, &error)),
             };
-            return Err(CommandError::Refused(told));
+            return Err(refusal(is_json, line, &error, told)?);
         }
         _ => return Err(error.into()),
     }
     Ok(CommandEnding::No)
+}
+
+/// The error about a line, which is printed as JSON if that is asked for.
+fn refusal(is_json: bool, line: &Line, error: &Error, told: String) -> Result<CommandError, CommandError> {
+    if is_json {
+        let (reason, key) = (failure::of_client(error), Some(JsonKey(key(line))));
+        let line = Some(line.number);
+        output::json(&TxnRefusal { reason, line, key, error: Some(told.clone()), ..TxnRefusal::default() })?;
+    }
+    Ok(CommandError::Refused(told))
 }
 
 /// Why a blob is not in the state that a line requires: nothing was changed.
@@ -315,14 +335,10 @@ impl NoBlob {
         };
         if is_json {
             let (number, key) = (Some(line.number), Some(JsonKey(key(line))));
-            let (found, version, record) = (None, None, None);
-            output::json(&TxnRefusal { done: false, reason, line: number, key, found, version, record })?;
+            output::json(&TxnRefusal { reason, line: number, key, ..TxnRefusal::default() })?;
         } else {
-            let name = beginning(key(line)).escape_ascii();
-            output::problem(&format!(
-                "zerohop: line {}: blob \"{name}\": {told}; nothing was done",
-                line.number
-            ));
+            let name = names::beginning(key(line));
+            output::problem(&format!("zerohop: line {}: blob {name}: {told}; nothing was done", line.number));
         }
         Ok(CommandEnding::No)
     }

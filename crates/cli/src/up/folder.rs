@@ -20,6 +20,7 @@ use zerohop_wire::messages::ClusterId;
 
 use super::NODES_MAX;
 use crate::common::ending::CommandError;
+use crate::common::names;
 
 /// See the module.
 #[derive(Debug)]
@@ -55,9 +56,9 @@ impl DataFolder {
             Some((other, _)) => Err(CommandError::Node(format!(
                 "{} and {} are of different clusters. If `zerohop folder new-cluster {}` was interrupted, do it once more; else \
                  bring the right folders back",
-                first.display(),
-                other.display(),
-                self.root.display()
+                names::path(&first),
+                names::path(&other),
+                names::path(&self.root)
             ))),
         }
     }

@@ -46,10 +46,23 @@ fn append_error(error: &Error, reply: &mut Vec<u8>) {
         }
         None if aborted == Some(AbortReason::NoRoom) => error_reply(&format!("OOM {error}"), reply),
         None if error.is_temporary() => error_reply(&format!("TRYAGAIN {error}"), reply),
-        None if matches!(error, Error::Operation { reason, .. } if matches!(**reason, Reason::Unfit(_))) => {
-            error_reply(&format!("ERR {error}; nothing was done"), reply)
+        None => {
+            let unfit = match error {
+                Error::Operation { reason, .. } => match &**reason {
+                    Reason::Unfit(unfit) => Some(unfit),
+                    _ => None,
+                },
+                _ => None,
+            };
+            match unfit {
+                // The key is only that of the operation at which the limit was reached.
+                Some(unfit) if unfit.is_of_whole() => {
+                    error_reply(&format!("ERR {unfit}; nothing was done"), reply)
+                }
+                Some(_) => error_reply(&format!("ERR {error}; nothing was done"), reply),
+                None => error_reply(&format!("ERR {error}"), reply),
+            }
         }
-        None => error_reply(&format!("ERR {error}"), reply),
     }
 }
 

@@ -21,6 +21,7 @@ use rustix::fs::{fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, statat, 
 use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use zerohop_wire::shown::shown_path;
 
 use self::pieces::{preallocate, read_all, write_all, write_pieces};
 use super::OpenDiskError;
@@ -531,7 +532,7 @@ fn lock(root: &Path) -> Result<File, OpenDiskError> {
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600))
         .map_err(|errno| system_error(&path, "closing the lock to others", &errno.into()))?;
     let is_held = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
-    match outlive(&root.display(), is_held, || file.try_lock()) {
+    match outlive(&shown_path(root), is_held, || file.try_lock()) {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenDiskError::InUse { root: root.to_owned() }),
         Err(TryLockError::Error(error)) => Err(system_error(&path, "locking", &error)),

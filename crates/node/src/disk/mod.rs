@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::task::Waker;
 
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use zerohop_wire::shown::shown_path;
 
 pub use self::files::{FilesDisk, LOCK_FILE};
 pub use self::hold_unsynced::{HoldUnsyncedDisk, UNSYNCED_BYTES_MAX};
@@ -214,7 +215,7 @@ impl fmt::Display for OpenDiskError {
             OpenDiskError::InUse { root } => write!(
                 f,
                 "{}: another zerohop process uses this data folder; stop it or give another folder",
-                root.display()
+                shown_path(root)
             ),
             OpenDiskError::UnknownTestDisk { value } => write!(
                 f,
@@ -222,7 +223,7 @@ impl fmt::Display for OpenDiskError {
                  real files"
             ),
             OpenDiskError::System { path, operation, reason } => {
-                write!(f, "{}: {operation} failed: {reason}", path.display())
+                write!(f, "{}: {operation} failed: {reason}", shown_path(path))
             }
             OpenDiskError::Disk(error) => error.fmt(f),
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use zerohop_engine::EngineError;
+use zerohop_wire::shown::shown_path;
 
 use super::limits::{RECORD_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::disk::OpenDiskError;
@@ -76,7 +77,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Folder(error) => error.fmt(f),
-            StoreError::Settings { path, reason } => write!(f, "{}: {reason}", path.display()),
+            StoreError::Settings { path, reason } => write!(f, "{}: {reason}", shown_path(path)),
             StoreError::ValueTooLong { bytes } => {
                 write!(f, "a value has at most {VALUE_BYTES_MAX} bytes, this one {bytes}: store it in parts")
             }

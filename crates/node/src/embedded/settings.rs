@@ -14,6 +14,7 @@ use std::path::Path;
 
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_placement::{HashKind, PartitionCount, partition_of};
+use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::counted;
 
 use super::error::StoreError;
@@ -58,7 +59,7 @@ impl StoreSettings {
                 format!(
                     "this folder is not empty (it contains {}) and has no {SETTINGS_FILE}, so it is not a zerohop \
                      store; name another",
-                    name.display()
+                    shown_path(Path::new(&name))
                 ),
             )),
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use zerohop_placement::limits::NODES_MAX;
+use zerohop_wire::shown::quoted;
 
 /// Maximum number of hosts of one list: the limit of a map's nodes.
 pub const HOSTS_MAX: usize = NODES_MAX;
@@ -209,7 +210,9 @@ impl fmt::Display for HostsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HostsError::Empty => f.write_str("the list of hosts is empty"),
-            HostsError::Malformed { part, reason } => write!(f, "the list of hosts, at {part:?}: {reason}"),
+            HostsError::Malformed { part, reason } => {
+                write!(f, "the list of hosts, at {}: {reason}", quoted(part.as_bytes()))
+            }
             HostsError::TooMany => write!(f, "the list names more than {HOSTS_MAX} hosts"),
             HostsError::Twice { host } => {
                 write!(f, "the list names {host} twice: give every node an address of its own, as in {host}:7410")

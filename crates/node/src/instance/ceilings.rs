@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use tracing::error;
 use zerohop_wire::ids::{Incarnation, Timestamp};
+use zerohop_wire::shown::shown_path;
 
 use super::life::{LIFE_BYTES_MAX, LifeRecord};
 use crate::disk::replace_file;
@@ -56,8 +57,9 @@ impl Ceilings {
         let mut life = before.clone();
         life.begin(incarnation);
         if let Some(folder) = &folder {
-            replace_file(folder, FILE, &life.encode())
-                .map_err(|error| format!("{} could not be written: {error}", folder.join(FILE).display()))?;
+            replace_file(folder, FILE, &life.encode()).map_err(|error| {
+                format!("{} could not be written: {error}", shown_path(&folder.join(FILE)))
+            })?;
         }
         let ceilings = Ceilings {
             folder,
@@ -164,13 +166,13 @@ fn read(folder: &Path) -> Result<LifeRecord, String> {
             let mut bytes = Vec::new();
             let mut limited = io::Read::take(file, LIFE_BYTES_MAX as u64 + 1);
             io::Read::read_to_end(&mut limited, &mut bytes)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+                .map_err(|error| format!("{}: {error}", shown_path(&path)))?;
             bytes
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LifeRecord::default()),
-        Err(error) => return Err(format!("{}: {error}", path.display())),
+        Err(error) => return Err(format!("{}: {error}", shown_path(&path))),
     };
-    LifeRecord::decode(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+    LifeRecord::decode(&bytes).map_err(|error| format!("{}: {error}", shown_path(&path)))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use zerohop_wire::admin::{
     REFUSED_FAILED, REFUSED_SETTING, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::{KeyspaceId, NodeId};
+use zerohop_wire::shown::quoted;
 use zerohop_wire::words::counted;
 
 use super::keyspace_drop;
@@ -152,7 +153,10 @@ impl ChangeContext<'_> {
         self.map.keyspace_named(name).ok_or_else(|| {
             let names: Vec<&str> =
                 self.map.keyspaces().map(|(_, found)| found.config().name.as_str()).take(8).collect();
-            refusal(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}; there is {}", names.join(", ")))
+            refusal(
+                REFUSED_UNKNOWN,
+                format!("there is no keyspace {}; there is {}", quoted(name.as_bytes()), names.join(", ")),
+            )
         })
     }
 

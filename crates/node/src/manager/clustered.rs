@@ -16,6 +16,7 @@ use zerohop_wire::admin::{
     REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
+use zerohop_wire::shown::quoted;
 use zerohop_wire::words::counted;
 
 use super::changes::DecidedChange;
@@ -51,7 +52,8 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
                 "draining" => NodeState::Draining,
                 "up" => NodeState::Up,
                 other => {
-                    let reason = format!("a node cannot be made {other:?}: draining, or up");
+                    let reason =
+                        format!("a node cannot be made {}: draining, or up", quoted(other.as_bytes()));
                     return AdminAnswer::refused(REFUSED_REQUEST, reason);
                 }
             };
@@ -93,7 +95,10 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
                 _ if name.is_empty() => KeyspaceId::NONE,
                 Some(id) => id,
                 None => {
-                    return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}"));
+                    return AdminAnswer::refused(
+                        REFUSED_UNKNOWN,
+                        format!("there is no keyspace {}", quoted(name.as_bytes())),
+                    );
                 }
             };
             let command = ControlCommand::AcknowledgeLosses { keyspace, until: MapEpoch(map_epoch) };
@@ -229,7 +234,10 @@ async fn of_partition(
 ) -> AdminAnswer {
     let map = shared.history.borrow().map().clone();
     let Some((id, found)) = map.keyspace_named(name) else {
-        return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}"));
+        return AdminAnswer::refused(
+            REFUSED_UNKNOWN,
+            format!("there is no keyspace {}", quoted(name.as_bytes())),
+        );
     };
     let count = found.config().partitions.get();
     if partition >= count {

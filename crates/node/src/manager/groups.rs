@@ -8,6 +8,7 @@ use zerohop_wire::admin::{
     REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
+use zerohop_wire::shown::quoted;
 
 /// The numbers of groups of which a node has the primary, an in-sync replica, a follower.
 pub(super) type GroupShares = [u32; 3];
@@ -67,7 +68,8 @@ pub(super) fn list(
     pins: Option<&BTreeMap<PartitionId, InstanceId>>,
 ) -> AdminAnswer {
     let Some((_, keyspace)) = map.keyspace_named(&asked.keyspace) else {
-        return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {:?}", asked.keyspace));
+        let reason = format!("there is no keyspace {}", quoted(asked.keyspace.as_bytes()));
+        return AdminAnswer::refused(REFUSED_UNKNOWN, reason);
     };
     let page = keyspace.groups().skip(asked.first as usize).take(PARTITIONS_LISTED_MAX);
     let pinned = |partition| pins.and_then(|pins| pins.get(&partition)).map(|one| one.0);

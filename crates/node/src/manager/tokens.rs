@@ -7,6 +7,7 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::shown::quoted;
 use zerohop_wire::{Failure, Permission};
 
 use crate::access::permits;
@@ -75,7 +76,8 @@ pub(super) fn change(
         AdminQuestion::RevokeToken(TokenRevoke { name }) => {
             let found = map.tokens().find(|token| token.name.as_str() == name);
             Some(found.map(|token| MapChange::RemoveToken(token.id)).ok_or_else(|| {
-                let reason = format!("there is no token {name:?}: `zerohop token list` lists all tokens");
+                let named = quoted(name.as_bytes());
+                let reason = format!("there is no token {named}: `zerohop token list` lists all tokens");
                 AdminAnswer::refused(REFUSED_UNKNOWN_TOKEN, reason)
             }))
         }
@@ -91,7 +93,10 @@ fn put(map: &ClusterMap, asked: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
         let id = match keyspace.as_str() {
             "" => KeyspaceId::NONE,
             name => map.keyspace_named(name).map(|(id, _)| id).ok_or_else(|| {
-                AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}"))
+                AdminAnswer::refused(
+                    REFUSED_UNKNOWN,
+                    format!("there is no keyspace {}", quoted(name.as_bytes())),
+                )
             })?,
         };
         let bits = u8::try_from(*permissions).ok().and_then(Permissions::from_bits);

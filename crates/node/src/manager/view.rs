@@ -64,7 +64,8 @@ impl ClusterView {
             waits_for: standing.waits_for.clone().unwrap_or_default(),
             warnings: Vec::new(),
         };
-        told.warnings = warnings(map, &standing, &told, groups);
+        let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
+        told.warnings = warnings(map, &standing, &told, (groups, lost));
         ClusterView { notified_epoch: told, groups, choosing }
     }
 
@@ -83,7 +84,7 @@ fn warnings(
     map: &ClusterMap,
     standing: &ClusterStanding,
     told: &admin::NodeView,
-    groups: u32,
+    (groups, lost): (u32, u32),
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     if !told.quorum {
@@ -107,10 +108,7 @@ fn warnings(
         warnings.push(format!("no answer from {} to node {by}: {advice}", silent.join(", ")));
     }
     if told.no_primary > 0 {
-        let advice = match told.quorum {
-            true => "`zerohop recover` lists lost partitions; the others are served again within seconds",
-            false => "they are not served before the control group decides again",
-        };
+        let advice = advice_without_primary(told.quorum, told.no_primary, lost);
         warnings.push(format!(
             "no primary for {} of {}: {advice}",
             told.no_primary,
@@ -126,6 +124,29 @@ fn warnings(
         ));
     }
     warnings
+}
+
+/// When partitions without a primary are served again, of which some are lost.
+fn advice_without_primary(quorum: bool, no_primary: u32, lost: u32) -> String {
+    let (are, them) = (by_number(lost, "is", "are"), by_number(lost, "it", "them"));
+    match lost {
+        _ if !quorum => {
+            let they = by_number(no_primary, "it is", "they are");
+            format!("{they} not served before the control group decides again")
+        }
+        0 => {
+            let they = by_number(no_primary, "it is", "they are");
+            format!("{they} served again as soon as another copy takes over, usually within seconds")
+        }
+        all if all == no_primary => format!(
+            "{} lost, and not served before a node with an in-sync copy returns; `zerohop recover` lists {them}",
+            by_number(lost, "it is", "all of them are")
+        ),
+        some => format!(
+            "{some} of them {are} lost, and not served before a node with an in-sync copy returns (`zerohop recover` lists {them}); the others \
+             are served again as soon as another copy takes over, usually within seconds"
+        ),
+    }
 }
 
 fn count(map: &ClusterMap, is_so: impl Fn(&Group<'_>) -> bool) -> u32 {
@@ -145,4 +166,30 @@ pub(super) fn why_not(shared: &ManagerShared, view: &ClusterView) -> Option<(&'s
         return Some((phase.name(), reason));
     }
     view.why_nothing_is_served().map(|reason| ("unserved", reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_without_a_primary_are_told_apart_from_lost_ones() {
+        let soon = "served again as soon as another copy takes over, usually within seconds";
+        assert_eq!(advice_without_primary(true, 3, 0), format!("they are {soon}"));
+        assert_eq!(advice_without_primary(true, 1, 0), format!("it is {soon}"));
+        let all = advice_without_primary(true, 256, 256);
+        assert!(
+            all.starts_with("all of them are lost, and not served before") && !all.contains("seconds"),
+            "{all}"
+        );
+        let one = advice_without_primary(true, 1, 1);
+        assert!(one.starts_with("it is lost") && one.ends_with("`zerohop recover` lists it"), "{one}");
+        let some = advice_without_primary(true, 5, 2);
+        assert!(some.starts_with("2 of them are lost, ") && some.ends_with(soon), "{some}");
+        assert!(advice_without_primary(true, 5, 1).starts_with("1 of them is lost, "));
+        for lost in [0, 2, 5] {
+            let told = advice_without_primary(false, 5, lost);
+            assert_eq!(told, "they are not served before the control group decides again");
+        }
+    }
 }

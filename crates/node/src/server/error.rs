@@ -8,6 +8,7 @@ use std::time::Duration;
 use zerohop_engine::disk::DiskError;
 use zerohop_placement::MapError;
 use zerohop_wire::ids::InstanceId;
+use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::{by_number, counted};
 
 use super::persisted::SavedError;
@@ -149,7 +150,7 @@ impl fmt::Display for StartError {
                 f,
                 "{}: this data was made with {}, {asked} {} asked for, and partitions cannot move between instances yet: start with \
                  --instances {has} or without the option",
-                root.display(),
+                shown_path(root),
                 counted(*has, "instance"),
                 by_number(*asked, "was", "were")
             ),
@@ -159,9 +160,9 @@ impl fmt::Display for StartError {
                  limits.conf), or start with fewer --instances"
             ),
             StartError::Folder(error) => error.fmt(f),
-            StartError::ForeignFolder { root, reason } => write!(f, "{}: {reason}", root.display()),
-            StartError::State { path, error } => write!(f, "{}: {error}", path.display()),
-            StartError::Member { path, reason } => write!(f, "{}: {reason}", path.display()),
+            StartError::ForeignFolder { root, reason } => write!(f, "{}: {reason}", shown_path(root)),
+            StartError::State { path, error } => write!(f, "{}: {error}", shown_path(path)),
+            StartError::Member { path, reason } => write!(f, "{}: {reason}", shown_path(path)),
             StartError::Cluster { reason } => f.write_str(reason),
             StartError::NotSaved(error) => write!(f, "the node's state could not be saved: {error}"),
             StartError::Map(error) => write!(f, "the cluster map cannot be brought up to date: {error}"),

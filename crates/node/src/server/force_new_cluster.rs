@@ -5,6 +5,7 @@ use std::path::Path;
 
 use zerohop_control::manager::RaftManager;
 use zerohop_wire::ids::NodeId;
+use zerohop_wire::shown::shown_path;
 
 use super::error::StartError;
 use super::folder::NodeFolder;
@@ -32,18 +33,19 @@ pub struct ForcedCluster {
 pub fn found_again(root: &Path, is_meant: bool) -> Result<ForcedCluster, StartError> {
     let cluster = |reason: String| StartError::Cluster { reason };
     if !root.is_dir() {
-        return Err(cluster(format!("{}: there is no such folder", root.display())));
+        return Err(cluster(format!("{}: there is no such folder", shown_path(root))));
     }
     let (mut folder, _) = NodeFolder::open(root)?;
     let member = folder.read_member()?;
     let node = member.and_then(|member| member.node);
-    let node = node.ok_or_else(|| cluster(format!("{}: it is of no node of a cluster", root.display())))?;
+    let node = node.ok_or_else(|| cluster(format!("{}: it is of no node of a cluster", shown_path(root))))?;
     let log = folder.read_control_log()?.filter(|log| !log.is_empty());
     let log = log.ok_or_else(|| {
-        cluster(format!("{}: node {node} is no manager: take the folder of one that was", root.display()))
+        cluster(format!("{}: node {node} is no manager: take the folder of one that was", shown_path(root)))
     })?;
-    let (again, known, state) = RaftManager::found_again(&log, node)
-        .map_err(|error| cluster(format!("the control log in {} cannot be used: {error}", root.display())))?;
+    let (again, known, state) = RaftManager::found_again(&log, node).map_err(|error| {
+        cluster(format!("the control log in {} cannot be used: {error}", shown_path(root)))
+    })?;
     if is_meant {
         folder.replace_control_log(&again).map_err(StartError::NotSaved)?;
     }

@@ -13,6 +13,7 @@ use zerohop_control::manager::RaftManager;
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::NodeId;
 use zerohop_wire::messages::ClusterId;
+use zerohop_wire::shown::shown_path;
 
 use super::error::StartError;
 use super::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STATE_FILE};
@@ -100,7 +101,7 @@ impl LocalCluster {
     pub fn write(&self, root: &Path) -> Result<(), StartError> {
         let failed = |error: std::io::Error| StartError::System {
             operation: "writing the cluster file of the data folder",
-            reason: format!("{}: {error}", root.join(FILE).display()),
+            reason: format!("{}: {error}", shown_path(&root.join(FILE))),
         };
         replace_file(root, FILE, &self.encode()).map_err(failed)?;
         // The folder itself may be new.
@@ -205,7 +206,7 @@ fn read(path: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, StartError> {
     use std::io::{ErrorKind, Read};
     let failed = |error: std::io::Error| StartError::System {
         operation: "reading the data folder",
-        reason: format!("{}: {error}", path.display()),
+        reason: format!("{}: {error}", shown_path(path)),
     };
     let file = match std::fs::File::open(path) {
         Ok(file) => file,

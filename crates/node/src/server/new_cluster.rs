@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use zerohop_wire::messages::ClusterId;
+use zerohop_wire::shown::shown_path;
 
 use super::clustered::{address, name_of};
 use super::error::StartError;
@@ -28,7 +29,7 @@ enum SavedFolder {
 /// # Errors
 /// There is no data, a node of it is running, or the data cannot be read or written.
 pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, ClusterId), StartError> {
-    let refused = |reason: &str| StartError::Cluster { reason: format!("{}: {reason}", root.display()) };
+    let refused = |reason: &str| StartError::Cluster { reason: format!("{}: {reason}", shown_path(root)) };
     let in_it = (0..FOLDERS_MAX).map(|place| node_folder(root, place)).filter(|folder| holds_data(folder));
     let mut roots: Vec<PathBuf> = in_it.collect();
     if roots.is_empty() && holds_data(root) {

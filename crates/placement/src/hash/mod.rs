@@ -19,6 +19,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use zerohop_wire::shown::quoted;
+
 mod crc16;
 mod fnv1a;
 mod jenkins;
@@ -102,7 +104,7 @@ pub struct UnknownHash {
 
 impl fmt::Display for UnknownHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no hash function is called {:?}: use one of", self.name)?;
+        write!(f, "no hash function is called {}: use one of", quoted(self.name.as_bytes()))?;
         for (index, kind) in HashKind::ALL.into_iter().enumerate() {
             write!(f, "{} {kind}", if index == 0 { "" } else { "," })?;
         }

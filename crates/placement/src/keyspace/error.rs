@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zerohop_wire::words::counted;
+
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, PARTITIONS_MAX,
     REPLICAS_MAX,
@@ -72,10 +74,17 @@ impl fmt::Display for ConfigError {
                 write!(f, "a split into {asked} partitions: a keyspace has at most {PARTITIONS_MAX}")
             }
             Self::Replicas { requested: asked } => write!(f, "{asked} replicas: ask for 1 to {REPLICAS_MAX}"),
-            Self::MinInSync { requested: asked, replicas } => write!(
-                f,
-                "min-in-sync {asked} with {replicas} replicas: ask for 1 to {replicas}, or for more replicas"
-            ),
+            Self::MinInSync { requested: asked, replicas } => {
+                write!(
+                    f,
+                    "min-in-sync {asked} with {}: ask for min-in-sync 1",
+                    counted(*replicas, "replica")
+                )?;
+                if *replicas > 1 {
+                    write!(f, " to {replicas}")?;
+                }
+                if asked > replicas { f.write_str(", or for more replicas") } else { Ok(()) }
+            }
             Self::Interval { requested_ms: asked_ms } => write!(
                 f,
                 "flushing every {asked_ms} ms: ask for 1 to {INTERVAL_MS_MAX} ms, for `sync`, or for `memory`"

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use zerohop_wire::shown::shown;
+
 use crate::limits::KEYSPACE_NAME_BYTES_MAX;
 
 /// A name of 1 to 63 ASCII letters, digits, `.`, `_` and `-`, of which the first is a letter or digit.
@@ -77,7 +79,12 @@ impl NameError {
         let what = match self {
             Self::Empty => format!("a {kind}'s name is empty"),
             Self::TooLong { bytes } => format!("a {kind}'s name has {bytes} bytes"),
-            Self::Character { at, character } => format!("a {kind}'s name has {character:?} at byte {at}"),
+            Self::Character { at, character } => {
+                format!(
+                    "a {kind}'s name has '{}' at byte {at}",
+                    shown(character.encode_utf8(&mut [0; 4]).as_bytes())
+                )
+            }
         };
         format!(
             "{what}: use 1 to {KEYSPACE_NAME_BYTES_MAX} ASCII letters, digits, '.', '_' and '-', a letter or digit first"

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Failure;
 use crate::ids::KeyspaceId;
-use crate::limits::BLOB_ATTRIBUTES_BYTES_MAX;
+use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, BLOB_NAME_BYTES_MAX};
 use crate::words::{by_number, counted};
 
 impl fmt::Display for Failure<'_> {
@@ -24,6 +24,13 @@ impl fmt::Display for Failure<'_> {
                 f,
                 "a frame of {length} bytes is longer than {limit} bytes: split the batch, or use a blob for large data"
             ),
+            // No limit of a key is equal to this limit.
+            Self::KeyTooLong { length: 0, limit } if *limit as usize == BLOB_NAME_BYTES_MAX => {
+                write!(f, "the name of the blob is empty: a name has 1 to {limit} bytes")
+            }
+            Self::KeyTooLong { length, limit } if *limit as usize == BLOB_NAME_BYTES_MAX => {
+                write!(f, "the name of the blob has {length} bytes, {limit} are allowed: use a shorter name")
+            }
             Self::KeyTooLong { length: 0, limit } => {
                 write!(f, "the key is empty: a key has 1 to {limit} bytes")
             }
@@ -49,7 +56,8 @@ impl fmt::Display for Failure<'_> {
             }
             Self::UnknownKeyspace { keyspace } => write!(
                 f,
-                "there is no keyspace {keyspace}: create it with `zerohop keyspace create`, or fetch the map again"
+                "there is no keyspace of this number any more ({keyspace}): open it again by its name, or create it with `zerohop keyspace \
+                 create`"
             ),
             Self::AuthRequired => f.write_str(
                 "the cluster has a secret: name its file with --secret-file or ZEROHOP_SECRET_FILE, or a \
@@ -170,6 +178,12 @@ mod tests {
         assert!(long.contains("70000") && long.contains("65536"), "{long}");
         let empty = Failure::KeyTooLong { length: 0, limit: 65_536 }.to_string();
         assert_eq!(empty, "the key is empty: a key has 1 to 65536 bytes");
+        let limit = BLOB_NAME_BYTES_MAX as u32;
+        assert_ne!(BLOB_NAME_BYTES_MAX, crate::limits::KEY_BYTES_MAX);
+        let empty = Failure::KeyTooLong { length: 0, limit }.to_string();
+        assert_eq!(empty, "the name of the blob is empty: a name has 1 to 4096 bytes");
+        let long = Failure::KeyTooLong { length: 5000, limit }.to_string();
+        assert_eq!(long, "the name of the blob has 5000 bytes, 4096 are allowed: use a shorter name");
         let pauses = [0, 1, 40].map(|retry_after_ms| Failure::Busy { retry_after_ms }.to_string());
         assert!(pauses[0].ends_with("ask again in 1 ms") && pauses[2].ends_with("in 40 ms"), "{pauses:?}");
         let unavailable = Failure::Unavailable { retry_after_ms: 0 }.to_string();

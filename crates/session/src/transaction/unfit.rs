@@ -57,6 +57,21 @@ pub enum InvalidTransaction {
     },
 }
 
+impl InvalidTransaction {
+    /// Whether the transaction as a whole is beyond a limit, and not one of its operations.
+    #[must_use]
+    pub const fn is_of_whole(&self) -> bool {
+        matches!(
+            self,
+            Self::Empty
+                | Self::Items { .. }
+                | Self::Partitions { .. }
+                | Self::Bytes { .. }
+                | Self::PartitionBytes { .. }
+        )
+    }
+}
+
 impl std::error::Error for InvalidTransaction {}
 
 impl fmt::Display for InvalidTransaction {

@@ -97,7 +97,9 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     }
     let (_, listed, _) = cluster.run(&["partition", "list"]);
     assert_eq!(listed.matches("pinned to ").count(), moved.len(), "{listed}");
-    assert_eq!(cluster.run(&["partition", "release", "default/3"]).0, 0);
+    let (code, told, _) = cluster.run(&["partition", "release", "default/3", "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, told), (0, serde_json::json!({"keyspace": "default", "partition": 3, "done": true})));
     let listed = cluster.list(&["partition", "list"]);
     assert_eq!(listed[3]["pinned"], Value::Null);
     let (code, _, told) = cluster.run(&["partition", "release", "default/3"]);
@@ -105,7 +107,9 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     // A draining node or one that is down cannot be a target.
     let others = members(&now[5]);
     let free = instances.iter().find(|one| !others.contains(one)).unwrap() + 1;
-    assert_eq!(cluster.run(&["node", "drain", &free.to_string()]).0, 0);
+    let (code, told, _) = cluster.run(&["node", "drain", &free.to_string(), "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, told), (0, serde_json::json!({"node": free, "state": "draining", "done": true})));
     let (code, _, told) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
     assert!(code == 3 && told.contains("is being drained"), "{told}");
     cluster.kill(free as usize - 1);

@@ -55,9 +55,9 @@ fn the_usage_does_not_ask_for_what_a_variable_gives() {
 #[test]
 fn an_option_of_other_commands_is_refused_without_a_tip_to_pass_it_as_a_value() {
     for arguments in [
-        &["token", "revoke", "robot", "--json"][..],
-        &["--json", "token", "revoke", "robot"],
-        &["secret", "new", "file", "--json"],
+        &["man", "--json"][..],
+        &["--json", "completions", "bash"],
+        &["secret", "new", "file", "--keyspace=k"],
         &["completions", "--keyspace=k", "bash"],
     ] {
         let told = output(zerohop(arguments), b"");

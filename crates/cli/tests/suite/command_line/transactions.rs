@@ -50,7 +50,7 @@ fn json_tells_each_result_and_every_no() {
     let expected = json!([
         { "operation": "incr", "key": "n", "done": true, "value": 5 },
         { "operation": "lookup", "key": "n", "found": true, "type": "bytes", "length": 1, "value": "5" },
-        { "operation": "remove", "key": "gone", "done": true, "found": false },
+        { "operation": "remove", "key": "gone", "done": false, "found": false, "reason": "not_found" },
         { "operation": "lookup", "key": "gone", "found": false },
     ]);
     assert_eq!(told["results"], expected);
@@ -194,7 +194,7 @@ fn blobs_change_among_records_or_not_at_all() {
     let expected = json!([
         { "operation": "blob read", "key": "b", "length": 1, "value": "\0" },
         { "operation": "blob append", "key": "b", "done": true, "at": 4100 },
-        { "operation": "blob rm", "key": "nobody", "done": true, "found": false },
+        { "operation": "blob rm", "key": "nobody", "done": false, "found": false, "reason": "not_found" },
     ]);
     assert_eq!((code, &told["results"]), (0, &expected));
     // A number within a chunk, and a number across two, which depends on the version that was read.
