@@ -127,6 +127,7 @@ impl KvCommand {
             KvCommand::Insert(arguments) => &arguments.key,
             KvCommand::Lookup(arguments) => &arguments.key,
             KvCommand::Remove(arguments) => &arguments.key,
+            KvCommand::Take(arguments) => &arguments.key,
             KvCommand::Append(arguments) => &arguments.key,
             KvCommand::Extend(arguments) => &arguments.key,
             KvCommand::Cas(arguments) => &arguments.key,

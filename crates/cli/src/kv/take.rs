@@ -9,7 +9,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 #[derive(Args, Debug)]
 pub(crate) struct TakeArguments {
     #[command(flatten)]
-    key: KeyArgument,
+    pub(super) key: KeyArgument,
     #[command(flatten)]
     condition: GivenCondition,
     #[command(flatten)]
