@@ -250,7 +250,9 @@ fn full_disk_delays_a_split() {
     for _ in 0..5 {
         bench.advance_ms(300);
     }
-    assert!(bench.instance.splits_pending() > 0);
+    let pending = bench.instance.splits_pending();
+    assert!(pending > 0);
+    assert_eq!(bench.instance.stats().splits_pending, pending as u64, "the status names them");
     bench.disk.set_capacity(None);
     for _ in 0..20 {
         bench.advance_ms(300);
