@@ -67,7 +67,10 @@ fn losses(document: &mut Document<'_>) {
         field("`zerohopx`", b"zerohopx"),
         field("version: 1", 1u32.to_le_bytes()),
         field("number of keyspaces, `k`", 2u32.to_le_bytes()),
-        field("for each keyspace", [entry(6, 0x0102_0304_0506_0708), entry(7, 9)].concat()),
+        field(
+            "for each keyspace: its id (4), the first map epoch of the start that recorded it (8)",
+            [entry(6, 0x0102_0304_0506_0708), entry(7, 9)].concat(),
+        ),
         field("CRC-32C of bytes 0 to 16 + 12 `k`", sum_of(&bytes)),
     ];
     document.layout("`losses` / offset", &[("k", 2)], &bytes, &fields);
