@@ -1,8 +1,11 @@
 //! Limits and times of an instance.
 
-/// Partitions split, or segments copied ahead for a split, in one batch. Each costs a few syncs, and requests are served in
-/// between.
-pub(crate) const SPLIT_STEPS_PER_BATCH: usize = 4;
+/// Partitions split, or segments copied ahead for a split, in one batch. Each costs a dozen syncs, tens of milliseconds on many
+/// disks, and requests and lease messages wait meanwhile. With several in one batch, leases lapse.
+pub(crate) const SPLIT_STEPS_PER_BATCH: usize = 1;
+
+/// Partitions that are split first because something waits for them. More of them are split in the usual order.
+pub(crate) const SPLITS_PREFERRED_MAX: usize = 64;
 
 /// When a failed split is tried again. A full disk may have room by then.
 pub(crate) const SPLIT_AGAIN_MS: u64 = 200;

@@ -291,6 +291,8 @@ impl<D: Disk> Instance<D> {
             return true;
         }
         let key = (envelope.keyspace, envelope.partition);
+        // Another member has split its copy, and its entries wait for the copy here.
+        self.splits.prefer(key.0, key.1);
         let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, call: &peer.call };
         self.notify_replica(key, told, effects);
         true

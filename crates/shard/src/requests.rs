@@ -97,6 +97,7 @@ impl<D: Disk> Instance<D> {
             _ if is_refused => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
             Some(found) if splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
                 unavailable(&mut relay, to);
+                splits.prefer(keyspace, partition);
             }
             Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
             Some(_) => relay.fail(to, What::NoSuchPartition.into()),
@@ -128,6 +129,9 @@ impl<D: Disk> Instance<D> {
             true => None,
             false => self.run_here((keyspace, partition), to, (program, reply), effects),
         };
+        if ran.is_none() && !is_refused {
+            self.splits.prefer(keyspace, partition);
+        }
         let result = ran.unwrap_or_else(|| match self.map().keyspace(keyspace) {
             Some(_) if !is_refused && self.splits.awaits(keyspace, partition) => {
                 Err(Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS })

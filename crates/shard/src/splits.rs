@@ -10,9 +10,9 @@
 //!
 //! The engine names a partition by keyspace, number of splits, and partition number. A child is therefore never confused with the
 //! older partition of its number. A parent is never dropped before its children exist. Until then requests for them are answered
-//! `Unavailable`, and their clients retry.
+//! `Unavailable`, and their clients retry. Parents whose children are asked for, by clients or by other members, are split first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult};
@@ -23,7 +23,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use super::clock::ClockReading;
 use super::open::drop_stored;
 use super::{Instance, InstanceEffects, relay};
-use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH};
+use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, SPLITS_PREFERRED_MAX};
 use zerohop_partition::MapView;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_partition::planted::{Bug, is_planted};
@@ -51,13 +51,19 @@ pub(super) fn named(id: zerohop_engine::PartitionId) -> (KeyspaceId, u8, Partiti
     (KeyspaceId((id.0 >> 32) as u32), (number >> NUMBER_BITS) as u8, partition)
 }
 
+/// A parent: its keyspace, the splits of the keyspace at that time, and its number.
+type ParentName = (KeyspaceId, u8, PartitionId);
+
 /// The splits in progress.
 #[derive(Debug, Default)]
 pub(super) struct Splits {
     /// The number of splits of each keyspace of which something may be stored; 0 for keyspaces that are not here.
     levels: BTreeMap<KeyspaceId, u8>,
     /// Parents that no longer serve, by keyspace, its splits at that time, and number.
-    pending: BTreeMap<(KeyspaceId, u8, PartitionId), Parent>,
+    pending: BTreeMap<ParentName, Parent>,
+    /// Parents whose children a client or another member waits for, in the order of the first request. They are split before the
+    /// others. Some may be split already.
+    preferred: VecDeque<ParentName>,
     /// For children to be opened: the state that their parents, which other members had too, pass on.
     inherited_states: BTreeMap<(KeyspaceId, PartitionId), InheritedState>,
     again_ms: u64,
@@ -85,21 +91,46 @@ impl Splits {
     }
 
     /// Whether this is a parent that waits.
-    pub(super) fn waits(&self, name: (KeyspaceId, u8, PartitionId)) -> bool {
+    pub(super) fn waits(&self, name: ParentName) -> bool {
         self.pending.contains_key(&name)
     }
 
     /// Whether a partition is a child that must still be created.
     pub(super) fn awaits(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        self.waiting_parent(keyspace, partition).is_some()
+    }
+
+    /// The waiting parent of a child that must still be created.
+    fn waiting_parent(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<ParentName> {
         if self.pending.is_empty() {
-            return false;
+            return None;
         }
         let now = self.level(keyspace);
         // This searches by levels and not through all waiting parents, which may be tens of thousands.
-        (0..now).any(|splits| {
-            let parent = PartitionId(partition.0 >> (now - splits));
-            self.pending.contains_key(&(keyspace, splits, parent))
-        })
+        let mut parents =
+            (0..now).map(|splits| (keyspace, splits, PartitionId(partition.0 >> (now - splits))));
+        parents.find(|parent| self.pending.contains_key(parent))
+    }
+
+    /// A client or another member has asked for a child: its parent is split before those that nothing waits for.
+    pub(super) fn prefer(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
+        if let Some(parent) = self.waiting_parent(keyspace, partition)
+            && self.preferred.len() < SPLITS_PREFERRED_MAX
+            && !self.preferred.contains(&parent)
+        {
+            self.preferred.push_back(parent);
+        }
+    }
+
+    /// The parent that is split next.
+    pub(super) fn next_parent(&mut self) -> Option<ParentName> {
+        while let Some(name) = self.preferred.front() {
+            if self.pending.contains_key(name) {
+                return Some(*name);
+            }
+            self.preferred.pop_front();
+        }
+        self.pending.keys().next().copied()
     }
 
     pub(super) fn inherited_state(
@@ -277,10 +308,11 @@ impl<D: Disk> Instance<D> {
             if elapsed_ms < self.splits.again_ms {
                 return;
             }
-            let Some(&name) = self.splits.pending.keys().next() else { return };
+            let Some(name) = self.splits.next_parent() else { return };
             if let Err(error) = self.step_split(name, effects) {
                 // A full disk may have room again; after other failures the next start continues.
                 self.splits.again_ms = elapsed_ms + SPLIT_AGAIN_MS;
+                self.splits.preferred.pop_front();
                 self.counters.record_error(&error);
             }
         }
@@ -288,7 +320,7 @@ impl<D: Disk> Instance<D> {
 
     fn step_split(
         &mut self,
-        (keyspace, splits, parent): (KeyspaceId, u8, PartitionId),
+        (keyspace, splits, parent): ParentName,
         effects: &mut dyn InstanceEffects,
     ) -> EngineResult<()> {
         let map = self.map().clone();

@@ -24,6 +24,8 @@ pub struct InstanceStats {
     pub flushes: u64,
     /// Partitions here.
     pub partitions: u64,
+    /// Partitions of a keyspace that was split whose two halves are not made yet. They serve no requests.
+    pub splits_pending: u64,
     /// Figures of the engine.
     pub engine: EngineStats,
     /// All partitions together: sizes and counts are sums. During post-split cleanup the records are an estimate.
@@ -150,7 +152,7 @@ impl<D: Disk> Instance<D> {
 
     /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
     pub fn stats(&mut self) -> InstanceStats {
-        let drained = self.drained();
+        let (drained, splits_pending) = (self.drained(), self.splits_pending() as u64);
         let Instance { engine, partitions, counters, clock, .. } = self;
         engine.check_disk_space();
         let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
@@ -163,6 +165,7 @@ impl<D: Disk> Instance<D> {
             flushes: counters.flushes,
             broken_invariants: counters.broken_invariants,
             partitions: partitions.len() as u64,
+            splits_pending,
             drained,
             engine: engine.stats(),
             errors: counters.errors.clone(),

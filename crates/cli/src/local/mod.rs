@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start ──spawn──> child: listens, recovers ──one line of JSON──> Ready
-//!   stop: SIGINT, wait for a while, SIGKILL           kill: SIGKILL
+//!   stop: SIGQUIT, wait for a while, SIGKILL           kill: SIGKILL
 //! ```
 //!
 //! No child outlives this process: a child asks the system for a signal when its parent is gone,
@@ -105,7 +105,7 @@ impl LocalNode {
     pub(crate) fn request_end(&self) {
         if let Some(pid) = self.pid() {
             // The call fails only if the node has just ended.
-            let _ = kill_process(pid, Signal::INT);
+            let _ = kill_process(pid, Signal::QUIT);
         }
     }
 

@@ -213,7 +213,7 @@ fn end_with(parent: u32) -> Result<(), CommandError> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Signal, set_parent_process_death_signal};
-        set_parent_process_death_signal(Some(Signal::INT)).map_err(|error| {
+        set_parent_process_death_signal(Some(Signal::QUIT)).map_err(|error| {
             CommandError::system(
                 "asking for a signal at the parent's end",
                 Path::new("zerohop"),

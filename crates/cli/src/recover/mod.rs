@@ -166,7 +166,10 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         if view::has_quorum(&status) && !stands_still {
             match json {
                 true => output::json(&NothingToRecover { lost: 0, damaged: left_out })?,
-                false => output::result(&nothing(&partitions, left_out))?,
+                false => {
+                    output::result(&nothing(&partitions, left_out))?;
+                    missing(&status).try_for_each(output::result)?;
+                }
             }
         }
         return match (view::has_quorum(&status), stands_still) {
@@ -203,6 +206,12 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
                 .to_owned(),
         )),
     }
+}
+
+/// The lines of the node that was asked about data that went missing, which only an acknowledgement ends.
+fn missing(status: &Status) -> impl Iterator<Item = &str> {
+    let troubles = status.nodes.iter().flat_map(|node| &node.troubles);
+    troubles.map(String::as_str).filter(|line| line.contains("`zerohop recover acknowledge "))
 }
 
 /// In words that no partition is lost, of those that were named or of all.

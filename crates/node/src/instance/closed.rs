@@ -26,6 +26,13 @@ pub(super) fn leave(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
     replace_file(folder, FILE, &encode(incarnation))
 }
 
+/// The start that has written the mark, which stays; `None`: there is no valid mark.
+pub(crate) fn read_mark(folder: &Path) -> Option<Incarnation> {
+    #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]
+    let bytes = std::fs::read(folder.join(FILE)).ok()?;
+    decode(&bytes)
+}
+
 /// Removes the mark durably, and returns the start that has written it. An invalid mark is removed as well, and counts as none.
 ///
 /// # Errors
@@ -90,7 +97,9 @@ mod tests {
     fn shutdown_marker_is_read_once_and_invalid_one_removed() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(take_mark(root.path()), Ok(None));
+        assert_eq!(read_mark(root.path()), None);
         leave(root.path(), Incarnation(7)).unwrap();
+        assert_eq!(read_mark(root.path()), Some(Incarnation(7)));
         assert_eq!(take_mark(root.path()), Ok(Some(Incarnation(7))));
         assert_eq!(take_mark(root.path()), Ok(None));
         replace_file(root.path(), FILE, b"zerohopc and no more").unwrap();

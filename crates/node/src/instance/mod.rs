@@ -25,6 +25,7 @@ mod thread;
 
 #[cfg(test)]
 pub(crate) use self::closed::encode as closed_bytes;
+pub(crate) use self::closed::read_mark as closed_mark;
 pub(crate) use self::histogram::Histogram;
 #[cfg(test)]
 pub(crate) use self::life::LifeRecord;

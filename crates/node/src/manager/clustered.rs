@@ -187,8 +187,12 @@ pub(super) async fn pins(
     Some(pins.into_iter().map(|(partition, pin)| (partition, pin.to)).collect())
 }
 
-/// The addresses of the control group's managers, as far as known; empty for a standalone node.
+/// The addresses of the control group's managers, as far as known. A standalone node decides by itself, so that it is its own control group.
 pub(super) async fn managers(shared: &ManagerShared) -> Vec<String> {
+    if shared.cluster_handle().is_none() {
+        let map = shared.history.borrow().map().clone();
+        return map.node(shared.node.get()).map(|own| own.manager().to_owned()).into_iter().collect();
+    }
     of_agent(shared, Input::Managers).await.unwrap_or_default()
 }
 

@@ -7,16 +7,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 use zerohop_placement::{MapChange, MapDelta};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminDone, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, REFUSED_FAILED,
-    REFUSED_REQUEST,
+    AdminAnswer, AdminDone, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, LossesAcknowledge,
+    REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
 };
-use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 use zerohop_wire::words::counted;
 
 use super::changes::{self, ChangeContext, ChangeRefusal, DecidedChange};
+use super::data_losses::DataLosses;
 use super::instances::{self, apply_map_change};
 use super::shared::ManagerShared;
 use super::{ControlJob, ReplyTo, clustered, groups, keyspace_drop, status, tokens};
@@ -24,7 +25,7 @@ use crate::clock::unix_ms;
 use crate::entropy::random_u64;
 use crate::instance::{Figures, InstanceNotice};
 use crate::server::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT};
-use crate::server::{NodeFolder, SavedNode};
+use crate::server::{NodeFolder, SavedLosses, SavedNode};
 
 /// Changes the map of a standalone node; in a cluster it has the control group do so.
 pub(super) struct JobWorker {
@@ -36,6 +37,7 @@ pub(super) struct JobWorker {
 struct LoneNode {
     folder: NodeFolder,
     next_keyspace: KeyspaceId,
+    losses: SavedLosses,
 }
 
 impl JobWorker {
@@ -43,8 +45,16 @@ impl JobWorker {
         shared: Rc<ManagerShared>,
         folder: NodeFolder,
         next_keyspace: KeyspaceId,
+        losses: SavedLosses,
     ) -> Self {
-        JobWorker { shared, standalone: Some(LoneNode { folder, next_keyspace }) }
+        let worker = JobWorker { shared, standalone: Some(LoneNode { folder, next_keyspace, losses }) };
+        worker.report_losses();
+        if !worker.shared.losses.borrow().all.is_empty() {
+            warn!(
+                "data may be missing, because the last process of this node was not stopped in order: `zerohop status` tells of which keyspaces"
+            );
+        }
+        worker
     }
 
     pub(super) fn in_cluster(shared: Rc<ManagerShared>) -> Self {
@@ -131,9 +141,8 @@ impl JobWorker {
         if let Some(reason) = self.shared.why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
-        // A standalone node continues with the contents of its disks, and reports corruption itself.
-        if let AdminQuestion::AcknowledgeLosses(_) = &ask {
-            return AdminAnswer::of(AdminReply::Done(AdminDone::default()));
+        if let AdminQuestion::AcknowledgeLosses(asked) = &ask {
+            return self.acknowledge_losses(asked);
         }
         let changed = tokens::change(self.shared.history.borrow().map(), &ask, unix_ms());
         if let Some(change) = changed {
@@ -164,6 +173,40 @@ impl JobWorker {
             Ok(()) => done,
             Err(answer) => answer,
         }
+    }
+
+    /// Has the status report the losses of a standalone node.
+    fn report_losses(&self) {
+        let Some(alone) = &self.standalone else { return };
+        let node = self.shared.node.get();
+        let all = Arc::new(alone.losses.by_partition(self.shared.history.borrow().map(), node));
+        self.shared.losses.replace(DataLosses { all, node: Some(node), ..DataLosses::default() });
+    }
+
+    /// Ends the report of losses that the operator knows.
+    fn acknowledge_losses(&mut self, asked: &LossesAcknowledge) -> AdminAnswer {
+        let map = self.shared.history.borrow().map().clone();
+        let Some(alone) = &mut self.standalone else {
+            return AdminAnswer::of(AdminReply::Done(AdminDone::default()));
+        };
+        let keyspace = match map.keyspace_named(&asked.keyspace) {
+            _ if asked.keyspace.is_empty() => KeyspaceId::NONE,
+            Some((id, _)) => id,
+            None => {
+                let reason = format!("there is no keyspace {:?}", asked.keyspace);
+                return AdminAnswer::refused(REFUSED_UNKNOWN, reason);
+            }
+        };
+        let mut left = alone.losses.clone();
+        let number = left.acknowledge(&map, keyspace, MapEpoch(asked.map_epoch));
+        if left != alone.losses {
+            if let Err(error) = alone.folder.save_losses(&left) {
+                return AdminAnswer::refused(REFUSED_FAILED, format!("this could not be saved: {error}"));
+            }
+            alone.losses = left;
+            self.report_losses();
+        }
+        AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: map.epoch().0, number }))
     }
 
     /// Closes a keyspace, unless that is done, waits until it is drained, and drops it.
@@ -251,6 +294,8 @@ impl JobWorker {
             return failed(error.to_string());
         }
         info!(epoch = map.epoch().0, change = describe(&delta), "the map has changed");
+        // A split has changed the number of partitions.
+        self.report_losses();
         let faults = apply_map_change(self.shared.instances(), &delta, &map, MAP_WAIT).await;
         if faults.is_empty() {
             return Ok(());

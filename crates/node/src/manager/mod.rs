@@ -59,7 +59,7 @@ use self::jobs::JobWorker;
 use self::shared::ManagerShared;
 use crate::instance::{EndedInstance, panic_message};
 use crate::proofs::Proofs;
-use crate::server::{NodeFolder, ServeError};
+use crate::server::{NodeFolder, SavedLosses, ServeError};
 
 /// The parameters of the manager.
 pub(crate) struct ManagerPlan {
@@ -78,8 +78,8 @@ pub(crate) struct ManagerPlan {
 
 /// Whether the node is in a cluster.
 pub(crate) enum ClusterMode {
-    /// It is not, and changes its map itself; the next keyspace gets this id.
-    Standalone(KeyspaceId),
+    /// It is not, and changes its map itself; the next keyspace gets this id. These are its losses that are not acknowledged.
+    Standalone(KeyspaceId, SavedLosses),
     /// It is, or will be.
     InCluster(Box<ClusterPlan>),
 }
@@ -174,8 +174,8 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
         shared.proofs.replace(proofs);
         let (over_out, over) = oneshot::channel();
         let (worker, clustered) = match standing {
-            ClusterMode::Standalone(next_keyspace) => {
-                (JobWorker::standalone(Rc::clone(&shared), folder, next_keyspace), None)
+            ClusterMode::Standalone(next_keyspace, losses) => {
+                (JobWorker::standalone(Rc::clone(&shared), folder, next_keyspace, losses), None)
             }
             ClusterMode::InCluster(plan) => {
                 let (inputs, inputs_in) = mpsc::channel(cluster::INPUTS_MAX);

@@ -9,7 +9,7 @@ use zerohop_wire::admin::{
     DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
-use zerohop_wire::words::counted;
+use zerohop_wire::words::{by_number, counted};
 
 use super::changes;
 use super::clustered;
@@ -22,7 +22,8 @@ use super::view::ClusterView;
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
-    let view = ClusterView::of(shared).await.notified_epoch;
+    let mut view = ClusterView::of(shared).await.notified_epoch;
+    view.warnings.extend(split_warning(figures.iter().flatten().map(|one| one.stats.splits_pending).sum()));
     let (mut troubles, mut damaged) = (of_node(shared), Vec::new());
     for (instance, found) in shared.instances().iter().zip(&figures) {
         match found {
@@ -141,6 +142,17 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
     }
 }
 
+/// The warning about partitions of this node that wait for their split, by their number.
+fn split_warning(pending: u64) -> Option<String> {
+    let copies = counted(pending, "copy");
+    (pending > 0).then(|| {
+        format!(
+            "a split is in progress: {copies} of partitions on this node {} not split yet, and these partitions are not served until then",
+            by_number(pending, "is", "are")
+        )
+    })
+}
+
 /// Alerts of the node, without those of its instances and those of its view of the cluster.
 pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
     let mut troubles = shared.alerts();
@@ -234,4 +246,22 @@ pub(super) fn to_json(status: &Status) -> Value {
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "keyspaces": status.keyspaces.iter().map(keyspace).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_in_progress_is_a_warning_with_the_number_of_waiting_copies() {
+        assert_eq!(split_warning(0), None);
+        let told = split_warning(1).unwrap();
+        assert!(
+            told.starts_with("a split is in progress: 1 copy ") && told.contains("is not split yet"),
+            "{told}"
+        );
+        assert!(
+            split_warning(37).unwrap().contains("37 copies of partitions on this node are not split yet")
+        );
+    }
 }

@@ -1,5 +1,5 @@
-//! The life of the node: it serves until it is stopped or an instance ends, and then stops all instances. After SIGTERM, it first has other nodes
-//! take over its primaries.
+//! The life of the node: it serves until it is stopped or an instance ends, and then stops all instances. After SIGTERM or
+//! SIGINT, it first has other nodes take over its primaries. After a failure, it announces its end to the other nodes without waiting for them.
 
 use std::io;
 use std::rc::Rc;
@@ -69,6 +69,10 @@ pub(super) async fn run(
             None => break NodePhase::Stopping,
         }
     };
+    if matches!(why, NodePhase::Failed(_)) {
+        // Its instances may need seconds to stop, and other nodes would consider it alive until then.
+        announce_end(shared).await;
+    }
     info!(phase = why.name(), "stopping");
     shared.phase.replace(why);
     let stopped = stop_all(shared, &mut control, ended).await;
@@ -185,9 +189,20 @@ async fn hand_over_primaries(shared: &Rc<ManagerShared>) {
     }
 }
 
-/// Stops the node at once on SIGINT (from a terminal), and in order on SIGTERM (from the system).
+/// Has the agent announce to the other nodes that this node ends. It waits for no takeover.
+async fn announce_end(shared: &Rc<ManagerShared>) {
+    if let Some(cluster) = shared.cluster_handle() {
+        // An agent that has ended announces nothing.
+        drop(timeout(HAND_OVER_LINGER, cluster.inputs.send(Input::Leave)).await);
+    }
+}
+
+/// Stops the node after a hand-over on SIGTERM (from the system) and SIGINT (from a terminal). SIGQUIT stops it without a hand-over: the process
+/// that stops all nodes of a local cluster sends it.
 fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
-    for (kind, told) in [(SignalKind::terminate(), leave), (SignalKind::interrupt(), stop)] {
+    for (kind, told) in
+        [(SignalKind::terminate(), leave), (SignalKind::interrupt(), leave), (SignalKind::quit(), stop)]
+    {
         let mut signals = signal(kind)?;
         let stop = Arc::clone(told);
         spawn_local(async move {

@@ -32,8 +32,14 @@ impl ClusterView {
     fn from(map: &ClusterMap, standing: Option<ClusterStanding>, node: NodeId) -> ClusterView {
         let Some(standing) = standing else {
             // A standalone node decides by itself.
-            let told =
-                admin::NodeView { node: node.0, leader: node.0, quorum: true, ..admin::NodeView::default() };
+            let told = admin::NodeView {
+                node: node.0,
+                leader: node.0,
+                quorum: true,
+                managers: 1,
+                answering: 1,
+                ..admin::NodeView::default()
+            };
             return ClusterView { notified_epoch: told, groups: count(map, |_| true), choosing: 0 };
         };
         let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();

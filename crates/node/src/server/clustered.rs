@@ -332,7 +332,22 @@ fn settings(
         (None, Some(founding)) => founding,
         (None, None) => ControlPart::No,
     };
+    check_contacts(options, &settings)?;
     Ok((settings, first))
+}
+
+/// Refuses a new node that could ask only itself.
+fn check_contacts(options: &ServerOptions, settings: &AgentSettings) -> Result<(), StartError> {
+    let joins = matches!(options.cluster.as_ref().map(|cluster| &cluster.way), Some(JoinMethod::Join(_)));
+    let is_new = settings.node.is_none() && matches!(settings.control, ControlPart::No);
+    if !joins || !is_new || settings.contacts.iter().any(|one| *one != settings.manager) {
+        return Ok(());
+    }
+    let reason = format!(
+        "--join names only this node's own address, {}: name a node that runs in the cluster, or start a new cluster with --hosts",
+        settings.manager.as_str()
+    );
+    Err(StartError::Cluster { reason })
 }
 
 /// The bootstrap nodes of a list.

@@ -22,6 +22,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/formats/node-folder.md");
 fn files_of_a_node_are_as_documented() {
     check(DOCUMENT, |document| {
         state(document);
+        losses(document);
         member(document);
         life(document);
         closed(document);
@@ -57,6 +58,22 @@ fn state(document: &mut Document<'_>) {
         field("CRC-32C of bytes 0 to 40 + `m`", sum_of(&bytes)),
     ];
     document.layout("`state` / offset", &[("m", map.len())], &bytes, &fields);
+}
+
+fn losses(document: &mut Document<'_>) {
+    let bytes = super::losses::tests::losses().encode();
+    let entry = |keyspace: u32, epoch: u64| [&keyspace.to_le_bytes()[..], &epoch.to_le_bytes()].concat();
+    let fields = [
+        field("`zerohopx`", b"zerohopx"),
+        field("version: 1", 1u32.to_le_bytes()),
+        field("number of keyspaces, `k`", 2u32.to_le_bytes()),
+        field(
+            "for each keyspace: its id (4), the first map epoch of the start that recorded it (8)",
+            [entry(6, 0x0102_0304_0506_0708), entry(7, 9)].concat(),
+        ),
+        field("CRC-32C of bytes 0 to 16 + 12 `k`", sum_of(&bytes)),
+    ];
+    document.layout("`losses` / offset", &[("k", 2)], &bytes, &fields);
 }
 
 fn member(document: &mut Document<'_>) {

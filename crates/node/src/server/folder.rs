@@ -3,6 +3,7 @@
 //! ```text
 //!   DATA/node/lock       locked while a process has the folder
 //!   DATA/node/state      identity and map of a standalone node           (persisted.rs, docs/formats/node-folder.md)
+//!   DATA/node/losses     data that a standalone node may have lost       (losses.rs, the same)
 //!   DATA/node/member     identity and map of a node in a cluster         (identity.rs, the same)
 //!   DATA/node/control.log    its part in the control group               (docs/formats/control-log.md)
 //!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md), and its `life`
@@ -11,15 +12,19 @@
 use std::path::{Path, PathBuf};
 
 use zerohop_engine::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
+use zerohop_wire::ids::Incarnation;
 
 use super::error::StartError;
 use super::identity::{MEMBER_BYTES_MAX, SavedMember};
+use super::losses::{LOSSES_BYTES_MAX, SavedLosses};
 use super::persisted::{SAVED_BYTES_MAX, SavedNode};
 use crate::disk::{LOCK_FILE, NodeDisk, OpenDiskError};
 use crate::embedded::SETTINGS_FILE;
+use crate::instance::closed_mark;
 
 pub(super) const NODE_FOLDER: &str = "node";
 pub(super) const STATE_FILE: &str = "state";
+const LOSSES_FILE: &str = "losses";
 pub(super) const MEMBER_FILE: &str = "member";
 pub(super) const CONTROL_LOG: &str = "control.log";
 /// The suffix of a file that is not complete.
@@ -71,6 +76,25 @@ impl NodeFolder {
     /// or the new one is there.
     pub(crate) fn save(&mut self, saved: &SavedNode) -> DiskResult<()> {
         self.replace(STATE_FILE, &saved.encode())
+    }
+
+    /// Reads the record of what a standalone node may have lost; empty if there is no file. `None`: the file is corrupt.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn read_losses(&mut self) -> Result<Option<SavedLosses>, StartError> {
+        let found = self.read_file(LOSSES_FILE, LOSSES_BYTES_MAX as u64)?;
+        Ok(found.map_or(Some(SavedLosses::default()), |bytes| SavedLosses::decode(&bytes)))
+    }
+
+    /// Replaces that record.
+    pub(crate) fn save_losses(&mut self, losses: &SavedLosses) -> DiskResult<()> {
+        self.replace(LOSSES_FILE, &losses.encode())
+    }
+
+    /// The process start that ended in order, according to the disk of an instance.
+    pub(super) fn closed_mark(&self, place: usize) -> Option<Incarnation> {
+        closed_mark(&Self::instance_folder(self.root()?, place))
     }
 
     /// Same as [`Self::save`], for a node in a cluster.

@@ -19,6 +19,7 @@ mod identity;
 pub mod limits;
 mod listen;
 mod local;
+mod losses;
 mod maps;
 mod new_cluster;
 mod persisted;
@@ -50,6 +51,7 @@ pub use self::force_new_cluster::{ForcedCluster, found_again};
 pub(crate) use self::identity::SavedMember;
 pub use self::limits::ConnectionLimits;
 pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
+pub(crate) use self::losses::SavedLosses;
 pub use self::new_cluster::new_cluster;
 pub use self::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
@@ -196,9 +198,16 @@ impl Server {
         let addresses: Vec<SocketAddr> = listeners.instances.iter().map(|(_, address)| *address).collect();
         let start = Start { incarnation, manager: listeners.manager.1, instances: &addresses };
         let in_memory = options.data.is_none();
-        let saved = match saved {
-            Some(saved) => start.again(&saved)?,
-            None => start.first(ClusterId(random(random_bytes())?), random(random_u64())?, in_memory)?,
+        let (saved, losses) = match saved {
+            Some(before) => {
+                let saved = start.again(&before)?;
+                let losses = losses::at_start(&mut folder, &before, &saved.map, instances)?;
+                (saved, losses)
+            }
+            None => {
+                let cluster = ClusterId(random(random_bytes())?);
+                (start.first(cluster, random(random_u64())?, in_memory)?, SavedLosses::default())
+            }
         };
         // The start must be saved before any other process can learn of it.
         folder.save(&saved).map_err(StartError::NotSaved)?;
@@ -211,7 +220,7 @@ impl Server {
             map_epoch = saved.map.epoch().0,
             "starting"
         );
-        let plan = Assembly { options: &options, saved: &saved, incarnation };
+        let plan = Assembly { options: &options, saved: &saved, losses, incarnation };
         plan.start(folder, listeners, stopwatch)
     }
 
@@ -259,8 +268,8 @@ impl Server {
         StopHandle(Arc::clone(&self.stop))
     }
 
-    /// From now on SIGTERM and SIGINT (Ctrl-C) stop the server instead of ending the process. SIGINT stops it at once. SIGTERM stops it after other
-    /// nodes, if there are any, have taken over its primaries; another signal ends that wait.
+    /// From now on SIGTERM, SIGINT (Ctrl-C) and SIGQUIT stop the server instead of ending the process. SIGTERM and SIGINT stop it after other
+    /// nodes, if there are any, have taken over its primaries; another signal ends that wait. SIGQUIT stops it without that.
     ///
     /// # Errors
     /// Those of the system.
@@ -378,6 +387,7 @@ impl Instances {
 struct Assembly<'a> {
     options: &'a ServerOptions,
     saved: &'a SavedNode,
+    losses: SavedLosses,
     incarnation: Incarnation,
 }
 
@@ -388,7 +398,7 @@ impl Assembly<'_> {
         listeners: Listeners,
         stopwatch: Stopwatch,
     ) -> Result<Server, StartError> {
-        let Assembly { options, saved, incarnation } = self;
+        let Assembly { options, saved, losses, incarnation } = self;
         let ids: Vec<InstanceId> = saved
             .map
             .node(saved.node)
@@ -419,7 +429,7 @@ impl Assembly<'_> {
             about,
             proofs: proofs(options)?,
             folder,
-            cluster_state: ClusterMode::Standalone(saved.next_keyspace),
+            cluster_state: ClusterMode::Standalone(saved.next_keyspace, losses),
             history: history.clone(),
             listener,
             jobs: (jobs.clone(), jobs_in),

@@ -250,12 +250,38 @@ fn full_disk_delays_a_split() {
     for _ in 0..5 {
         bench.advance_ms(300);
     }
-    assert!(bench.instance.splits_pending() > 0);
+    let pending = bench.instance.splits_pending();
+    assert!(pending > 0);
+    assert_eq!(bench.instance.stats().splits_pending, pending as u64, "the status names them");
     bench.disk.set_capacity(None);
     for _ in 0..20 {
         bench.advance_ms(300);
     }
     assert_eq!(bench.instance.splits_pending(), 0);
+    all_are_there(&mut bench);
+}
+
+#[test]
+fn partition_that_is_asked_for_is_split_before_the_others() {
+    let mut bench = filled_bench(Durability::Sync);
+    // The disk has no room, so that nothing is split before the requests arrive.
+    bench.disk.set_capacity(Some(0));
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    let first = bench.instance.splits.next_parent().expect("nothing is split yet");
+    let parent_of = |bench: &InstanceBench, n: u32| bench.envelope(2, &key(n)).partition.0 >> 1;
+    let other = (0..KEYS).find(|n| parent_of(&bench, *n) == 3).expect("the last parent has keys");
+    assert_eq!(first.2.0, 0, "without requests the order is that of the numbers");
+    let asked = bench.get(2, &key(other));
+    let answer = bench.answer(asked).expect("is answered");
+    assert!(matches!(answer, Err(Failure::Unavailable { .. })), "{answer:?}");
+    assert_eq!(bench.instance.splits.next_parent().map(|parent| parent.2.0), Some(3));
+    // Partitions for which nothing waits follow, and a failure does not keep the others from their turn.
+    bench.advance_ms(300);
+    assert_eq!(bench.instance.splits.next_parent(), Some(first));
+    bench.disk.set_capacity(None);
+    bench.advance_ms(300);
+    run_until_idle(&mut bench);
     all_are_there(&mut bench);
 }
 

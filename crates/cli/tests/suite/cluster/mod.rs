@@ -20,6 +20,7 @@ mod redis;
 mod rolling;
 mod spans;
 mod staging;
+mod stops;
 mod transactions;
 
 use std::sync::Arc;

@@ -124,8 +124,13 @@ impl NodeCluster {
 
     /// Asks a node to end and waits until it has.
     pub(crate) fn stop(&mut self, node: usize) {
+        self.stop_with(node, Signal::TERM);
+    }
+
+    /// Asks a node to end by this signal, and waits until it has.
+    pub(crate) fn stop_with(&mut self, node: usize, signal: Signal) {
         assert!(self.nodes[node].is_some(), "it runs");
-        NodeProcess::stop([&mut self.nodes[node]], Signal::TERM);
+        NodeProcess::stop([&mut self.nodes[node]], signal);
     }
 
     /// The address of a node's instance.

@@ -22,6 +22,11 @@ fn the_json_has_the_shape_that_was_agreed() {
         assert!(instance["addr"].as_str().unwrap().starts_with("127.0.0.1:"));
     }
     assert_eq!(node["troubles"], json!([]));
+    // A standalone node decides by itself.
+    assert_eq!(node["in_control"], true);
+    let view = &status["view"];
+    let managers = ["leader", "managers", "answering"].map(|field| &view[field]);
+    assert_eq!((json!(managers), &view["quorum"]), (json!([1, 1, 1]), &json!(true)));
     let keyspaces = status["keyspaces"].as_array().unwrap();
     assert_eq!(keyspaces.len(), 1);
     let fields = ["name", "replicas", "min_in_sync", "durability", "partitions", "hash"];

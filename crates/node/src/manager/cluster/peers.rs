@@ -19,9 +19,9 @@ use zerohop_control::limits::AGENT_FRAME_BYTES_MAX;
 use zerohop_placement::Address;
 use zerohop_wire::auth::Caller;
 use zerohop_wire::checksum::crc32c;
-use zerohop_wire::ids::MapEpoch;
+use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
-use zerohop_wire::messages::{ClusterId, Hello};
+use zerohop_wire::messages::{ClusterId, Hello, HelloAck};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, What};
 
 use super::super::shared::ManagerShared;
@@ -187,9 +187,10 @@ async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), Us
         other => Err(refusal(other)),
     })
     .await?;
-    if !ack.features.has(Features::AGENT) {
-        let reason = "it is not a manager of a cluster of several nodes".to_owned();
-        return Err(UselessPeer { reason, is_final: false });
+    // A node that has joined before waits for the other managers that it knows.
+    let is_final = shared.node.get() == NodeId(0);
+    if let Some(reason) = useless(&ack, shared.about.incarnation) {
+        return Err(UselessPeer { reason: reason.to_owned(), is_final });
     }
     match prove {
         None => Ok(()),
@@ -201,6 +202,24 @@ async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), Us
             .await
         }
     }
+}
+
+/// Why the process that has sent this greeting cannot take a node of this incarnation into a cluster; `None`: it may.
+fn useless(ack: &HelloAck, own: Incarnation) -> Option<&'static str> {
+    if ack.incarnation == own {
+        return Some("it is the address of this node itself: name a node that runs in the cluster");
+    }
+    if ack.features.has(Features::AGENT) {
+        return None;
+    }
+    Some(match ack.instance {
+        InstanceId(0) => {
+            "it is a standalone node, which no other node can join: start a cluster with --hosts on all its nodes"
+        }
+        _ => {
+            "it is the port of an instance: name the port of a node's manager, which `zerohop node list` prints"
+        }
+    })
 }
 
 /// The failure in an unexpected reply.
@@ -277,3 +296,27 @@ pub(in crate::manager) async fn serve(shared: &Rc<ManagerShared>, mut stream: St
 }
 
 const _: () = assert!(MESSAGES_MAX < INPUTS_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greeting_of_own_process_or_without_agent_is_useless() {
+        let own = Incarnation(7);
+        let ack = |incarnation: u64, instance: u32, features| HelloAck {
+            incarnation: Incarnation(incarnation),
+            instance: InstanceId(instance),
+            features,
+            ..HelloAck::default()
+        };
+        assert_eq!(useless(&ack(8, 0, Features::AGENT), own), None);
+        for (ack, word) in [
+            (ack(7, 0, Features::AGENT), "this node itself"),
+            (ack(8, 0, Features(0)), "a standalone node"),
+            (ack(8, 1, Features(0)), "the port of an instance"),
+        ] {
+            assert!(useless(&ack, own).unwrap().contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! A node that is stopped from a terminal hands its primaries over before it ends.
+
+use rustix::process::Signal;
+
+use crate::cluster::nodes::NodeCluster;
+
+#[test]
+fn ctrl_c_of_a_node_hands_its_primaries_over_as_sigterm_does() {
+    let folder = crate::support::folder();
+    let mut cluster = NodeCluster::start(folder.path(), 3);
+    cluster.wait_until_complete();
+    for (node, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
+        let handed_over = "handing over to the other nodes";
+        assert!(!cluster.log(node).contains(handed_over));
+        cluster.stop_with(node, signal);
+        let log = cluster.log(node);
+        assert!(log.contains(handed_over), "{signal:?}: {log}");
+        cluster.start_again(node);
+        cluster.wait_until_complete();
+    }
+    // The signal with which `zerohop up` stops all its nodes at once.
+    cluster.stop_with(2, Signal::QUIT);
+    assert!(!cluster.log(2).contains("handing over"), "{}", cluster.log(2));
+    cluster.stop_in_order();
+}
