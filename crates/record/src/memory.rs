@@ -7,7 +7,7 @@ use crate::fields::take_length_prefixed;
 use crate::ids::Timestamp;
 use crate::operations::WriteChange;
 use crate::record::{Expiry, RecordType};
-use crate::state::{Applied, ApplyOutcome, Change, Contents, RecordState};
+use crate::state::{ApplyOutcome, Change, Contents, EvaluatedWrite, RecordState};
 
 /// A complete record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,9 @@ impl WriteChange<'_> {
         let MemoryState { record: before, buffer, .. } = state;
         *record = before;
         Some(match applied? {
-            Ok(Applied { change, outcome }) => carry_out(record, change, &buffer, at).map(|()| outcome),
+            Ok(EvaluatedWrite { change, outcome }) => {
+                carry_out(record, change, &buffer, at).map(|()| outcome)
+            }
             Err(failure) => Err(failure),
         })
     }

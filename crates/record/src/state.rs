@@ -136,7 +136,7 @@ pub enum ApplyOutcome {
 
 /// A change, and the outcome to answer once the change is committed.
 #[derive(Debug)]
-pub struct Applied<'a> {
+pub struct EvaluatedWrite<'a> {
     /// The change.
     pub change: Change<'a>,
     /// The outcome.
@@ -145,21 +145,24 @@ pub struct Applied<'a> {
 
 /// What an operation does, or the reason why that cannot be determined. Such a failure is not an outcome: the request may be sent
 /// again.
-pub type ApplyResult<'a> = Result<Applied<'a>, Failure<'static>>;
+pub type ApplyResult<'a> = Result<EvaluatedWrite<'a>, Failure<'static>>;
 
-impl Applied<'_> {
+impl EvaluatedWrite<'_> {
     /// The record stays as it is: the write is refused, or there is nothing to do.
     #[must_use]
-    pub fn nothing(outcome: ApplyOutcome) -> Applied<'static> {
-        Applied { change: Change::Nothing, outcome }
+    pub fn nothing(outcome: ApplyOutcome) -> EvaluatedWrite<'static> {
+        EvaluatedWrite { change: Change::Nothing, outcome }
     }
 }
 
-impl<'a> Applied<'a> {
+impl<'a> EvaluatedWrite<'a> {
     /// The record becomes the bytes in the buffer, and keeps its expiry.
-    pub fn rewritten(record: &mut impl RecordState, outcome: ApplyOutcome) -> Applied<'a> {
+    pub fn rewritten(record: &mut impl RecordState, outcome: ApplyOutcome) -> EvaluatedWrite<'a> {
         let (units, deadline) = (record.buffer().len() as u64, record.deadline());
         let contents = Contents::Buffered;
-        Applied { change: Change::Put { record: RecordType::Bytes, units, contents, deadline }, outcome }
+        EvaluatedWrite {
+            change: Change::Put { record: RecordType::Bytes, units, contents, deadline },
+            outcome,
+        }
     }
 }

@@ -62,7 +62,7 @@ struct ReadPart<'a> {
 
 /// The JSON of a blob that was written to a file.
 #[derive(Serialize)]
-struct StoredFile<'a> {
+struct StoredBlobFile<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     found: bool,
@@ -176,7 +176,7 @@ async fn stream(
                 Ok(None) => {
                     if let (true, Some((_, path))) = (place.json, &out) {
                         let (name, file) = (Name(name), path.display().to_string());
-                        output::json(&StoredFile {
+                        output::json(&StoredBlobFile {
                             name,
                             found: true,
                             length: progress.bytes() - before,

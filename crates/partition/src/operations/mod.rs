@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineResult, TrimTo};
-use zerohop_record::state::{Applied, Change, Contents, RecordState};
+use zerohop_record::state::{Change, Contents, EvaluatedWrite, RecordState};
 use zerohop_wire::blob::{is_of_blob, is_staged};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::WriteChange as Asked;
@@ -197,7 +197,7 @@ impl<D: Disk> RecordState for Cell<'_, '_, D> {
 
 impl<'a> WritePlan<'a> {
     /// The log entry of what an operation does.
-    pub(crate) fn of<D: Disk>(cell: &mut Cell<'_, '_, D>, applied: Applied<'a>) -> PlanResult<'a> {
+    pub(crate) fn of<D: Disk>(cell: &mut Cell<'_, '_, D>, applied: EvaluatedWrite<'a>) -> PlanResult<'a> {
         let action = match applied.change {
             Change::Put { record, units, contents, deadline } => {
                 LogAction::Put { record, units, contents, deadline }

@@ -1,13 +1,13 @@
 //! `append`: values at the end of a list, in a log entry of their own. The earlier values are not touched.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::elements::Elements;
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::Kind;
 use crate::limits::LIST_ENTRY_BYTES_MAX;
 use crate::record::RecordType;
-use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, Contents, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
 /// Appends values to the end of a list, which is created if the record is absent. Answers `Done`, number: its new length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl<'a> WriteOperation<'a> for Append<'a> {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let fields: [u8; 24] = layout(|to| to.bytes(head.fields(0)).u32(self.values.count()).zeros(4));
         out.extend_from_slice(&fields);
         out.extend_from_slice(head.key);
@@ -66,12 +66,12 @@ pub fn append_values<'a, 'v>(
     values: impl Iterator<Item = &'v [u8]>,
 ) -> ApplyResult<'a> {
     if let Err(wrong) = record.check_type(RecordType::List) {
-        return Ok(Applied::nothing(wrong));
+        return Ok(EvaluatedWrite::nothing(wrong));
     }
     let length = record.length();
     if count == 0 {
         // A list has at least one value, so an empty append creates none.
-        return Ok(Applied::nothing(record.unchanged(length)));
+        return Ok(EvaluatedWrite::nothing(record.unchanged(length)));
     }
     let buffer = record.buffer();
     buffer.extend_from_slice(&(count as u32).to_le_bytes());
@@ -81,9 +81,9 @@ pub fn append_values<'a, 'v>(
     }
     if buffer.len() > LIST_ENTRY_BYTES_MAX + 8 {
         let (length, limit) = (buffer.len() as u64, LIST_ENTRY_BYTES_MAX as u32);
-        return Ok(Applied::nothing(ApplyOutcome::ValueTooLong { length, limit }));
+        return Ok(EvaluatedWrite::nothing(ApplyOutcome::ValueTooLong { length, limit }));
     }
     let units = count as u64;
     let change = Change::Append { record: RecordType::List, units, contents: Contents::Buffered };
-    Ok(Applied { change, outcome: record.done(length + units) })
+    Ok(EvaluatedWrite { change, outcome: record.done(length + units) })
 }

@@ -6,14 +6,14 @@ use crate::record::{Condition, check_key};
 
 /// The fields that every write begins with, for sending.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
+pub struct WriteHead<'a> {
     /// The key of the record.
     pub key: &'a [u8],
     key_len: u32,
     condition: (u8, u64),
 }
 
-impl<'a> Head<'a> {
+impl<'a> WriteHead<'a> {
     /// Errors: the key is too long.
     pub fn new(key: &'a [u8], condition: Condition) -> Result<Self, Failure<'static>> {
         Ok(Self { key, key_len: check_key(key)?, condition: condition.numbers() })

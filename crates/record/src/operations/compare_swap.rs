@@ -1,12 +1,12 @@
 //! `compare_swap`: replaces the record if it equals the expected one, and otherwise answers with the record.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission, What};
 use crate::fields::{layout, split};
 use crate::ids::Timestamp;
 use crate::kind::Kind;
 use crate::record::{RecordType, check_value};
-use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, Contents, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
 /// Replaces the value if it equals the expected one; a record that existed keeps its expiry. Answers `Done`, number 0, or
 /// `CompareFailed` with the present value.
@@ -35,7 +35,7 @@ impl<'a> WriteOperation<'a> for CompareSwap<'a> {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let (expected, new) = (self.expected.unwrap_or_default(), self.new.unwrap_or_default());
         let expected_len = check_value(expected)?;
         check_value(new)?;
@@ -76,7 +76,7 @@ impl<'a> WriteOperation<'a> for CompareSwap<'a> {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         if let Err(wrong) = record.check_type(RecordType::Bytes) {
-            return Ok(Applied::nothing(wrong));
+            return Ok(EvaluatedWrite::nothing(wrong));
         }
         let exists = record.exists();
         record.load()?;
@@ -84,18 +84,18 @@ impl<'a> WriteOperation<'a> for CompareSwap<'a> {
         let seen = exists.then_some(&record.buffer()[..]);
         if seen != self.expected {
             let seen = seen.map(Into::into);
-            return Ok(Applied::nothing(ApplyOutcome::CompareFailed { version, seen }));
+            return Ok(EvaluatedWrite::nothing(ApplyOutcome::CompareFailed { version, seen }));
         }
         Ok(match self.new {
             Some(value) => {
                 let (units, contents) = (value.len() as u64, Contents::AsReceived(value));
                 let (record_type, deadline) = (RecordType::Bytes, record.deadline());
                 let change = Change::Put { record: record_type, units, contents, deadline };
-                Applied { change, outcome: record.done(0) }
+                EvaluatedWrite { change, outcome: record.done(0) }
             }
             None => {
                 let change = if exists { Change::Remove } else { Change::Nothing };
-                Applied { change, outcome: ApplyOutcome::Done { version: Timestamp::ZERO, number: 0 } }
+                EvaluatedWrite { change, outcome: ApplyOutcome::Done { version: Timestamp::ZERO, number: 0 } }
             }
         })
     }

@@ -1,11 +1,11 @@
 //! `expire`: sets when a record expires. It writes no contents, so the record's version stays.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::Kind;
 use crate::record::Expiry;
-use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
 
 /// Changes when the record expires. Answers `Done`, number 0, or `NotFound`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl<'a> WriteOperation<'a> for Expire {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let (mode, ms) = self.expiry.check()?;
         let fields: [u8; 24] = layout(|to| to.bytes(head.fields(mode)).u64(ms));
         out.extend_from_slice(&fields);
@@ -42,11 +42,11 @@ impl<'a> WriteOperation<'a> for Expire {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         if !record.exists() {
-            return Ok(Applied::nothing(ApplyOutcome::NotFound));
+            return Ok(EvaluatedWrite::nothing(ApplyOutcome::NotFound));
         }
         let deadline = record.deadline_of(self.expiry)?;
         let is_same = deadline == record.deadline();
         let change = if is_same { Change::Nothing } else { Change::Deadline(deadline) };
-        Ok(Applied { change, outcome: record.unchanged(0) })
+        Ok(EvaluatedWrite { change, outcome: record.unchanged(0) })
     }
 }

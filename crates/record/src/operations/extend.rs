@@ -1,11 +1,11 @@
 //! `extend`: bytes at the end of a bytes record, in a log entry of their own.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::Kind;
 use crate::limits::VALUE_BYTES_MAX;
 use crate::record::{RecordType, check_value};
-use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, Contents, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
 /// Appends bytes to the end of a bytes record, which is created if it is absent. Answers `Done`, number: its new length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl<'a> WriteOperation<'a> for Extend<'a> {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_value(self.bytes)?;
         out.extend_from_slice(&head.fields(0));
         out.extend_from_slice(head.key);
@@ -47,12 +47,12 @@ impl<'a> WriteOperation<'a> for Extend<'a> {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         if let Err(wrong) = record.check_type(RecordType::Bytes) {
-            return Ok(Applied::nothing(wrong));
+            return Ok(EvaluatedWrite::nothing(wrong));
         }
         let (before, units) = (record.length(), self.bytes.len() as u64);
         let length = before + units;
         if length > VALUE_BYTES_MAX as u64 {
-            return Ok(Applied::nothing(ApplyOutcome::ValueTooLong {
+            return Ok(EvaluatedWrite::nothing(ApplyOutcome::ValueTooLong {
                 length,
                 limit: VALUE_BYTES_MAX as u32,
             }));
@@ -60,9 +60,9 @@ impl<'a> WriteOperation<'a> for Extend<'a> {
         let contents = Contents::AsReceived(self.bytes);
         let change = match record.exists() {
             false => Change::Put { record: RecordType::Bytes, units, contents, deadline: None },
-            true if self.bytes.is_empty() => return Ok(Applied::nothing(record.unchanged(before))),
+            true if self.bytes.is_empty() => return Ok(EvaluatedWrite::nothing(record.unchanged(before))),
             true => Change::Append { record: RecordType::Bytes, units, contents },
         };
-        Ok(Applied { change, outcome: record.done(length) })
+        Ok(EvaluatedWrite { change, outcome: record.done(length) })
     }
 }

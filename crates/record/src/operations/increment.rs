@@ -2,12 +2,12 @@
 
 use std::io::Write as _;
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::Kind;
 use crate::record::RecordType;
-use crate::state::{Applied, ApplyOutcome, ApplyResult, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, EvaluatedWrite, RecordState};
 
 /// Adds to the decimal number in the record, or to 0 if the record is absent. Answers `Counter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl<'a> WriteOperation<'a> for Increment {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let fields: [u8; 24] = layout(|to| to.bytes(head.fields(0)).i64(self.delta));
         out.extend_from_slice(&fields);
         Ok(head.key)
@@ -47,7 +47,7 @@ impl<'a> WriteOperation<'a> for Increment {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         if let Err(wrong) = record.check_type(RecordType::Bytes) {
-            return Ok(Applied::nothing(wrong));
+            return Ok(EvaluatedWrite::nothing(wrong));
         }
         let before = match record.exists() {
             false => Some(0),
@@ -57,16 +57,16 @@ impl<'a> WriteOperation<'a> for Increment {
                 number(record.buffer())
             }
         };
-        let Some(before) = before else { return Ok(Applied::nothing(ApplyOutcome::NotANumber)) };
+        let Some(before) = before else { return Ok(EvaluatedWrite::nothing(ApplyOutcome::NotANumber)) };
         let Some(value) = before.checked_add(self.delta) else {
-            return Ok(Applied::nothing(ApplyOutcome::Overflow));
+            return Ok(EvaluatedWrite::nothing(ApplyOutcome::Overflow));
         };
         let buffer = record.buffer();
         buffer.clear();
         let written = write!(buffer, "{value}");
         debug_assert!(written.is_ok(), "a vector takes what is written");
         let outcome = ApplyOutcome::Counter { version: record.next_version(), value };
-        Ok(Applied::rewritten(record, outcome))
+        Ok(EvaluatedWrite::rewritten(record, outcome))
     }
 }
 

@@ -1,11 +1,11 @@
 //! `insert`: sets the record to these bytes, whatever it was.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::fields::layout;
 use crate::kind::Kind;
 use crate::record::{Expiry, RecordType, check_value};
-use crate::state::{Applied, ApplyResult, Change, Contents, RecordState};
+use crate::state::{ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
 /// Sets the record to these bytes, whatever it was before. Answers `Done`, number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl<'a> WriteOperation<'a> for Insert<'a> {
     };
 
     #[inline]
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_value(self.value)?;
         let (mode, ms) = self.expiry.check()?;
         let fields: [u8; 24] = layout(|to| to.bytes(head.fields(mode)).u64(ms));
@@ -62,6 +62,6 @@ impl<'a> WriteOperation<'a> for Insert<'a> {
         let deadline = record.deadline_of(self.expiry)?;
         let (units, contents) = (self.value.len() as u64, Contents::AsReceived(self.value));
         let change = Change::Put { record: RecordType::Bytes, units, contents, deadline };
-        Ok(Applied { change, outcome: record.done(0) })
+        Ok(EvaluatedWrite { change, outcome: record.done(0) })
     }
 }

@@ -19,7 +19,7 @@ mod transform;
 mod trim;
 
 pub use append::{Append, append_values};
-pub use body::{Head, WriteBody};
+pub use body::{WriteBody, WriteHead};
 pub use compare_swap::CompareSwap;
 pub use expire::Expire;
 pub use extend::Extend;

@@ -1,10 +1,10 @@
 //! `remove`: removes the record.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::ids::Timestamp;
 use crate::kind::Kind;
-use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
 
 /// Removes the record, of any type. Answers `Done`, number 1 if it existed, 0 if not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl<'a> WriteOperation<'a> for Remove {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         out.extend_from_slice(&head.fields(0));
         Ok(head.key)
     }
@@ -36,8 +36,8 @@ impl<'a> WriteOperation<'a> for Remove {
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         let done = |number| ApplyOutcome::Done { version: Timestamp::ZERO, number };
         Ok(match record.exists() {
-            true => Applied { change: Change::Remove, outcome: done(1) },
-            false => Applied::nothing(done(0)),
+            true => EvaluatedWrite { change: Change::Remove, outcome: done(1) },
+            false => EvaluatedWrite::nothing(done(0)),
         })
     }
 }

@@ -1,12 +1,12 @@
 //! `set_bit`: one bit of a bytes record. It writes the complete record again; many bits belong into blobs.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission, What};
 use crate::fields::layout;
 use crate::kind::Kind;
 use crate::limits::BIT_OFFSET_MAX;
 use crate::record::RecordType;
-use crate::state::{Applied, ApplyResult, RecordState};
+use crate::state::{ApplyResult, EvaluatedWrite, RecordState};
 
 /// Sets or clears one bit, most significant bit of byte 0 first, and extends the record with zeros as needed. Answers `Done`,
 /// number: the old bit.
@@ -31,7 +31,7 @@ impl<'a> WriteOperation<'a> for SetBit {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_bit(self.offset)?;
         let fields: [u8; 24] = layout(|to| to.bytes(head.fields(u8::from(self.on))).u64(self.offset));
         out.extend_from_slice(&fields);
@@ -52,7 +52,7 @@ impl<'a> WriteOperation<'a> for SetBit {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         if let Err(wrong) = record.check_type(RecordType::Bytes) {
-            return Ok(Applied::nothing(wrong));
+            return Ok(EvaluatedWrite::nothing(wrong));
         }
         let exists = record.exists();
         record.load()?;
@@ -65,11 +65,11 @@ impl<'a> WriteOperation<'a> for SetBit {
         }
         let was = buffer[byte] & mask != 0;
         if exists && was == self.on && byte < before {
-            return Ok(Applied::nothing(record.unchanged(u64::from(was))));
+            return Ok(EvaluatedWrite::nothing(record.unchanged(u64::from(was))));
         }
         buffer[byte] = if self.on { buffer[byte] | mask } else { buffer[byte] & !mask };
         let outcome = record.done(u64::from(was));
-        Ok(Applied::rewritten(record, outcome))
+        Ok(EvaluatedWrite::rewritten(record, outcome))
     }
 }
 

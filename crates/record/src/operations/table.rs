@@ -1,7 +1,7 @@
 //! The rows of the table, and what follows from them.
 
 use super::{
-    Append, CompareSwap, Expire, Extend, Head, Increment, Insert, Remove, SetBit, Take, Trim, WriteBody,
+    Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteBody, WriteHead,
 };
 use crate::blob_change::BlobChange;
 use crate::error::{ErrorCode, Failure, Permission, What};
@@ -59,7 +59,7 @@ pub trait WriteOperation<'a>: Copy {
     ///
     /// # Errors
     /// A limit is exceeded.
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>>;
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>>;
 
     /// Decodes key and operation.
     ///
@@ -163,7 +163,7 @@ macro_rules! table {
                 }
             }
 
-            fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+            fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
                 match self {
                     $(Self::$variant(operation) => operation.put(head, out),)*
                     Self::Blob(change) => change.put(|detail| head.fields(detail), head.key, out),
@@ -212,7 +212,7 @@ impl<'a> RecordWrite<'a> {
     /// # Errors
     /// A limit is exceeded.
     pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
-        self.change.put(&Head::new(self.key, self.condition)?, out)
+        self.change.put(&WriteHead::new(self.key, self.condition)?, out)
     }
 
     /// Decodes the write of this kind that fills `body`.

@@ -1,11 +1,11 @@
 //! `take`: removes the record and answers with it. Its contents go into the log entry, so that a repeated request gets them again.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::Kind;
 use crate::limits::TAKE_BYTES_MAX;
 use crate::record::RecordType;
-use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
 
 /// Removes the record and returns it. Answers like a lookup of the record, or `NotFound`; `ValueTooLong` if it has more than
 /// `TAKE_BYTES_MAX` bytes.
@@ -25,7 +25,7 @@ impl<'a> WriteOperation<'a> for Take {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         out.extend_from_slice(&head.fields(0));
         Ok(head.key)
     }
@@ -37,7 +37,7 @@ impl<'a> WriteOperation<'a> for Take {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         let Some(record_type) = record.record_type() else {
-            return Ok(Applied::nothing(ApplyOutcome::NotFound));
+            return Ok(EvaluatedWrite::nothing(ApplyOutcome::NotFound));
         };
         let length = record.length();
         match record_type {
@@ -50,16 +50,16 @@ impl<'a> WriteOperation<'a> for Take {
                     return Ok(too_long(TAKE_BYTES_MAX as u64 + 1));
                 }
             }
-            RecordType::Chunk => return Ok(Applied::nothing(ApplyOutcome::WrongType(record_type))),
+            RecordType::Chunk => return Ok(EvaluatedWrite::nothing(ApplyOutcome::WrongType(record_type))),
         }
         let (version, contents) = (record.version(), record.buffer()[..].into());
-        Ok(Applied {
+        Ok(EvaluatedWrite {
             change: Change::Take,
             outcome: ApplyOutcome::Taken { version, record: record_type, contents },
         })
     }
 }
 
-fn too_long(length: u64) -> Applied<'static> {
-    Applied::nothing(ApplyOutcome::ValueTooLong { length, limit: TAKE_BYTES_MAX as u32 })
+fn too_long(length: u64) -> EvaluatedWrite<'static> {
+    EvaluatedWrite::nothing(ApplyOutcome::ValueTooLong { length, limit: TAKE_BYTES_MAX as u32 })
 }

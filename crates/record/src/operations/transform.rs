@@ -1,11 +1,11 @@
 //! `transform`: arithmetic and logic on one number in a bytes record. Bytes behind the record's end are zeros. It writes the
 //! complete record again; numbers of large records belong into blobs.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::Kind;
 use crate::record::RecordType;
-use crate::state::{Applied, ApplyResult, RecordState};
+use crate::state::{ApplyResult, EvaluatedWrite, RecordState};
 use crate::transform::{Brings, Transform};
 
 impl<'a> WriteOperation<'a> for Transform {
@@ -21,7 +21,7 @@ impl<'a> WriteOperation<'a> for Transform {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         self.check()?;
         out.extend_from_slice(&head.fields(self.operator.number()));
         out.extend_from_slice(&self.fields());
@@ -40,7 +40,7 @@ impl<'a> WriteOperation<'a> for Transform {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         if let Err(wrong) = record.check_type(RecordType::Bytes) {
-            return Ok(Applied::nothing(wrong));
+            return Ok(EvaluatedWrite::nothing(wrong));
         }
         let exists = record.exists();
         record.load()?;
@@ -64,9 +64,9 @@ impl<'a> WriteOperation<'a> for Transform {
             Brings::New => new,
         };
         if exists && new == old && place.end <= length {
-            return Ok(Applied::nothing(record.unchanged(number)));
+            return Ok(EvaluatedWrite::nothing(record.unchanged(number)));
         }
         let outcome = record.done(number);
-        Ok(Applied::rewritten(record, outcome))
+        Ok(EvaluatedWrite::rewritten(record, outcome))
     }
 }

@@ -3,14 +3,14 @@
 //! Dropping a list's front is a small entry. Dropping its end writes the kept values again, and is refused if they do not fit into
 //! one entry.
 
-use super::{Facts, Head, LogKind, WriteBody, WriteOperation};
+use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::ids::Timestamp;
 use crate::kind::Kind;
 use crate::limits::LIST_ENTRY_BYTES_MAX;
 use crate::record::{Range, RecordType};
-use crate::state::{Applied, ApplyOutcome, ApplyResult, Change, Contents, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
 /// Keeps this part of a list and drops the rest; an empty part removes the record. Answers `Done`, number: the remaining length;
 /// `NotFound` if the record is absent.
@@ -33,7 +33,7 @@ impl<'a> WriteOperation<'a> for Trim {
         since: 1,
     };
 
-    fn put(&self, head: &Head<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let Range { start, stop } = self.keep;
         let fields: [u8; 32] = layout(|to| to.bytes(head.fields(0)).i64(start).i64(stop));
         out.extend_from_slice(&fields);
@@ -50,32 +50,32 @@ impl<'a> WriteOperation<'a> for Trim {
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
         if let Err(wrong) = record.check_type(RecordType::List) {
-            return Ok(Applied::nothing(wrong));
+            return Ok(EvaluatedWrite::nothing(wrong));
         }
         if !record.exists() {
-            return Ok(Applied::nothing(ApplyOutcome::NotFound));
+            return Ok(EvaluatedWrite::nothing(ApplyOutcome::NotFound));
         }
         let length = record.length();
         let kept = self.keep.clip(length);
         let units = kept.end - kept.start;
         if units == length {
-            return Ok(Applied::nothing(record.unchanged(length)));
+            return Ok(EvaluatedWrite::nothing(record.unchanged(length)));
         }
         if units == 0 {
             let outcome = ApplyOutcome::Done { version: Timestamp::ZERO, number: 0 };
-            return Ok(Applied { change: Change::Remove, outcome });
+            return Ok(EvaluatedWrite { change: Change::Remove, outcome });
         }
         if kept.end == length {
-            return Ok(Applied { change: Change::DropFront(kept.start), outcome: record.done(units) });
+            return Ok(EvaluatedWrite { change: Change::DropFront(kept.start), outcome: record.done(units) });
         }
-        let Ok(count) = u32::try_from(units) else { return Ok(Applied::nothing(too_long(u64::MAX))) };
+        let Ok(count) = u32::try_from(units) else { return Ok(EvaluatedWrite::nothing(too_long(u64::MAX))) };
         record.buffer().extend_from_slice(&count.to_le_bytes());
         if record.load_values(kept, LIST_ENTRY_BYTES_MAX)? < units {
-            return Ok(Applied::nothing(too_long(LIST_ENTRY_BYTES_MAX as u64 + 1)));
+            return Ok(EvaluatedWrite::nothing(too_long(LIST_ENTRY_BYTES_MAX as u64 + 1)));
         }
         let (record_type, deadline) = (RecordType::List, record.deadline());
         let change = Change::Put { record: record_type, units, contents: Contents::Buffered, deadline };
-        Ok(Applied { change, outcome: record.done(units) })
+        Ok(EvaluatedWrite { change, outcome: record.done(units) })
     }
 }
 
