@@ -1,6 +1,6 @@
 //! Errors: what happened, to what, and what the client can do.
 //!
-//! An answer contains a [`Failure`] instead of an outcome (see [`crate::messages::OperationAnswer`]). The encoders of this crate return the same
+//! An answer contains a [`Failure`] instead of an outcome (see [`crate::OperationAnswer`]). The encoders of this crate return the same
 //! type, so that the error for a key that is too long is the same on client and server.
 
 mod abort_reason;
