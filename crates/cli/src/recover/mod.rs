@@ -114,11 +114,12 @@ struct RecoverDamage {
     named: Vec<String>,
 }
 
-/// The JSON where no partition is lost or damaged: how many are.
+/// The JSON where no partition is lost or damaged: how many are, and what is reported missing until it is acknowledged.
 #[derive(Serialize)]
-struct NothingToRecover {
+struct NothingToRecover<'s> {
     lost: usize,
     damaged: usize,
+    missing: Vec<&'s str>,
 }
 
 struct LostPartition {
@@ -165,7 +166,10 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
         let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
         if view::has_quorum(&status) && !stands_still {
             match json {
-                true => output::json(&NothingToRecover { lost: 0, damaged: left_out })?,
+                true => {
+                    let missing = missing(&status).collect();
+                    output::json(&NothingToRecover { lost: 0, damaged: left_out, missing })?;
+                }
                 false => {
                     output::result(&nothing(&partitions, left_out))?;
                     missing(&status).try_for_each(output::result)?;

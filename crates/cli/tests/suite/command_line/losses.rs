@@ -62,6 +62,8 @@ fn standalone_node_reports_what_a_kill_may_have_cost_until_it_is_acknowledged() 
         assert!(text.contains(line), "{text}");
         let recover = cluster.ok(&["recover"]);
         assert!(recover.contains(line) && recover.contains("there is nothing to recover"), "{recover}");
+        let missing = cluster.json(&["recover"])["missing"].to_string();
+        assert!(missing.contains(line), "{missing}");
     }
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
 
