@@ -128,6 +128,15 @@ mod tests {
     }
 
     #[test]
+    fn the_folder_of_results_is_no_member_of_the_workspace() {
+        // Cargo refuses a workspace in which `bench/*` matches a folder without a manifest.
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+        let exclude = manifest.lines().find(|line| line.starts_with("exclude = ")).unwrap();
+        assert!(exclude.contains("\"bench/results\""), "{exclude}");
+    }
+
+    #[test]
     fn programs_are_built_for_benchmarks_that_exist() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let known = known(&root.join("bench")).unwrap();
