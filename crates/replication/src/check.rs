@@ -30,6 +30,22 @@ impl Replica {
         }
     }
 
+    /// The end of a write at a lone replica, which changes only the partition and its log. Returns whether an invariant is broken.
+    #[inline]
+    pub(super) fn end_lone_write<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> bool {
+        if cfg!(debug_assertions) || is_planted(Bug::InvariantBroken) {
+            self.end_step(context, effects);
+            return self.health.broken.is_some();
+        }
+        let Err(broken) = context.engine.check(self.partition.handle()) else { return false };
+        self.report_broken(context, broken, effects);
+        true
+    }
+
     #[cold]
     fn report_broken<D: Disk>(
         &mut self,

@@ -12,6 +12,16 @@ use super::{Context, GroupView, Replica, ReplicaEffects, ReplicaEvent, Role, fai
 use zerohop_partition::MemberOptions;
 use zerohop_partition::Partition;
 use zerohop_partition::{PartitionEvent, RecordRequest};
+use zerohop_wire::Message;
+use zerohop_wire::ids::PartitionEpoch;
+
+/// The end of a request at a lone replica.
+pub(super) enum LoneServed {
+    /// It serves on.
+    Still(EngineResult<()>),
+    /// An invariant is broken.
+    Broken(EngineResult<()>),
+}
 
 impl Replica {
     /// Makes a replica of a partition whose only member is this instance. `view` is its group.
@@ -69,9 +79,31 @@ impl Replica {
         self.partition.step(context.engine, context.at(), event, effects)
     }
 
-    /// Handles a request at a lone replica.
+    /// The epoch of a lone replica that serves.
+    pub(super) fn lone_epoch(&self) -> Option<PartitionEpoch> {
+        (self.is_lone && self.health.broken.is_none()).then_some(self.view.epoch)
+    }
+
+    /// Handles a request of a client that knows no newer epoch, at a lone replica that serves. A read changes nothing that the
+    /// check at the end of a step compares, so a release build checks after writes only.
     #[inline]
-    pub(super) fn request_lone<D: Disk>(
+    pub(super) fn serve_lone<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        request: RecordRequest<'_>,
+        effects: &mut dyn ReplicaEffects,
+    ) -> LoneServed {
+        let is_checked = cfg!(debug_assertions) || !matches!(request.message, Message::Read { .. });
+        let result =
+            self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects);
+        if is_checked && self.end_lone_write(context, effects) {
+            return LoneServed::Broken(result);
+        }
+        LoneServed::Still(result)
+    }
+
+    /// Handles a request at a lone replica.
+    fn request_lone<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         request: RecordRequest<'_>,

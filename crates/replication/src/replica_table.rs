@@ -21,6 +21,7 @@ use zerohop_wire::messages::{Call, FollowerReport, Member};
 
 use super::copy_throttle::Pace;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
+use super::lone::LoneServed;
 use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
 use super::{Context, Replica, ReplicaEffects, ReplicaEvent};
 use zerohop_partition::{Program, ProgramResult, RecordRequest, Token};
@@ -66,14 +67,18 @@ pub struct Replicas {
     was_full: bool,
 }
 
+/// In this order: a request at a lone replica reads the first fields, which are in one cache line, and then the partition.
 #[derive(Debug)]
+#[repr(C)]
 struct ReplicaSlot {
-    replica: Replica,
+    /// The epoch of a lone replica that serves: [`Replica::lone_epoch`].
+    lone_epoch: Option<PartitionEpoch>,
     key: PartitionKey,
     /// The time under which the replica is in the schedule; [`u64::MAX`]: it is not there.
     tick_due_us: u64,
     is_touched: bool,
     is_unflushed: bool,
+    replica: Replica,
 }
 
 /// When replicas need a tick.
@@ -149,8 +154,14 @@ impl Replicas {
             self.newest = self.newest.max(replica.newest());
         }
         self.shared += usize::from(is_shared);
-        let slot =
-            Some(ReplicaSlot { replica, key, tick_due_us: u64::MAX, is_touched: false, is_unflushed: false });
+        let slot = Some(ReplicaSlot {
+            lone_epoch: replica.lone_epoch(),
+            key,
+            tick_due_us: u64::MAX,
+            is_touched: false,
+            is_unflushed: false,
+            replica,
+        });
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -276,17 +287,26 @@ impl Replicas {
     ) -> Option<EngineResult<()>> {
         let at = self.index.get(key)?;
         let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
-        if !slot.replica.is_lone() {
+        debug_assert_eq!(slot.lone_epoch, slot.replica.lone_epoch());
+        let Some(epoch) = slot.lone_epoch.filter(|epoch| request.envelope.partition_epoch <= *epoch) else {
             return Some(self.step_at(at, context, ReplicaEvent::Request(request), effects));
-        }
+        };
         self.steps.others += 1;
-        effects.of(key, slot.replica.view().epoch);
-        let result = slot.replica.request_lone(context, request, effects);
+        effects.of(key, epoch);
+        let result = slot.replica.serve_lone(context, request, effects);
         if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.add(at, slot.replica.is_lone());
+            self.unflushed.add(at, true);
         }
-        self.touch(at);
-        Some(result)
+        if !std::mem::replace(&mut slot.is_touched, true) {
+            self.schedule.touched.push(at);
+        }
+        Some(match result {
+            LoneServed::Still(result) => result,
+            LoneServed::Broken(result) => {
+                slot.lone_epoch = None;
+                result
+            }
+        })
     }
 
     fn step_at<D: Disk>(
@@ -317,6 +337,7 @@ impl Replicas {
         slot.replica.set_copy_allowance(self.pace.allowance_bytes());
         let result = slot.replica.step(context, event, effects);
         self.pace.spend(slot.replica.take_copied_bytes());
+        slot.lone_epoch = slot.replica.lone_epoch();
         let is_lone = slot.replica.is_lone();
         if !is_lone {
             self.newest = self.newest.max(slot.replica.newest());
@@ -364,6 +385,7 @@ impl Replicas {
         if !slot.replica.is_lone() {
             self.newest = self.newest.max(slot.replica.newest());
         }
+        slot.lone_epoch = slot.replica.lone_epoch();
         if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.add(at, slot.replica.is_lone());
         }
