@@ -9,8 +9,6 @@
 //!   reactor    sockets: frames in, requests to a service, answers out
 //!   disk       real files behind the engine's Disk trait
 //!   logging    the structured log
-//!   clock      the time of day, durations, timestamps
-//!   entropy    random ids
 //!   access     what a connection may do: everything, or what its token permits
 //!   proofs     the cluster's secret: verifies clients, and authenticates this process to servers
 //!   unproven   unauthenticated connections, whose places newer ones get
@@ -18,16 +16,12 @@
 //! ```
 
 mod access;
-pub mod clock;
-pub mod descriptors;
 pub mod disk;
 pub mod embedded;
-mod entropy;
 pub mod hosts;
 mod instance;
 pub mod logging;
 mod manager;
-mod predecessor;
 mod proofs;
 pub mod reactor;
 mod redis;

@@ -2,7 +2,7 @@
 
 use zerohop_wire::auth::{Credential, Guard, Nonces, Secret};
 
-use crate::entropy::random_bytes;
+use zerohop_system::entropy::random_bytes;
 
 /// Both sides of a proof, for one thread: no two threads draw the same nonces.
 #[derive(Clone, Debug)]

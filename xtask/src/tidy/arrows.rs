@@ -10,7 +10,7 @@ const FLOORS: [&[&str]; 10] = [
     &["crates/base"],
     &["crates/record", "crates/engine", "crates/busy_poll"],
     &["crates/wire"],
-    &["crates/placement", "crates/resp", "crates/tls", "crates/transaction"],
+    &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
     &["crates/partition", "crates/control"],
     &["crates/replication"],
     &["crates/shard", "crates/session"],

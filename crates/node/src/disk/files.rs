@@ -27,8 +27,8 @@ use self::pieces::{preallocate, read_all, write_all, write_pieces};
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, not_done};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
-use crate::descriptors::Descriptors;
-use crate::predecessor::outlive;
+use zerohop_system::descriptors::Descriptors;
+use zerohop_system::predecessor::outlive;
 
 /// The file at the top of the folder that the process locks. It is not a name of the disk.
 pub const LOCK_FILE: &str = "lock";

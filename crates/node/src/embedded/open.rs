@@ -18,9 +18,9 @@ use super::report::Recovery;
 use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
 use super::settings::StoreSettings;
 use super::worker;
-use crate::clock::Stopwatch;
-use crate::descriptors::Descriptors;
 use crate::disk::{FilesDisk, NodeDisk};
+use zerohop_system::clock::Stopwatch;
+use zerohop_system::descriptors::Descriptors;
 
 /// The state that all clones of a store share.
 #[derive(Debug)]

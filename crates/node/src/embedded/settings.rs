@@ -21,7 +21,7 @@ use super::error::StoreError;
 use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
 use super::options::StoreOptions;
 use crate::disk::{FilesDisk, LOCK_FILE};
-use crate::entropy::random_u64;
+use zerohop_system::entropy::random_u64;
 
 /// The file's name.
 pub(crate) const SETTINGS_FILE: &str = "store.txt";

@@ -23,7 +23,6 @@ use super::notice::{Figures, InstanceMessage, InstanceNotice};
 use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
 use crate::access::permits_request;
-use crate::clock::Stopwatch;
 use crate::manager::{ControlJob, ReplyTo};
 use crate::reactor::{
     CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
@@ -31,6 +30,7 @@ use crate::reactor::{
 use crate::redis::Clients;
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
 use crate::unproven::NodeAddresses;
+use zerohop_system::clock::Stopwatch;
 
 /// The service; see the module.
 #[derive(Debug)]

@@ -17,13 +17,13 @@ use super::ceilings::Ceilings;
 use super::closed;
 use super::notice::{InstanceMessage, InstanceNotice};
 use super::service::InstanceService;
-use crate::clock::Stopwatch;
 use crate::disk::NodeDisk;
 use crate::manager::{ControlJob, ManagerInput};
 use crate::proofs::Proofs;
 use crate::reactor::{Driver, Limits, MioDriver, Reactor, ReactorMailbox};
 use crate::server::NodeFolder;
 use crate::server::limits::DAMAGE_REPORTED_MAX;
+use zerohop_system::clock::Stopwatch;
 
 /// The parameters of an instance.
 pub(crate) struct InstancePlan {

@@ -25,8 +25,8 @@ use super::jobs::decide;
 use super::keyspace_drop;
 use super::shared::ManagerShared;
 use super::tokens;
-use crate::clock::unix_ms;
 use crate::server::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
+use zerohop_system::clock::unix_ms;
 
 /// Executes a change.
 pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> AdminAnswer {

@@ -15,9 +15,9 @@ use super::accept_limits::{Entrance, Visitor};
 use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::{frames, http};
-use crate::clock::Stopwatch;
-use crate::descriptors::Descriptors;
 use crate::server::limits::REFUSALS_LOG_INTERVAL_MS;
+use zerohop_system::clock::Stopwatch;
+use zerohop_system::descriptors::Descriptors;
 
 /// Pause after the system could provide no more sockets: an immediate retry would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

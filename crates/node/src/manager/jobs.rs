@@ -21,11 +21,11 @@ use super::data_losses::DataLosses;
 use super::instances::{self, apply_map_change};
 use super::shared::ManagerShared;
 use super::{ControlJob, ReplyTo, clustered, groups, keyspace_drop, status, tokens};
-use crate::clock::unix_ms;
-use crate::entropy::random_u64;
 use crate::instance::{Figures, InstanceNotice};
 use crate::server::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT};
 use crate::server::{NodeFolder, SavedLosses, SavedNode};
+use zerohop_system::clock::unix_ms;
+use zerohop_system::entropy::random_u64;
 
 /// Changes the map of a standalone node; in a cluster it has the control group do so.
 pub(super) struct JobWorker {

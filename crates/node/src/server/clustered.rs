@@ -28,8 +28,6 @@ use super::{
     Instances, NodeFolder, OpenedInstances, RunningNode, SavedMember, Server, ServerOptions, StartError,
     instance_count, no_thread, open_all, proofs, random, share_descriptors,
 };
-use crate::clock::{Stopwatch, unix_ms};
-use crate::entropy::random_u64;
 use crate::instance::{InstancePlan, OpenResult};
 use crate::manager::{
     self, ClusterMode, ClusterPlan, FirstKeyspace, ManagerInput, ManagerPlan, NodeIdentity, OpeningOrder,
@@ -37,6 +35,8 @@ use crate::manager::{
 };
 use crate::proofs::Proofs;
 use crate::reactor::MioDriver;
+use zerohop_system::clock::{Stopwatch, unix_ms};
+use zerohop_system::entropy::random_u64;
 
 /// A node's membership in a cluster of several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

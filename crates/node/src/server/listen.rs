@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 
 use super::ServerOptions;
 use super::error::StartError;
-use crate::predecessor::outlive;
 use crate::reactor::MioDriver;
 use crate::reactor::limits::BACKLOG;
 use crate::tls::TlsOptions;
+use zerohop_system::predecessor::outlive;
 
 /// All listeners of a node. Clients that connect wait until their connection is accepted.
 #[derive(Debug)]

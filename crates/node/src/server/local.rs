@@ -20,7 +20,7 @@ use super::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STAT
 use super::identity::SavedMember;
 use super::persisted::SavedNode;
 use crate::disk::replace_file;
-use crate::entropy::random_bytes;
+use zerohop_system::entropy::random_bytes;
 
 const MAGIC: [u8; 8] = *b"zerohopu";
 const VERSION: u32 = 1;

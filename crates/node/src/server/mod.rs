@@ -61,9 +61,6 @@ use self::limits::{
 };
 use self::listen::Listeners;
 use self::maps::Start;
-use crate::clock::{Stopwatch, unix_ms};
-use crate::descriptors::Descriptors;
-use crate::entropy::{random_bytes, random_u64};
 use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
 use crate::manager::{self, ClusterMode, InstanceHandle, ManagerInput, ManagerPlan, NodeIdentity, Serve};
 use crate::proofs::Proofs;
@@ -75,6 +72,9 @@ pub use crate::redis::limits::{
 };
 pub use crate::redis::{NoRoom, ReplyAddress, Spanning};
 pub use crate::tls::TlsOptions;
+use zerohop_system::clock::{Stopwatch, unix_ms};
+use zerohop_system::descriptors::Descriptors;
+use zerohop_system::entropy::{random_bytes, random_u64};
 
 /// The options of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::folder::NodeFolder;
 use super::identity::SavedMember;
 use super::local::{LocalCluster, holds_data, node_folder};
 use super::persisted::SavedNode;
-use crate::entropy::random_bytes;
+use zerohop_system::entropy::random_bytes;
 
 /// Maximum number of node folders in the folder of a local cluster.
 const FOLDERS_MAX: usize = 64;

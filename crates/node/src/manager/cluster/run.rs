@@ -22,11 +22,11 @@ use super::super::shared::ManagerShared;
 use super::peers::Peers;
 use super::store::{ManagerStore, StoreWrite};
 use super::{ClusterPlan, FirstKeyspace, Input, MembershipEnd, OpeningOrder};
-use crate::clock::{Stopwatch, unix_ms};
-use crate::entropy::random_u64;
 use crate::instance::{InstanceMessage, InstanceNotice};
 use crate::server::limits::STATS_WAIT;
 use crate::server::{NodeFolder, SavedMember};
+use zerohop_system::clock::{Stopwatch, unix_ms};
+use zerohop_system::entropy::random_u64;
 
 /// Maximum age of the map in the member file. The map is only the starting point of a search, and must not delay the control log.
 const MAP_SAVED_EVERY_MS: u64 = 1_000;

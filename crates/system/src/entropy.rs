@@ -6,7 +6,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 ///
 /// # Errors
 /// In words, if the system provides none.
-pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], String> {
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], String> {
     let mut bytes = [0; N];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(given) if given == N => Ok(bytes),
@@ -19,7 +19,7 @@ pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], String> {
 ///
 /// # Errors
 /// As [`random_bytes`].
-pub(crate) fn random_u64() -> Result<u64, String> {
+pub fn random_u64() -> Result<u64, String> {
     random_bytes().map(u64::from_le_bytes)
 }
 

@@ -8,7 +8,7 @@ use tracing::info;
 use crate::clock::Stopwatch;
 
 /// Time in which a process of some tens of gigabytes is released.
-pub(crate) const EXIT_TIME_OUT: Duration = Duration::from_secs(3);
+pub const EXIT_TIME_OUT: Duration = Duration::from_secs(3);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// Those of the last attempt.
-pub(crate) fn outlive<T, E>(
+pub fn outlive<T, E>(
     what: &dyn std::fmt::Display,
     is_held: impl Fn(&E) -> bool,
     mut take: impl FnMut() -> Result<T, E>,
@@ -31,7 +31,7 @@ pub(crate) fn outlive<T, E>(
                 }
                 #[expect(
                     clippy::disallowed_methods,
-                    reason = "node is the home of threads, and nothing serves yet"
+                    reason = "the process waits here, and nothing serves yet"
                 )]
                 std::thread::sleep(PAUSE);
             }
