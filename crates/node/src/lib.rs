@@ -6,13 +6,9 @@
 //!   instance   a thread that serves records: the pure instance as the service of a reactor
 //!   redis      clients of Redis: their commands run as units, forwarded between the instances of a node
 //!   embedded   a store in this process: worker threads, each the only owner of an engine
-//!   reactor    sockets: frames in, requests to a service, answers out
 //!   disk       real files behind the engine's Disk trait
 //!   logging    the structured log
 //!   access     what a connection may do: everything, or what its token permits
-//!   proofs     the cluster's secret: verifies clients, and authenticates this process to servers
-//!   unproven   unauthenticated connections, whose places newer ones get
-//!   tls        the TLS settings of a node
 //! ```
 
 mod access;
@@ -22,9 +18,5 @@ pub mod hosts;
 mod instance;
 pub mod logging;
 mod manager;
-mod proofs;
-pub mod reactor;
 mod redis;
 pub mod server;
-mod tls;
-mod unproven;

@@ -11,7 +11,7 @@ const FLOORS: [&[&str]; 10] = [
     &["crates/record", "crates/engine", "crates/busy_poll"],
     &["crates/wire"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
-    &["crates/partition", "crates/control"],
+    &["crates/partition", "crates/control", "crates/reactor"],
     &["crates/replication"],
     &["crates/shard", "crates/session"],
     &["crates/node", "crates/sim", "crates/client"],
@@ -24,8 +24,14 @@ const CLIENT_SIDE: [&str; 6] =
     ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
 
 /// Crates that a client never compiles.
-const SERVER_ONLY: [&str; 5] =
-    ["crates/engine", "crates/partition", "crates/replication", "crates/shard", "crates/node"];
+const SERVER_ONLY: [&str; 6] = [
+    "crates/engine",
+    "crates/partition",
+    "crates/replication",
+    "crates/shard",
+    "crates/reactor",
+    "crates/node",
+];
 
 /// Outside the floors: they may depend on anything, also on each other, and no crate on a floor
 /// depends on them.

@@ -2,7 +2,7 @@
 
 use zerohop_partition::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SNAPSHOTS_MAX};
 
-use crate::reactor::limits::UNSENT_BYTES_END;
+use zerohop_reactor::limits::UNSENT_BYTES_END;
 
 /// Number of bytes in flight to one instance from which no more entries are added: a tenth of a second of a slow network, a quarter of a lease.
 /// Dropped messages are sent again 60 ms later.

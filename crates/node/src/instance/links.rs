@@ -22,7 +22,7 @@ use zerohop_wire::{Encoder, Envelope, Failure, Features, GREETING_VERSION, Messa
 use super::limits::{
     LINK_QUEUED_BYTES_MAX, LINK_RETRY_MS_MAX, LINK_RETRY_MS_MIN, LINK_UNSENT_BYTES_MAX, LINK_UNSENT_SMALL_MAX,
 };
-use crate::reactor::{ConnectionId, Now, Replies};
+use zerohop_reactor::{ConnectionId, Now, Replies};
 
 /// The links of one instance.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;
-use crate::reactor::{ConnectionId, ReactorCounters};
 use crate::redis::{ReplyBatch, Siblings, Spanning, Units};
+use zerohop_reactor::{ConnectionId, ReactorCounters};
 
 /// A message to an instance's thread.
 #[derive(Debug)]

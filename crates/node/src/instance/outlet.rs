@@ -10,8 +10,8 @@ use zerohop_wire::{Failure, Message};
 use super::ceilings::Ceilings;
 use super::links::Links;
 use super::notice::InstanceMessage;
-use crate::reactor::{ConnectionId, Now, Replies, RequestToken};
 use crate::redis::{UNIT_TOKEN_BIT, UnitAnswer};
+use zerohop_reactor::{ConnectionId, Now, Replies, RequestToken};
 
 /// The targets of effects other than answers to connections.
 #[derive(Debug)]

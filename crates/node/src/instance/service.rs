@@ -24,12 +24,12 @@ use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
 use crate::access::permits_request;
 use crate::manager::{ControlJob, ReplyTo};
-use crate::reactor::{
-    CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
-};
 use crate::redis::Clients;
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
-use crate::unproven::NodeAddresses;
+use zerohop_reactor::NodeAddresses;
+use zerohop_reactor::{
+    CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
+};
 use zerohop_system::clock::Stopwatch;
 
 /// The service; see the module.

@@ -18,7 +18,7 @@ use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features};
 
 use super::*;
 use crate::manager::{ControlJob, ManagerInput, ReplyTo};
-use crate::reactor::{Limits, MioDriver, ReactorMailbox};
+use zerohop_reactor::{Limits, MioDriver, ReactorMailbox};
 
 mod links;
 

@@ -19,10 +19,10 @@ use super::notice::{InstanceMessage, InstanceNotice};
 use super::service::InstanceService;
 use crate::disk::NodeDisk;
 use crate::manager::{ControlJob, ManagerInput};
-use crate::proofs::Proofs;
-use crate::reactor::{Driver, Limits, MioDriver, Reactor, ReactorMailbox};
 use crate::server::NodeFolder;
 use crate::server::limits::DAMAGE_REPORTED_MAX;
+use zerohop_reactor::Proofs;
+use zerohop_reactor::{Driver, Limits, MioDriver, Reactor, ReactorMailbox};
 use zerohop_system::clock::Stopwatch;
 
 /// The parameters of an instance.

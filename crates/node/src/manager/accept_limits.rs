@@ -15,7 +15,7 @@ use zerohop_placement::ClusterMap;
 use super::shared::ManagerShared;
 use crate::server::ConnectionLimits;
 use crate::server::limits::MANAGER_NODE_CONNECTIONS_MAX;
-use crate::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
+use zerohop_reactor::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
 /// The connections to the manager's port; see the module.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Door {
         let is_node = address.is_some_and(|address| self.nodes.has(map, address));
         // Other nodes find a place where clients do not.
         let most = if is_node { self.most + MANAGER_NODE_CONNECTIONS_MAX } else { self.most };
-        if self.open - self.unproven.len() >= most {
+        if self.open - self.unproven.count() >= most {
             return Entrance::Full;
         }
         let origin = Origin::of(address, is_node);
@@ -156,7 +156,7 @@ mod tests {
                 (key, place)
             })
             .collect();
-        assert_eq!((known.len(), door.unproven.len()), (3, 0));
+        assert_eq!((known.len(), door.unproven.count()), (3, 0));
         let (first, _) = enter(&mut door);
         assert_eq!(door.unproven.oldest(), Some(first));
         // All four places are in use: the unauthenticated connection is displaced, although two would be permitted.

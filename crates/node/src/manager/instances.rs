@@ -11,8 +11,8 @@ use zerohop_shard::MapChangeError;
 use zerohop_wire::ids::InstanceId;
 
 use crate::instance::{Figures, InstanceNotice, RecoveredData};
-use crate::reactor::{NoticeError, ReactorMailbox};
 use crate::server::limits::{INBOX_FULL_PAUSE, STATS_WAIT};
+use zerohop_reactor::{NoticeError, ReactorMailbox};
 
 /// The manager's handle of one instance.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ mod tests {
     use zerohop_wire::ids::{Incarnation, NodeId};
 
     use super::*;
-    use crate::reactor::Inbox;
+    use zerohop_reactor::Inbox;
 
     const WAIT: Duration = Duration::from_millis(30);
 

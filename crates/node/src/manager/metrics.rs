@@ -18,7 +18,7 @@ use super::shared::ManagerShared;
 use super::view::{ClusterView, why_not};
 use super::{groups, instances, status};
 use crate::instance::{Figures, Histogram, RecoveredData};
-use crate::reactor::{CloseReason, ReactorCounters};
+use zerohop_reactor::{CloseReason, ReactorCounters};
 
 /// The text. Errors: those of a writer; a string never fails.
 pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {

@@ -58,8 +58,8 @@ pub(crate) use self::shared::NodeIdentity;
 use self::jobs::JobWorker;
 use self::shared::ManagerShared;
 use crate::instance::{EndedInstance, panic_message};
-use crate::proofs::Proofs;
 use crate::server::{NodeFolder, SavedLosses, ServeError};
+use zerohop_reactor::Proofs;
 
 /// The parameters of the manager.
 pub(crate) struct ManagerPlan {

@@ -14,10 +14,10 @@ use super::accept_limits::Door;
 use super::cluster::{ClusterHandle, Follow};
 use super::data_losses::DataLosses;
 use super::instances::InstanceHandle;
-use crate::proofs::Proofs;
 use crate::server::ConnectionLimits;
 use crate::server::limits::ALERTS_MAX;
-use crate::tls::TlsOptions;
+use zerohop_reactor::Proofs;
+use zerohop_reactor::TlsOptions;
 use zerohop_system::clock::{HybridClock, Stopwatch};
 
 /// The identity of the node.

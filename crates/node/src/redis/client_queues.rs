@@ -26,7 +26,7 @@ use zerohop_resp::{PartitionPlace, Ticket};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::limits::{DEPOSED_MS, LEFT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
-use crate::reactor::ConnectionId;
+use zerohop_reactor::ConnectionId;
 
 /// The commands of one client for one partition, by the partition count at the lane's first unit.
 /// After a split, the units of the child partitions stay in this lane, in order, until it is empty.

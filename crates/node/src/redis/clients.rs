@@ -26,7 +26,7 @@ use super::scheduler::{
 };
 use super::world::ClientWorld;
 use crate::instance::Outlet;
-use crate::reactor::{ConnectionId, Foreign, Now, Replies};
+use zerohop_reactor::{ConnectionId, Foreign, Now, Replies};
 
 /// All Redis clients of an instance.
 #[derive(Debug)]

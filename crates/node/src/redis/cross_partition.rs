@@ -6,7 +6,7 @@ use std::fmt;
 use zerohop_resp::Ticket;
 
 use crate::instance::InstanceNotice;
-use crate::reactor::{ConnectionId, NoticeError, ReactorMailbox};
+use zerohop_reactor::{ConnectionId, NoticeError, ReactorMailbox};
 
 /// Executes units over several partitions. It must not block: an instance's thread calls it.
 pub trait Spanning: fmt::Debug + Send + Sync {

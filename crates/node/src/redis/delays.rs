@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use tracing::warn;
 
 use super::limits::{WRONG_PASSWORD_DELAY_MS, WRONG_PASSWORD_LOG_INTERVAL_MS};
-use crate::reactor::ConnectionId;
+use zerohop_reactor::ConnectionId;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use zerohop_wire::messages::UnitVerdict;
 
 use super::limits::OUTGOING_BYTES_MAX;
 use crate::instance::InstanceNotice;
-use crate::reactor::{NoticeError, ReactorMailbox};
+use zerohop_reactor::{NoticeError, ReactorMailbox};
 
 /// Units for one instance, back to back.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ mod tests {
     use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
     use super::*;
-    use crate::reactor::Inbox;
+    use zerohop_reactor::Inbox;
 
     #[test]
     fn units_without_space_are_returned_and_replies_stay() {

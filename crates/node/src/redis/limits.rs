@@ -86,4 +86,4 @@ pub(crate) const WRONG_PASSWORD_LOG_INTERVAL_MS: u64 = 10_000;
 /// When to repeat what was refused for lack of room.
 pub(crate) const BUSY_RETRY_MS: u32 = 10;
 
-const _: () = assert!(WIRE_UNSENT_BYTES_MAX + PIECE_BYTES_MAX < crate::reactor::UNSENT_BYTES_MAX);
+const _: () = assert!(WIRE_UNSENT_BYTES_MAX + PIECE_BYTES_MAX < zerohop_reactor::UNSENT_BYTES_MAX);

@@ -9,7 +9,7 @@ use zerohop_wire::messages::{Call, Member, PeerMessage, UnitReport, UnitRequest,
 use zerohop_wire::{Envelope, Message};
 
 use super::limits::{PIECE_BYTES_MAX, UNIT_BYTES_MAX, WIRE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
-use crate::reactor::{ConnectionId, Replies};
+use zerohop_reactor::{ConnectionId, Replies};
 
 /// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

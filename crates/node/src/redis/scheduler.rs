@@ -27,7 +27,7 @@ use super::remote::{Head, RemoteLinks};
 use super::retry::RetryTable;
 use super::shutdown::ShutdownProgress;
 use crate::instance::{Outlet, OutletEffects};
-use crate::reactor::{ConnectionId, Now, Replies};
+use zerohop_reactor::{ConnectionId, Now, Replies};
 
 /// Sets tokens of units apart from those of requests: no connection has so high a number.
 pub(crate) const UNIT_TOKEN_BIT: u64 = 1 << 31;

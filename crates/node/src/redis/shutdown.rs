@@ -13,7 +13,7 @@ use zerohop_wire::ids::InstanceId;
 use super::clients::Clients;
 use super::limits::YIELD_MS;
 use super::scheduler::UnitScheduler;
-use crate::reactor::Replies;
+use zerohop_reactor::Replies;
 
 /// The progress of the shutdown.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use super::members::{has_slots, layout, partition_of_slot, split};
 use super::scheduler::{InstanceContext, UnitOrigin, UnitScheduler, encoded, may_come_again};
 use crate::access::permits;
 use crate::manager::resident_bytes;
-use crate::reactor::{CONNECTIONS_MAX, ConnectionId};
+use zerohop_reactor::{CONNECTIONS_MAX, ConnectionId};
 
 /// The instance while one of its clients is being served.
 pub(super) struct ClientWorld<'h, 'r, D: Disk> {

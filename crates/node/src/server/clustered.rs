@@ -33,8 +33,8 @@ use crate::manager::{
     self, ClusterMode, ClusterPlan, FirstKeyspace, ManagerInput, ManagerPlan, NodeIdentity, OpeningOrder,
     Serve,
 };
-use crate::proofs::Proofs;
-use crate::reactor::MioDriver;
+use zerohop_reactor::MioDriver;
+use zerohop_reactor::Proofs;
 use zerohop_system::clock::{Stopwatch, unix_ms};
 use zerohop_system::entropy::random_u64;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::reactor::Limits;
+use zerohop_reactor::Limits;
 
 /// Default maximum number of instances: more gain little on one machine, and each has a journal of its own to flush.
 pub const INSTANCES_DEFAULT_MAX: usize = 8;
@@ -80,7 +80,7 @@ pub const ADMIN_IN_FLIGHT_MAX: usize = 16;
 
 /// Maximum number of connections to the manager of all kinds: control, monitoring, and every client that has it as its endpoint, which requests the
 /// map and keeps the connection. The limit is that of an instance; idle connections cost about two kilobytes.
-pub const MANAGER_CONNECTIONS_MAX: usize = crate::reactor::limits::CONNECTIONS_MAX;
+pub const MANAGER_CONNECTIONS_MAX: usize = zerohop_reactor::limits::CONNECTIONS_MAX;
 
 /// Additional connections to the manager from addresses of the cluster's nodes: clients do not exclude other managers.
 pub const MANAGER_NODE_CONNECTIONS_MAX: usize = 1024;
@@ -134,21 +134,21 @@ pub const REFUSALS_LOG_INTERVAL_MS: u64 = 10_000;
 /// Limits of connections, for tests and operators that need other values than the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections to one instance. See [`crate::reactor::limits::CONNECTIONS_MAX`].
+    /// Connections to one instance. See [`zerohop_reactor::limits::CONNECTIONS_MAX`].
     pub instance_max: usize,
     /// Connections to the manager. See [`MANAGER_CONNECTIONS_MAX`].
     pub manager_max: usize,
-    /// Unauthenticated connections to either. See [`crate::reactor::limits::UNPROVEN_MAX`].
+    /// Unauthenticated connections to either. See [`zerohop_reactor::limits::UNPROVEN_MAX`].
     pub unproven_max: usize,
-    /// Of these, connections from one address. See [`crate::reactor::limits::UNPROVEN_PER_ADDRESS_MAX`].
+    /// Of these, connections from one address. See [`zerohop_reactor::limits::UNPROVEN_PER_ADDRESS_MAX`].
     pub unproven_per_address_max: usize,
-    /// Time limit for a connection from its accept to its proof. See [`crate::reactor::limits::HELLO_TIME_OUT_MS`].
+    /// Time limit for a connection from its accept to its proof. See [`zerohop_reactor::limits::HELLO_TIME_OUT_MS`].
     pub unproven_time_out: Duration,
-    /// Bytes that wait for the connections of one instance. See [`crate::reactor::limits::WAITING_BYTES_MAX`].
+    /// Bytes that wait for the connections of one instance. See [`zerohop_reactor::limits::WAITING_BYTES_MAX`].
     pub waiting_bytes_max: usize,
-    /// The share of one token in that. See [`crate::reactor::limits::TOKEN_WAITING_BYTES_MAX`].
+    /// The share of one token in that. See [`zerohop_reactor::limits::TOKEN_WAITING_BYTES_MAX`].
     pub token_waiting_bytes_max: usize,
-    /// Requests of one token that wait at one instance. See [`crate::reactor::limits::TOKEN_WAITS_MAX`].
+    /// Requests of one token that wait at one instance. See [`zerohop_reactor::limits::TOKEN_WAITS_MAX`].
     pub token_waits_max: usize,
 }
 

@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 
 use super::ServerOptions;
 use super::error::StartError;
-use crate::reactor::MioDriver;
-use crate::reactor::limits::BACKLOG;
-use crate::tls::TlsOptions;
+use zerohop_reactor::MioDriver;
+use zerohop_reactor::TlsOptions;
+use zerohop_reactor::limits::BACKLOG;
 use zerohop_system::predecessor::outlive;
 
 /// All listeners of a node. Clients that connect wait until their connection is accepted.

@@ -63,15 +63,15 @@ use self::listen::Listeners;
 use self::maps::Start;
 use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
 use crate::manager::{self, ClusterMode, InstanceHandle, ManagerInput, ManagerPlan, NodeIdentity, Serve};
-use crate::proofs::Proofs;
-use crate::reactor::ReactorMailbox;
 use crate::redis::Siblings;
 pub use crate::redis::limits::{
     TIME_OUT_DEFAULT as REDIS_TIME_OUT_DEFAULT, TIME_OUT_MAX as REDIS_TIME_OUT_MAX,
     TIME_OUT_MIN as REDIS_TIME_OUT_MIN,
 };
 pub use crate::redis::{NoRoom, ReplyAddress, Spanning};
-pub use crate::tls::TlsOptions;
+use zerohop_reactor::Proofs;
+use zerohop_reactor::ReactorMailbox;
+pub use zerohop_reactor::TlsOptions;
 use zerohop_system::clock::{Stopwatch, unix_ms};
 use zerohop_system::descriptors::Descriptors;
 use zerohop_system::entropy::{random_bytes, random_u64};

@@ -41,7 +41,7 @@ fn dropping_it_ends_its_threads() {
     let server = in_memory(2);
     let mailbox = mailboxes(&server)[0].clone();
     drop(server);
-    assert!(matches!(mailbox.leave(InstanceNotice::Stop), Err(crate::reactor::NoticeError::Ended(_))));
+    assert!(matches!(mailbox.leave(InstanceNotice::Stop), Err(zerohop_reactor::NoticeError::Ended(_))));
 }
 
 #[test]

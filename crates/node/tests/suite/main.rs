@@ -12,7 +12,6 @@
 
 mod append_fails;
 mod kill;
-mod reactor;
 mod redis;
 mod server;
 mod support;

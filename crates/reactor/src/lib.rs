@@ -25,6 +25,7 @@ mod greet;
 mod inbox;
 pub mod limits;
 mod mio_driver;
+mod proofs;
 mod receive;
 mod replies;
 mod secured;
@@ -34,6 +35,8 @@ mod service;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tls;
+mod unproven;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -44,18 +47,18 @@ use zerohop_wire::Features;
 
 pub use self::counters::{CloseReason, ReactorCounters};
 pub use self::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
-pub(crate) use self::inbox::Inbox;
-pub use self::inbox::{NoticeError, ReactorMailbox};
+pub use self::inbox::{Inbox, NoticeError, ReactorMailbox};
 pub use self::limits::{CONNECTIONS_MAX, Limits, UNSENT_BYTES_MAX};
 pub use self::mio_driver::MioDriver;
+pub use self::proofs::Proofs;
 pub use self::replies::Replies;
 pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, RequestToken, Service, Upkeep};
+pub use self::tls::TlsOptions;
+pub use self::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
 use self::connection::Connection;
 use self::connections::Connections;
 use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
-use crate::proofs::Proofs;
-use crate::unproven::Origin;
 
 /// The features of this side beyond the version of the wire format.
 const FEATURES: Features = Features(
@@ -132,7 +135,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     /// From now on both sides of every connection must prove that they know the cluster's secret, if there is one.
-    pub(crate) fn prove(&mut self, proofs: Option<Proofs>) {
+    pub fn prove(&mut self, proofs: Option<Proofs>) {
         self.connections.proofs = proofs;
     }
 

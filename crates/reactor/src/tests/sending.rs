@@ -1,7 +1,7 @@
 //! When answers are sent, and from which buffer.
 
 use super::*;
-use crate::reactor::limits::{PIECES_MAX, SEND_BYTES};
+use crate::limits::{PIECES_MAX, SEND_BYTES};
 
 #[test]
 fn first_answers_are_sent_before_the_last_are_ready() {

@@ -11,7 +11,7 @@ use zerohop_wire::messages::Insert;
 
 /// When [`FakeEcho`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reactor) enum When {
+pub(crate) enum When {
     /// At once.
     AtOnce,
     /// At the end of the batch, last request first.
@@ -24,29 +24,29 @@ pub(in crate::reactor) enum When {
 
 /// Answers a lookup with its key, `repeat` times over, in pieces of `piece_bytes` if that is set; an `Insert` with its value's length. Ping with the time.
 #[derive(Debug)]
-pub(in crate::reactor) struct FakeEcho {
-    pub(in crate::reactor) when: When,
-    pub(in crate::reactor) repeat: usize,
-    pub(in crate::reactor) piece_bytes: Option<usize>,
+pub(crate) struct FakeEcho {
+    pub(crate) when: When,
+    pub(crate) repeat: usize,
+    pub(crate) piece_bytes: Option<usize>,
     waiting: Vec<(u64, RequestToken, Vec<u8>)>,
     deadline_ms: Option<u64>,
-    pub(in crate::reactor) requests: u64,
-    pub(in crate::reactor) batches: u64,
-    pub(in crate::reactor) upkeeps: u64,
-    pub(in crate::reactor) closed: Vec<ConnectionId>,
+    pub(crate) requests: u64,
+    pub(crate) batches: u64,
+    pub(crate) upkeeps: u64,
+    pub(crate) closed: Vec<ConnectionId>,
     /// Connections that it has opened, and their answers: the instance, or nothing.
-    pub(in crate::reactor) links: Vec<ConnectionId>,
-    pub(in crate::reactor) linked: Vec<Option<InstanceId>>,
+    pub(crate) links: Vec<ConnectionId>,
+    pub(crate) linked: Vec<Option<InstanceId>>,
     /// Messages of other instances.
-    pub(in crate::reactor) received: Vec<PartitionId>,
+    pub(crate) received: Vec<PartitionId>,
     /// Its time must not be earlier than the arrival of an event.
-    pub(in crate::reactor) is_punctual: bool,
+    pub(crate) is_punctual: bool,
     /// The time of the last request.
-    pub(in crate::reactor) requested_ms: u64,
+    pub(crate) requested_ms: u64,
 }
 
 impl FakeEcho {
-    pub(in crate::reactor) fn new(when: When) -> Self {
+    pub(crate) fn new(when: When) -> Self {
         FakeEcho {
             when,
             repeat: 1,
@@ -91,7 +91,7 @@ impl FakeEcho {
 
 /// Notices of a test to [`FakeEcho`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reactor) enum FakeEchoNotice {
+pub(crate) enum FakeEchoNotice {
     AnswerAll,
     DropRequest,
     /// Connect to the instance at this port.

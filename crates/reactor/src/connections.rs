@@ -104,7 +104,7 @@ impl Connections {
 
     /// Number of authenticated connections.
     pub(super) fn known(&self) -> usize {
-        self.open - self.unproven.len()
+        self.open - self.unproven.count()
     }
 
     /// Records that a connection is now authenticated.

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use zerohop_node::reactor::{CloseReason, FOREIGN_ANSWER, Limits};
+use zerohop_reactor::{CloseReason, FOREIGN_ANSWER, Limits};
 use zerohop_wire::{Failure, What};
 
 use super::client::*;

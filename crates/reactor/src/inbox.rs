@@ -24,7 +24,7 @@ pub enum NoticeError<N> {
 
 /// The reactor's end of the channel.
 #[derive(Debug)]
-pub(crate) struct Inbox<N> {
+pub struct Inbox<N> {
     queue: Receiver<N>,
 }
 
@@ -44,13 +44,15 @@ impl<N> ReactorMailbox<N> {
 }
 
 impl<N> Inbox<N> {
-    pub(crate) fn new(waker: Waker) -> (ReactorMailbox<N>, Inbox<N>) {
+    /// An empty inbox, and the mailbox for other threads. `waker` wakes the thread that reads the inbox.
+    #[must_use]
+    pub fn new(waker: Waker) -> (ReactorMailbox<N>, Inbox<N>) {
         let (sender, receiver) = sync_channel(INBOX_MAX);
         (ReactorMailbox { queue: sender, waker }, Inbox { queue: receiver })
     }
 
     /// The next notice; `None` if there is none now, also if all senders are gone.
-    pub(crate) fn take(&self) -> Option<N> {
+    pub fn take(&self) -> Option<N> {
         self.queue.try_recv().ok()
     }
 }

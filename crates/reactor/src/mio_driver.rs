@@ -19,7 +19,7 @@ use zerohop_tls::Tls;
 use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
 use super::secured::Socket;
-use crate::tls::TlsOptions;
+use crate::TlsOptions;
 use zerohop_system::clock::unix_ms;
 use zerohop_system::descriptors::Descriptors;
 
@@ -101,7 +101,7 @@ impl MioDriver {
     }
 
     /// Enables TLS from now on.
-    pub(crate) fn encrypt(&mut self, tls: Option<TlsOptions>) {
+    pub fn encrypt(&mut self, tls: Option<TlsOptions>) {
         self.tls = tls;
     }
 

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::support::give_up::GIVE_UP_AFTER;
+use crate::give_up::GIVE_UP_AFTER;
 use zerohop_wire::ids::{MapEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, Outcome, Query, RecordRead};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};

@@ -13,7 +13,7 @@ use zerohop_wire::ids::MapEpoch;
 
 /// The origin of a connection for these limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Origin {
+pub struct Origin {
     /// A node of the cluster has this address.
     is_node: bool,
     /// An IPv4 address; for an IPv6 address its network, because a host may use all addresses of its network.
@@ -22,16 +22,16 @@ pub(crate) struct Origin {
 
 /// The limits of unauthenticated connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnprovenBounds {
+pub struct UnprovenBounds {
     /// Total from addresses of no node; the same number applies to addresses of nodes.
-    pub(crate) all_max: usize,
+    pub all_max: usize,
     /// From one address.
-    pub(crate) origin_max: usize,
+    pub origin_max: usize,
 }
 
 /// The unauthenticated connections; see the module. `K` identifies a connection.
 #[derive(Debug)]
-pub(crate) struct UnprovenConnections<K> {
+pub struct UnprovenConnections<K> {
     bounds: UnprovenBounds,
     /// The number of the next connection: an older connection has a lower number.
     next: u64,
@@ -42,14 +42,14 @@ pub(crate) struct UnprovenConnections<K> {
 
 /// The place of one unauthenticated connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnprovenSlot {
+pub struct UnprovenSlot {
     number: u64,
     is_node: bool,
 }
 
 impl Origin {
     /// The origin of a peer at this address; `None`: the address is unknown, for example because the peer has gone.
-    pub(crate) fn of(address: Option<IpAddr>, is_node: bool) -> Origin {
+    pub fn of(address: Option<IpAddr>, is_node: bool) -> Origin {
         let network = match address.map(|address| address.to_canonical()) {
             None => 0,
             Some(IpAddr::V4(address)) => u128::from(address.to_bits()),
@@ -62,14 +62,14 @@ impl Origin {
 
 /// The addresses of the nodes of a map, cached until the map changes.
 #[derive(Debug, Default)]
-pub(crate) struct NodeAddresses {
+pub struct NodeAddresses {
     of: MapEpoch,
     addresses: BTreeSet<IpAddr>,
 }
 
 impl NodeAddresses {
     /// Whether a node of this map is at an address.
-    pub(crate) fn has(&mut self, map: &ClusterMap, address: IpAddr) -> bool {
+    pub fn has(&mut self, map: &ClusterMap, address: IpAddr) -> bool {
         if self.of != map.epoch() {
             let texts = map.nodes().flat_map(|node| {
                 node.instances().map(|instance| instance.addr).chain(std::iter::once(node.manager()))
@@ -82,17 +82,18 @@ impl NodeAddresses {
 }
 
 impl<K: Copy> UnprovenConnections<K> {
-    pub(crate) fn new(bounds: UnprovenBounds) -> Self {
+    /// Without connections, with these limits.
+    pub fn new(bounds: UnprovenBounds) -> Self {
         UnprovenConnections { bounds, next: 0, by_age: Default::default(), by_origin: BTreeMap::new() }
     }
 
     /// The number of connections.
-    pub(crate) fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.by_age.iter().map(BTreeMap::len).sum()
     }
 
     /// The unauthenticated connection to close before another one from this origin enters.
-    pub(crate) fn connection_to_close(&self, to: Origin) -> Option<K> {
+    pub fn connection_to_close(&self, to: Origin) -> Option<K> {
         let of_class = &self.by_age[usize::from(to.is_node)];
         let of_origin = self.by_origin.get(&to).filter(|all| all.len() >= self.bounds.origin_max);
         let oldest = match of_origin.and_then(BTreeSet::first) {
@@ -104,12 +105,12 @@ impl<K: Copy> UnprovenConnections<K> {
     }
 
     /// The oldest of all, from addresses of no node if there is any.
-    pub(crate) fn oldest(&self) -> Option<K> {
+    pub fn oldest(&self) -> Option<K> {
         self.by_age.iter().flat_map(BTreeMap::values).next().map(|(key, _)| *key)
     }
 
     /// Adds an unauthenticated connection.
-    pub(crate) fn enter(&mut self, key: K, origin: Origin) -> UnprovenSlot {
+    pub fn enter(&mut self, key: K, origin: Origin) -> UnprovenSlot {
         let place = UnprovenSlot { number: self.next, is_node: origin.is_node };
         self.next += 1;
         self.by_age[usize::from(origin.is_node)].insert(place.number, (key, origin));
@@ -118,7 +119,7 @@ impl<K: Copy> UnprovenConnections<K> {
     }
 
     /// Removes a connection that is closed or authenticated.
-    pub(crate) fn leave(&mut self, UnprovenSlot { number, is_node }: UnprovenSlot) {
+    pub fn leave(&mut self, UnprovenSlot { number, is_node }: UnprovenSlot) {
         let Some((_, origin)) = self.by_age[usize::from(is_node)].remove(&number) else { return };
         if let Some(of_origin) = self.by_origin.get_mut(&origin) {
             of_origin.remove(&number);
@@ -160,10 +161,10 @@ mod tests {
         assert_eq!(strangers.connection_to_close(at("10.0.0.2")), Some(1));
         strangers.leave(places[0]);
         strangers.leave(places[0]);
-        assert_eq!((strangers.len(), strangers.connection_to_close(at("10.0.0.1"))), (3, None));
+        assert_eq!((strangers.count(), strangers.connection_to_close(at("10.0.0.1"))), (3, None));
         assert_eq!(strangers.oldest(), Some(2));
         places.into_iter().for_each(|place| strangers.leave(place));
-        assert_eq!((strangers.len(), strangers.oldest(), strangers.by_origin.len()), (0, None, 0));
+        assert_eq!((strangers.count(), strangers.oldest(), strangers.by_origin.len()), (0, None, 0));
     }
 
     #[test]

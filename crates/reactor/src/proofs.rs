@@ -6,11 +6,11 @@ use zerohop_system::entropy::random_bytes;
 
 /// Both sides of a proof, for one thread: no two threads draw the same nonces.
 #[derive(Clone, Debug)]
-pub(crate) struct Proofs {
+pub struct Proofs {
     /// Verifies clients.
-    pub(crate) guard: Guard,
+    pub guard: Guard,
     /// Authenticates this process to servers.
-    pub(crate) credential: Credential,
+    pub credential: Credential,
 }
 
 impl Proofs {
@@ -18,7 +18,7 @@ impl Proofs {
     ///
     /// # Errors
     /// In words: the system provides no random bytes.
-    pub(crate) fn new(secret: &Secret) -> Result<Proofs, String> {
+    pub fn new(secret: &Secret) -> Result<Proofs, String> {
         Ok(Proofs {
             guard: Guard::new(secret, Nonces::new(random_bytes()?)),
             credential: Credential::of_secret(secret, Nonces::new(random_bytes()?)),

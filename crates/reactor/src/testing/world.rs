@@ -14,55 +14,55 @@ use super::super::*;
 
 /// The simulated network, shared between the driver and the test, which acts for the peers.
 #[derive(Debug, Default)]
-pub(in crate::reactor) struct FakeNetwork {
-    pub(in crate::reactor) now_ms: u64,
+pub(crate) struct FakeNetwork {
+    pub(crate) now_ms: u64,
     /// Peers that wait to be accepted.
     backlog: VecDeque<usize>,
     /// By number of the peer.
-    pub(in crate::reactor) peers: Vec<FakePeer>,
+    pub(crate) peers: Vec<FakePeer>,
     by_id: BTreeMap<ConnectionId, usize>,
-    pub(in crate::reactor) events: Vec<DriverEvent>,
+    pub(crate) events: Vec<DriverEvent>,
     /// The clock advances by this much after the next read of the server: a simulated pause.
-    pub(in crate::reactor) pause_ms: u64,
-    pub(in crate::reactor) accept_error: Option<ErrorKind>,
-    pub(in crate::reactor) connect_error: Option<ErrorKind>,
+    pub(crate) pause_ms: u64,
+    pub(crate) accept_error: Option<ErrorKind>,
+    pub(crate) connect_error: Option<ErrorKind>,
     /// Addresses to which the server has connected, each with the number of the peer there.
-    pub(in crate::reactor) called: Vec<(SocketAddr, usize)>,
+    pub(crate) called: Vec<(SocketAddr, usize)>,
     /// The nonzero numbers of request frames that the server has reported.
-    pub(in crate::reactor) request_counts: Vec<usize>,
+    pub(crate) request_counts: Vec<usize>,
     listening: bool,
 }
 
 /// The other end of one connection.
 #[derive(Debug, Default)]
-pub(in crate::reactor) struct FakePeer {
+pub(crate) struct FakePeer {
     id: Option<ConnectionId>,
     to_server: VecDeque<u8>,
     sent_all: bool,
     /// Bytes that the server has sent and the peer has read.
-    pub(in crate::reactor) bytes_read: Vec<u8>,
+    pub(crate) bytes_read: Vec<u8>,
     /// Bytes that the server has sent and the peer has not read.
     from_server: VecDeque<u8>,
     /// Maximum number of bytes in flight between the server and the peer.
     window: usize,
     /// Maximum number of bytes of one read of the server.
-    pub(in crate::reactor) read_max: usize,
-    pub(in crate::reactor) server_shut: bool,
-    pub(in crate::reactor) server_closed: bool,
+    pub(crate) read_max: usize,
+    pub(crate) server_shut: bool,
+    pub(crate) server_closed: bool,
     /// The server found no room, and waits for it.
     awaits_space: bool,
-    pub(in crate::reactor) writes: usize,
+    pub(crate) writes: usize,
 }
 
 /// Simulates the system over a [`FakeNetwork`]. It never waits: tests advance the time.
 #[derive(Debug)]
-pub(in crate::reactor) struct FakeDriver {
-    pub(in crate::reactor) world: Rc<RefCell<FakeNetwork>>,
-    pub(in crate::reactor) is_woken: Arc<WokenFlag>,
+pub(crate) struct FakeDriver {
+    pub(crate) world: Rc<RefCell<FakeNetwork>>,
+    pub(crate) is_woken: Arc<WokenFlag>,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::reactor) struct WokenFlag(pub(in crate::reactor) AtomicBool);
+pub(crate) struct WokenFlag(pub(crate) AtomicBool);
 
 impl Wake for WokenFlag {
     fn wake(self: Arc<Self>) {
@@ -71,14 +71,14 @@ impl Wake for WokenFlag {
 }
 
 impl FakeDriver {
-    pub(in crate::reactor) fn new() -> (Self, Rc<RefCell<FakeNetwork>>) {
+    pub(crate) fn new() -> (Self, Rc<RefCell<FakeNetwork>>) {
         let world = Rc::new(RefCell::new(FakeNetwork { listening: true, ..FakeNetwork::default() }));
         (FakeDriver { world: Rc::clone(&world), is_woken: Arc::default() }, world)
     }
 }
 
 impl FakeNetwork {
-    pub(in crate::reactor) fn connect(&mut self) -> usize {
+    pub(crate) fn connect(&mut self) -> usize {
         self.peers.push(FakePeer { window: 1 << 16, read_max: usize::MAX, ..FakePeer::default() });
         self.backlog.push_back(self.peers.len() - 1);
         self.events.push(DriverEvent::Accept);
@@ -86,26 +86,26 @@ impl FakeNetwork {
     }
 
     /// A peer accepts the server's connection.
-    pub(in crate::reactor) fn accept_call(&mut self, peer: usize) {
+    pub(crate) fn accept_call(&mut self, peer: usize) {
         self.notify(peer, IoReadiness { writable: true, ..IoReadiness::default() });
     }
 
-    pub(in crate::reactor) fn send(&mut self, peer: usize, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, peer: usize, bytes: &[u8]) {
         self.peers[peer].to_server.extend(bytes);
         self.notify(peer, IoReadiness { readable: true, ..IoReadiness::default() });
     }
 
-    pub(in crate::reactor) fn send_end(&mut self, peer: usize) {
+    pub(crate) fn send_end(&mut self, peer: usize) {
         self.peers[peer].sent_all = true;
         self.notify(peer, IoReadiness { readable: true, read_closed: true, ..IoReadiness::default() });
     }
 
-    pub(in crate::reactor) fn reset(&mut self, peer: usize) {
+    pub(crate) fn reset(&mut self, peer: usize) {
         self.notify(peer, IoReadiness { dead: true, readable: true, writable: true, read_closed: true });
     }
 
     /// The peer reads up to `most` bytes.
-    pub(in crate::reactor) fn peer_read(&mut self, peer: usize, most: usize) -> usize {
+    pub(crate) fn peer_read(&mut self, peer: usize, most: usize) -> usize {
         let entry = &mut self.peers[peer];
         let count = most.min(entry.from_server.len());
         entry.bytes_read.extend(entry.from_server.drain(..count));
@@ -116,7 +116,7 @@ impl FakeNetwork {
     }
 
     /// Changes the maximum number of bytes in flight between the server and the peer.
-    pub(in crate::reactor) fn set_window(&mut self, peer: usize, bytes: usize) {
+    pub(crate) fn set_window(&mut self, peer: usize, bytes: usize) {
         let entry = &mut self.peers[peer];
         entry.window = bytes;
         if bytes > entry.from_server.len() && std::mem::take(&mut entry.awaits_space) {

@@ -98,7 +98,7 @@ impl Replies<'_> {
 
     /// Whether the service of a connection that speaks another protocol has more for it, for what it has asked so far: it is handed over
     /// again, without more bytes too, once what is to be sent is little.
-    pub(crate) fn set_has_more(&mut self, id: ConnectionId, has_more: bool) {
+    pub fn set_has_more(&mut self, id: ConnectionId, has_more: bool) {
         if let Some(connection) = self.connections.get_mut(id)
             && std::mem::replace(&mut connection.has_more, has_more) != has_more
         {
@@ -107,7 +107,7 @@ impl Replies<'_> {
     }
 
     /// Whether so many bytes may be kept for a connection, in place of those kept until now; if so, they are counted.
-    pub(crate) fn may_buffer(&mut self, id: ConnectionId, bytes: usize) -> bool {
+    pub fn may_buffer(&mut self, id: ConnectionId, bytes: usize) -> bool {
         let kept = self.connections.get(id).map_or(0, |connection| connection.service_bytes);
         let more = WaitingLoad { bytes: bytes.saturating_sub(kept), waits: 0 };
         let has_room = more.bytes == 0 || self.connections.may_add_load(id, more);
@@ -118,7 +118,7 @@ impl Replies<'_> {
     }
 
     /// Records that this many bytes are buffered for a connection.
-    pub(crate) fn set_buffered(&mut self, id: ConnectionId, bytes: usize) {
+    pub fn set_buffered(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(connection) = self.connections.get_mut(id)
             && std::mem::replace(&mut connection.service_bytes, bytes) != bytes
         {
@@ -127,7 +127,7 @@ impl Replies<'_> {
     }
 
     /// Returns whether a request may wait for a record with this many bytes, and if so, counts it until it is answered.
-    pub(crate) fn may_wait(&mut self, token: RequestToken, bytes: usize, waits: usize) -> bool {
+    pub fn may_wait(&mut self, token: RequestToken, bytes: usize, waits: usize) -> bool {
         let id = token.connection;
         let has_room = self.connections.may_add_load(id, WaitingLoad { bytes, waits });
         if has_room && let Some(connection) = self.connections.get_mut(id) {
@@ -139,7 +139,7 @@ impl Replies<'_> {
 
     /// Closes the connections of tokens that are no longer valid, with all their pending requests. Connections of another protocol first get the
     /// reply of `over` for the token.
-    pub(crate) fn end_tokens(&mut self, over: impl Fn(u64) -> Option<&'static [u8]>) {
+    pub fn end_tokens(&mut self, over: impl Fn(u64) -> Option<&'static [u8]>) {
         let last = |connection: &Connection| match connection.access {
             Access::Token(id) if !connection.is_closing() => over(id),
             _ => None,
@@ -234,12 +234,12 @@ impl Replies<'_> {
 
     /// The access of a token that a client of another protocol has sent, if the token was made with the cluster's secret.
     #[must_use]
-    pub(crate) fn token_access(&self, text: &[u8]) -> Option<Access> {
+    pub fn token_access(&self, text: &[u8]) -> Option<Access> {
         self.connections.proofs.as_ref()?.guard.token_access(text)
     }
 
     /// Records that a client of another protocol has sent a valid token.
-    pub(crate) fn set_authenticated(&mut self, id: ConnectionId, access: Access) {
+    pub fn set_authenticated(&mut self, id: ConnectionId, access: Access) {
         self.connections.set_access(id, access);
         self.connections.is_known(id);
     }

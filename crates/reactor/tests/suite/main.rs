@@ -1,12 +1,22 @@
 //! The reactor over real sockets of this machine.
+//!
+//! No test asserts how long something takes, because machines may be slow. Tests wait for a state
+//! (`waiting`), and give up after minutes.
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, which play clients")]
+
 mod client;
+#[path = "../../../node/tests/suite/support/give_up.rs"]
+mod give_up;
 mod sockets;
+#[path = "../../../node/tests/suite/support/waiting.rs"]
+mod waiting;
 
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
-use crate::support::waiting::wait_for;
-use zerohop_node::reactor::{
+use crate::waiting::wait_for;
+use zerohop_reactor::{
     ConnectionId, Flow, Limits, MioDriver, Now, Reactor, ReactorCounters, ReactorMailbox, Replies,
     RequestToken, Service, Upkeep,
 };

@@ -13,7 +13,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use zerohop_node::reactor::{
+use zerohop_reactor::{
     ConnectionId, Flow, Limits, MioDriver, Now, Reactor, Replies, RequestToken, Service, Upkeep,
 };
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, RequestId, Timestamp};
