@@ -6,13 +6,11 @@
 //!   instance   a thread that serves records: the pure instance as the service of a reactor
 //!   redis      clients of Redis: their commands run as units, forwarded between the instances of a node
 //!   embedded   a store in this process: worker threads, each the only owner of an engine
-//!   disk       real files behind the engine's Disk trait
 //!   logging    the structured log
 //!   access     what a connection may do: everything, or what its token permits
 //! ```
 
 mod access;
-pub mod disk;
 pub mod embedded;
 pub mod hosts;
 mod instance;

@@ -11,7 +11,7 @@ const FLOORS: [&[&str]; 10] = [
     &["crates/record", "crates/engine", "crates/busy_poll"],
     &["crates/wire"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
-    &["crates/partition", "crates/control", "crates/reactor"],
+    &["crates/partition", "crates/control", "crates/reactor", "crates/disk"],
     &["crates/replication"],
     &["crates/shard", "crates/session"],
     &["crates/node", "crates/sim", "crates/client"],
@@ -24,12 +24,13 @@ const CLIENT_SIDE: [&str; 6] =
     ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
 
 /// Crates that a client never compiles.
-const SERVER_ONLY: [&str; 6] = [
+const SERVER_ONLY: [&str; 7] = [
     "crates/engine",
     "crates/partition",
     "crates/replication",
     "crates/shard",
     "crates/reactor",
+    "crates/disk",
     "crates/node",
 ];
 

@@ -205,7 +205,7 @@ impl EmbeddedStore {
         self.shared.recovery
     }
 
-    /// A warning that the program must show to its user if this store is on a disk for tests (see [`crate::disk::TEST_DISK_VARIABLE`]).
+    /// A warning that the program must show to its user if this store is on a disk for tests (see [`zerohop_disk::TEST_DISK_VARIABLE`]).
     #[must_use]
     pub fn warning(&self) -> Option<&'static str> {
         self.shared.warning

@@ -18,7 +18,7 @@ use super::report::Recovery;
 use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
 use super::settings::StoreSettings;
 use super::worker;
-use crate::disk::{FilesDisk, NodeDisk};
+use zerohop_disk::{FilesDisk, NodeDisk};
 use zerohop_system::clock::Stopwatch;
 use zerohop_system::descriptors::Descriptors;
 

@@ -20,7 +20,7 @@ use zerohop_wire::words::counted;
 use super::error::StoreError;
 use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
 use super::options::StoreOptions;
-use crate::disk::{FilesDisk, LOCK_FILE};
+use zerohop_disk::{FilesDisk, LOCK_FILE};
 use zerohop_system::entropy::random_u64;
 
 /// The file's name.

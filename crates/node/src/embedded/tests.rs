@@ -6,7 +6,7 @@ use zerohop_placement::PartitionCount;
 
 use super::settings::SETTINGS_FILE;
 use super::*;
-use crate::disk::OpenDiskError;
+use zerohop_disk::OpenDiskError;
 
 fn options() -> StoreOptions {
     StoreOptions {

@@ -9,7 +9,7 @@ use tracing::warn;
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::Incarnation;
 
-use crate::disk::{remove_file, replace_file};
+use zerohop_disk::{remove_file, replace_file};
 
 /// The file's name in the instance's folder.
 const FILE: &str = "closed";

@@ -12,7 +12,7 @@ use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::{by_number, counted};
 
 use super::persisted::SavedError;
-use crate::disk::OpenDiskError;
+use zerohop_disk::OpenDiskError;
 
 /// The reason why a node does not start. Nothing was changed except by recovery's own repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use super::error::StartError;
 use super::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STATE_FILE};
 use super::identity::SavedMember;
 use super::persisted::SavedNode;
-use crate::disk::replace_file;
+use zerohop_disk::replace_file;
 use zerohop_system::entropy::random_bytes;
 
 const MAGIC: [u8; 8] = *b"zerohopu";

@@ -10,8 +10,6 @@
     reason = "tests, which play clients, and have children that talk to them by stdout"
 )]
 
-mod append_fails;
-mod kill;
 mod redis;
 mod server;
 mod support;

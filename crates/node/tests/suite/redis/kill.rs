@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use zerohop_node::disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
+use zerohop_disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
 use zerohop_node::server::{Server, ServerOptions};
 
 use crate::redis::support::{Redis, Reply, addresses, make_sync_keyspace, ok};

@@ -25,7 +25,7 @@ use zerohop_wire::shown::shown_path;
 pub use self::files::{FilesDisk, LOCK_FILE};
 pub use self::hold_unsynced::{HoldUnsyncedDisk, UNSYNCED_BYTES_MAX};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
-pub(crate) use self::replace::{remove_file, replace_file};
+pub use self::replace::{remove_file, replace_file};
 pub use self::sync_threads::SYNCS_BEGUN_MAX;
 
 /// The environment variable that selects a disk for tests of whole processes. Its only value is [`HOLD_UNSYNCED`].
@@ -89,7 +89,7 @@ impl NodeDisk {
     }
 
     /// Sets the waker to call whenever a prioritized sync is done.
-    pub(crate) fn set_sync_waker(&mut self, waker: Waker) {
+    pub fn set_sync_waker(&mut self, waker: Waker) {
         if let NodeDisk::Files(disk) = self {
             disk.set_sync_waker(waker);
         }

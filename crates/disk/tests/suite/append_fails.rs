@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use zerohop_disk::FilesDisk;
 use zerohop_engine::disk::{Disk, DiskError, OpenMode};
-use zerohop_node::disk::FilesDisk;
 
 const CHILD_ROOT: &str = "ZEROHOP_APPEND_TEST_ROOT";
 

@@ -523,7 +523,7 @@ fn make_root(root: &Path) -> Result<(), OpenDiskError> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "node is the home of files, and this module of the disk's")]
+#[expect(clippy::disallowed_methods, reason = "this module is the home of files")]
 fn lock(root: &Path) -> Result<File, OpenDiskError> {
     let path = root.join(LOCK_FILE);
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);

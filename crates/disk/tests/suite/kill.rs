@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use zerohop_disk::{FilesDisk, HOLD_UNSYNCED, NodeDisk, OpenDiskError, TEST_DISK_VARIABLE};
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_node::disk::{FilesDisk, HOLD_UNSYNCED, NodeDisk, OpenDiskError, TEST_DISK_VARIABLE};
 
 const CHILD_ROOT: &str = "ZEROHOP_KILL_TEST_ROOT";
 const READY: &str = "the child is ready to be killed";

@@ -12,7 +12,7 @@ use std::path::Path;
 /// # Errors
 /// Those of the system.
 #[expect(clippy::disallowed_methods, reason = "the home of files")]
-pub(crate) fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let (unfinished, finished) = (folder.join(format!("{name}.tmp")), folder.join(name));
     // The file is not truncated first, because that would free its room.
@@ -41,7 +41,7 @@ pub(crate) fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Resul
 /// # Errors
 /// Those of the system.
 #[expect(clippy::disallowed_methods, reason = "the home of files")]
-pub(crate) fn remove_file(folder: &Path, name: &str) -> io::Result<()> {
+pub fn remove_file(folder: &Path, name: &str) -> io::Result<()> {
     std::fs::remove_file(folder.join(name))?;
     std::fs::File::open(folder)?.sync_all()
 }
