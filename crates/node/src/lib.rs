@@ -5,13 +5,11 @@
 //!   manager    a node's control requests, map changes, status and metrics, on tokio
 //!   instance   a thread that serves records: the pure instance as the service of a reactor
 //!   redis      clients of Redis: their commands run as units, forwarded between the instances of a node
-//!   embedded   a store in this process: worker threads, each the only owner of an engine
 //!   logging    the structured log
 //!   access     what a connection may do: everything, or what its token permits
 //! ```
 
 mod access;
-pub mod embedded;
 pub mod hosts;
 mod instance;
 pub mod logging;

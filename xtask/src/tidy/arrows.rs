@@ -12,7 +12,7 @@ const FLOORS: [&[&str]; 10] = [
     &["crates/wire"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
     &["crates/partition", "crates/control", "crates/reactor", "crates/disk"],
-    &["crates/replication"],
+    &["crates/replication", "crates/embedded"],
     &["crates/shard", "crates/session"],
     &["crates/node", "crates/sim", "crates/client"],
     &["crates/gateways/*", "crates/layers/*", "crates/backup"],
@@ -24,13 +24,14 @@ const CLIENT_SIDE: [&str; 6] =
     ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
 
 /// Crates that a client never compiles.
-const SERVER_ONLY: [&str; 7] = [
+const SERVER_ONLY: [&str; 8] = [
     "crates/engine",
     "crates/partition",
     "crates/replication",
     "crates/shard",
     "crates/reactor",
     "crates/disk",
+    "crates/embedded",
     "crates/node",
 ];
 

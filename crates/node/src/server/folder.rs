@@ -18,9 +18,9 @@ use super::error::StartError;
 use super::identity::{MEMBER_BYTES_MAX, SavedMember};
 use super::losses::{LOSSES_BYTES_MAX, SavedLosses};
 use super::persisted::{SAVED_BYTES_MAX, SavedNode};
-use crate::embedded::SETTINGS_FILE;
 use crate::instance::closed_mark;
 use zerohop_disk::{LOCK_FILE, NodeDisk, OpenDiskError};
+use zerohop_embedded::SETTINGS_FILE;
 
 pub(super) const NODE_FOLDER: &str = "node";
 pub(super) const STATE_FILE: &str = "state";

@@ -24,7 +24,7 @@ use zerohop_disk::{FilesDisk, LOCK_FILE};
 use zerohop_system::entropy::random_u64;
 
 /// The file's name.
-pub(crate) const SETTINGS_FILE: &str = "store.txt";
+pub const SETTINGS_FILE: &str = "store.txt";
 /// Its name until it is complete.
 const UNFINISHED_FILE: &str = "store.tmp";
 const FIRST_LINE_START: &str = "zerohop embedded store, format ";

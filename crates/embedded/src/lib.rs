@@ -35,7 +35,7 @@ pub use self::error::StoreError;
 pub use self::keys::StoreKeys;
 pub use self::options::StoreOptions;
 pub use self::report::{Recovery, StoreStats};
-pub(crate) use self::settings::SETTINGS_FILE;
+pub use self::settings::SETTINGS_FILE;
 pub use zerohop_engine::Durability;
 
 use self::limits::{ANSWER_WAIT, BULK_WAIT, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, VALUE_BYTES_MAX};
