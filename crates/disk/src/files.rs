@@ -21,14 +21,14 @@ use rustix::fs::{fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, statat, 
 use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use zerohop_system::descriptors::Descriptors;
+use zerohop_system::predecessor::outlive;
 use zerohop_wire::shown::shown_path;
 
 use self::pieces::{preallocate, read_all, write_all, write_pieces};
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, not_done};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
-use zerohop_system::descriptors::Descriptors;
-use zerohop_system::predecessor::outlive;
 
 /// The file at the top of the folder that the process locks. It is not a name of the disk.
 pub const LOCK_FILE: &str = "lock";

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use zerohop_disk::OpenDiskError;
 use zerohop_engine::EngineError;
 use zerohop_wire::shown::shown_path;
 
 use super::limits::{RECORD_BYTES_MAX, VALUE_BYTES_MAX};
-use zerohop_disk::OpenDiskError;
 
 /// The reason why an operation was refused or has failed. None of these errors loses earlier answered writes, unless its description says so.
 #[derive(Clone, Debug, PartialEq, Eq)]

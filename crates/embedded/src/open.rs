@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use zerohop_disk::{FilesDisk, NodeDisk};
 use zerohop_engine::{EngineOptions, RecoveryReport};
+use zerohop_system::clock::Stopwatch;
+use zerohop_system::descriptors::Descriptors;
 
 use super::error::StoreError;
 use super::instance::Instance;
@@ -18,9 +21,6 @@ use super::report::Recovery;
 use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
 use super::settings::StoreSettings;
 use super::worker;
-use zerohop_disk::{FilesDisk, NodeDisk};
-use zerohop_system::clock::Stopwatch;
-use zerohop_system::descriptors::Descriptors;
 
 /// The state that all clones of a store share.
 #[derive(Debug)]

@@ -12,16 +12,16 @@
 
 use std::path::Path;
 
+use zerohop_disk::{FilesDisk, LOCK_FILE};
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_placement::{HashKind, PartitionCount, partition_of};
+use zerohop_system::entropy::random_u64;
 use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::counted;
 
 use super::error::StoreError;
 use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
 use super::options::StoreOptions;
-use zerohop_disk::{FilesDisk, LOCK_FILE};
-use zerohop_system::entropy::random_u64;
 
 /// The file's name.
 pub const SETTINGS_FILE: &str = "store.txt";

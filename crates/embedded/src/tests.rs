@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_disk::OpenDiskError;
 use zerohop_placement::PartitionCount;
 
 use super::settings::SETTINGS_FILE;
 use super::*;
-use zerohop_disk::OpenDiskError;
 
 fn options() -> StoreOptions {
     StoreOptions {

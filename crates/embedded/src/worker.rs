@@ -15,13 +15,13 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
+use zerohop_system::clock::{HybridClock, Stopwatch};
 
 use super::error::StoreError;
 use super::instance::Instance;
 use super::limits::{BATCH_ANSWER_BYTES_MAX, IDLE_ROUNDS, MAINTENANCE_INTERVAL, MAINTENANCE_INTERVAL_IDLE};
 use super::mailbox::{MailboxEnd, WorkerMailbox};
 use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
-use zerohop_system::clock::{HybridClock, Stopwatch};
 
 /// Serves a mailbox until it is closed, or fails; waiting callers then get the reason.
 pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<StoreRequest>) {

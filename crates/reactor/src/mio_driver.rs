@@ -14,14 +14,14 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use tracing::warn;
 use zerohop_busy_poll::BusyPoll;
+use zerohop_system::clock::unix_ms;
+use zerohop_system::descriptors::Descriptors;
 use zerohop_tls::Tls;
 
 use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
 use super::secured::Socket;
 use crate::TlsOptions;
-use zerohop_system::clock::unix_ms;
-use zerohop_system::descriptors::Descriptors;
 
 /// Maximum number of connections that are closed in one turn because descriptors are used up.
 const REFUSED_PER_TURN_MAX: usize = 64;

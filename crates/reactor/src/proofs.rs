@@ -1,8 +1,7 @@
 //! The cluster's secret in this process: its use as a client and as a server.
 
-use zerohop_wire::auth::{Credential, Guard, Nonces, Secret};
-
 use zerohop_system::entropy::random_bytes;
+use zerohop_wire::auth::{Credential, Guard, Nonces, Secret};
 
 /// Both sides of a proof, for one thread: no two threads draw the same nonces.
 #[derive(Clone, Debug)]

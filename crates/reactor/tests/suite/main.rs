@@ -6,10 +6,10 @@
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, which play clients")]
 
 mod client;
-#[path = "../../../node/tests/suite/support/give_up.rs"]
+#[path = "../../../server/tests/suite/support/give_up.rs"]
 mod give_up;
 mod sockets;
-#[path = "../../../node/tests/suite/support/waiting.rs"]
+#[path = "../../../server/tests/suite/support/waiting.rs"]
 mod waiting;
 
 use std::net::SocketAddr;
