@@ -92,7 +92,7 @@ fn processes(shop: &Workshop, xtask: &Path, _: u64) -> Command {
     split_words(
         shop,
         xtask,
-        &["again", "zerohop suite", "zerohop-node suite", "--times", "2", "--beside", "2"],
+        &["again", "zerohop suite", "zerohop-server suite", "--times", "2", "--beside", "2"],
     )
 }
 

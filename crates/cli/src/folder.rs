@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use zerohop_node::server::new_cluster;
+use zerohop_server::new_cluster;
 use zerohop_wire::messages::ClusterId;
 
 use crate::common::ending::{CommandEnding, CommandError};

@@ -25,7 +25,7 @@
 
 use std::path::Path;
 
-pub use zerohop_node::embedded::{
+pub use zerohop_embedded::{
     Durability, EmbeddedStore as Store, Recovery, StoreError as Error, StoreKeys, StoreOptions as Options,
     StoreStats as Stats,
 };

@@ -10,7 +10,7 @@ use rcgen::{
 };
 use serde::Serialize;
 use zerohop_client::{read_key, write_key};
-use zerohop_node::hosts::expand;
+use zerohop_server::hosts::expand;
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use zerohop_client::write_new_token;
-use zerohop_node::clock::HybridClock;
+use zerohop_system::clock::HybridClock;
 use zerohop_wire::Permission;
 use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An instance is a pure state machine like its partitions. The owner passes in events and the time, and carries out the
-//! [`InstanceEffect`]s at once. `node` runs it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
+//! [`InstanceEffect`]s at once. `server` runs it on a reactor, `sim` on a simulated network. One thread owns it (ARCHITECTURE.md,
 //! "Rules that carry the structure"); no part of it is shared.
 
 mod batch;

@@ -1,6 +1,6 @@
 //! Any bytes as a node's state file: refused, or decoded into what encodes to the same bytes.
 
-use zerohop_node::server::SavedNode;
+use zerohop_server::SavedNode;
 use zerohop_wire::checksum::crc32c;
 
 /// Goes through any input; panics where it breaks a promise.

@@ -10,11 +10,11 @@ const FLOORS: [&[&str]; 10] = [
     &["crates/base"],
     &["crates/record", "crates/engine", "crates/busy_poll"],
     &["crates/wire"],
-    &["crates/placement", "crates/resp", "crates/tls", "crates/transaction"],
-    &["crates/partition", "crates/control"],
-    &["crates/replication"],
+    &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
+    &["crates/partition", "crates/control", "crates/reactor", "crates/disk"],
+    &["crates/replication", "crates/embedded"],
     &["crates/shard", "crates/session"],
-    &["crates/node", "crates/sim", "crates/client"],
+    &["crates/server", "crates/sim", "crates/client"],
     &["crates/gateways/*", "crates/layers/*", "crates/backup"],
     &["crates/cli", "python"],
 ];
@@ -24,8 +24,16 @@ const CLIENT_SIDE: [&str; 6] =
     ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
 
 /// Crates that a client never compiles.
-const SERVER_ONLY: [&str; 5] =
-    ["crates/engine", "crates/partition", "crates/replication", "crates/shard", "crates/node"];
+const SERVER_ONLY: [&str; 8] = [
+    "crates/engine",
+    "crates/partition",
+    "crates/replication",
+    "crates/shard",
+    "crates/reactor",
+    "crates/disk",
+    "crates/embedded",
+    "crates/server",
+];
 
 /// Outside the floors: they may depend on anything, also on each other, and no crate on a floor
 /// depends on them.
@@ -153,36 +161,36 @@ mod tests {
     }
 
     const ON_WIRE: &str = "[dependencies]\nzerohop-wire.workspace = true\n";
-    const ON_NODE: &str = "[dependencies]\nzerohop-node.workspace = true\n";
+    const ON_SERVER: &str = "[dependencies]\nzerohop-server.workspace = true\n";
 
     #[test]
     fn downward_arrows_are_right() {
         let violations = violations_of(&[
             ("crates/wire", ""),
-            ("crates/node", ON_WIRE),
-            ("crates/cli", ON_NODE),
+            ("crates/server", ON_WIRE),
+            ("crates/cli", ON_SERVER),
             ("crates/layers/log", ON_WIRE),
-            ("xtask", ON_NODE),
-            ("bench/kv", ON_NODE),
+            ("xtask", ON_SERVER),
+            ("bench/kv", ON_SERVER),
         ]);
         assert_eq!(violations, "");
     }
 
     #[test]
     fn upward_and_level_arrows_are_violations() {
-        let violations = violations_of(&[("crates/wire", ON_NODE), ("crates/node", "")]);
+        let violations = violations_of(&[("crates/wire", ON_SERVER), ("crates/server", "")]);
         assert!(violations.contains("crates/wire/Cargo.toml: crates depend downward only"), "{violations}");
         let violations = violations_of(&[("crates/wire", ""), ("crates/engine", ON_WIRE)]);
         assert!(violations.contains("crates/engine/Cargo.toml: crates depend downward only"), "{violations}");
         let violations =
-            violations_of(&[("crates/wire", &ON_NODE.replace("dep", "build-dep")), ("crates/node", "")]);
+            violations_of(&[("crates/wire", &ON_SERVER.replace("dep", "build-dep")), ("crates/server", "")]);
         assert!(violations.contains("downward"), "{violations}");
     }
 
     #[test]
     fn tests_may_look_up() {
         assert_eq!(
-            violations_of(&[("crates/wire", &ON_NODE.replace("dep", "dev-dep")), ("crates/node", "")]),
+            violations_of(&[("crates/wire", &ON_SERVER.replace("dep", "dev-dep")), ("crates/server", "")]),
             ""
         );
     }

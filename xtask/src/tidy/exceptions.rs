@@ -7,7 +7,7 @@ pub const LONG_FILES: &[(&str, &str)] = &[];
 pub const UNSAFE_FILES: &[(&str, &str)] = &[
     ("crates/resp/tests/allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
     ("crates/wire/tests/allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
-    ("crates/node/tests/reactor_allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
+    ("crates/reactor/tests/allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
     (
         "bench/monitor/src/librados.rs",
         "the C library of a peer, loaded while the benchmark runs: its own programs are no fair clients",

@@ -117,15 +117,15 @@ mod tests {
             (
                 "Cargo.toml",
                 "[workspace.dependencies]\nclap = \"4\"\nzerohop-wire = { path = \"crates/wire\" }\n\
-                 zerohop-node = { path = \"crates/node\" }\n",
+                 zerohop-server = { path = \"crates/server\" }\n",
             ),
             (
                 "crates/wire/Cargo.toml",
-                "[package]\nname = \"zerohop-wire\"\n[dependencies]\nzerohop-node.workspace = true\n\
+                "[package]\nname = \"zerohop-wire\"\n[dependencies]\nzerohop-server.workspace = true\n\
                  [lints]\nworkspace = true\n",
             ),
-            ("crates/node/Cargo.toml", "[package]\nname = \"zerohop-node\"\n[lints]\nworkspace = true\n"),
-            ("crates/wire/src/lib.rs", "use zerohop_node as _;\nfn f() { unsafe { g() } } \n"),
+            ("crates/server/Cargo.toml", "[package]\nname = \"zerohop-server\"\n[lints]\nworkspace = true\n"),
+            ("crates/wire/src/lib.rs", "use zerohop_server as _;\nfn f() { unsafe { g() } } \n"),
             ("crates/wire/src/long.rs", &format!("//! Long.\n{}", "\n".repeat(700))),
             ("docs/README.md", "[gone](gone.md)\n"),
             ("docs/SUMMARY.md", "# Summary\n"),

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use zerohop_disk::NodeDisk;
 use zerohop_engine::{
     Durability, Engine, EngineOptions, EntryKind, Handle, LogSizes, PartitionId, PartitionOptions,
     PartitionStats, RecordBody, RecoveryReport,
 };
-use zerohop_node::disk::NodeDisk;
 use zerohop_placement::{HashKind, PartitionCount};
 
 use super::{CrashSafe, Setup, Subject};

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerohop_client::{Coalescing, Collect};
-use zerohop_node::clock::{HybridClock, Stopwatch};
+use zerohop_system::clock::{HybridClock, Stopwatch};
 
 use self::limits::{
     CLIENTS_MAX, COLLECT_BYTES, DEPTH_MAX, KEY_BYTES_MIN, OPERATIONS_MAX, PROGRESS_EVERY, THREADS_MAX,

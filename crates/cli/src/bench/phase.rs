@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use zerohop_client::{Error, Keyspace};
-use zerohop_node::clock::Stopwatch;
+use zerohop_system::clock::Stopwatch;
 
 use super::histogram::Histogram;
 use super::shared::BenchShared;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerohop_client::{Client, Error, Keyspace, Record, Transaction};
-use zerohop_node::clock::{HybridClock, Stopwatch};
+use zerohop_system::clock::{HybridClock, Stopwatch};
 use zerohop_wire::words::counted;
 
 use super::histogram::Histogram;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
-use zerohop_node::hosts::PORT_DEFAULT;
 use zerohop_placement::Address;
+use zerohop_server::hosts::PORT_DEFAULT;
 
 /// The default endpoint: the first node of `zerohop up`.
 const DEFAULT: &str = "127.0.0.1:7400";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use zerohop_client::{Client, ClientOptions, ClientTls, Secret};
-use zerohop_node::server::FolderOwner;
+use zerohop_server::FolderOwner;
 
 use super::admin;
 use super::ending::CommandError;

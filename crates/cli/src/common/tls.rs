@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::OsStringValueParser;
 use zerohop_client::{ClientTls, ConfigError, read_key};
-use zerohop_node::server::TlsOptions;
+use zerohop_server::TlsOptions;
 use zerohop_tls::ServerTls;
 use zerohop_tls::limits::PEM_BYTES_MAX;
 

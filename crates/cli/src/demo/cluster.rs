@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::{Client, ClientOptions};
-use zerohop_node::clock::Stopwatch;
 use zerohop_placement::KeyspaceName;
+use zerohop_system::clock::Stopwatch;
 use zerohop_wire::admin::{KeyspaceSettings, NodeStatus, Status};
 use zerohop_wire::words::counted;
 

@@ -27,7 +27,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 pub(super) const REPEATS_MAX: u32 = 5;
 
 /// Ports of the demo's node: its manager's, and one for each instance that it may have.
-pub(super) const PORTS: u16 = 1 + zerohop_node::server::limits::INSTANCES_DEFAULT_MAX as u16;
+pub(super) const PORTS: u16 = 1 + zerohop_server::limits::INSTANCES_DEFAULT_MAX as u16;
 
 /// The interval of progress updates.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(100);

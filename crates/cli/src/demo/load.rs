@@ -244,7 +244,7 @@ mod tests {
     use std::path::Path;
 
     use zerohop_client::Client;
-    use zerohop_node::server::{Server, ServerOptions};
+    use zerohop_server::{Server, ServerOptions};
 
     use super::*;
     use crate::demo::check::{check, count_foreign};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zerohop_node::disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
+use zerohop_disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
 
 use super::limits::PORTS;
 use crate::common::ending::CommandError;

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use zerohop_client::{Client, ClientOptions, Keyspace};
-use zerohop_node::clock::Stopwatch;
+use zerohop_system::clock::Stopwatch;
 
 pub(crate) use self::error::DemoError;
 

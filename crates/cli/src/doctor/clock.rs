@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use zerohop_node::clock::HybridClock;
+use zerohop_system::clock::HybridClock;
 
 /// The pause between questions, and so the error of the result.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -8,8 +8,8 @@ use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 use zerohop_client::SecretFileError;
-use zerohop_node::descriptors::Descriptors;
-use zerohop_node::server::instances_default;
+use zerohop_server::instances_default;
+use zerohop_system::descriptors::Descriptors;
 use zerohop_wire::words::counted;
 
 use super::finding::Finding;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use zerohop_client::{Info, Range};
-use zerohop_node::clock::HybridClock;
+use zerohop_system::clock::HybridClock;
 use zerohop_wire::words::counted;
 
 use super::{KeyArgument, KvPlace, record, refusal};

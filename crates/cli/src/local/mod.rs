@@ -21,8 +21,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
-use zerohop_node::server::LocalStart;
-use zerohop_node::server::limits::{OPEN_WAIT, STOP_WAIT};
+use zerohop_server::LocalStart;
+use zerohop_server::limits::{OPEN_WAIT, STOP_WAIT};
 
 pub(crate) use self::ports::HeldPorts;
 pub(crate) use self::ready::{ReadyInstance, ReadyNode};

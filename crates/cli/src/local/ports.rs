@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
-use zerohop_node::clock::HybridClock;
+use zerohop_system::clock::HybridClock;
 
 /// The range of the search: above the ports of services, and below the system's range for outgoing
 /// connections, one of which could take a port while its node is down.

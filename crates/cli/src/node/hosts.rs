@@ -4,8 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zerohop_node::hosts::{self, HostsError, ListedHost, PORT_DEFAULT};
-use zerohop_node::server::{ClusterOptions, JoinMethod, LocalStart};
+use zerohop_server::hosts::{self, HostsError, ListedHost, PORT_DEFAULT};
+use zerohop_server::{ClusterOptions, JoinMethod, LocalStart};
 
 use super::listen;
 use crate::common::ending::CommandError;

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use zerohop_node::hosts::PORT_DEFAULT;
-use zerohop_node::logging::{self, LevelFilter, LogFormat};
-use zerohop_node::server::{REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, Server, ServerOptions, owner};
+use zerohop_server::hosts::PORT_DEFAULT;
+use zerohop_server::logging::{self, LevelFilter, LogFormat};
+use zerohop_server::{REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, Server, ServerOptions, owner};
 
 pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zerohop_client::{ClientOptions, ClientTls, Secret};
-use zerohop_node::server::{NoRoom, ReplyAddress, Server, Spanning};
 use zerohop_redis::Spans;
+use zerohop_server::{NoRoom, ReplyAddress, Server, Spanning};
 
 /// The pause before a reply is sent again to an instance whose queue is full. An instance empties
 /// its queue every few microseconds.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use zerohop_node::server::{ForcedCluster, found_again};
+use zerohop_server::{ForcedCluster, found_again};
 use zerohop_wire::words::counted;
 
 use crate::common::ending::{CommandEnding, CommandError};

@@ -12,9 +12,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use zerohop_node::server::{
-    FolderOwner, LocalCluster, LocalStart, StartError, holds_data, node_folder, owner,
-};
+use zerohop_server::{FolderOwner, LocalCluster, LocalStart, StartError, holds_data, node_folder, owner};
 
 use zerohop_wire::messages::ClusterId;
 

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_node::server::node_folder;
+use zerohop_server::node_folder;
 use zerohop_wire::words::counted;
 
 use self::folder::DataFolder;

@@ -1,6 +1,6 @@
 //! The client over real sockets, against small servers that each test controls.
 
 mod fake_server;
-#[path = "../../../node/tests/suite/support/give_up.rs"]
+#[path = "../../../server/tests/suite/support/give_up.rs"]
 mod give_up;
 mod transactions;

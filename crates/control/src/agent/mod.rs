@@ -11,7 +11,7 @@
 //!   disk ────── Persisted ────────────────────────────▶     └── Manager, on members ── Persist ──▶
 //! ```
 //!
-//! The agent is pure, like all of this crate: the shells in `sim` and `node` provide sockets, disks and calls
+//! The agent is pure, like all of this crate: the shells in `sim` and `server` provide sockets, disks and calls
 //! of instances, and nothing else. The steps of a start: [`Agent::open`]; [`AgentEffect::Open`] with a map no
 //! older than the start; the shell opens its instances and sends [`AgentEvent::Opened`];
 //! [`AgentEffect::Joined`]. `docs/protocols/control.md` defines the messages between agents.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! After a crash, issued and unsynced changes may be present, missing, torn or garbage, sector by sector and name by name.
-//! Three implementations exist: [`simulated::SimulatedDisk`] here, and in the `node` crate real files and real files that
+//! Three implementations exist: [`simulated::SimulatedDisk`] here, and in the `disk` crate real files and real files that
 //! forget unsynced changes. [`contract`] checks the rules for all of them.
 
 use std::fmt;

@@ -1,5 +1,5 @@
 //! One instance on its simulated disk, with its inbox and the effects of its turns: the counterpart
-//! of `node`'s reactor.
+//! of `reactor`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The node: its instances, the manager's map, its clock. The work of `node` with sockets, threads
+//! The node: its instances, the manager's map, its clock. The work of `server` with sockets, threads
 //! and files is done here with simulated ones, around the same instances.
 
 mod clock;

@@ -1,4 +1,4 @@
-//! One instance on its simulated disk, with its connections: the counterpart of `node`'s reactor.
+//! One instance on its simulated disk, with its connections: the counterpart of `reactor`.
 
 use std::collections::BTreeMap;
 

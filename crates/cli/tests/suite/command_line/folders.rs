@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use zerohop_node::server::LocalCluster;
+use zerohop_server::LocalCluster;
 
 use crate::support::folder;
 use crate::support::ports::ports;

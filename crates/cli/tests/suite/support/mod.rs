@@ -3,16 +3,16 @@
 
 pub(crate) mod disk;
 pub(crate) mod folder;
-#[path = "../../../../node/tests/suite/support/give_up.rs"]
+#[path = "../../../../server/tests/suite/support/give_up.rs"]
 pub(crate) mod give_up;
 pub(crate) mod patience;
-#[path = "../../../../node/tests/suite/support/ports.rs"]
+#[path = "../../../../server/tests/suite/support/ports.rs"]
 pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod serving;
 pub(crate) mod terminal;
-#[path = "../../../../node/tests/suite/support/waiting.rs"]
+#[path = "../../../../server/tests/suite/support/waiting.rs"]
 pub(crate) mod waiting;
 
 pub(crate) use self::folder::folder;

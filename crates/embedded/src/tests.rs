@@ -1,0 +1,209 @@
+//! Tests of the embedded store through its public interface.
+
+use std::collections::BTreeMap;
+
+use zerohop_disk::OpenDiskError;
+use zerohop_placement::PartitionCount;
+
+use super::settings::SETTINGS_FILE;
+use super::*;
+
+fn options() -> StoreOptions {
+    StoreOptions {
+        instances: Some(3),
+        partitions: Some(PartitionCount::new(16).unwrap()),
+        ..StoreOptions::default()
+    }
+}
+
+fn open(root: &Path) -> EmbeddedStore {
+    EmbeddedStore::open_with(root, &options()).unwrap()
+}
+
+#[test]
+fn it_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<EmbeddedStore>();
+}
+
+#[test]
+fn records_of_both_types_are_what_was_stored_also_after_opening_again() {
+    let root = tempfile::tempdir().unwrap();
+    for durability in [Durability::DEFAULT, Durability::Sync] {
+        let store = EmbeddedStore::open_with(root.path(), &StoreOptions { durability, ..options() }).unwrap();
+        store.insert("a", "one").unwrap();
+        store.extend("a", " more").unwrap();
+        store.extend("new", [1, 2]).unwrap();
+        store.insert("empty", "").unwrap();
+        store.remove("list").unwrap();
+        for n in 0..100u8 {
+            store.append("list", [n; 3]).unwrap();
+        }
+        store.insert("gone", "x").unwrap();
+        assert!(store.remove("gone").unwrap());
+        assert!(!store.remove("gone").unwrap());
+        if durability == Durability::Sync {
+            store.close().unwrap();
+        } else {
+            drop(store);
+        }
+        let store = EmbeddedStore::open(root.path()).unwrap();
+        assert_eq!(store.lookup("a").unwrap().unwrap(), b"one more");
+        assert_eq!(store.lookup("empty").unwrap().unwrap(), b"");
+        assert_eq!(store.lookup("gone").unwrap(), None);
+        assert_eq!(store.values("gone").unwrap(), None);
+        let values = store.values("list").unwrap().unwrap();
+        assert_eq!(values, (0..100u8).map(|n| vec![n; 3]).collect::<Vec<_>>());
+        assert_eq!(store.values("a"), Err(StoreError::WrongType { is_list: false }));
+        assert_eq!(store.lookup("list"), Err(StoreError::WrongType { is_list: true }));
+        assert_eq!(store.recovery().damage, 0);
+        assert_eq!(store.damage().unwrap(), []);
+        store.remove("new").unwrap();
+    }
+}
+
+#[test]
+fn many_records_from_many_threads_are_all_there_and_met_by_the_walk() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    let records =
+        |thread: u32| (0..3000u32).map(move |n| (format!("{thread}/{n}"), n.to_le_bytes().repeat(10)));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let store = store.clone();
+            scope.spawn(move || assert_eq!(store.insert_many(records(thread)).unwrap(), 3000));
+        }
+    });
+    let mut expected: BTreeMap<Vec<u8>, Vec<u8>> =
+        (0..4).flat_map(records).map(|(key, value)| (key.into_bytes(), value)).collect();
+    assert_eq!(store.stats().unwrap().records, 12_000);
+    assert_eq!((store.stats().unwrap().partitions, store.stats().unwrap().instances), (16, 3));
+    for key in store.keys() {
+        let key = key.unwrap();
+        let value = store.lookup(&key).unwrap();
+        assert_eq!(value, expected.remove(&key));
+    }
+    assert_eq!(expected.len(), 0);
+}
+
+#[test]
+fn what_is_too_long_is_refused_and_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    store.insert("k", vec![7; VALUE_BYTES_MAX]).unwrap();
+    let error = store.insert("k", vec![8; VALUE_BYTES_MAX + 1]).unwrap_err();
+    assert_eq!(error, StoreError::ValueTooLong { bytes: VALUE_BYTES_MAX + 1 });
+    assert!(store.lookup("k").unwrap().unwrap() == vec![7; VALUE_BYTES_MAX]);
+    store.append("list", vec![7; VALUE_BYTES_MAX]).unwrap();
+    assert_eq!(store.values("list").unwrap().unwrap()[0].len(), VALUE_BYTES_MAX);
+    for key in [Vec::new(), vec![0; (64 << 10) + 1]] {
+        assert!(matches!(store.insert(key, "x"), Err(StoreError::Engine(_))));
+    }
+}
+
+#[test]
+fn a_second_opening_is_refused_and_names_the_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    let error = EmbeddedStore::open(root.path()).unwrap_err();
+    assert_eq!(error, StoreError::Folder(OpenDiskError::InUse { root: root.path().to_owned() }));
+    assert!(error.to_string().contains(&root.path().display().to_string()));
+    store.close().unwrap();
+    EmbeddedStore::open(root.path()).unwrap();
+}
+
+#[test]
+fn the_numbers_of_the_first_opening_stay() {
+    let root = tempfile::tempdir().unwrap();
+    drop(open(root.path()));
+    let store = EmbeddedStore::open(root.path()).unwrap();
+    assert_eq!(store.stats().unwrap().instances, 3);
+    drop(store);
+    for other in [
+        StoreOptions { instances: Some(2), ..StoreOptions::default() },
+        StoreOptions { partitions: Some(PartitionCount::DEFAULT), ..StoreOptions::default() },
+    ] {
+        let error = EmbeddedStore::open_with(root.path(), &other).unwrap_err();
+        assert!(matches!(error, StoreError::Settings { .. }), "{error}");
+        assert!(error.to_string().contains("permanently"), "{error}");
+    }
+}
+
+#[test]
+fn folder_with_foreign_files_is_refused_unchanged() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("Photos")).unwrap();
+    let error = EmbeddedStore::open(root.path()).unwrap_err();
+    assert!(error.to_string().contains("Photos"), "{error}");
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "plants a file that the store did not write")]
+fn a_store_of_another_format_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join(SETTINGS_FILE), "zerohop embedded store, format 9\n").unwrap();
+    let error = EmbeddedStore::open(root.path()).unwrap_err();
+    assert!(error.to_string().contains("use the zerohop that wrote it"), "{error}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "plants a file that the store did not write")]
+fn interrupted_first_open_is_restarted() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("store.tmp"), "zerohop emb").unwrap();
+    std::fs::write(root.path().join("lock"), "").unwrap();
+    open(root.path()).insert("k", "v").unwrap();
+}
+
+#[test]
+fn closed_store_returns_error_and_close_is_idempotent() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    let (other, third) = (store.clone(), store.clone());
+    store.close().unwrap();
+    assert_eq!(other.lookup("k"), Err(StoreError::Closed));
+    assert_eq!(other.insert_many([("k", "v")]), Err(StoreError::Closed));
+    assert_eq!(other.keys().collect::<Result<Vec<_>, _>>(), Err(StoreError::Closed));
+    other.close().unwrap();
+    drop(third);
+}
+
+#[test]
+fn worker_failure_reaches_its_callers_only() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    let key_of = |instance| {
+        let keys = (0..).map(|n| format!("key {n}"));
+        let owner = |key: &String| {
+            store.shared.settings.instance_of(store.shared.settings.partition_of(key.as_bytes()))
+        };
+        keys.into_iter().find(|key| owner(key) == instance).unwrap()
+    };
+    store.insert(key_of(0), "kept").unwrap();
+    let fault = store.shared.call(0, StoreOperation::Panic, ANSWER_WAIT).unwrap_err();
+    for error in [fault, store.insert(key_of(0), "v").unwrap_err(), store.stats().unwrap_err()] {
+        assert!(error.to_string().contains("planted by a test"), "{error}");
+    }
+    store.insert(key_of(1), "v").unwrap();
+    let (zero, one) = (key_of(0), key_of(1));
+    assert!(store.close().is_err(), "closing tells of the fault");
+    let store = open(root.path());
+    assert_eq!(store.lookup(one).unwrap().unwrap(), b"v");
+    // With `interval` durability a fault may lose the writes of the last moment.
+    store.lookup(zero).unwrap();
+}
+
+#[test]
+fn a_sync_makes_an_interval_store_durable() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    store.insert("k", "v").unwrap();
+    store.sync().unwrap();
+    // A worker that fails writes nothing more.
+    for instance in 0..3 {
+        assert!(store.shared.call(instance, StoreOperation::Panic, ANSWER_WAIT).is_err());
+    }
+    assert!(store.close().is_err());
+    assert_eq!(open(root.path()).lookup("k").unwrap().unwrap(), b"v");
+}

@@ -1,0 +1,130 @@
+//! A worker thread: one instance and its queue.
+//!
+//! ```text
+//!   take all that waits ──> execute each ──> one flush ──> answer everyone ──> a step of upkeep ──┐
+//!         ^                                                                                       │
+//!         └───────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Writes are answered after the flush that covers them. Reads of the same batch wait for it too, and are answered even if it fails: a full disk
+//! refuses writes and serves reads.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use zerohop_engine::disk::Disk;
+use zerohop_system::clock::{HybridClock, Stopwatch};
+
+use super::error::StoreError;
+use super::instance::Instance;
+use super::limits::{BATCH_ANSWER_BYTES_MAX, IDLE_ROUNDS, MAINTENANCE_INTERVAL, MAINTENANCE_INTERVAL_IDLE};
+use super::mailbox::{MailboxEnd, WorkerMailbox};
+use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
+
+/// Serves a mailbox until it is closed, or fails; waiting callers then get the reason.
+pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<StoreRequest>) {
+    // The batch is owned here, so that no answer is dropped before the mailbox has the reason.
+    let mut batch = WorkerBatch::default();
+    let closing = catch_unwind(AssertUnwindSafe(|| {
+        let mut worker = StoreWorker { instance, clock: HybridClock::default(), uptime: Stopwatch::start() };
+        let closers = worker.run(mailbox, &mut batch);
+        (closers, worker.instance.close())
+    }));
+    match closing {
+        Ok((closers, closed)) => {
+            mailbox.end(MailboxEnd::Closed);
+            let closed = closed.map_err(StoreError::NotDurable);
+            for reply in closers {
+                send(&reply, closed.clone().map(|()| StoreOutcome::Done));
+            }
+        }
+        Err(panic) => {
+            let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+            let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+            mailbox.end(MailboxEnd::Fault(format!("a fault of the program: {}", words.unwrap_or_default())));
+        }
+    }
+}
+
+struct StoreWorker<D> {
+    instance: Instance<D>,
+    clock: HybridClock,
+    uptime: Stopwatch,
+}
+
+/// Requests from the mailbox that are not answered yet.
+#[derive(Default)]
+struct WorkerBatch {
+    waiting: VecDeque<StoreRequest>,
+    answers: Vec<(SyncSender<StoreAnswer>, StoreAnswer, bool)>,
+    answer_bytes: usize,
+    closers: Vec<SyncSender<StoreAnswer>>,
+}
+
+impl<D: Disk> StoreWorker<D> {
+    /// Returns the channel that must be notified of the close.
+    fn run(
+        &mut self,
+        mailbox: &WorkerMailbox<StoreRequest>,
+        batch: &mut WorkerBatch,
+    ) -> Vec<SyncSender<StoreAnswer>> {
+        let mut idle_rounds = 0;
+        let mut has_upkeep = false;
+        loop {
+            let wait = match idle_rounds {
+                _ if has_upkeep => Duration::ZERO,
+                IDLE_ROUNDS.. => MAINTENANCE_INTERVAL_IDLE,
+                _ => MAINTENANCE_INTERVAL,
+            };
+            mailbox.take_all(&mut batch.waiting, wait);
+            idle_rounds = if batch.waiting.is_empty() { (idle_rounds + 1).min(IDLE_ROUNDS) } else { 0 };
+            self.work(batch);
+            if !batch.closers.is_empty() {
+                return std::mem::take(&mut batch.closers);
+            }
+            has_upkeep = self.instance.maintain(self.uptime.elapsed_ms());
+        }
+    }
+
+    fn work(&mut self, batch: &mut WorkerBatch) {
+        while let Some(request) = batch.waiting.pop_front() {
+            if matches!(request.operation, StoreOperation::Close) {
+                batch.closers.push(request.reply);
+                continue;
+            }
+            let writes = request.operation.writes();
+            // This comes before the execution: if it panics, the caller is answered only once the reason is known.
+            batch.answers.push((request.reply, Ok(StoreOutcome::Done), writes));
+            let answer = self.instance.execute(&request.operation, self.clock.tick());
+            batch.answer_bytes += answer.as_ref().map_or(0, StoreOutcome::bytes);
+            if let Some(last) = batch.answers.last_mut() {
+                last.1 = answer;
+            }
+            if batch.answer_bytes > BATCH_ANSWER_BYTES_MAX {
+                self.flush_and_answer(batch);
+            }
+        }
+        self.flush_and_answer(batch);
+    }
+
+    /// One flush for the batch, then its answers.
+    fn flush_and_answer(&mut self, batch: &mut WorkerBatch) {
+        batch.answer_bytes = 0;
+        let writes = batch.answers.iter().any(|(_, _, writes)| *writes);
+        let flushed = if writes { self.instance.flush() } else { Ok(()) };
+        for (reply, answer, writes) in batch.answers.drain(..) {
+            let answer = match (&flushed, writes, answer) {
+                (Err(error), true, Ok(_)) => Err(StoreError::NotDurable(error.clone())),
+                (_, _, answer) => answer,
+            };
+            send(&reply, answer);
+        }
+    }
+}
+
+/// The channel has room for one answer; a caller that has stopped waiting does not need it.
+fn send(reply: &SyncSender<StoreAnswer>, answer: StoreAnswer) {
+    drop(reply.try_send(answer));
+}

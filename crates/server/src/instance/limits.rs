@@ -1,0 +1,42 @@
+//! Limits of an instance's messages to others and of its tokens, each with its reason.
+
+use zerohop_partition::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SNAPSHOTS_MAX};
+use zerohop_reactor::limits::UNSENT_BYTES_END;
+
+/// Number of bytes in flight to one instance from which no more entries are added: a tenth of a second of a slow network, a quarter of a lease.
+/// Dropped messages are sent again 60 ms later.
+pub(crate) const LINK_UNSENT_BYTES_MAX: usize = 8 << 20;
+
+/// The same for leases and acknowledgements, which need very little.
+pub(crate) const LINK_UNSENT_SMALL_MAX: usize = LINK_UNSENT_BYTES_MAX + (4 << 20);
+
+/// Maximum number of bytes that wait for the greeting of an instance: the first messages of a partition.
+pub(crate) const LINK_QUEUED_BYTES_MAX: usize = 1 << 20;
+
+/// Minimum and maximum pause before the next connection attempt to an instance that did not answer. It is short, because a restarted process
+/// returns within it and its groups wait for it.
+pub(crate) const LINK_RETRY_MS_MIN: u64 = 5;
+/// See [`LINK_RETRY_MS_MIN`].
+pub(crate) const LINK_RETRY_MS_MAX: u64 = 500;
+
+/// Number of starts that an instance's disk records. A group that names an older one treats the instance as new: its log is compared with the
+/// primary's, and nothing is lost.
+pub(crate) const STARTS_MAX: usize = 64;
+
+/// Maximum number of snapshots of one partition for one token: a quarter of the partition's limit.
+pub(crate) const TOKEN_SNAPSHOTS_MAX: usize = SNAPSHOTS_MAX / 4;
+
+/// Maximum number of snapshots for all tokens together: the others are for clients with the secret, such as backups.
+pub(crate) const TOKENS_SNAPSHOTS_MAX: usize = SNAPSHOTS_MAX / 4 * 3;
+
+/// Maximum number of sessions in which one token writes at one instance: a quarter of the limit of a partition. A client has one.
+pub(crate) const TOKEN_SESSIONS_MAX: usize = SESSIONS_MAX / 4;
+
+/// A session without a write for this long no longer counts: partitions forget it too.
+pub(crate) const TOKEN_SESSION_IDLE_MS: u64 = SESSION_IDLE_MS;
+
+/// Memory of a request that waits for a record, in addition to twice its key, and the value that it compares.
+pub(crate) const WAIT_BYTES: usize = 200;
+
+// An additional message of maximum length does not end the connection.
+const _: () = assert!(LINK_UNSENT_SMALL_MAX + zerohop_wire::limits::BODY_BYTES_MAX < UNSENT_BYTES_END);

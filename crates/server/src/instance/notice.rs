@@ -1,0 +1,114 @@
+//! Messages between the manager and an instance.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use zerohop_control::agent::LogWanted;
+use zerohop_control::command::HeldLog;
+use zerohop_placement::MapDelta;
+use zerohop_reactor::{ConnectionId, ReactorCounters};
+use zerohop_replication::GroupChange;
+use zerohop_resp::Ticket;
+use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
+
+use super::histogram::Histogram;
+use crate::redis::{ReplyBatch, Siblings, Spanning, Units};
+
+/// A message to an instance's thread.
+#[derive(Debug)]
+pub(crate) enum InstanceNotice {
+    /// Apply this change of the map, and confirm it.
+    Map {
+        /// The change.
+        delta: Arc<MapDelta>,
+        /// The channel for the confirmation.
+        done: oneshot::Sender<Result<(), MapChangeError>>,
+    },
+    /// Report your figures.
+    Figures(oneshot::Sender<Box<Figures>>),
+    /// Report the ends of these logs, as far as they are here.
+    LogEnds {
+        /// The logs, with the epochs of their groups.
+        logs: Vec<LogWanted>,
+        /// The channel for the answer.
+        reply_to: oneshot::Sender<Vec<HeldLog>>,
+    },
+    /// The manager's answer to a control request that was forwarded to it.
+    Admin {
+        /// The number that the instance assigned to the request.
+        request_number: u64,
+        /// The answer, encoded.
+        encoded: Vec<u8>,
+    },
+    /// All instances of this node, and the newest timestamp that any of them has stored.
+    Siblings(Siblings, Timestamp),
+    /// Execute these units of Redis clients of another instance.
+    Run(Units),
+    /// Replies to units that this instance has sent to another one.
+    Ran(ReplyBatch),
+    /// Units of Redis clients may have keys in several partitions: this executes them.
+    Spanning(Arc<dyn Spanning>),
+    /// The reply to such a unit.
+    Spanned {
+        /// The client's connection.
+        connection: ConnectionId,
+        /// The client's unit.
+        ticket: Ticket,
+        /// The reply.
+        reply: Vec<u8>,
+    },
+    /// This instance stops soon: new writes of Redis clients must wait for other primaries, and the instance reports when pending ones have ended.
+    Yield(oneshot::Sender<()>),
+    /// Accept no more commands of Redis clients, and report when all accepted ones are answered.
+    EndClients(oneshot::Sender<()>),
+    /// Answer requests in flight, and end.
+    Stop,
+    /// Fail, as a test requests.
+    #[cfg(test)]
+    Panic,
+}
+
+/// The figures of an instance.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// Counters of the instance itself.
+    pub(crate) stats: InstanceStats,
+    /// Counters of its reactor.
+    pub(crate) counters: ReactorCounters,
+    /// Connections open now.
+    pub(crate) connections: usize,
+    /// Number of connected instances, and number of dropped messages to others.
+    pub(crate) links: usize,
+    pub(crate) peer_dropped: u64,
+    /// Requests per batch.
+    pub(crate) batch_requests: Histogram,
+    /// Time from the first request of a batch to its answers, in microseconds.
+    pub(crate) batch_us: Histogram,
+}
+
+/// Messages of an instance to its manager, for the control group. The instance repeats a request until the map changes, so a message without room
+/// is dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum InstanceMessage {
+    /// A request for a change of a group.
+    ProposeChange {
+        /// The instance.
+        instance: InstanceId,
+        /// The group, with the epoch for which the instance has decided.
+        group: AnswerOrigin,
+        /// The requested change.
+        change: GroupChange,
+    },
+    /// The instance's primaries of a keyspace that is being dropped are drained, according to the map of this epoch.
+    Drained {
+        /// The instance.
+        instance: InstanceId,
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The epoch of the map.
+        map: MapEpoch,
+    },
+    /// Another instance has a newer map.
+    MapOutdated,
+}

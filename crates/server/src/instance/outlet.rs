@@ -1,0 +1,106 @@
+//! Executes the effects of an instance: answers go to connections, other effects to their targets.
+
+use tokio::sync::mpsc;
+use tracing::error;
+use zerohop_partition::Token;
+use zerohop_reactor::{ConnectionId, Now, Replies, RequestToken};
+use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+use zerohop_wire::{Failure, Message};
+
+use super::ceilings::Ceilings;
+use super::links::Links;
+use super::notice::InstanceMessage;
+use crate::redis::{UNIT_TOKEN_BIT, UnitAnswer};
+
+/// The targets of effects other than answers to connections.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    /// Answers to units of Redis clients; processed when no other call is in progress.
+    pub(crate) answered: Vec<(u64, UnitAnswer)>,
+    pub(crate) links: Links,
+    pub(crate) timestamp_bounds: Ceilings,
+    /// The channel to the manager for the control group; `None` for a standalone node.
+    pub(crate) manager_messages: Option<mpsc::Sender<InstanceMessage>>,
+    pub(crate) this_member: InstanceId,
+}
+
+impl Outlet {
+    fn send_to_manager(&self, word: InstanceMessage) {
+        if let Some(words) = &self.manager_messages {
+            // If the channel is full, the message is repeated later.
+            drop(words.try_send(word));
+        }
+    }
+}
+
+/// The effects of one call of an instance.
+pub(crate) struct OutletEffects<'a, 'r> {
+    pub(crate) replies: &'a mut Replies<'r>,
+    pub(crate) outlet: &'a mut Outlet,
+    pub(crate) now: Now,
+}
+
+impl InstanceEffects for OutletEffects<'_, '_> {
+    #[inline]
+    fn push(&mut self, effect: InstanceEffect<'_>) {
+        match effect {
+            InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
+            InstanceEffect::Reply { to, bytes } => {
+                self.outlet.answered.push((to.request.0, UnitAnswer::Reply(bytes.to_vec())))
+            }
+            InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::Send { to, envelope, message } => {
+                self.outlet.links.send(to, envelope, message, self.now, self.replies)
+            }
+            InstanceEffect::ProposeChange { place, change } => {
+                self.outlet.send_to_manager(InstanceMessage::ProposeChange {
+                    instance: self.outlet.this_member,
+                    group: place,
+                    change,
+                })
+            }
+            InstanceEffect::FetchMap => self.outlet.send_to_manager(InstanceMessage::MapOutdated),
+            InstanceEffect::SyncCeiling(ceiling) => self.outlet.timestamp_bounds.sync(ceiling),
+            InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
+                error!(
+                    instance = self.outlet.this_member.0,
+                    keyspace = keyspace.0,
+                    partition = partition.0,
+                    "{broken}: the copy serves nothing until the node starts again, and another in-sync copy takes over"
+                )
+            }
+            InstanceEffect::Drained { keyspace, map } => {
+                self.outlet.send_to_manager(InstanceMessage::Drained {
+                    instance: self.outlet.this_member,
+                    keyspace,
+                    map,
+                })
+            }
+        }
+    }
+}
+
+impl OutletEffects<'_, '_> {
+    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
+        if to.connection & UNIT_TOKEN_BIT != 0 {
+            let answer = match message {
+                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => UnitAnswer::WaitEnded,
+                Message::Answer(Err(failure)) => UnitAnswer::Failed(failure.clone().into_owned()),
+                _ => UnitAnswer::WaitEnded,
+            };
+            return self.outlet.answered.push((to.request.0, answer));
+        }
+        let AnswerOrigin { keyspace, partition, epoch, read_lock_us: held_us } = place;
+        let connection = ConnectionId::from_u64(to.connection);
+        let token = RequestToken { connection, request: to.request, keyspace, partition };
+        self.replies.answer_read_locked(token, (epoch, held_us), message);
+    }
+
+    fn let_go(&mut self, to: Token) {
+        // Nothing is sent, so these fields of the answer are not read.
+        let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
+        let connection = ConnectionId::from_u64(to.connection);
+        self.replies.drop_request(RequestToken { connection, request: to.request, keyspace, partition });
+    }
+}

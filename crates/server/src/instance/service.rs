@@ -1,0 +1,428 @@
+//! The pure instance as the service of a reactor.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+use zerohop_control::agent::LogWanted;
+use zerohop_control::command::{HeldLog, LogEnd};
+use zerohop_engine::disk::Disk;
+use zerohop_partition::Token;
+use zerohop_reactor::NodeAddresses;
+use zerohop_reactor::{
+    CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
+};
+use zerohop_shard::{ClockReading, Identity, Instance};
+use zerohop_system::clock::Stopwatch;
+use zerohop_wire::auth::Access;
+use zerohop_wire::ids::{PartitionEpoch, RequestId};
+use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, PeerMessage};
+use zerohop_wire::{AuthFault, Envelope, Failure, Message, What};
+
+use super::ceilings::Ceilings;
+use super::histogram::Histogram;
+use super::links::Links;
+use super::notice::{Figures, InstanceMessage, InstanceNotice};
+use super::outlet::{Outlet, OutletEffects};
+use super::shares::{TokenShares, waits};
+use crate::access::permits_request;
+use crate::manager::{ControlJob, ReplyTo};
+use crate::redis::Clients;
+use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
+
+/// The service; see the module.
+#[derive(Debug)]
+pub(crate) struct InstanceService<D: Disk> {
+    instance: Instance<D>,
+    /// The index of this instance in the node, from zero.
+    instance_index: usize,
+    clients: Clients,
+    manager: mpsc::Sender<ControlJob>,
+    /// Control requests that the manager has not answered, by the number of the forwarded request.
+    forwarded: BTreeMap<u64, RequestToken>,
+    next_request_number: u64,
+    /// Number of requests of this batch, and the time of the first.
+    batch: u64,
+    batch_since: Stopwatch,
+    batch_requests: Histogram,
+    batch_us: Histogram,
+    refusals: Refusals,
+    /// The log says that the disk is full.
+    is_full_logged: bool,
+    /// The time of the last batch, on the reactor's clock.
+    now_ms: u64,
+    nodes: NodeAddresses,
+    /// The shares of tokens in limited resources.
+    shares: TokenShares,
+}
+
+/// The reply to a Redis client whose token was revoked, before its connection is closed.
+const TOKEN_REVOKED: &[u8] =
+    b"-NOAUTH the token was revoked: ask the cluster's administrator for another one\r\n";
+/// The reply to a Redis client whose token has expired.
+const TOKEN_EXPIRED: &[u8] =
+    b"-NOAUTH the token has expired: ask the cluster's administrator for another one\r\n";
+
+/// Maximum number of flushes in one turn: units that waited continue with what the first flush has made durable, and may write.
+const FLUSHES_PER_TURN_MAX: usize = 4;
+
+impl<D: Disk> InstanceService<D> {
+    pub(crate) fn new(
+        instance: Instance<D>,
+        (place, redis_time_out): (usize, Duration),
+        ceilings: Ceilings,
+        (manager, words): (mpsc::Sender<ControlJob>, Option<mpsc::Sender<InstanceMessage>>),
+    ) -> Self {
+        let Identity { cluster, instance: me, .. } = instance.identity();
+        let outlet = Outlet {
+            answered: Vec::new(),
+            links: Links::new(cluster, me),
+            timestamp_bounds: ceilings,
+            manager_messages: words,
+            this_member: me,
+        };
+        InstanceService {
+            instance,
+            instance_index: place,
+            clients: Clients::new(place, outlet, redis_time_out),
+            manager,
+            forwarded: BTreeMap::new(),
+            next_request_number: 0,
+            batch: 0,
+            batch_since: Stopwatch::start(),
+            batch_requests: Histogram::new(),
+            batch_us: Histogram::new(),
+            refusals: Refusals::default(),
+            is_full_logged: false,
+            now_ms: 0,
+            nodes: NodeAddresses::default(),
+            shares: TokenShares::default(),
+        }
+    }
+
+    /// Announces that units may soon have keys in several partitions.
+    pub(crate) fn await_spanning(&mut self) {
+        self.clients.await_spanning();
+    }
+
+    pub(crate) fn into_instance(self) -> Instance<D> {
+        self.instance
+    }
+
+    /// Logs when the disk becomes full, and when it has room again.
+    fn log_disk_space(&mut self) {
+        let is_full = !self.instance.has_disk_space();
+        if std::mem::replace(&mut self.is_full_logged, is_full) == is_full {
+            return;
+        }
+        let instance = self.instance.identity().instance.0;
+        match is_full {
+            true => warn!(
+                instance,
+                "the disk is full: no new writes are taken here; others do in its place where they can"
+            ),
+            false => info!(instance, "the disk has room again"),
+        }
+    }
+
+    /// Forwards a control request to the manager, which answers it by [`InstanceNotice::Admin`].
+    fn forward(&mut self, token: RequestToken, encoded: &[u8], replies: &mut Replies<'_>) {
+        let reply = ReplyTo::Instance {
+            instance_index: self.instance_index,
+            request_number: self.next_request_number,
+        };
+        let access = replies.access(token.connection);
+        match self.manager.try_send(ControlJob { encoded: encoded.to_vec(), access, reply }) {
+            Ok(()) => {
+                self.forwarded.insert(self.next_request_number, token);
+                self.next_request_number += 1;
+            }
+            Err(_) => replies.fail(token, PartitionEpoch(0), Failure::Busy { retry_after_ms: JOBS_RETRY_MS }),
+        }
+    }
+
+    /// The ends of the requested logs; zero for a log that is not the complete state.
+    fn log_ends(&self, wanted: &[LogWanted]) -> Vec<HeldLog> {
+        let ends: BTreeMap<_, _> =
+            self.instance.log_ends().map(|(keyspace, partition, end)| ((keyspace, partition), end)).collect();
+        let of = |one: &LogWanted| {
+            let found = ends.get(&(one.keyspace, one.partition))?;
+            let last = if found.is_complete { found.last } else { EntryName::default() };
+            Some(HeldLog {
+                keyspace: one.keyspace,
+                partition: one.partition,
+                epoch: one.epoch,
+                instance: one.instance,
+                end: LogEnd { epoch: u64::from(last.epoch), index: last.index },
+                intact: found.is_intact,
+            })
+        };
+        wanted.iter().filter_map(of).collect()
+    }
+
+    fn figures(&mut self, replies: &Replies<'_>) -> Box<Figures> {
+        Box::new(Figures {
+            stats: self.instance.stats(),
+            counters: replies.counters().clone(),
+            connections: replies.connections(),
+            links: self.clients.outlet().links.open(),
+            peer_dropped: self.clients.outlet().links.dropped(),
+            batch_requests: self.batch_requests,
+            batch_us: self.batch_us,
+        })
+    }
+}
+
+impl<D: Disk> Service for InstanceService<D> {
+    type Notice = InstanceNotice;
+
+    fn hello(
+        &mut self,
+        connection: ConnectionId,
+        hello: &Hello<'_>,
+        now: Now,
+    ) -> Result<HelloAck, Failure<'static>> {
+        self.instance.hello(connection.to_u64(), hello, time(now))
+    }
+
+    fn request(
+        &mut self,
+        token: RequestToken,
+        envelope: &Envelope,
+        message: Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        if self.batch == 0 {
+            self.batch_since = Stopwatch::start();
+        }
+        self.batch += 1;
+        let access = replies.access(token.connection);
+        if access != Access::All
+            && let Err(failure) = permits_request(self.instance.map(), access, envelope.keyspace, &message)
+        {
+            return replies.fail(token, PartitionEpoch(0), failure);
+        }
+        if access != Access::All
+            && let Err(failure) = self.shares.consume(access, envelope, &message, now.elapsed_ms)
+        {
+            return replies.fail(token, PartitionEpoch(0), failure);
+        }
+        if let Some((bytes, count)) = waits(&message)
+            && !replies.may_wait(token, bytes, count)
+        {
+            return replies.fail(token, PartitionEpoch(0), What::TooMuchWaits.into());
+        }
+        if let Message::Admin(admin) = message {
+            return self.forward(token, admin.encoded, replies);
+        }
+        let to = Token { connection: token.connection.to_u64(), request: token.request };
+        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+        self.instance.request(time(now), to, envelope, &message, &mut effects);
+    }
+
+    fn is_node(&mut self, address: IpAddr) -> bool {
+        self.nodes.has(self.instance.map(), address)
+    }
+
+    fn time_matters(&self) -> bool {
+        self.instance.time_matters()
+    }
+
+    fn peer(
+        &mut self,
+        connection: ConnectionId,
+        envelope: &Envelope,
+        message: Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        if let Message::Peer(PeerMessage { from, call, .. }) = &message {
+            let here = (&mut self.instance, now, &mut *replies);
+            match call {
+                Call::UnitAsk(ask) => {
+                    return self.clients.handle_unit_piece(connection, *from, (envelope, ask), here);
+                }
+                Call::UnitTold(told) => {
+                    return self.clients.handle_outcome_piece(connection, *from, told, here);
+                }
+                _ => {}
+            }
+        }
+        // No client is answered: the token names no connection.
+        let to = Token { connection: u64::MAX >> 1, request: RequestId(0) };
+        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+        self.instance.request(time(now), to, envelope, &message, &mut effects);
+    }
+
+    fn linked(
+        &mut self,
+        connection: ConnectionId,
+        answer: Result<&HelloAck, Failure<'_>>,
+        _now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        self.clients.outlet().links.linked(connection, answer, replies);
+    }
+
+    fn notice(&mut self, notice: InstanceNotice, now: Now, replies: &mut Replies<'_>) -> Flow {
+        match notice {
+            InstanceNotice::Map { delta, done } => {
+                let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+                let result = self.instance.apply_map(time(now), &delta, &mut effects);
+                self.clients.outlet().links.follow(self.instance.map(), replies);
+                self.clients.map_changed(&self.instance, now);
+                // Requests that wait with a token that is no longer valid end now, not when they are answered.
+                let map = self.instance.map();
+                replies.end_tokens(|id| match map.token(id) {
+                    Ok(_) => None,
+                    Err(AuthFault::TokenExpired) => Some(TOKEN_EXPIRED),
+                    Err(_) => Some(TOKEN_REVOKED),
+                });
+                self.shares.follow(map);
+                // A caller that has stopped waiting learns this from its next query.
+                drop(done.send(result));
+            }
+            InstanceNotice::Figures(asker) => drop(asker.send(self.figures(replies))),
+            InstanceNotice::LogEnds { logs: wanted, reply_to: asker } => {
+                drop(asker.send(self.log_ends(&wanted)))
+            }
+            InstanceNotice::Admin { request_number: ask, encoded } => {
+                // The request is gone if this instance has answered it itself, before its end.
+                if let Some(token) = self.forwarded.remove(&ask) {
+                    let answer = Message::AdminAnswer(Admin { encoded: &encoded });
+                    replies.answer(token, PartitionEpoch(0), &answer);
+                }
+            }
+            InstanceNotice::Siblings(siblings, newest) => {
+                self.instance.not_before(newest);
+                self.clients.set_siblings(siblings);
+            }
+            InstanceNotice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
+            InstanceNotice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
+            InstanceNotice::Spanning(spanning) => self.clients.set_spanning(spanning),
+            InstanceNotice::Spanned { connection, ticket, reply } => {
+                self.clients.spanned((connection, ticket, &reply), (&mut self.instance, now, replies));
+            }
+            InstanceNotice::Yield(done) => self.clients.yield_writes(done, now.elapsed_ms),
+            InstanceNotice::EndClients(done) => self.clients.end(done, replies),
+            InstanceNotice::Stop => return Flow::Stop,
+            #[cfg(test)]
+            InstanceNotice::Panic => panic!("a fault planted by a test"),
+        }
+        Flow::Continue
+    }
+
+    fn next_deadline_ms(&self) -> Option<u64> {
+        let clients_ms = self.clients.next_deadline_ms(self.now_ms).unwrap_or(u64::MAX);
+        Some(self.instance.next_tick_ms().min(clients_ms))
+    }
+
+    fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
+        // Due work is done at the end of the batch, which this call starts.
+        self.refusals.log_refusals(now, replies.counters());
+    }
+
+    fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
+        self.now_ms = now.elapsed_ms;
+        if let Some(ceiling) = self.clients.outlet().timestamp_bounds.take_synced_bound() {
+            self.instance.timestamp_bound_synced(ceiling);
+        }
+        self.clients.step((&mut self.instance, now, replies));
+        for _ in 0..FLUSHES_PER_TURN_MAX {
+            let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+            self.instance.end_of_batch(time(now), &mut effects);
+            if !self.clients.send_answers((&mut self.instance, now, replies)) {
+                break;
+            }
+        }
+        self.log_disk_space();
+        self.clients.send((&mut self.instance, now, replies));
+        self.clients.outlet().links.call(self.instance.map(), now, replies);
+        let requests = std::mem::take(&mut self.batch);
+        if requests > 0 {
+            self.batch_requests.count(requests);
+            self.batch_us.count(self.batch_since.elapsed().as_micros() as u64);
+        }
+    }
+
+    fn maintain(&mut self, now: Now) -> Upkeep {
+        if self.instance.maintain(time(now)) { Upkeep::More } else { Upkeep::Done }
+    }
+
+    fn closed(&mut self, connection: ConnectionId) {
+        self.clients.outlet().links.closed(connection, self.now_ms);
+        self.instance.disconnected(connection.to_u64());
+        self.clients.closed(connection, &mut self.instance, self.now_ms);
+    }
+
+    fn stopping(&mut self, now: Now, replies: &mut Replies<'_>) {
+        for (_, token) in std::mem::take(&mut self.forwarded) {
+            // Not `Unavailable`, because the client would repeat the request, which may well be done.
+            replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
+        }
+        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+        self.instance.stop(time(now), &mut effects);
+        self.clients.send_answers((&mut self.instance, now, replies));
+        self.clients.stop((&mut self.instance, now, replies));
+    }
+
+    fn foreign(
+        &mut self,
+        connection: ConnectionId,
+        bytes: &[u8],
+        now: Now,
+        replies: &mut Replies<'_>,
+        out: &mut Vec<u8>,
+    ) -> Foreign {
+        if self.batch == 0 {
+            self.batch_since = Stopwatch::start();
+        }
+        self.batch += 1;
+        self.clients.receive(connection, bytes, (&mut self.instance, now, replies), out)
+    }
+}
+
+/// Logs connections that were refused or closed because of their behaviour: seldom, so that their clients cannot fill the log.
+#[derive(Debug, Default)]
+struct Refusals {
+    logged: u64,
+    log_again_ms: u64,
+}
+
+impl Refusals {
+    fn log_refusals(&mut self, now: Now, counters: &ReactorCounters) {
+        if now.elapsed_ms < self.log_again_ms {
+            return;
+        }
+        let endings = [
+            CloseReason::Misbehaved,
+            CloseReason::TooMany,
+            CloseReason::Displaced,
+            CloseReason::NotProved,
+            CloseReason::HelloTimeOut,
+            CloseReason::FrameTimeOut,
+            CloseReason::SendTimeOut,
+            CloseReason::Flooded,
+        ];
+        let refused = endings.iter().map(|why| counters.ended(*why)).sum();
+        if refused > self.logged {
+            warn!(
+                connections = refused - self.logged,
+                misbehaved = counters.ended(CloseReason::Misbehaved),
+                too_many = counters.ended(CloseReason::TooMany),
+                displaced = counters.ended(CloseReason::Displaced),
+                not_proved = counters.ended(CloseReason::NotProved),
+                "connections were refused or closed for what they did; counts by reason are since the start"
+            );
+            self.logged = refused;
+            self.log_again_ms = now.elapsed_ms + REFUSALS_LOG_INTERVAL_MS;
+        }
+    }
+}
+
+fn time(now: Now) -> ClockReading {
+    ClockReading { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms }
+}

@@ -1,0 +1,168 @@
+//! Limits of the connections to the manager's port: they are counted, and closed when newer connections need their place.
+//!
+//! A connection is unauthenticated until its greeting, and in a cluster with a secret until its proof. An HTTP connection is unauthenticated until
+//! it has sent the bearer token, and in a cluster without a secret for its entire duration. Unauthenticated connections have a separate limit
+//! ([`UnprovenConnections`]), so that HTTP never uses the places of nodes and clients.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use zerohop_placement::ClusterMap;
+use zerohop_reactor::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
+
+use super::shared::ManagerShared;
+use crate::server::ConnectionLimits;
+use crate::server::limits::MANAGER_NODE_CONNECTIONS_MAX;
+
+/// The connections to the manager's port; see the module.
+#[derive(Debug)]
+pub(super) struct Door {
+    most: usize,
+    open: usize,
+    next: u64,
+    unproven: UnprovenConnections<u64>,
+    /// For each unauthenticated connection, the handle that ends its task, and its place.
+    tasks: BTreeMap<u64, (AbortHandle, UnprovenSlot)>,
+    /// Displaced unauthenticated connections whose tasks have not been dropped yet: they no longer count.
+    displaced: BTreeSet<u64>,
+    nodes: NodeAddresses,
+}
+
+/// The result of a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entrance {
+    /// It is served, under this key and in this place.
+    Open(u64, UnprovenSlot),
+    /// All places are in use by authenticated connections.
+    Full,
+}
+
+impl Door {
+    pub(super) fn new(limits: &ConnectionLimits) -> Door {
+        let bounds =
+            UnprovenBounds { all_max: limits.unproven_max, origin_max: limits.unproven_per_address_max };
+        Door {
+            most: limits.manager_max,
+            open: 0,
+            next: 0,
+            unproven: UnprovenConnections::new(bounds),
+            tasks: BTreeMap::new(),
+            displaced: BTreeSet::new(),
+            nodes: NodeAddresses::default(),
+        }
+    }
+
+    /// Number of open connections.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Admits a connection from this address. Unauthenticated connections that lose their place are closed.
+    pub(super) fn enter(&mut self, address: Option<IpAddr>, map: &ClusterMap) -> Entrance {
+        let is_node = address.is_some_and(|address| self.nodes.has(map, address));
+        // Other nodes find a place where clients do not.
+        let most = if is_node { self.most + MANAGER_NODE_CONNECTIONS_MAX } else { self.most };
+        if self.open - self.unproven.count() >= most {
+            return Entrance::Full;
+        }
+        let origin = Origin::of(address, is_node);
+        let displaced = self.unproven.connection_to_close(origin);
+        if let Some(displaced) = displaced.or_else(|| self.unproven.oldest().filter(|_| self.open >= most))
+            && let Some((task, place)) = self.tasks.remove(&displaced)
+        {
+            // The task ends later, and other connections may arrive before: they must not displace it again.
+            self.unproven.leave(place);
+            self.displaced.insert(displaced);
+            self.open -= 1;
+            task.abort();
+        }
+        let key = self.next;
+        self.next += 1;
+        self.open += 1;
+        Entrance::Open(key, self.unproven.enter(key, origin))
+    }
+
+    /// Records that a connection is authenticated.
+    fn is_known(&mut self, key: u64, place: UnprovenSlot) {
+        self.unproven.leave(place);
+        self.tasks.remove(&key);
+    }
+}
+
+/// A connection, which counts as long as this value lives.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    pub(super) shared: Rc<ManagerShared>,
+    key: u64,
+    slot: UnprovenSlot,
+    /// When it is closed if it is still unauthenticated.
+    pub(super) due: Instant,
+}
+
+impl Visitor {
+    pub(super) fn new(shared: &Rc<ManagerShared>, key: u64, place: UnprovenSlot) -> Visitor {
+        let due = Instant::now() + shared.about.connections.unproven_time_out;
+        Visitor { shared: Rc::clone(shared), key, slot: place, due }
+    }
+
+    /// Sets the task that must end if the place is needed.
+    pub(super) fn is_served_by(shared: &ManagerShared, (key, place): (u64, UnprovenSlot), task: AbortHandle) {
+        if !task.is_finished() {
+            shared.door.borrow_mut().tasks.insert(key, (task, place));
+        }
+    }
+
+    /// Records that the connection has authenticated itself.
+    pub(super) fn is_known(&self) {
+        self.shared.door.borrow_mut().is_known(self.key, self.slot);
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        let mut door = self.shared.door.borrow_mut();
+        if !door.displaced.remove(&self.key) {
+            door.open -= 1;
+        }
+        door.is_known(self.key, self.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unproven_connections_are_evicted_and_proven_are_not() {
+        let limits = ConnectionLimits {
+            manager_max: 4,
+            unproven_max: 2,
+            unproven_per_address_max: 2,
+            ..ConnectionLimits::default()
+        };
+        let (mut door, map) = (Door::new(&limits), ClusterMap::default());
+        let address = Some([10, 0, 0, 1].into());
+        let enter = |door: &mut Door| match door.enter(address, &map) {
+            Entrance::Open(key, place) => (key, place),
+            Entrance::Full => panic!("there is room"),
+        };
+        let known: Vec<(u64, UnprovenSlot)> = (0..3)
+            .map(|_| {
+                let (key, place) = enter(&mut door);
+                door.is_known(key, place);
+                (key, place)
+            })
+            .collect();
+        assert_eq!((known.len(), door.unproven.count()), (3, 0));
+        let (first, _) = enter(&mut door);
+        assert_eq!(door.unproven.oldest(), Some(first));
+        // All four places are in use: the unauthenticated connection is displaced, although two would be permitted.
+        let (second, place) = enter(&mut door);
+        assert_eq!((second, door.open()), (first + 1, 5), "the first has not left yet");
+        door.is_known(second, place);
+        assert_eq!(door.enter(address, &map), Entrance::Full, "four are known");
+    }
+}

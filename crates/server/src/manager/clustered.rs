@@ -1,0 +1,289 @@
+//! Control requests of a node in a cluster: this node checks the request, the control group decides it, and the node answers once its instances
+//! have applied the change.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+use zerohop_control::agent::ClusterStanding;
+use zerohop_control::command::{self, CommandRefusal, ControlCommand, KeptCopy, MovePartition};
+use zerohop_placement::{MapChange, NodeState};
+use zerohop_system::clock::unix_ms;
+use zerohop_wire::admin::{
+    AdminAnswer, AdminDone, AdminQuestion, AdminReply, KeyspaceStatus, LossesAcknowledge, ManagersSet,
+    NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST,
+    REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
+};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
+use zerohop_wire::shown::quoted;
+use zerohop_wire::words::counted;
+
+use super::changes::DecidedChange;
+use super::cluster::Input;
+use super::jobs::decide;
+use super::keyspace_drop;
+use super::shared::ManagerShared;
+use super::tokens;
+use crate::server::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
+
+/// Executes a change.
+pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> AdminAnswer {
+    if let Some(reason) = shared.why_not() {
+        return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
+    }
+    let changed = tokens::change(shared.history.borrow().map(), &ask, unix_ms());
+    if let Some(change) = changed {
+        let command = match change {
+            Ok(MapChange::PutToken(token)) => ControlCommand::PutToken(token),
+            Ok(MapChange::RemoveToken(id)) => ControlCommand::RemoveToken(id),
+            Ok(_) => return AdminAnswer::refused(REFUSED_FAILED, "a token is nothing else"),
+            Err(refused) => return refused,
+        };
+        return match have_decided(shared, command).await {
+            Ok(done) => AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: done.epoch.0, number: 0 })),
+            Err(refused) => refused,
+        };
+    }
+    match ask {
+        AdminQuestion::SetNodeState(set) => {
+            let state = match set.state.as_str() {
+                "draining" => NodeState::Draining,
+                "up" => NodeState::Up,
+                other => {
+                    let reason =
+                        format!("a node cannot be made {}: draining, or up", quoted(other.as_bytes()));
+                    return AdminAnswer::refused(REFUSED_REQUEST, reason);
+                }
+            };
+            return of_node(shared, set.node, |node, incarnation| ControlCommand::SetNodeState {
+                node,
+                incarnation,
+                state,
+            })
+            .await;
+        }
+        AdminQuestion::RemoveNode(NodeRemove { node }) => {
+            return of_node(shared, node, |node, _| ControlCommand::RemoveNode(node)).await;
+        }
+        AdminQuestion::SetManagers(ManagersSet { nodes }) => {
+            let nodes = nodes.into_iter().map(NodeId).collect();
+            let command = match of_agent(shared, |answer| Input::ManagersOn { nodes, answer }).await {
+                Some(Ok(command)) => command,
+                Some(Err(reason)) => return AdminAnswer::refused(REFUSED_DECIDED, reason),
+                None => return AdminAnswer::refused(REFUSED_FAILED, "the node is about to end"),
+            };
+            return match have_decided(shared, command).await {
+                Ok(done) => AdminAnswer::of(AdminReply::Done(AdminDone {
+                    map_epoch: done.epoch.0,
+                    number: done.number,
+                })),
+                Err(refused) => refused,
+            };
+        }
+        AdminQuestion::MovePartition(PartitionMove { keyspace, partition, node, instance }) => {
+            let (to, instance) = (node.map(NodeId), instance.map(InstanceId));
+            return of_partition(shared, &keyspace, partition, |keyspace, partition| {
+                ControlCommand::Move(MovePartition { keyspace, partition, to, instance })
+            })
+            .await;
+        }
+        AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace: name, map_epoch }) => {
+            let found = shared.history.borrow().map().keyspace_named(&name).map(|(id, _)| id);
+            let keyspace = match found {
+                _ if name.is_empty() => KeyspaceId::NONE,
+                Some(id) => id,
+                None => {
+                    return AdminAnswer::refused(
+                        REFUSED_UNKNOWN,
+                        format!("there is no keyspace {}", quoted(name.as_bytes())),
+                    );
+                }
+            };
+            let command = ControlCommand::AcknowledgeLosses { keyspace, until: MapEpoch(map_epoch) };
+            return match have_decided(shared, command).await {
+                Ok(done) => AdminAnswer::of(AdminReply::Done(AdminDone {
+                    map_epoch: done.epoch.0,
+                    number: done.number,
+                })),
+                Err(refused) => refused,
+            };
+        }
+        AdminQuestion::RecoverPartition(PartitionRecover { keyspace, partition, keep_damaged }) => {
+            let damaged =
+                keep_damaged.map(|keeps| if keeps { KeptCopy::Damaged } else { KeptCopy::Follower });
+            return of_partition(shared, &keyspace, partition, |keyspace, partition| {
+                ControlCommand::Recover { keyspace, partition, damaged }
+            })
+            .await;
+        }
+        _ => {}
+    }
+    let drop_wait = match &ask {
+        AdminQuestion::DropKeyspace(asked) => Some(keyspace_drop::wait(asked)),
+        _ => None,
+    };
+    // The control group assigns the id of a new keyspace; for the check any free id is sufficient.
+    let free = shared.history.borrow().map().keyspaces().last().map_or(1, |(id, _)| id.0.saturating_add(1));
+    let decided = match decide(shared, ask, KeyspaceId(free)) {
+        Ok(decided) => decided,
+        Err(refusal) => return refusal.into_answer(),
+    };
+    let DecidedChange { delta, mut keyspace } = decided;
+    let command = delta.and_then(|delta| delta.changes.into_iter().next()).and_then(|change| match change {
+        MapChange::CreateKeyspace { config, .. } => Some((ControlCommand::CreateKeyspace(config), true)),
+        MapChange::AlterKeyspace { id, config } => Some((ControlCommand::AlterKeyspace(id, config), false)),
+        MapChange::DropKeyspace(id) => Some((ControlCommand::DropKeyspace(id), false)),
+        MapChange::CloseKeyspace(id) => Some((ControlCommand::CloseKeyspace(id), false)),
+        MapChange::SplitKeyspace(id) => Some((ControlCommand::SplitKeyspace(id), false)),
+        _ => None,
+    });
+    let Some((command, is_new)) = command else {
+        return match drop_wait {
+            Some(wait) => await_drop(shared, keyspace, wait).await,
+            None => AdminAnswer::of(AdminReply::Keyspace(keyspace)),
+        };
+    };
+    let closes = matches!(command, ControlCommand::CloseKeyspace(_));
+    match have_decided(shared, command).await {
+        Ok(_) if closes => await_drop(shared, keyspace, drop_wait.unwrap_or_default()).await,
+        Ok(done) => {
+            if is_new {
+                keyspace.id = u32::try_from(done.number).unwrap_or(keyspace.id);
+            }
+            AdminAnswer::of(AdminReply::Keyspace(keyspace))
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// Waits for a limited time until a keyspace that is being dropped is gone.
+async fn await_drop(shared: &Rc<ManagerShared>, keyspace: KeyspaceStatus, wait: Duration) -> AdminAnswer {
+    let id = KeyspaceId(keyspace.id);
+    let due = Instant::now() + wait;
+    while shared.history.borrow().map().keyspace(id).is_some() {
+        if Instant::now() >= due {
+            let undrained =
+                of_agent(shared, |answer| Input::Undrained { keyspace: id, answer }).await.flatten();
+            let waits = keyspace_drop::waits(shared.history.borrow().map(), id, undrained.as_deref());
+            return keyspace_drop::under_way(&keyspace, &waits);
+        }
+        sleep(DROP_CHECK_INTERVAL).await;
+    }
+    AdminAnswer::of(AdminReply::Keyspace(keyspace))
+}
+
+/// The pinned partitions of a keyspace, if this node's Raft manager knows them. A standalone node has none.
+pub(super) async fn pins(
+    shared: &ManagerShared,
+    keyspace: &str,
+) -> Option<BTreeMap<PartitionId, InstanceId>> {
+    let keyspace = shared.history.borrow().map().keyspace_named(keyspace).map(|(id, _)| id)?;
+    if shared.cluster_handle().is_none() {
+        return Some(BTreeMap::new());
+    }
+    let pins = of_agent(shared, |answer| Input::Pins { keyspace, answer }).await??;
+    Some(pins.into_iter().map(|(partition, pin)| (partition, pin.to)).collect())
+}
+
+/// The addresses of the control group's managers, as far as known. A standalone node decides by itself, so that it is its own control group.
+pub(super) async fn managers(shared: &ManagerShared) -> Vec<String> {
+    if shared.cluster_handle().is_none() {
+        let map = shared.history.borrow().map().clone();
+        return map.node(shared.node.get()).map(|own| own.manager().to_owned()).into_iter().collect();
+    }
+    of_agent(shared, Input::Managers).await.unwrap_or_default()
+}
+
+/// The state of the cluster; `None` if the node is standalone, or is about to end.
+pub(super) async fn cluster_state(shared: &ManagerShared) -> Option<ClusterStanding> {
+    of_agent(shared, Input::ClusterState).await
+}
+
+/// Sends a query to the agent.
+async fn of_agent<T>(shared: &ManagerShared, ask: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
+    let cluster = shared.cluster_handle()?;
+    let (answer, answered) = oneshot::channel();
+    cluster.inputs.send(ask(answer)).await.ok()?;
+    answered.await.ok()
+}
+
+/// Changes the state of a node.
+async fn of_node(
+    shared: &Rc<ManagerShared>,
+    node: u32,
+    command: impl FnOnce(NodeId, Incarnation) -> ControlCommand,
+) -> AdminAnswer {
+    let id = NodeId(node);
+    let found = shared.history.borrow().map().node(id).map(|found| found.incarnation());
+    let Some(incarnation) = found else {
+        let reason = format!("there is no node {node}: `zerohop node list` has those that there are");
+        return AdminAnswer::refused(REFUSED_UNKNOWN_NODE, reason);
+    };
+    match have_decided(shared, command(id, incarnation)).await {
+        Ok(done) => {
+            AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: done.epoch.0, number: done.number }))
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// Changes a partition.
+async fn of_partition(
+    shared: &Rc<ManagerShared>,
+    name: &str,
+    partition: u32,
+    command: impl FnOnce(KeyspaceId, PartitionId) -> ControlCommand,
+) -> AdminAnswer {
+    let map = shared.history.borrow().map().clone();
+    let Some((id, found)) = map.keyspace_named(name) else {
+        return AdminAnswer::refused(
+            REFUSED_UNKNOWN,
+            format!("there is no keyspace {}", quoted(name.as_bytes())),
+        );
+    };
+    let count = found.config().partitions.get();
+    if partition >= count {
+        let reason = format!(
+            "keyspace {name} has {}, of which the last is {}",
+            counted(count, "partition"),
+            count - 1
+        );
+        return AdminAnswer::refused(REFUSED_UNKNOWN_PARTITION, reason);
+    }
+    match have_decided(shared, command(id, PartitionId(partition))).await {
+        Ok(done) => {
+            AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: done.epoch.0, number: done.number }))
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// Has the control group decide a command, and waits until the instances of this node have applied it.
+async fn have_decided(
+    shared: &Rc<ManagerShared>,
+    command: ControlCommand,
+) -> Result<command::CommandResult, AdminAnswer> {
+    let failed = |reason: String| AdminAnswer::refused(REFUSED_FAILED, reason);
+    let Some(cluster) = shared.cluster_handle() else {
+        return Err(failed("there is no cluster".to_owned()));
+    };
+    let done = match cluster.operate(command).await {
+        Ok(outcome) => outcome.result.map_err(|refusal| match refusal {
+            // A retry may succeed a moment later.
+            CommandRefusal::StaleIncarnation | CommandRefusal::StaleEpoch { .. } | CommandRefusal::TooOld => {
+                failed(refusal.to_string())
+            }
+            _ => AdminAnswer::refused(REFUSED_DECIDED, refusal.to_string()),
+        })?,
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    match timeout(MAP_WAIT, shared.follow.reach(done.epoch)).await {
+        Ok(()) => Ok(done),
+        Err(_) => Err(failed(format!(
+            "the change is made (map epoch {}), but not every instance of this node has followed it within {MAP_WAIT:?}",
+            done.epoch
+        ))),
+    }
+}

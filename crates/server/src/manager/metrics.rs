@@ -1,0 +1,334 @@
+//! Metrics as text for Prometheus, in the OpenMetrics format. The manager requests the figures from the instances at each scrape and does not store
+//! them.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::{Registry, Unit};
+use zerohop_reactor::{CloseReason, ReactorCounters};
+use zerohop_shard::InstanceStats;
+use zerohop_wire::ErrorCode;
+use zerohop_wire::admin::{self, GroupsStatus};
+
+use super::process::{cpu_s, resident_bytes};
+use super::shared::ManagerShared;
+use super::view::{ClusterView, why_not};
+use super::{groups, instances, status};
+use crate::instance::{Figures, Histogram, RecoveredData};
+
+/// The text. Errors: those of a writer; a string never fails.
+pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
+    let figures = instances::figures(shared.instances()).await;
+    let view = ClusterView::of(shared).await;
+    let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| InstanceMetrics {
+        id: instance.id.to_string(),
+        recovered: instance.recovered.clone(),
+        figures,
+    });
+    let snapshot = MetricsSnapshot {
+        instances: instances.collect(),
+        map_epoch: shared.history.borrow().map().epoch().0,
+        uptime_s: shared.uptime.elapsed().as_secs_f64(),
+        serving: why_not(shared, &view).is_none(),
+        alerts: status::of_node(shared).len() + view.notified_epoch.warnings.len(),
+        groups: groups::count(shared.history.borrow().map()).all,
+        view: view.notified_epoch,
+        connections: shared.door.borrow().open(),
+        refused: shared.refused.get(),
+    };
+    let mut registry = Registry::with_prefix("zerohop");
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// The figures of one scrape.
+#[derive(Debug)]
+struct MetricsSnapshot {
+    instances: Vec<InstanceMetrics>,
+    map_epoch: u64,
+    uptime_s: f64,
+    serving: bool,
+    /// Alerts of the node itself, without those of its instances.
+    alerts: usize,
+    view: admin::NodeView,
+    groups: GroupsStatus,
+    connections: usize,
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct InstanceMetrics {
+    id: String,
+    recovered: RecoveredData,
+    /// `None`: the instance did not answer in time.
+    figures: Option<Box<Figures>>,
+}
+
+type Labels<'l> = Vec<(&'static str, &'l str)>;
+
+/// A metric of each instance: name, help, and the function that reads it.
+type OfStats = (&'static str, &'static str, fn(&InstanceStats) -> u64);
+type OfCounters = (&'static str, &'static str, fn(&ReactorCounters) -> u64);
+type OfRecovery = (&'static str, &'static str, fn(&RecoveredData) -> u64);
+
+const GAUGES: [OfStats; 21] = [
+    ("partitions", "Copies of partitions", |stats| stats.partitions),
+    ("records", "Records", |stats| stats.records),
+    ("versions", "Older versions of records that are kept", |stats| stats.versions),
+    ("log_bytes", "Bytes of all logs", |stats| stats.log_bytes),
+    ("dead_bytes", "Bytes of logs that nothing refers to", |stats| {
+        stats.log_bytes.saturating_sub(stats.live_bytes)
+    }),
+    ("segments", "Segment files", |stats| stats.segments),
+    ("checkpoint_bytes", "Bytes of the newest checkpoints", |stats| stats.checkpoint_bytes),
+    ("copies", "Copies of partitions that are being sent whole to other instances", |stats| stats.copies),
+    ("copies_left_bytes", "Bytes that these copies are yet to have, about", |stats| stats.copies_left_bytes),
+    ("resident_log_bytes", "Bytes of logs in memory", |stats| stats.engine.resident_bytes),
+    ("index_bytes", "Memory of indexes and tables", |stats| stats.overhead_bytes),
+    ("journal_bytes", "Bytes of journal files", |stats| stats.engine.journal_bytes),
+    ("sessions", "Sessions remembered, over all partitions", |stats| stats.sessions),
+    ("staged", "Pieces staged for transactions to come", |stats| stats.staged),
+    ("staged_bytes", "Bytes of these pieces", |stats| stats.staged_bytes),
+    ("waits", "Requests that wait for a record to become something", |stats| stats.waits),
+    ("troubles", "Troubles that no request was at fault of", |stats| stats.errors.len() as u64),
+    (
+        "partitions_damaged",
+        "Partitions that are not served, because their only in-sync copy is here and damaged",
+        |stats| stats.damaged,
+    ),
+    ("disk_full", "1 if its disk has no room for new entries, else 0", |stats| u64::from(stats.is_full)),
+    ("disk_free_bytes", "Bytes that are free on its disk", |stats| stats.free_bytes),
+    ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
+];
+
+const STATS_COUNTERS: [OfStats; 6] = [
+    ("flushes", "Flushes for sync partitions, each for a whole batch", |stats| stats.flushes),
+    ("segment_syncs", "Syncs of a partition's segments", |stats| stats.engine.maintenance.segment_syncs),
+    ("checkpoints", "Checkpoints written", |stats| stats.engine.maintenance.checkpoints),
+    ("compactions", "Compactions of a partition", |stats| stats.engine.maintenance.compactions),
+    (
+        "broken_invariants",
+        "Invariants of partitions found broken; each such partition has stopped",
+        |stats| stats.broken_invariants,
+    ),
+    ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.dropped_requests),
+];
+
+const COUNTERS: [OfCounters; 11] = [
+    ("connections_accepted", "Connections taken up", |counters| counters.accepted),
+    ("accept_errors", "Times that the system would give no socket", |counters| counters.accept_errors),
+    ("frames_refused", "Requests refused before they were taken up", |counters| counters.refused),
+    ("answers", "Answers sent", |counters| counters.answers),
+    ("batches", "Turns of the event loop that did something", |counters| counters.batches),
+    ("received_bytes", "Bytes received", |counters| counters.bytes_in),
+    ("sent_bytes", "Bytes sent", |counters| counters.bytes_out),
+    ("links_begun", "Connections begun to other instances", |counters| counters.connected),
+    ("peer_messages", "Messages of other instances", |counters| counters.peer_messages),
+    ("reads", "Calls of the system that read", |counters| counters.reads),
+    ("writes", "Calls of the system that wrote", |counters| counters.writes),
+];
+
+const RECOVERY: [OfRecovery; 6] = [
+    ("recovery_milliseconds", "How long opening the data took at the start", |found| {
+        found.duration.as_millis() as u64
+    }),
+    ("recovered_from_checkpoint", "Entries taken from checkpoints at the start", |found| {
+        found.from_checkpoint
+    }),
+    ("recovered_from_log", "Entries read from the log at the start", |found| found.from_log),
+    ("recovered_from_journal", "Entries taken from the journal at the start", |found| found.from_journal),
+    ("recovered_torn_bytes", "Bytes of torn tails cut off at the start", |found| found.torn_bytes),
+    ("damage", "Pieces of damage found at the start", |found| found.damaged as u64),
+];
+
+impl prometheus_client::collector::Collector for MetricsSnapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.node(&mut encoder)?;
+        for (name, help, read) in RECOVERY {
+            let mut family = Family::gauge(&mut encoder, name, help)?;
+            for one in &self.instances {
+                family.gauge_of(&labels(one), read(&one.recovered))?;
+            }
+        }
+        for (name, help, read) in GAUGES {
+            let mut family = Family::gauge(&mut encoder, name, help)?;
+            self.each(|one, figures| family.gauge_of(&labels(one), read(&figures.stats)))?;
+            if name == "troubles" {
+                family.gauge_of(&vec![("instance", "manager")], self.alerts as u64)?;
+            }
+        }
+        let mut family = Family::gauge(&mut encoder, "connections", "Connections open")?;
+        self.each(|one, figures| family.gauge_of(&labels(one), figures.connections as u64))?;
+        let mut family = Family::gauge(&mut encoder, "links", "Other instances that are reached")?;
+        self.each(|one, figures| family.gauge_of(&labels(one), figures.links as u64))?;
+        let help = "Messages to other instances that were dropped, without room or a connection; they are sent again";
+        let mut family = Family::counter(&mut encoder, "peer_messages_dropped", help)?;
+        self.each(|one, figures| family.counter_of(&labels(one), figures.peer_dropped))?;
+        for (name, help, read) in STATS_COUNTERS {
+            let mut family = Family::counter(&mut encoder, name, help)?;
+            self.each(|one, figures| family.counter_of(&labels(one), read(&figures.stats)))?;
+        }
+        for (name, help, read) in COUNTERS {
+            let mut family = Family::counter(&mut encoder, name, help)?;
+            self.each(|one, figures| family.counter_of(&labels(one), read(&figures.counters)))?;
+        }
+        self.by_kind(&mut encoder)?;
+        self.histograms(&mut encoder)
+    }
+}
+
+impl MetricsSnapshot {
+    /// Calls a function for each instance that has answered.
+    fn each(&self, mut call: impl FnMut(&InstanceMetrics, &Figures) -> fmt::Result) -> fmt::Result {
+        let answered = self.instances.iter().filter_map(|one| Some((one, one.figures.as_deref()?)));
+        for (one, figures) in answered {
+            call(one, figures)?;
+        }
+        Ok(())
+    }
+
+    fn node(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+        };
+        gauge("serving", "Whether the node serves", f64::from(u8::from(self.serving)))?;
+        self.cluster(&mut gauge)?;
+        gauge("map_epoch", "Epoch of the cluster map", self.map_epoch as f64)?;
+        gauge("uptime_seconds", "Time since the start", self.uptime_s)?;
+        gauge("manager_connections", "Connections open to the manager", self.connections as f64)?;
+        if let Some(bytes) = resident_bytes() {
+            gauge("process_resident_bytes", "Memory of the process that is resident", bytes as f64)?;
+        }
+        let answered = self.instances.iter().filter(|one| one.figures.is_some()).count();
+        gauge("instances_answering", "Instances that said how they stand, in time", answered as f64)?;
+        let mut counter = |name: &str, help: &str, value: f64| {
+            let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None)
+        };
+        counter("process_cpu_seconds", "Processor time of the process", cpu_s())?;
+        counter("manager_connections_refused", "Connections that found no room", self.refused as f64)
+    }
+
+    /// The cluster as seen by this node.
+    fn cluster(&self, gauge: &mut impl FnMut(&str, &str, f64) -> fmt::Result) -> fmt::Result {
+        let admin::NodeView {
+            quorum, leader, age_ms, managers, answering, silent, no_primary, stuck, ..
+        } = &self.view;
+        let help = "Whether the control group decides, as far as this node knows";
+        gauge("control_quorum", help, f64::from(u8::from(*quorum)))?;
+        gauge(
+            "control_leader",
+            "The node that leads the control group, 0 if none is known",
+            f64::from(*leader),
+        )?;
+        let help = "Time since a leader of the control group was known; what the map says is as old";
+        gauge("control_leader_seconds", help, *age_ms as f64 / 1_000.0)?;
+        gauge("control_managers", "Members of the control group", f64::from(*managers))?;
+        gauge("control_managers_answering", "Of them, those that answer this node", f64::from(*answering))?;
+        gauge("nodes_silent", "Nodes that the map has as up and that do not answer", silent.len() as f64)?;
+        let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
+        for (name, help, count) in [
+            ("groups", "Replica groups", groups),
+            ("groups_without_primary", "Groups whose primary is down or silent, or not chosen", *no_primary),
+            ("groups_stuck", "Groups that are blocked, because an in-sync replica does not answer", *stuck),
+            ("groups_short", "Groups with fewer copies in sync than a write needs", short),
+            ("groups_rebuilding", "Groups with more or fewer copies than the keyspace asks for", rebuilding),
+            ("groups_moving", "Groups of which a copy moves", moving),
+            ("groups_recovering", "Groups that choose the log to continue with", recovering),
+            ("groups_down", "Groups whose primary is down", down),
+            ("groups_lost", "Groups that are not served before a node that is down returns", lost),
+        ] {
+            gauge(name, help, f64::from(count))?;
+        }
+        Ok(())
+    }
+
+    fn by_kind(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = Family::counter(encoder, "requests", "Requests, by kind")?;
+        self.each(|one, figures| {
+            figures.stats.requests.iter().try_for_each(|(kind, count)| {
+                family.counter_of(&vec![("instance", &*one.id), ("kind", kind.text())], *count)
+            })
+        })?;
+        let mut family = Family::counter(encoder, "failures", "Requests answered with an error, by error")?;
+        self.each(|one, figures| {
+            figures.stats.failures.iter().try_for_each(|(code, count)| {
+                let name = ErrorCode::from_number(*code).map_or("other", ErrorCode::text);
+                family.counter_of(&vec![("instance", &*one.id), ("error", name)], *count)
+            })
+        })?;
+        let mut family = Family::counter(encoder, "connections_ended", "Connections that ended, by reason")?;
+        self.each(|one, figures| {
+            CloseReason::ALL.iter().try_for_each(|why| {
+                let labels = vec![("instance", &*one.id), ("reason", why.name())];
+                family.counter_of(&labels, figures.counters.ended(*why))
+            })
+        })
+    }
+
+    fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = Family::histogram(encoder, "batch_requests", "Requests of a batch")?;
+        self.each(|one, figures| family.histogram_of(&labels(one), &figures.batch_requests))?;
+        let help = "From the first request of a batch to its answers, in microseconds";
+        let mut family = Family::histogram(encoder, "batch_microseconds", help)?;
+        self.each(|one, figures| family.histogram_of(&labels(one), &figures.batch_us))
+    }
+}
+
+fn labels(one: &InstanceMetrics) -> Labels<'_> {
+    vec![("instance", &*one.id)]
+}
+
+/// One metric, with a value for each set of labels.
+struct Family<'e>(MetricEncoder<'e>);
+
+impl<'e> Family<'e> {
+    fn gauge(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<Self, fmt::Error> {
+        Family::new(encoder, name, help, MetricType::Gauge)
+    }
+
+    fn counter(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+    ) -> Result<Self, fmt::Error> {
+        Family::new(encoder, name, help, MetricType::Counter)
+    }
+
+    fn histogram(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+    ) -> Result<Self, fmt::Error> {
+        Family::new(encoder, name, help, MetricType::Histogram)
+    }
+
+    fn new(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+        kind: MetricType,
+    ) -> Result<Self, fmt::Error> {
+        Ok(Family(encoder.encode_descriptor(name, help, None::<&Unit>, kind)?))
+    }
+
+    fn gauge_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        self.0.encode_family(labels)?.encode_gauge(&(value as f64))
+    }
+
+    fn counter_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        self.0.encode_family(labels)?.encode_counter::<NoLabelSet, u64, u64>(&value, None)
+    }
+
+    fn histogram_of(&mut self, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
+        let (sum, count, buckets) = histogram.parts();
+        let none = None::<&HashMap<usize, Exemplar<NoLabelSet, f64>>>;
+        self.0.encode_family(labels)?.encode_histogram(sum as f64, count, &buckets, none)
+    }
+}

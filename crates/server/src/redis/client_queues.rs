@@ -1,0 +1,500 @@
+//! Units of this instance's Redis clients that another instance must run, or that wait to run here.
+//!
+//! The commands of one client for one partition form a *lane*. Its units run in the order of the
+//! commands, whichever instance serves the partition. A lane sends its units to one target without
+//! waiting for replies; each message names the unit before it. When the target reports a unit as
+//! not run, the lane stops sending until the outcome of every sent unit is known. It then starts
+//! again at the first unit that was not run.
+//!
+//! ```text
+//!   waits ──sent──> under way ──replied──> gone     a lane: [not run] [sent] [sent] [waits]
+//!     ^                 │
+//!     │<── not run ─────┤        connection lost, node down by the map, or time-out:
+//!     │<── only reads ──┴──> a write in doubt: its client is notified
+//! ```
+//!
+//! The target of a lane's next unit is looked up when the unit is sent: the keyspace may have been
+//! split since the unit arrived.
+//!
+//! A read is repeated only if no write of its lane was sent after it; the read would see that
+//! write.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use zerohop_reactor::ConnectionId;
+use zerohop_resp::{PartitionPlace, Ticket};
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::limits::{DEPOSED_MS, LEFT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
+
+/// The commands of one client for one partition, by the partition count at the lane's first unit.
+/// After a split, the units of the child partitions stay in this lane, in order, until it is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClientLane {
+    pub(super) connection: ConnectionId,
+    pub(super) keyspace: KeyspaceId,
+    /// The keyspace had `1 << bits` partitions.
+    pub(super) bits: u32,
+    pub(super) partition: PartitionId,
+}
+
+impl ClientLane {
+    /// The lane of a client for a partition of a keyspace with `1 << bits` partitions. An older
+    /// lane may take precedence: [`ClientQueues::queue_of`].
+    pub(super) fn of(
+        connection: ConnectionId,
+        PartitionPlace { keyspace, partition }: PartitionPlace,
+        bits: u32,
+    ) -> ClientLane {
+        ClientLane { connection, keyspace, bits, partition }
+    }
+
+    /// The lane's partition, by the partition count of that time.
+    pub(super) fn to(self) -> PartitionPlace {
+        PartitionPlace { keyspace: self.keyspace, partition: self.partition }
+    }
+
+    /// Whether this lane's partition contained the whole partition of another lane.
+    fn covers(self, other: ClientLane) -> bool {
+        let part = other.bits.checked_sub(self.bits).and_then(|bits| other.partition.0.checked_shr(bits));
+        (self.connection, self.keyspace, Some(self.partition.0)) == (other.connection, other.keyspace, part)
+    }
+}
+
+/// Where the sent units of a lane are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum UnitTarget {
+    /// The instance with this index on the same node.
+    Sibling(usize),
+    /// An instance of another node, over this connection.
+    Wire(ConnectionId),
+}
+
+/// A unit of a client.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) queue: ClientLane,
+    pub(super) ticket: Ticket,
+    pub(super) unit: Vec<u8>,
+    pub(super) may_write: bool,
+    deadline_ms: u64,
+    is_sent: bool,
+    /// It waits for a record at its target.
+    is_waiting: bool,
+}
+
+/// How a unit ended without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnitFailure {
+    /// It was not executed and will not be.
+    NotDone,
+    /// The outcome is unknown.
+    OutcomeUnknown,
+}
+
+/// A unit that ended without a reply, and how.
+pub(super) type FailedUnit = (ClientLane, Ticket, UnitFailure);
+
+#[derive(Debug, Default)]
+struct LaneQueue {
+    /// Numbers, in the order of the commands.
+    order: VecDeque<u64>,
+    /// How many of them are sent, all to `target`.
+    sent: usize,
+    target: Option<UnitTarget>,
+    /// A sent unit was not run: nothing is sent until no other sent unit is under way.
+    is_sent_back: bool,
+    /// When to process this lane again.
+    due_ms: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ClientQueues {
+    /// How long a unit waits, over all attempts.
+    time_out_ms: u64,
+    by: BTreeMap<ClientLane, LaneQueue>,
+    units_in_flight: BTreeMap<u64, Flight>,
+    /// (deadline in milliseconds of the reactor's clock, number).
+    deadlines: BTreeSet<(u64, u64)>,
+    due: BTreeSet<(u64, ClientLane)>,
+    bytes: usize,
+    /// Numbers only rise: a unit that was sent earlier has a lower one.
+    next_number: u64,
+}
+
+impl ClientQueues {
+    /// Empty queues, whose units wait at most `time_out`.
+    pub(super) fn new(time_out: Duration) -> ClientQueues {
+        ClientQueues {
+            time_out_ms: u64::try_from(time_out.as_millis()).unwrap_or(u64::MAX),
+            by: BTreeMap::new(),
+            units_in_flight: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            due: BTreeSet::new(),
+            bytes: 0,
+            next_number: 0,
+        }
+    }
+
+    /// The lane of a client's units for a partition: a lane from before a split takes precedence.
+    #[inline]
+    pub(super) fn queue_of(&self, lane: ClientLane) -> ClientLane {
+        if self.by.is_empty() {
+            return lane;
+        }
+        let first = |bits| ClientLane { bits, partition: PartitionId(0), ..lane };
+        let older = self.by.range(first(0)..first(lane.bits)).map(|(older, _)| *older);
+        older.into_iter().find(|older| older.covers(lane)).unwrap_or(lane)
+    }
+
+    /// Whether no earlier unit of this client for this partition is queued here.
+    #[inline]
+    pub(super) fn is_free(&self, lane: ClientLane) -> bool {
+        self.by.is_empty() || !self.by.contains_key(&lane)
+    }
+
+    /// Appends a unit to its lane. `false`: there is no room.
+    pub(super) fn push(
+        &mut self,
+        lane: ClientLane,
+        ticket: Ticket,
+        (unit, may_write): (Vec<u8>, bool),
+        now_ms: u64,
+    ) -> bool {
+        if self.units_in_flight.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+            return false;
+        }
+        self.next_number += 1;
+        let (number, deadline_ms) = (self.next_number, now_ms.saturating_add(self.time_out_ms));
+        self.bytes += unit.len();
+        self.deadlines.insert((deadline_ms, number));
+        self.units_in_flight.insert(
+            number,
+            Flight { queue: lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+        );
+        let queue = self.by.entry(lane).or_default();
+        queue.order.push_back(number);
+        if queue.due_ms.is_none() {
+            self.schedule(lane, now_ms);
+        }
+        true
+    }
+
+    /// A lane that is due.
+    pub(super) fn take_due(&mut self, now_ms: u64) -> Option<ClientLane> {
+        let &(due_ms, lane) = self.due.first()?;
+        if due_ms > now_ms {
+            return None;
+        }
+        self.due.pop_first();
+        if let Some(queue) = self.by.get_mut(&lane) {
+            queue.due_ms = None;
+        }
+        Some(lane)
+    }
+
+    /// The next unit of a lane, if it can run at this target (`None`: this instance) while others
+    /// are under way.
+    pub(super) fn next(&self, lane: ClientLane, target: Option<UnitTarget>) -> Option<u64> {
+        let queue = self.by.get(&lane)?;
+        if queue.sent > 0 && (queue.is_sent_back || target.is_none() || queue.target != target) {
+            return None;
+        }
+        // Sent units come before the others, except while `is_sent_back`.
+        queue.order.get(queue.sent).copied()
+    }
+
+    /// The next unit of a lane, for any target. `None`: none may be sent now.
+    pub(super) fn first(&self, lane: ClientLane) -> Option<u64> {
+        let queue = self.by.get(&lane)?;
+        let waits = queue.sent > 0 && queue.is_sent_back;
+        queue.order.get(queue.sent).copied().filter(|_| !waits)
+    }
+
+    /// The next unit of a lane is being sent: its number, and that of the unit before it that is
+    /// still under way (0: none).
+    pub(super) fn send(&mut self, lane: ClientLane, target: UnitTarget) -> Option<(u64, u64)> {
+        let queue = self.by.get_mut(&lane)?;
+        let old = *queue.order.get(queue.sent)?;
+        let behind = queue.sent.checked_sub(1).map_or(0, |before| queue.order[before]);
+        let mut flight = self.units_in_flight.remove(&old)?;
+        // Each attempt has a new number, so that a late report on an earlier attempt matches
+        // nothing.
+        self.next_number += 1;
+        let number = self.next_number;
+        self.deadlines.remove(&(flight.deadline_ms, old));
+        self.deadlines.insert((flight.deadline_ms, number));
+        (flight.is_sent, flight.is_waiting) = (true, false);
+        self.units_in_flight.insert(number, flight);
+        queue.order[queue.sent] = number;
+        queue.sent += 1;
+        queue.target = Some(target);
+        queue.is_sent_back = false;
+        Some((number, behind))
+    }
+
+    /// Removes a unit: it was replied to, or runs here.
+    pub(super) fn take_unit(&mut self, number: u64, now_ms: u64) -> Option<Flight> {
+        let flight = self.units_in_flight.remove(&number)?;
+        self.deadlines.remove(&(flight.deadline_ms, number));
+        self.bytes -= flight.unit.len();
+        if let Some(queue) = self.by.get_mut(&flight.queue) {
+            if queue.order.front() == Some(&number) {
+                queue.order.pop_front();
+            } else {
+                queue.order.retain(|one| *one != number);
+            }
+            queue.sent -= usize::from(flight.is_sent);
+            if queue.order.is_empty() {
+                self.remove_queue(flight.queue);
+            } else if queue.sent == 0 && queue.due_ms.is_none() {
+                let pause_ms = if queue.is_sent_back { RETRY_MS } else { 0 };
+                self.schedule(flight.queue, now_ms + pause_ms);
+            }
+        }
+        Some(flight)
+    }
+
+    /// Queues a unit that could not run here, before the others of its lane. `false`: there is no
+    /// room.
+    pub(super) fn push_first(
+        &mut self,
+        lane: ClientLane,
+        ticket: Ticket,
+        (unit, may_write): (Vec<u8>, bool),
+        now_ms: u64,
+    ) -> bool {
+        if self.units_in_flight.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+            return false;
+        }
+        let deadline_ms = now_ms.saturating_add(self.time_out_ms);
+        self.put_back(
+            Flight { queue: lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+            now_ms,
+        );
+        true
+    }
+
+    /// Puts back a unit that could not run here, before the others of its lane.
+    pub(super) fn put_back(&mut self, flight: Flight, now_ms: u64) {
+        self.next_number += 1;
+        let (number, lane) = (self.next_number, flight.queue);
+        self.bytes += flight.unit.len();
+        self.deadlines.insert((flight.deadline_ms, number));
+        self.units_in_flight.insert(number, Flight { is_sent: false, is_waiting: false, ..flight });
+        let queue = self.by.entry(lane).or_default();
+        // Sent units of this lane come after it, so they count as turned back.
+        queue.is_sent_back = true;
+        queue.order.push_front(number);
+        // Replaces an earlier due time: nothing behind this unit can run before it.
+        if let Some(due_ms) = queue.due_ms.take() {
+            self.due.remove(&(due_ms, lane));
+        }
+        self.schedule(lane, now_ms + RETRY_MS);
+    }
+
+    /// The target reports that it did not run a unit.
+    pub(super) fn not_run(&mut self, number: u64, now_ms: u64) {
+        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
+        if !std::mem::replace(&mut flight.is_sent, false) {
+            return;
+        }
+        let lane = flight.queue;
+        if let Some(queue) = self.by.get_mut(&lane) {
+            queue.sent -= 1;
+            queue.is_sent_back = true;
+            if queue.sent == 0 {
+                self.schedule(lane, now_ms + RETRY_MS);
+            }
+        }
+    }
+
+    /// A unit of a lane may have written. Earlier units that wait to run again would see that
+    /// write, so they end.
+    pub(super) fn written(
+        &mut self,
+        lane: ClientLane,
+        ticket: Ticket,
+        now_ms: u64,
+        over: &mut Vec<FailedUnit>,
+    ) {
+        if self.by.is_empty() {
+            return;
+        }
+        let waits_before = |number: &&u64| {
+            self.units_in_flight.get(number).is_some_and(|flight| !flight.is_sent && flight.ticket < ticket)
+        };
+        let of_keyspace =
+            |other: &ClientLane| (other.connection, other.keyspace) == (lane.connection, lane.keyspace);
+        let first = ClientLane { bits: 0, partition: PartitionId(0), ..lane };
+        let lanes = self.by.range(first..).take_while(|(other, _)| of_keyspace(other));
+        let shared =
+            lanes.filter(|(other, queue)| queue.is_sent_back && (other.covers(lane) || lane.covers(**other)));
+        let before = shared.flat_map(|(_, queue)| queue.order.iter().filter(waits_before).copied());
+        let before: Vec<u64> = before.collect();
+        before.into_iter().for_each(|number| self.end(number, now_ms, over));
+    }
+
+    /// A unit waits at its target until this time at most. `unit` is the request for the next
+    /// attempt.
+    pub(super) fn waits(&mut self, number: u64, unit: Vec<u8>, until_ms: u64) {
+        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
+        self.bytes = self.bytes - flight.unit.len() + unit.len();
+        (flight.unit, flight.is_waiting) = (unit, true);
+        self.deadlines.remove(&(flight.deadline_ms, number));
+        flight.deadline_ms = until_ms.saturating_add(self.time_out_ms);
+        self.deadlines.insert((flight.deadline_ms, number));
+    }
+
+    pub(super) fn unit_of(&self, number: u64) -> Option<&[u8]> {
+        self.units_in_flight.get(&number).map(|flight| &flight.unit[..])
+    }
+
+    /// Where a unit was sent.
+    pub(super) fn target_of(&self, number: u64) -> Option<UnitTarget> {
+        let flight = self.units_in_flight.get(&number).filter(|flight| flight.is_sent)?;
+        self.by.get(&flight.queue)?.target
+    }
+
+    /// Processes a lane again at this time, or earlier if an earlier time is set.
+    pub(super) fn schedule(&mut self, lane: ClientLane, at_ms: u64) {
+        let Some(queue) = self.by.get_mut(&lane) else { return };
+        if queue.due_ms.is_some_and(|due_ms| due_ms <= at_ms) {
+            return;
+        }
+        if let Some(due_ms) = queue.due_ms.replace(at_ms) {
+            self.due.remove(&(due_ms, lane));
+        }
+        self.due.insert((at_ms, lane));
+    }
+
+    /// This target will report no more outcomes.
+    pub(super) fn fail_target(&mut self, target: UnitTarget, now_ms: u64, over: &mut Vec<FailedUnit>) {
+        let at_it = |(_, queue): &(&ClientLane, &LaneQueue)| queue.sent > 0 && queue.target == Some(target);
+        let lanes: Vec<ClientLane> = self.by.iter().filter(at_it).map(|(lane, _)| *lane).collect();
+        for lane in lanes {
+            self.fail_sent(lane, now_ms, over);
+        }
+    }
+
+    /// The map has changed. `primary` returns the target that serves all of a lane's partition now;
+    /// `is_down` says that a target will not report any more.
+    pub(super) fn map_changed(
+        &mut self,
+        now_ms: u64,
+        primary: impl Fn(ClientLane) -> Option<UnitTarget>,
+        is_down: impl Fn(UnitTarget) -> bool,
+        over: &mut Vec<FailedUnit>,
+    ) {
+        let lanes: Vec<ClientLane> = self.by.keys().copied().collect();
+        for lane in lanes {
+            let Some(queue) = self.by.get(&lane) else { continue };
+            let sent: Vec<u64> =
+                queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
+            match queue.target {
+                Some(target) if !sent.is_empty() && primary(lane) != Some(target) => {
+                    let writes = sent.iter().any(|number| self.units_in_flight[number].may_write);
+                    if !writes {
+                        self.fail_sent(lane, now_ms, over);
+                    } else {
+                        // The former primary knows the outcomes, if it can still report them.
+                        let wait_ms = if is_down(target) { LEFT_MS } else { DEPOSED_MS };
+                        sent.into_iter().for_each(|number| self.prioritize(number, now_ms + wait_ms));
+                    }
+                }
+                _ => {}
+            }
+            self.schedule(lane, now_ms);
+        }
+    }
+
+    /// Ends the units whose deadline has passed.
+    pub(super) fn overdue(&mut self, now_ms: u64, over: &mut Vec<FailedUnit>) {
+        while let Some(&(deadline_ms, number)) = self.deadlines.first()
+            && deadline_ms <= now_ms
+        {
+            self.end(number, now_ms, over);
+        }
+    }
+
+    /// Ends all units.
+    pub(super) fn stop(&mut self, over: &mut Vec<FailedUnit>) {
+        while let Some((&number, _)) = self.units_in_flight.first_key_value() {
+            self.end(number, 0, over);
+        }
+    }
+
+    /// Whether any unit is under way or queued that does not wait for a record.
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.units_in_flight.values().any(|flight| !flight.is_waiting)
+    }
+
+    /// A client is gone: units that were not sent are dropped.
+    pub(super) fn closed(&mut self, connection: ConnectionId) {
+        let of_it: Vec<ClientLane> = {
+            let from = ClientLane { connection, keyspace: KeyspaceId(0), bits: 0, partition: PartitionId(0) };
+            let lanes = self.by.range(from..).map(|(lane, _)| *lane);
+            lanes.take_while(|lane| lane.connection == connection).collect()
+        };
+        for lane in of_it {
+            let numbers = self.by.get(&lane).map(|queue| queue.order.clone()).unwrap_or_default();
+            for number in numbers {
+                self.take_unit(number, 0);
+            }
+        }
+    }
+
+    /// When to act even if no message comes.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        let due_ms = self.due.first().map(|(ms, _)| *ms);
+        due_ms.into_iter().chain(self.deadlines.first().map(|(ms, _)| *ms)).min()
+    }
+
+    fn is_sent(&self, number: u64) -> bool {
+        self.units_in_flight.get(&number).is_some_and(|flight| flight.is_sent)
+    }
+
+    /// Sent writes are in doubt, and so are units before them, which must not run again and see
+    /// them. Reads after the last write are queued again.
+    fn fail_sent(&mut self, lane: ClientLane, now_ms: u64, over: &mut Vec<FailedUnit>) {
+        let Some(queue) = self.by.get(&lane) else { return };
+        let sent: Vec<u64> = queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
+        let writes =
+            sent.iter().rposition(|number| self.units_in_flight[number].may_write).map_or(0, |last| last + 1);
+        for (place, number) in sent.into_iter().enumerate() {
+            if place < writes {
+                self.end(number, now_ms, over);
+            } else {
+                self.not_run(number, now_ms);
+            }
+        }
+    }
+
+    fn end(&mut self, number: u64, now_ms: u64, over: &mut Vec<FailedUnit>) {
+        let is_sent = self.is_sent(number);
+        let Some(flight) = self.take_unit(number, now_ms) else { return };
+        let ended =
+            if is_sent && flight.may_write { UnitFailure::OutcomeUnknown } else { UnitFailure::NotDone };
+        over.push((flight.queue, flight.ticket, ended));
+    }
+
+    fn prioritize(&mut self, number: u64, deadline_ms: u64) {
+        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
+        if flight.deadline_ms > deadline_ms {
+            self.deadlines.remove(&(flight.deadline_ms, number));
+            flight.deadline_ms = deadline_ms;
+            self.deadlines.insert((deadline_ms, number));
+        }
+    }
+
+    fn remove_queue(&mut self, lane: ClientLane) {
+        if let Some(LaneQueue { due_ms: Some(due_ms), .. }) = self.by.remove(&lane) {
+            self.due.remove(&(due_ms, lane));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

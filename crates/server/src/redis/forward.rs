@@ -1,0 +1,174 @@
+//! Units that another instance of this node must run, and their replies: one notice each way per
+//! batch.
+//!
+//! Every sent unit has a number, under which its outcome comes back ([`super::client_queues`]).
+
+use std::sync::Arc;
+
+use zerohop_reactor::{NoticeError, ReactorMailbox};
+use zerohop_resp::PartitionPlace;
+use zerohop_wire::ids::InstanceId;
+use zerohop_wire::messages::UnitVerdict;
+
+use super::limits::OUTGOING_BYTES_MAX;
+use crate::instance::InstanceNotice;
+
+/// Units for one instance, back to back.
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    /// The sender: its index among the node's instances.
+    pub(super) from: usize,
+    pub(super) items: Vec<ForwardItem>,
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ForwardItem {
+    pub(super) number: u64,
+    /// The number of the unit before it: this unit is not run if that one was not. 0: it depends on
+    /// none.
+    pub(super) behind: u64,
+    pub(super) to: PartitionPlace,
+    /// Where its bytes end.
+    pub(super) end: usize,
+}
+
+/// Replies of one instance, back to back.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyBatch {
+    pub(super) items: Vec<AnsweredUnit>,
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnsweredUnit {
+    pub(super) number: u64,
+    /// The outcome; only a reply has bytes.
+    pub(super) verdict: UnitVerdict,
+    pub(super) end: usize,
+}
+
+/// All instances of a node, by their place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Siblings(pub(crate) Arc<[(InstanceId, ReactorMailbox<InstanceNotice>)]>);
+
+/// What the other instances receive at the end of this turn.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    siblings: Siblings,
+    this_instance: usize,
+    /// By place.
+    units_by_instance: Vec<Units>,
+    replies: Vec<ReplyBatch>,
+}
+
+impl Outgoing {
+    pub(super) fn new(me: usize) -> Outgoing {
+        Outgoing { this_instance: me, ..Outgoing::default() }
+    }
+
+    pub(super) fn set_siblings(&mut self, siblings: Siblings) {
+        let count = siblings.0.len();
+        let from = self.this_instance;
+        self.units_by_instance.resize_with(count, || Units { from, ..Units::default() });
+        self.replies.resize_with(count, ReplyBatch::default);
+        self.siblings = siblings;
+    }
+
+    /// The mailbox of the instance itself.
+    pub(super) fn own(&self) -> Option<&ReactorMailbox<InstanceNotice>> {
+        self.siblings.0.get(self.this_instance).map(|(_, mailbox)| mailbox)
+    }
+
+    /// The index of an instance among those of this node.
+    pub(super) fn index_of(&self, instance: InstanceId) -> Option<usize> {
+        self.siblings.0.iter().position(|(id, _)| *id == instance)
+    }
+
+    /// Whether the instance with this index may be sent more units in this batch.
+    pub(super) fn has_room(&self, place: usize) -> bool {
+        self.units_by_instance.get(place).is_some_and(|units| units.bytes.len() <= OUTGOING_BYTES_MAX)
+    }
+
+    /// Adds a unit for the instance with this index.
+    pub(super) fn add_unit(
+        &mut self,
+        place: usize,
+        (number, behind): (u64, u64),
+        to: PartitionPlace,
+        unit: &[u8],
+    ) {
+        let Some(units) = self.units_by_instance.get_mut(place) else { return };
+        units.bytes.extend_from_slice(unit);
+        units.items.push(ForwardItem { number, behind, to, end: units.bytes.len() });
+    }
+
+    /// Adds the outcome of a unit for the instance with this index, whose client sent the unit.
+    pub(super) fn add_outcome(&mut self, place: usize, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
+        let Some(replies) = self.replies.get_mut(place) else { return };
+        replies.bytes.extend_from_slice(bytes);
+        replies.items.push(AnsweredUnit { number, verdict, end: replies.bytes.len() });
+    }
+
+    /// Sends everything. Where a mailbox is full, replies stay here, because the sender waits for
+    /// them; units go to `refused`. Whether something stays.
+    pub(super) fn send(&mut self, mut refused: impl FnMut(u64)) -> bool {
+        let mut stays = false;
+        for (place, (_, mailbox)) in self.siblings.0.iter().enumerate() {
+            let replies = &mut self.replies[place];
+            if !replies.items.is_empty() {
+                match mailbox.leave(InstanceNotice::Ran(std::mem::take(replies))) {
+                    Ok(()) | Err(NoticeError::Ended(_)) => {}
+                    Err(NoticeError::Full(InstanceNotice::Ran(kept))) => {
+                        *replies = kept;
+                        stays = true;
+                    }
+                    Err(NoticeError::Full(_)) => {}
+                }
+            }
+            let units = &mut self.units_by_instance[place];
+            if !units.items.is_empty() {
+                let sent = std::mem::replace(units, Units { from: self.this_instance, ..Units::default() });
+                let back = match mailbox.leave(InstanceNotice::Run(sent)) {
+                    Ok(()) => continue,
+                    Err(NoticeError::Ended(back) | NoticeError::Full(back)) => back,
+                };
+                if let InstanceNotice::Run(units) = back {
+                    units.items.iter().for_each(|item| refused(item.number));
+                }
+            }
+        }
+        stays
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+    use super::*;
+    use zerohop_reactor::Inbox;
+
+    #[test]
+    fn units_without_space_are_returned_and_replies_stay() {
+        let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
+        let mut outgoing = Outgoing::new(0);
+        outgoing.set_siblings(Siblings(
+            [(InstanceId(1), mailbox.clone()), (InstanceId(2), mailbox.clone())].into(),
+        ));
+        while mailbox.leave(InstanceNotice::Stop).is_ok() {}
+        let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(0) };
+        let bytes = [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        outgoing.add_unit(1, (7, 0), to, &bytes);
+        outgoing.add_outcome(1, 8, UnitVerdict::Replied, b"+OK\r\n");
+        let mut refused = Vec::new();
+        assert!(outgoing.send(|number| refused.push(number)));
+        assert_eq!(refused, [7]);
+        while inbox.take().is_some() {}
+        assert!(!outgoing.send(|_| ()));
+        let Some(InstanceNotice::Ran(replied)) = inbox.take() else { panic!("the reply comes") };
+        assert_eq!((replied.items[0].number, &replied.bytes[..]), (8, &b"+OK\r\n"[..]));
+    }
+}

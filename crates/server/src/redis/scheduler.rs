@@ -1,0 +1,562 @@
+//! The units under way at an instance, for its own clients and for other instances, and their
+//! routing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use zerohop_engine::disk::Disk;
+use zerohop_partition::{ProgramResult, Token, answer_snapshot};
+use zerohop_placement::ClusterMap;
+use zerohop_reactor::{ConnectionId, Now, Replies};
+use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
+use zerohop_shard::Instance;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
+use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, WaitUntil};
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::client_queues::{ClientLane, ClientQueues, FailedUnit, Flight, UnitFailure, UnitTarget};
+use super::clients::time;
+use super::cross_partition::Spanning;
+use super::execution::{Execution, RecordWait};
+use super::forward::Outgoing;
+use super::limits::{
+    BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
+};
+use super::overdue::Overdue;
+use super::remote::{Head, RemoteLinks};
+use super::retry::RetryTable;
+use super::shutdown::ShutdownProgress;
+use crate::instance::{Outlet, OutletEffects};
+
+/// Sets tokens of units apart from those of requests: no connection has so high a number.
+pub(crate) const UNIT_TOKEN_BIT: u64 = 1 << 31;
+
+/// The connection in tokens of units that another instance has sent.
+const OF_OTHERS: u64 = u64::MAX;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct UnitScheduler {
+    /// Units that run here and are not replied to yet: waiting for commit, or for a record.
+    pub(super) under_way: BTreeMap<u64, RunningUnit>,
+    next_number: u64,
+    /// Until when clients of this instance wait for those.
+    pub(super) overdue: Overdue,
+    /// Units of this instance's clients that run elsewhere, or later.
+    pub(super) client_queues: ClientQueues,
+    /// Units of other instances that were not run here.
+    pub(super) sent_back: RetryTable<UnitTarget>,
+    pub(super) outgoing: Outgoing,
+    pub(super) wires: RemoteLinks,
+    /// Executes units with keys in several partitions.
+    pub(super) spanning: Option<Arc<dyn Spanning>>,
+    /// Units that it has and has not answered.
+    pub(super) spanning_count: usize,
+    /// `spanning` will be set: the node is starting.
+    pub(super) awaits_spanning: bool,
+    scratch: Scratch,
+    /// Where the effects of the instance go.
+    pub(super) outlet: Outlet,
+    pub(super) steps: VecDeque<ScheduledStep>,
+    /// Replies to this instance's clients that are not delivered yet.
+    pub(super) ready: VecDeque<(ConnectionId, Ticket, Vec<u8>)>,
+    /// A message to another instance found no room.
+    pub(super) is_stuck: bool,
+    /// The progress of the shutdown.
+    pub(super) farewell: ShutdownProgress,
+    pub(super) commands: u64,
+    pub(super) clients: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum UnitOrigin {
+    Client { connection: ConnectionId, ticket: Ticket },
+    Other { source: UnitTarget, number: u64 },
+}
+
+#[derive(Debug)]
+pub(super) struct RunningUnit {
+    pub(super) reply_to: UnitOrigin,
+    pub(super) to: PartitionPlace,
+    /// The partition count of its keyspace when it ran: [`ClientLane::bits`].
+    pub(super) bits: u32,
+    pub(super) may_write: bool,
+    /// A copy of a client's unit, to run it again if it fails here. A long writing unit has none.
+    pub(super) retry_copy: Option<Vec<u8>>,
+    pub(super) waiting_unit: Option<Box<ParkedUnit>>,
+}
+
+/// A unit that waits for a record.
+#[derive(Debug)]
+pub(super) struct ParkedUnit {
+    pub(super) to: PartitionPlace,
+    pub(super) unit: Vec<u8>,
+    pub(super) waits: RecordWait,
+    /// Its reads are committed, and the wait was passed to the partition.
+    pub(super) is_waiting: bool,
+}
+
+/// A step of a command over all partitions; it is not urgent.
+#[derive(Debug)]
+pub(super) struct ScheduledStep {
+    pub(super) to: PartitionPlace,
+    pub(super) reply_to: UnitOrigin,
+    pub(super) unit: Vec<u8>,
+}
+
+/// The instance, the time, and the way to answer its own clients.
+pub(super) struct InstanceContext<'a, 'r, D: Disk> {
+    pub(super) instance: &'a mut Instance<D>,
+    pub(super) now: Now,
+    pub(super) replies: &'a mut Replies<'r>,
+}
+
+impl<D: Disk> InstanceContext<'_, '_, D> {
+    pub(super) fn this_member(&self) -> Member {
+        let identity = self.instance.identity();
+        Member { instance: identity.instance, incarnation: identity.incarnation }
+    }
+}
+
+impl UnitOrigin {
+    fn connection(self) -> u64 {
+        match self {
+            UnitOrigin::Client { connection, .. } => connection.to_u64() | UNIT_TOKEN_BIT,
+            UnitOrigin::Other { .. } => OF_OTHERS,
+        }
+    }
+}
+
+/// Whether a unit with this failure was not run, and may run later or elsewhere.
+pub(super) fn may_come_again(failure: &Failure<'_>) -> bool {
+    matches!(failure, Failure::WrongOwner { .. } | Failure::Unavailable { .. } | Failure::Busy { .. })
+}
+
+impl UnitScheduler {
+    pub(super) fn new(place: usize, outlet: Outlet, time_out: Duration) -> UnitScheduler {
+        UnitScheduler {
+            under_way: BTreeMap::new(),
+            next_number: 0,
+            overdue: Overdue::new(time_out),
+            client_queues: ClientQueues::new(time_out),
+            sent_back: RetryTable::new(),
+            outgoing: Outgoing::new(place),
+            wires: RemoteLinks::default(),
+            spanning: None,
+            spanning_count: 0,
+            awaits_spanning: false,
+            scratch: Scratch::default(),
+            outlet,
+            steps: VecDeque::new(),
+            ready: VecDeque::new(),
+            is_stuck: false,
+            farewell: ShutdownProgress::default(),
+            commands: 0,
+            clients: 0,
+        }
+    }
+
+    /// Whether no more units may be under way.
+    pub(super) fn is_full(&self) -> bool {
+        self.under_way.len() >= UNDER_WAY_MAX
+    }
+
+    /// Runs a unit here. `true`: its reply has been appended; `false`: the reply comes later.
+    ///
+    /// # Errors Why it was not run.
+    #[inline]
+    pub(super) fn run<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        to: PartitionPlace,
+        asker: UnitOrigin,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        if self.farewell.withholds((at.instance.map(), at.instance.identity().instance), to, unit) {
+            return Err(unavailable());
+        }
+        self.next_number += 1;
+        let number = self.next_number;
+        let token = Token { connection: asker.connection(), request: RequestId(number) };
+        let me = at.this_member();
+        let snapshot = answer_snapshot(me, number);
+        let UnitScheduler { scratch, outlet, .. } = self;
+        let mut program = Execution { unit, scratch, waits: None, snapshot, paged: None };
+        let place = (to.keyspace, to.partition);
+        let mut effects = OutletEffects { replies: at.replies, outlet, now: at.now };
+        let ran = at.instance.run(time(at.now), token, place, (&mut program, reply), &mut effects);
+        let waits = program.waits.take();
+        match (ran?, waits) {
+            (ProgramResult::Now, None) => Ok(true),
+            (ProgramResult::Now, Some(waits)) => {
+                let parked = ParkedUnit::new(to, unit, waits);
+                self.park(at, number, asker, parked);
+                Ok(false)
+            }
+            (ProgramResult::Later, waits) => {
+                let may_write = unit.may_write();
+                let is_short = !may_write || unit.encoded_bytes() <= RETRY_COPY_BYTES_MAX;
+                let keeps = is_short && waits.is_none() && matches!(asker, UnitOrigin::Client { .. });
+                let kept = keeps.then(|| encoded(unit));
+                let parked = waits.map(|waits| ParkedUnit::new(to, unit, waits));
+                let bits = bits_of(at.instance.map(), to.keyspace);
+                self.under_way.insert(
+                    number,
+                    RunningUnit {
+                        reply_to: asker,
+                        to,
+                        bits,
+                        may_write,
+                        retry_copy: kept,
+                        waiting_unit: parked,
+                    },
+                );
+                // A unit of another instance has its own time limit there.
+                if matches!(asker, UnitOrigin::Client { .. }) {
+                    self.overdue.begin(number, at.now.elapsed_ms);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Has a unit run again once its record has changed or its time is over.
+    pub(super) fn park<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        number: u64,
+        asker: UnitOrigin,
+        mut parked: Box<ParkedUnit>,
+    ) {
+        parked.is_waiting = true;
+        let (to, RecordWait { key, version, until_ms }) = (parked.to, parked.waits.clone());
+        if let UnitOrigin::Other { source, number } = asker {
+            self.report_outcome(source, number, UnitVerdict::Waits(until_ms), &[]);
+        }
+        let bits = bits_of(at.instance.map(), to.keyspace);
+        let under_way = RunningUnit {
+            reply_to: asker,
+            to,
+            bits,
+            may_write: false,
+            retry_copy: None,
+            waiting_unit: Some(parked),
+        };
+        self.under_way.insert(number, under_way);
+        let left_ms = until_ms.saturating_sub(at.now.unix_ms).clamp(1, WAIT_MS_MAX);
+        let envelope = Envelope {
+            keyspace: to.keyspace,
+            partition: to.partition,
+            time_out_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),
+            ..Envelope::default()
+        };
+        let until = if version == Timestamp::ZERO { WaitUntil::Present } else { WaitUntil::Changed(version) };
+        let read = RecordRead { key: &key, query: Query::Wait { until } };
+        let message = Message::Read { seen: Timestamp::ZERO, read };
+        let token = Token { connection: asker.connection(), request: RequestId(number) };
+        let mut effects = OutletEffects { replies: at.replies, outlet: &mut self.outlet, now: at.now };
+        at.instance.request(time(at.now), token, &envelope, &message, &mut effects);
+    }
+
+    /// Queues a step of a command over all partitions, or of a long reply. `false`: there is no
+    /// room.
+    pub(super) fn put_off(&mut self, to: PartitionPlace, asker: UnitOrigin, unit: &Unit<'_>) -> bool {
+        if self.steps.len() >= STEPS_WAITING_MAX {
+            return false;
+        }
+        self.steps.push_back(ScheduledStep { to, reply_to: asker, unit: encoded(unit) });
+        true
+    }
+
+    /// A client is gone: the snapshots of its long replies are closed.
+    pub(super) fn end_pages(
+        &mut self,
+        map: &ClusterMap,
+        (connection, ends): (ConnectionId, Vec<(PartitionPlace, Vec<u8>)>),
+        now_ms: u64,
+    ) {
+        for ((to, unit), number) in ends.into_iter().zip(0..) {
+            let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
+            // Without room the snapshot ends by its lease.
+            self.client_queues.push(lane, Ticket { number, part: 1 }, (unit, false), now_ms);
+        }
+    }
+
+    /// A unit was refused here and has had no effect: it runs later or elsewhere, if that may help.
+    pub(super) fn refused<D: Disk>(
+        &mut self,
+        at: &InstanceContext<'_, '_, D>,
+        to: PartitionPlace,
+        asker: UnitOrigin,
+        (unit, may_write): (Vec<u8>, bool),
+        failure: &Failure<'_>,
+    ) {
+        match asker {
+            UnitOrigin::Other { source, number } if may_come_again(failure) => self.send_back(source, number),
+            UnitOrigin::Client { connection, ticket } if may_come_again(failure) => {
+                // By the current map, and in order with the other units of its keys.
+                let map = at.instance.map();
+                let Some(to) = route(map, to, &unit) else { return self.fail(asker, &unavailable()) };
+                let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
+                let lane = self.client_queues.queue_of(lane);
+                if !self.client_queues.push_first(lane, ticket, (unit, may_write), at.now.elapsed_ms) {
+                    self.fail(asker, failure);
+                }
+            }
+            _ => self.fail(asker, failure),
+        }
+    }
+
+    /// The outcome of a unit that ran here cannot be learned here any more, or its wait has failed.
+    pub(super) fn failed<D: Disk>(
+        &mut self,
+        at: &InstanceContext<'_, '_, D>,
+        under_way: RunningUnit,
+        failure: &Failure<'_>,
+    ) {
+        let RunningUnit { reply_to: asker, to, bits, may_write, retry_copy: kept, waiting_unit: parked } =
+            under_way;
+        let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
+        if !is_over {
+            return self.fail(asker, failure);
+        }
+        // A waiting unit has changed nothing.
+        let unit = parked.map(|parked| with_wait(&parked.unit, parked.waits.until_ms));
+        let only_reads = unit.is_some() || !may_write;
+        // For a unit that may be in a log, a partition says this only once it knows that the entry
+        // is gone.
+        let is_undone = matches!(failure, Failure::Unavailable { .. });
+        match unit.or(kept.filter(|_| only_reads || is_undone)) {
+            Some(unit) => self.refused(at, to, asker, (unit, !only_reads), &unavailable()),
+            None if is_undone && matches!(asker, UnitOrigin::Client { .. }) => {
+                self.fail(asker, &unavailable())
+            }
+            None if only_reads || is_undone => {
+                self.refused(at, to, asker, (Vec::new(), false), &unavailable())
+            }
+            None => {
+                if let UnitOrigin::Client { connection, ticket } = asker {
+                    self.written(at.now.elapsed_ms, ClientLane::of(connection, to, bits), ticket);
+                }
+                self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
+            }
+        }
+    }
+
+    /// A unit of a lane may have written: earlier units must not run again after it.
+    pub(super) fn written(&mut self, now_ms: u64, lane: ClientLane, ticket: Ticket) {
+        let mut over = Vec::new();
+        self.client_queues.written(lane, ticket, now_ms, &mut over);
+        self.over(over);
+    }
+
+    pub(super) fn fail(&mut self, asker: UnitOrigin, failure: &Failure<'_>) {
+        let mut reply = Vec::new();
+        failure_reply(failure, &mut reply);
+        self.reply(asker, reply);
+    }
+
+    /// Passes on a reply; a client of this instance has it once the caller reads `ready`.
+    pub(super) fn reply(&mut self, asker: UnitOrigin, reply: Vec<u8>) {
+        match asker {
+            UnitOrigin::Client { connection, ticket } => self.ready.push_back((connection, ticket, reply)),
+            UnitOrigin::Other { source, number } => {
+                self.report_outcome(source, number, UnitVerdict::Replied, &reply)
+            }
+        }
+    }
+
+    /// Reports to another instance that its unit was not run.
+    pub(super) fn send_back(&mut self, source: UnitTarget, number: u64) {
+        self.sent_back.add(source, number);
+        self.report_outcome(source, number, UnitVerdict::NotRun, &[]);
+    }
+
+    pub(super) fn report_outcome(
+        &mut self,
+        source: UnitTarget,
+        number: u64,
+        verdict: UnitVerdict,
+        bytes: &[u8],
+    ) {
+        match source {
+            UnitTarget::Sibling(place) => self.outgoing.add_outcome(place, number, verdict, bytes),
+            UnitTarget::Wire(connection) => {
+                self.wires.queue_answer(connection, Head::Outcome { number, verdict }, bytes)
+            }
+        }
+    }
+
+    /// Answers clients whose units ended without a reply.
+    pub(super) fn over(&mut self, over: Vec<FailedUnit>) {
+        for (ClientLane { connection, .. }, ticket, ended) in over {
+            let failure = match ended {
+                UnitFailure::NotDone => unavailable(),
+                UnitFailure::OutcomeUnknown => Failure::TimedOut { version: Timestamp::ZERO },
+            };
+            self.fail(UnitOrigin::Client { connection, ticket }, &failure);
+        }
+    }
+
+    /// Sends or runs the units of lanes that are due.
+    pub(super) fn pump<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        while let Some(lane) = self.client_queues.take_due(at.now.elapsed_ms) {
+            while let Some(again_ms) = self.pump_one(at, lane) {
+                if again_ms > at.now.elapsed_ms {
+                    self.client_queues.schedule(lane, again_ms);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Processes the next unit of a lane. `None`: there is nothing to do now; else when to
+    /// continue.
+    fn pump_one<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, lane: ClientLane) -> Option<u64> {
+        let (now_ms, me) = (at.now.elapsed_ms, at.this_member().instance);
+        let number = self.client_queues.first(lane)?;
+        let map = at.instance.map();
+        let Some(found) = map.keyspace(lane.keyspace) else {
+            let flight = self.client_queues.take_unit(number, now_ms)?;
+            let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
+            self.fail(asker, &Failure::UnknownKeyspace { keyspace: lane.keyspace });
+            return Some(now_ms);
+        };
+        let is_as_it_was = found.config().partitions.bits() == lane.bits;
+        let to = match self.client_queues.unit_of(number) {
+            Some(unit) if !is_as_it_was => route(map, lane.to(), unit),
+            _ => Some(lane.to()),
+        };
+        let Some(to) = to else {
+            // The keys of one partition are in several now. Nothing of the unit was executed.
+            let flight = self.client_queues.take_unit(number, now_ms)?;
+            let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
+            self.fail(asker, &unavailable());
+            return Some(now_ms);
+        };
+        let later = Some(now_ms + RETRY_MS);
+        let Some(primary) = found.group(to.partition).map(|group| group.primary) else {
+            // A split that this map does not have yet.
+            return later;
+        };
+        if primary == me {
+            self.client_queues.next(lane, None)?;
+            let flight = self.client_queues.take_unit(number, now_ms)?;
+            return Some(self.run_queued(at, to, flight));
+        }
+        let (target, peer) = match self.outgoing.index_of(primary) {
+            Some(place) => (UnitTarget::Sibling(place), Member::default()),
+            None => match self.outlet.links.reach(primary, now_ms) {
+                Some((connection, peer)) => (UnitTarget::Wire(connection), peer),
+                None => return later,
+            },
+        };
+        self.client_queues.next(lane, Some(target))?;
+        let has_room = match target {
+            UnitTarget::Sibling(place) => self.outgoing.has_room(place),
+            UnitTarget::Wire(connection) => self.wires.has_room(connection),
+        };
+        if !has_room {
+            return Some(now_ms + 1);
+        }
+        let (number, behind) = self.client_queues.send(lane, target)?;
+        let unit = self.client_queues.unit_of(number)?;
+        match target {
+            UnitTarget::Sibling(place) => self.outgoing.add_unit(place, (number, behind), to, unit),
+            UnitTarget::Wire(connection) => {
+                let head = Head::RunUnit { number, behind, to };
+                self.wires.push(connection, peer, head, unit.to_vec());
+            }
+        }
+        Some(now_ms)
+    }
+
+    /// Runs a client's unit here that had to wait. Returns when to continue with its lane.
+    fn run_queued<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        to: PartitionPlace,
+        flight: Flight,
+    ) -> u64 {
+        let now_ms = at.now.elapsed_ms;
+        let Flight { queue: ClientLane { connection, .. }, ticket, .. } = flight;
+        let asker = UnitOrigin::Client { connection, ticket };
+        let ran = match Unit::decode(&flight.unit) {
+            Ok(unit) if unit.is_step() && self.put_off(to, asker, &unit) => return now_ms,
+            Ok(unit) if !unit.is_page() && !self.is_full() => {
+                let mut reply = Vec::new();
+                self.run(at, to, asker, &unit, &mut reply).map(|is_done| is_done.then_some(reply))
+            }
+            Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
+            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+        };
+        match ran {
+            Ok(reply) => reply.into_iter().for_each(|reply| self.reply(asker, reply)),
+            Err(failure) if may_come_again(&failure) => {
+                self.client_queues.put_back(flight, now_ms);
+                return now_ms + RETRY_MS;
+            }
+            Err(failure) => self.fail(asker, &failure),
+        }
+        now_ms
+    }
+
+    /// Where a partition's units are sent at the moment.
+    pub(super) fn target(&self, primary: InstanceId) -> Option<UnitTarget> {
+        let sibling = self.outgoing.index_of(primary).map(UnitTarget::Sibling);
+        sibling.or_else(|| self.outlet.links.connection_to(primary).map(UnitTarget::Wire))
+    }
+}
+
+impl RunningUnit {
+    /// Whether it may have written without a report of its outcome so far.
+    pub(super) fn is_write(&self) -> bool {
+        self.may_write && self.waiting_unit.is_none()
+    }
+}
+
+impl ParkedUnit {
+    fn new(to: PartitionPlace, unit: &Unit<'_>, waits: RecordWait) -> Box<ParkedUnit> {
+        Box::new(ParkedUnit { to, unit: encoded(unit), waits, is_waiting: false })
+    }
+}
+
+/// The partition count of a keyspace is `1 << bits`.
+pub(super) fn bits_of(map: &ClusterMap, keyspace: KeyspaceId) -> u32 {
+    map.keyspace(keyspace).map_or(0, |found| found.config().partitions.bits())
+}
+
+/// The partition that runs a unit by this map, for a unit first sent to `to`. `None`: its keys are
+/// in several partitions now. A page has no keys but a partition number; its sender is notified if
+/// that number means another partition now.
+fn route(map: &ClusterMap, to: PartitionPlace, unit: &[u8]) -> Option<PartitionPlace> {
+    let Ok(unit) = Unit::decode(unit) else { return Some(to) };
+    let Some(found) = map.keyspace(to.keyspace).filter(|_| !unit.is_page()) else { return Some(to) };
+    let keys = unit.keys();
+    let mut partitions = keys.iter().map(|key| found.partition(key));
+    let partition = partitions.next().unwrap_or(to.partition);
+    partitions.all(|other| other == partition).then_some(PartitionPlace { partition, ..to })
+}
+
+pub(super) fn encoded(unit: &Unit<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    unit.encode(&mut bytes);
+    bytes
+}
+
+/// The unit with its wait continued, wherever it runs next.
+pub(super) fn with_wait(unit: &[u8], until_ms: u64) -> Vec<u8> {
+    match Unit::decode(unit) {
+        Ok(mut unit) => {
+            unit.wait_until_ms = Some(until_ms);
+            encoded(&unit)
+        }
+        Err(_) => unit.to_vec(),
+    }
+}
+
+pub(super) fn unavailable() -> Failure<'static> {
+    Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }
+}

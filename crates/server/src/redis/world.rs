@@ -1,0 +1,255 @@
+//! What a connection of a Redis client sees of the node.
+
+use zerohop_engine::disk::Disk;
+use zerohop_placement::hash::key_slot;
+use zerohop_reactor::{CONNECTIONS_MAX, ConnectionId};
+use zerohop_resp::{
+    ConnectionWorld, Layout, PartitionPlace, ServerInfo, Ticket, Unit, UnitResult, WrongPassword,
+    failure_reply,
+};
+use zerohop_wire::auth::Access;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::{Failure, Permission};
+
+use super::client_queues::ClientLane;
+use super::clients::RedisClient;
+use super::limits::BUSY_RETRY_MS;
+use super::members::{has_slots, layout, partition_of_slot, split};
+use super::scheduler::{InstanceContext, UnitOrigin, UnitScheduler, encoded, may_come_again};
+use crate::access::permits;
+use crate::manager::resident_bytes;
+
+/// The instance while one of its clients is being served.
+pub(super) struct ClientWorld<'h, 'r, D: Disk> {
+    pub(super) at: InstanceContext<'h, 'r, D>,
+    pub(super) scheduler: &'h mut UnitScheduler,
+    /// All clients except the one being served.
+    pub(super) others: &'h [Option<RedisClient>],
+    pub(super) connection: ConnectionId,
+}
+
+/// Whether the client has the permissions for a unit.
+fn may_run<D: Disk>(
+    at: &InstanceContext<'_, '_, D>,
+    connection: ConnectionId,
+    keyspace: KeyspaceId,
+    unit: &Unit<'_>,
+) -> Result<(), Failure<'static>> {
+    let (map, access) = (at.instance.map(), at.replies.access(connection));
+    match access {
+        Access::All => Ok(()),
+        _ => needed(unit.has_changes()).iter().try_for_each(|one| permits(map, access, keyspace, *one)),
+    }
+}
+
+/// The permissions of a command: many writing commands return the earlier value.
+fn needed(may_write: bool) -> &'static [Permission] {
+    if may_write { &[Permission::Write, Permission::Read] } else { &[Permission::Read] }
+}
+
+impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
+    #[inline]
+    fn run(
+        &mut self,
+        to: PartitionPlace,
+        ticket: Ticket,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> UnitResult {
+        self.scheduler.commands += 1;
+        let ClientWorld { at, scheduler, connection, .. } = self;
+        let asker = UnitOrigin::Client { connection: *connection, ticket };
+        let (map, me) = (at.instance.map(), at.instance.identity().instance);
+        let Some(found) = map.keyspace(to.keyspace) else {
+            failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
+            return UnitResult::Done;
+        };
+        if at.replies.access(*connection) != Access::All
+            && let Err(failure) = may_run(at, *connection, to.keyspace, unit)
+        {
+            failure_reply(&failure, reply);
+            return UnitResult::Done;
+        }
+        let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
+        let lane = ClientLane::of(*connection, to, found.config().partitions.bits());
+        let lane = scheduler.client_queues.queue_of(lane);
+        // A partition that the map lacks comes from a split that this map does not have yet.
+        // Earlier units of this client for this partition go first.
+        let is_here = found.group(to.partition).is_some_and(|group| group.primary == me)
+            && scheduler.client_queues.is_free(lane);
+        let refused = if is_here && scheduler.is_full() {
+            busy
+        } else if is_here && (unit.is_step() || ticket.part > 0) {
+            if scheduler.put_off(to, asker, unit) {
+                return UnitResult::Later;
+            }
+            busy
+        } else if is_here {
+            match scheduler.run(at, to, asker, unit, reply) {
+                Ok(true) => return UnitResult::Done,
+                Ok(false) => return UnitResult::Later,
+                Err(failure) => failure,
+            }
+        } else {
+            Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }
+        };
+        if may_come_again(&refused) {
+            let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now.elapsed_ms);
+            let is_taken = if is_here {
+                scheduler.client_queues.push_first(lane, ticket, kept, now_ms)
+            } else {
+                scheduler.client_queues.push(lane, ticket, kept, now_ms)
+            };
+            if is_taken {
+                return UnitResult::Later;
+            }
+        }
+        failure_reply(&refused, reply);
+        UnitResult::Done
+    }
+
+    fn serves_cross_partition(&self) -> bool {
+        self.scheduler.spanning.is_some()
+    }
+
+    fn serves_cross_partition_soon(&self) -> bool {
+        self.scheduler.awaits_spanning
+    }
+
+    fn run_over(
+        &mut self,
+        keyspace: KeyspaceId,
+        ticket: Ticket,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> UnitResult {
+        self.scheduler.commands += 1;
+        if let Err(failure) = may_run(&self.at, self.connection, keyspace, unit) {
+            failure_reply(&failure, reply);
+            return UnitResult::Done;
+        }
+        let name = self.keyspace_name(keyspace);
+        let (spanning, own) = (self.scheduler.spanning.as_ref(), self.scheduler.outgoing.own());
+        let taken = spanning.zip(own).is_some_and(|(spanning, own)| {
+            let asker = super::cross_partition::ReplyAddress::new(own.clone(), self.connection, ticket);
+            spanning.start_unit(&name, encoded(unit), asker).is_ok()
+        });
+        if taken {
+            self.scheduler.spanning_count += 1;
+            return UnitResult::Later;
+        }
+        failure_reply(&Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, reply);
+        UnitResult::Done
+    }
+
+    fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {
+        let name = std::str::from_utf8(name).ok()?;
+        self.at.instance.map().keyspace_named(name).map(|(id, _)| id)
+    }
+
+    fn keyspace_name(&self, keyspace: KeyspaceId) -> String {
+        let found = self.at.instance.map().keyspace(keyspace);
+        found.map_or(String::new(), |keyspace| keyspace.config().name.as_str().to_owned())
+    }
+
+    fn partitions(&self, keyspace: KeyspaceId) -> u32 {
+        self.at.instance.map().keyspace(keyspace).map_or(0, |keyspace| keyspace.config().partitions.get())
+    }
+
+    #[inline]
+    fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
+        self.at.instance.map().keyspace(keyspace).map_or(PartitionId(0), |keyspace| keyspace.partition(key))
+    }
+
+    fn slot_of(&self, key: &[u8]) -> u16 {
+        key_slot(key)
+    }
+
+    fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
+        let found = self.at.instance.map().keyspace(keyspace).filter(|keyspace| has_slots(keyspace))?;
+        Some(partition_of_slot(slot, found.config().partitions.get()))
+    }
+
+    fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {
+        let (map, me) = (self.at.instance.map(), self.at.instance.identity().instance);
+        let keyspace = map.keyspace(place.keyspace).filter(|keyspace| has_slots(keyspace))?;
+        let primary = keyspace.group(place.partition)?.primary;
+        if primary == me { None } else { map.instance(primary).map(|instance| split(instance.addr)) }
+    }
+
+    fn layout(&self, keyspace: KeyspaceId) -> Layout {
+        let (map, identity) = (self.at.instance.map(), self.at.instance.identity());
+        layout(map, map.keyspace(keyspace), identity.cluster, identity.instance)
+    }
+
+    fn map_epoch(&self) -> u64 {
+        self.at.instance.map().epoch().0
+    }
+
+    fn server(&self) -> ServerInfo {
+        let (identity, counters) = (self.at.instance.identity(), self.at.replies.counters());
+        let address = self.at.instance.map().instance(identity.instance).map_or("", |own| own.addr);
+        ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            os: std::env::consts::OS.to_owned(),
+            process_id: std::process::id(),
+            run_id: format!("{:016x}{:024x}", identity.incarnation.0, identity.instance.0),
+            port: split(address).1,
+            uptime_s: self.at.now.elapsed_ms / 1000,
+            connected_clients: self.scheduler.clients,
+            clients_max: CONNECTIONS_MAX as u64,
+            used_memory_bytes: resident_bytes().unwrap_or(0),
+            total_connections: counters.accepted,
+            total_commands: self.scheduler.commands,
+            received_bytes: counters.bytes_in,
+            sent_bytes: counters.bytes_out,
+            keys: 0,
+            keys_with_deadline: 0,
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.at.now.unix_ms * 1000
+    }
+
+    fn other_clients(&self, _asking: u64, each: &mut dyn FnMut(&str)) {
+        let now_us = self.now_us();
+        let access = self.at.replies.access(self.connection);
+        let sees_all = permits(self.at.instance.map(), access, KeyspaceId::NONE, Permission::Admin).is_ok();
+        for client in self.others.iter().flatten() {
+            // Addresses, names and last commands of other clients are for administrators.
+            if !sees_all && self.at.replies.access(client.id) != access {
+                continue;
+            }
+            let kept = client.connection.buffered_bytes() + self.at.replies.unsent_bytes(client.id);
+            each(&client.connection.describe(now_us, kept));
+        }
+    }
+
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword> {
+        let Some(access @ Access::Token(id)) = self.at.replies.token_access(password) else {
+            return Err(WrongPassword { why: None });
+        };
+        let found = self.at.instance.map().token(id);
+        let token = found.map_err(|fault| WrongPassword { why: Some(fault.text()) })?;
+        if user != b"default" && user != token.name.as_str().as_bytes() {
+            return Err(WrongPassword { why: None });
+        }
+        self.at.replies.set_authenticated(self.connection, access);
+        Ok(())
+    }
+
+    fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {
+        needed(may_write).iter().try_for_each(|one| {
+            permits(self.at.instance.map(), self.at.replies.access(self.connection), keyspace, *one)
+        })
+    }
+
+    fn may_buffer(&mut self, bytes: usize) -> bool {
+        self.at.replies.may_buffer(self.connection, bytes)
+    }
+
+    fn needs_authentication(&self) -> bool {
+        self.at.replies.requires_proofs()
+    }
+}

@@ -1,0 +1,205 @@
+//! Errors of a node's start and end.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use zerohop_disk::OpenDiskError;
+use zerohop_engine::disk::DiskError;
+use zerohop_placement::MapError;
+use zerohop_wire::ids::InstanceId;
+use zerohop_wire::shown::shown_path;
+use zerohop_wire::words::{by_number, counted};
+
+use super::persisted::SavedError;
+
+/// The reason why a node does not start. Nothing was changed except by recovery's own repairs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The address is reachable from other machines.
+    NotLoopback {
+        /// The requested address.
+        listen: SocketAddr,
+    },
+    /// The number of instances is invalid.
+    Instances {
+        /// The requested number.
+        requested: usize,
+        /// The maximum.
+        most: usize,
+    },
+    /// The data was created with another number of instances.
+    InstancesFixed {
+        /// The data folder.
+        root: PathBuf,
+        /// The number at creation.
+        has: usize,
+        /// The requested number.
+        requested: usize,
+    },
+    /// The process has too few descriptors for its data and for connections.
+    Descriptors {
+        /// The process's limit.
+        limit: u64,
+        /// The number that its data needs.
+        reserved: u64,
+    },
+    /// The data folder could not be opened, for example because another process uses it.
+    Folder(OpenDiskError),
+    /// The data folder has other contents.
+    ForeignFolder {
+        /// The folder.
+        root: PathBuf,
+        /// What it is, and what the user can do.
+        reason: String,
+    },
+    /// The node's state file cannot be read.
+    State {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: SavedError,
+    },
+    /// The node's file about its cluster cannot be read.
+    Member {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The node cannot join the cluster as requested.
+    Cluster {
+        /// The reason, and what the user can do.
+        reason: String,
+    },
+    /// The node's state could not be saved.
+    NotSaved(DiskError),
+    /// The cluster map does not permit this start.
+    Map(MapError),
+    /// The node cannot listen at an address.
+    Listen {
+        /// The address.
+        address: String,
+        /// The reason.
+        reason: String,
+    },
+    /// An instance could not open its data.
+    Instance {
+        /// The instance.
+        instance: InstanceId,
+        /// The reason.
+        reason: String,
+    },
+    /// An instance did not open its data in time.
+    Overdue {
+        /// How long the node waited.
+        waited: Duration,
+    },
+    /// The system could not provide a thread, random numbers or an event queue.
+    System {
+        /// The operation that failed.
+        operation: &'static str,
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// The reason why a running node has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServeError {
+    /// An instance failed or could not close its data; all others were stopped.
+    Instance {
+        /// The instance.
+        instance: InstanceId,
+        /// What happened.
+        reason: String,
+    },
+    /// An instance did not stop in time. Its acknowledged writes are as durable as their keyspaces say.
+    Overdue {
+        /// The instance.
+        instance: InstanceId,
+        /// How long the node waited.
+        waited: Duration,
+    },
+    /// The node is no longer a member of its cluster; all instances were stopped.
+    Cluster {
+        /// The reason, and what the user can do.
+        reason: String,
+    },
+    /// The manager failed; all instances were stopped.
+    Manager {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::NotLoopback { listen } => write!(
+                f,
+                "{listen} can be reached from other machines, and without a secret any client that connects could read and write \
+                 everything: make one with `zerohop secret new PATH` and give it to every node with --secret-file PATH; or \
+                 listen at 127.0.0.1 or [::1], or say --insecure"
+            ),
+            StartError::Instances { requested: asked, most } => {
+                write!(f, "{}: ask for 1 to {most}, or leave the option out", counted(*asked, "instance"))
+            }
+            StartError::InstancesFixed { root, has, requested: asked } => write!(
+                f,
+                "{}: this data was made with {}, {asked} {} asked for, and partitions cannot move between instances yet: start with \
+                 --instances {has} or without the option",
+                shown_path(root),
+                counted(*has, "instance"),
+                by_number(*asked, "was", "were")
+            ),
+            StartError::Descriptors { limit, reserved } => write!(
+                f,
+                "this process may have {limit} descriptors, and data alone needs {reserved}: allow it more (`ulimit -n`, or nofile in \
+                 limits.conf), or start with fewer --instances"
+            ),
+            StartError::Folder(error) => error.fmt(f),
+            StartError::ForeignFolder { root, reason } => write!(f, "{}: {reason}", shown_path(root)),
+            StartError::State { path, error } => write!(f, "{}: {error}", shown_path(path)),
+            StartError::Member { path, reason } => write!(f, "{}: {reason}", shown_path(path)),
+            StartError::Cluster { reason } => f.write_str(reason),
+            StartError::NotSaved(error) => write!(f, "the node's state could not be saved: {error}"),
+            StartError::Map(error) => write!(f, "the cluster map cannot be brought up to date: {error}"),
+            StartError::Listen { address, reason } => write!(
+                f,
+                "cannot listen at {address}: {reason}; another process may have the port, give another with --listen"
+            ),
+            StartError::Instance { instance, reason } => {
+                write!(f, "instance {instance} could not open its data: {reason}")
+            }
+            StartError::Overdue { waited } => {
+                write!(
+                    f,
+                    "the instances did not open their data within {waited:?}: the disk is slow or stuck"
+                )
+            }
+            StartError::System { operation, reason } => write!(f, "{operation} failed: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Instance { instance, reason } => {
+                write!(f, "instance {instance} has ended ({reason}), so the node has stopped: start it again")
+            }
+            ServeError::Overdue { instance, waited } => {
+                write!(f, "instance {instance} did not stop within {waited:?}: its disk is slow or stuck")
+            }
+            ServeError::Cluster { reason } => f.write_str(reason),
+            ServeError::Manager { reason } => {
+                write!(f, "the manager has ended ({reason}), so the node has stopped: start it again")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+impl std::error::Error for ServeError {}

@@ -1,0 +1,154 @@
+//! Metrics, health and status over HTTP.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+use zerohop_server::Server;
+
+use crate::server::support::{anywhere, block_on, client, default_keyspace, in_memory, on, status};
+use crate::support::give_up::GIVE_UP_AFTER;
+use crate::support::waiting::wait_for;
+
+/// Status line, and body.
+fn http(server: &Server, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(server.manager_address()).unwrap();
+    stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
+}
+
+fn get(server: &Server, path: &str) -> (String, String) {
+    http(server, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+}
+
+/// Metrics by name and labels; panics at an invalid line.
+fn parse(text: &str) -> BTreeMap<String, f64> {
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let metric = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no metric: {line}"));
+        (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("no number: {line}")))
+    };
+    lines.map(metric).collect()
+}
+
+#[test]
+fn metrics_count_requests() {
+    let server = in_memory(2);
+    block_on(async {
+        let keyspace = default_keyspace(&client(&server).await).await;
+        for key in 0..100 {
+            keyspace.insert(&format!("key {key}"), "value").await.unwrap();
+        }
+        keyspace.append("list", &[b"v"]).await.unwrap();
+        keyspace.increment("list", 1).await.unwrap_err();
+    });
+    let (line, body) = get(&server, "/metrics");
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    let metrics = parse(&body);
+    let sum = |name: &str| -> f64 {
+        let of_it = |(key, _): &(&String, &f64)| key.split('{').next() == Some(name);
+        metrics.iter().filter(of_it).map(|(_, value)| *value).sum()
+    };
+    let by = |name: &str, label: &str| -> f64 {
+        let of_it = |(key, _): &(&String, &f64)| key.starts_with(name) && key.contains(label);
+        metrics.iter().filter(of_it).map(|(_, value)| *value).sum()
+    };
+    assert_eq!(by("zerohop_requests_total{", "kind=\"insert\""), 100.0);
+    assert_eq!(by("zerohop_failures_total{", "error=\"WrongType\""), 1.0);
+    assert_eq!(sum("zerohop_records"), 101.0);
+    assert_eq!(sum("zerohop_partitions"), 256.0);
+    assert_eq!(metrics["zerohop_serving"], 1.0);
+    assert_eq!(metrics["zerohop_instances_answering"], 2.0);
+    assert!(sum("zerohop_received_bytes_total") > 1000.0 && sum("zerohop_sent_bytes_total") > 1000.0);
+    assert!(
+        metrics["zerohop_process_resident_bytes"] > 1e6 && metrics["zerohop_process_cpu_seconds_total"] > 0.0
+    );
+    assert!(sum("zerohop_batch_requests_sum") >= 102.0, "every request was in a batch");
+    for instance in ["1", "2"] {
+        let last = &metrics[&format!("zerohop_batch_requests_bucket{{le=\"+Inf\",instance=\"{instance}\"}}")];
+        let count = &metrics[&format!("zerohop_batch_requests_count{{instance=\"{instance}\"}}")];
+        assert_eq!(last, count);
+    }
+}
+
+#[test]
+fn metrics_show_maintenance() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(on(folder.path(), anywhere())).unwrap();
+    block_on(async {
+        default_keyspace(&client(&server).await).await.insert("key", "value").await.unwrap();
+    });
+    let counted = |name: &str| -> f64 {
+        let metrics = parse(&get(&server, "/metrics").1);
+        let found: Vec<f64> =
+            metrics.iter().filter(|(key, _)| key.starts_with(name)).map(|(_, value)| *value).collect();
+        assert!(!found.is_empty(), "no {name}");
+        found.iter().sum()
+    };
+    wait_for("the record is synced", || counted("zerohop_segment_syncs_total{"), |syncs| *syncs > 0.0);
+    counted("zerohop_checkpoints_total{");
+    counted("zerohop_compactions_total{");
+}
+
+#[test]
+fn health_and_status_are_json_and_other_paths_list_endpoints() {
+    let server = in_memory(2);
+    let (line, body) = get(&server, "/health");
+    assert_eq!((&*line, &*body), ("HTTP/1.1 200 OK", "{\"status\":\"serving\"}"));
+    let (line, body) = get(&server, "/status");
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    let json: Value = serde_json::from_str(&body).unwrap();
+    let told = block_on(async { status(&client(&server).await).await });
+    assert_eq!(json["map_epoch"], told.map_epoch);
+    assert_eq!(json["nodes"][0]["state"], "up");
+    assert_eq!(json["nodes"][0]["pid"], std::process::id());
+    assert_eq!(json["nodes"][0]["manager"], server.manager_address().to_string());
+    assert_eq!(json["nodes"][0]["instances"][1]["addr"], server.instances()[1].1.to_string());
+    assert_eq!(json["keyspaces"][0]["name"], "default");
+    assert_eq!(json["keyspaces"][0]["durability"], "memory");
+    let (line, body) = get(&server, "/");
+    assert_eq!(line, "HTTP/1.1 404 Not Found");
+    assert!(body.contains("/metrics") && body.contains("/health") && body.contains("/status"), "{body}");
+}
+
+#[test]
+fn bad_http_is_answered_and_bounded() {
+    let server = in_memory(1);
+    let (line, _) =
+        http(&server, "POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(line, "HTTP/1.1 405 Method Not Allowed");
+    let (line, _) = http(&server, "not http at all\r\n\r\n");
+    assert_eq!(line, "HTTP/1.1 400 Bad Request");
+    let headers = "X-Header: y\r\n".repeat(65);
+    let (line, _) = http(&server, &format!("GET / HTTP/1.1\r\n{headers}\r\n"));
+    assert_eq!(line, "HTTP/1.1 431 Request Header Fields Too Large");
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(20 << 10));
+    let (line, _) = http(&server, &long);
+    assert!(line.starts_with("HTTP/1.1 4"), "{line}");
+    assert_eq!(get(&server, "/health").0, "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn without_a_secret_only_names_of_the_node_are_served() {
+    let options = zerohop_server::ServerOptions::new(anywhere());
+    let http_names = vec!["metrics.example.org".to_owned()];
+    let server = Server::start(zerohop_server::ServerOptions { http_names, ..options }).unwrap();
+    let ask = |headers: &str| {
+        http(&server, &format!("GET /status HTTP/1.1\r\n{headers}Connection: close\r\n\r\n")).0
+    };
+    let own = format!("Host: {}\r\n", server.manager_address());
+    for served in [&own, "Host: localhost:1\r\n", "Host: metrics.example.org\r\nOrigin: http://localhost\r\n"]
+    {
+        assert_eq!(ask(served), "HTTP/1.1 200 OK", "{served}");
+    }
+    for foreign in ["Host: evil.example\r\n", &format!("{own}Origin: https://evil.example\r\n")] {
+        assert_eq!(ask(foreign), "HTTP/1.1 403 Forbidden", "{foreign}");
+    }
+    server.stop().unwrap();
+}

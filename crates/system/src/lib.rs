@@ -1,0 +1,13 @@
+//! What a process gets from its operating system, beside sockets and data files: time, random bytes and descriptors.
+//!
+//! ```text
+//!   clock        the time of day, durations, timestamps
+//!   entropy      random ids
+//!   descriptors  the division of the process's descriptors
+//!   predecessor  waits for the end of a killed process that still has a folder or a port
+//! ```
+
+pub mod clock;
+pub mod descriptors;
+pub mod entropy;
+pub mod predecessor;
