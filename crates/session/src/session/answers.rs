@@ -153,7 +153,7 @@ impl<T> Session<T> {
             operation.stamp = None;
             operation.last = Some(Box::new(AttemptFailure::Answered { failure: failure.clone() }));
         }
-        self.handle_forgotten(session, place);
+        self.numbering.forget(session, place);
         match hopeless {
             true => self.end(now, handle, failure),
             false => self.dispatch(now, handle),

@@ -75,13 +75,7 @@ impl<T> Session<T> {
             .operations
             .iter()
             .all(|(handle, operation)| self.timers.of_operation(handle.index) <= operation.due());
-        let mut windows = self.sequence_windows.values().flatten();
-        let has_open_number = operations().all(|operation| {
-            let Some((stamp, partition)) = operation.stamp.zip(operation.partition) else { return true };
-            let windows = self.sequence_windows.get(&operation.keyspace());
-            let window = windows.and_then(|windows| windows.get(partition.0 as usize));
-            window.is_some_and(|window| window.session != stamp.session || window.is_open(stamp.sequence))
-        });
+        let has_open_number = operations().all(|operation| self.numbering.has_open_number(operation));
         check_rules(
             SESSION,
             [
@@ -92,10 +86,7 @@ impl<T> Session<T> {
                     "an operation that was sent is in a frame in flight",
                 ),
                 (has_timer, "each operation has a timer that fires when it is due"),
-                (
-                    windows.all(|window| window.is_bounded()),
-                    "a window begins with an open number and is bounded",
-                ),
+                (self.numbering.is_bounded(), "a window begins with an open number and is bounded"),
                 (has_open_number, "the number of a write is open until the write ends"),
             ],
         )
@@ -137,10 +128,9 @@ mod tests {
         session.connected(Time(2), id);
         session.step(Time(2), &mut effects);
         let (handle, _) = session.operations.iter().next().expect("waits");
-        let mut window = SequenceWindow::new();
+        let window = session.numbering.window((KeyspaceId(1), PartitionId(0)));
         window.begin(ISSUED, Time(1), 0);
         let (sequence, lowest) = (window.next_number(), window.lowest_open());
-        session.sequence_windows.insert(KeyspaceId(1), vec![window]);
         let operation = session.operations.get_mut(handle).expect("waits");
         operation.partition = Some(PartitionId(0));
         operation.stamp = Some(AssignedSequence { session: ISSUED, sequence, lowest });
@@ -193,7 +183,7 @@ mod tests {
         });
         assert_eq!(found, only_all("each operation has a timer that fires when it is due"));
         let window = |session: &mut Session<u32>, change: fn(&mut SequenceWindow)| {
-            change(&mut session.sequence_windows.get_mut(&KeyspaceId(1)).expect("is there")[0]);
+            change(session.numbering.window((KeyspaceId(1), PartitionId(0))));
         };
         let found = broken_by(|session, _| window(session, SequenceWindow::close_first_unseen));
         assert_eq!(found, only_all("a window begins with an open number and is bounded"));

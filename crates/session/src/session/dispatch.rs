@@ -2,10 +2,12 @@
 
 use zerohop_placement::{Keyspace, NodeState, PartitionCount};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::{Message, SessionOpen, SessionOpened};
 use zerohop_wire::{Failure, What};
 
 use super::Session;
 use crate::error::{AttemptFailure, SessionError};
+use crate::in_flight_frame::Cargo;
 use crate::limits::{PAUSE_US_MAX, PAUSE_US_MIN, REDIRECTS_MAX};
 use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
@@ -96,9 +98,7 @@ impl<T> Session<T> {
         if is_planted(Bug::RetriesAgain)
             && let (Some(stamp), Some(partition)) = (operation.stamp.take(), operation.partition)
         {
-            let keyspace = operation.keyspace();
-            super::window_of(&mut self.sequence_windows, keyspace, partition)
-                .close(stamp.session, stamp.sequence);
+            self.numbering.close((operation.keyspace(), partition), stamp, None);
         }
         let Some(operation) = self.operations.get_mut(handle) else { return };
         if operation.is_admin() {
@@ -281,6 +281,46 @@ impl<T> Session<T> {
     pub(super) fn is_overgrown(&self, length: usize) -> bool {
         const SLACK: usize = 1024;
         length > 2 * self.operations.len() + SLACK
+    }
+
+    /// Opens a session at the server of this connection, if the client is not opening one already.
+    pub(super) fn open_session(&mut self, now: Time, index: u32) {
+        if !self.numbering.is_opening() {
+            let flight =
+                self.send_own_request(now, index, &Message::SessionOpen(SessionOpen), Cargo::SessionOpen);
+            self.numbering.record_opening(flight, now.after_us(self.settings.attempt_us), &mut self.timers);
+        }
+    }
+
+    pub(super) fn session_opened(&mut self, now: Time, asked: Time, opened: &SessionOpened) {
+        self.numbering.accept(asked, opened);
+        let awaiting = self.numbering.end_opening();
+        self.dispatch_all(now, awaiting);
+    }
+
+    /// The opening failed: the writes that wait request a session again, each from its own server.
+    pub(super) fn opening_failed(&mut self, now: Time) {
+        let awaiting = self.numbering.end_opening();
+        self.dispatch_all(now, awaiting);
+    }
+
+    /// The server does not open a session; `Some` if the refusal is final.
+    pub(super) fn opening_refused(&mut self, now: Time, error: Option<SessionError>) {
+        for handle in self.numbering.end_opening() {
+            match &error {
+                Some(error) => {
+                    self.end_unanswered(now, handle, |_| error.clone(), || AttemptFailure::Overdue)
+                }
+                None => self.pause(now, handle, 0),
+            }
+        }
+    }
+
+    pub(super) fn opening_is_due(&mut self, now: Time) {
+        if let Some(flight) = self.numbering.overdue_opening(now, &mut self.timers) {
+            self.mark_overdue(now, flight);
+            self.opening_failed(now);
+        }
     }
 
     fn missing(&mut self, now: Time, handle: Handle, keyspace: KeyspaceId) -> Destination {

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use zerohop_placement::MapDelta;
-use zerohop_wire::ids::MapEpoch;
+use zerohop_placement::{ClusterMap, Keyspace, MapDelta};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 use zerohop_wire::messages::{Map, MapGet, Message};
 use zerohop_wire::{Advice, Failure};
 
 use super::Session;
+use super::numbering::OpenNumbers;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::Cargo;
 use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, SILENT_US};
@@ -179,6 +180,41 @@ impl<T> Session<T> {
         // Addresses may have changed: they are looked up again as operations need them.
         self.by_instance.clear();
         true
+    }
+
+    /// Handles the splits between the map `before` and the current one: operations and sequence numbers continue in the child partitions.
+    fn follow_splits(&mut self, before: &ClusterMap) {
+        let map = Arc::clone(&self.map);
+        for (keyspace, found) in map.keyspaces() {
+            let Some(old) = before.keyspace(keyspace) else { continue };
+            if let Some(further) = found.splits().checked_sub(old.splits()).filter(|further| *further > 0) {
+                let open = self.reassign_operations(keyspace, found);
+                // They wait for room in the window of their new partition.
+                for handle in self.numbering.split(keyspace, further, &open) {
+                    let Some(operation) = self.operations.get_mut(handle) else { continue };
+                    if operation.state == OperationState::WindowFull {
+                        operation.state = OperationState::Unrouted;
+                        self.unrouted.push(handle);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Recomputes the partition of every operation on a record. Returns the open numbers of each partition.
+    fn reassign_operations(&mut self, keyspace: KeyspaceId, found: &Keyspace) -> OpenNumbers {
+        let mut open = OpenNumbers::new();
+        for operation in self.operations.iter_mut() {
+            if operation.keyspace() != keyspace || operation.partition.is_none() {
+                continue;
+            }
+            let Some(partition) = operation.request.partition_in(found) else { continue };
+            operation.partition = Some(partition);
+            if let Some(stamp) = operation.stamp {
+                open.entry(partition).or_default().push((stamp.session, stamp.sequence.0));
+            }
+        }
+        open
     }
 
     /// The next connection that could answer, another than the last time.

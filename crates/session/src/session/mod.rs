@@ -11,16 +11,15 @@ mod composite;
 mod connections;
 mod dispatch;
 mod mapping;
-mod opening;
+mod numbering;
 mod receive;
-mod splits;
 mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, SessionId, Timestamp};
+use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
 use crate::backoff::Jitter;
@@ -36,7 +35,6 @@ use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Coalescing, RequestKind, SessionRequest};
-use crate::sequence_window::SequenceWindow;
 use crate::settings::SessionSettings;
 use crate::slots::{Handle, Slots};
 use crate::timers::{Subject, Timers};
@@ -46,7 +44,7 @@ use zerohop_base::time::Time;
 
 use composite::Procedure;
 use mapping::Mapping;
-use opening::IssuedSession;
+use numbering::WriteNumbering;
 
 /// The client's half of the protocol. `T` is submitted with an operation and returned with its completion.
 #[derive(Debug)]
@@ -85,11 +83,7 @@ pub struct Session<T> {
     /// Connections with something to send, or with room to send it.
     dirty: Vec<u32>,
 
-    sequence_windows: BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
-    issued: Option<IssuedSession>,
-    /// The frame that requests a session, and when it is overdue.
-    opening: Option<(Handle, Time)>,
-    awaiting_session: Vec<Handle>,
+    numbering: WriteNumbering,
 
     frame_pool: FramePool,
     timers: Timers,
@@ -141,10 +135,7 @@ impl<T> Session<T> {
             by_instance: BTreeMap::new(),
             serial: 0,
             dirty: Vec::new(),
-            sequence_windows: BTreeMap::new(),
-            issued: None,
-            opening: None,
-            awaiting_session: Vec::new(),
+            numbering: WriteNumbering::default(),
             frame_pool: FramePool::default(),
             timers: Timers::new(),
             effects: Vec::new(),
@@ -421,35 +412,16 @@ impl<T> Session<T> {
             }
         }
         if let (Some(stamp), Some(partition)) = (stamp, partition) {
-            let keyspace = request.operation.keyspace();
-            let lane = window_of(&mut self.sequence_windows, keyspace, partition);
-            lane.close(stamp.session, stamp.sequence);
-            if let Some(sent) = answered.filter(|_| lane.session == stamp.session) {
-                lane.touched = lane.touched.max(sent);
-            }
-            if !lane.waiting_writes.is_empty() {
-                self.unpark(now, keyspace, partition);
-            }
-        }
-    }
-
-    /// Dispatches as many parked writes as the window has room for.
-    fn unpark(&mut self, now: Time, keyspace: KeyspaceId, partition: PartitionId) {
-        let lane = window_of(&mut self.sequence_windows, keyspace, partition);
-        let room = lane.free_numbers() as usize;
-        let mut freed = Vec::new();
-        while freed.len() < room
-            && let Some(handle) = lane.waiting_writes.pop_front()
-        {
-            if self
-                .operations
-                .get(handle)
-                .is_some_and(|operation| operation.state == OperationState::WindowFull)
-            {
-                freed.push(handle);
+            let place = (request.operation.keyspace(), partition);
+            if self.numbering.close(place, stamp, answered) {
+                let operations = &self.operations;
+                let waits = |handle: Handle| {
+                    operations.get(handle).is_some_and(|found| found.state == OperationState::WindowFull)
+                };
+                let admitted = self.numbering.admitted(place, waits);
+                self.dispatch_all(now, admitted);
             }
         }
-        self.dispatch_all(now, freed);
     }
 
     fn waiting(&self, operation: &OpenOperation<T>) -> WaitReason {
@@ -483,21 +455,3 @@ impl<T> Session<T> {
         self.seen = self.seen.max(version);
     }
 }
-
-/// The sequence window of a partition.
-fn window_of(
-    lanes: &mut BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
-    keyspace: KeyspaceId,
-    partition: PartitionId,
-) -> &mut SequenceWindow {
-    let lanes = lanes.entry(keyspace).or_default();
-    let at = partition.0 as usize;
-    if at >= lanes.len() {
-        // Partitions come from the map, which limits their number.
-        lanes.resize_with(at + 1, SequenceWindow::new);
-    }
-    &mut lanes[at]
-}
-
-/// A session id that is never issued: the value of a window without a session.
-const NO_SESSION: SessionId = SessionId::NONE;

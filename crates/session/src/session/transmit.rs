@@ -9,7 +9,8 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Elements, Envelope, Failure};
 
-use super::{Session, window_of};
+use super::Session;
+use super::numbering::NumberWait;
 use crate::connection::{ConnectionId, ConnectionPhase};
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
@@ -17,7 +18,7 @@ use crate::in_flight_frame::{Cargo, request_id};
 use crate::limits::{
     BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, SILENT_US, WAIT_GRACE_US,
 };
-use crate::operation::{AssignedSequence, OpenOperation, OperationState};
+use crate::operation::{OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
 use crate::timers::Subject;
@@ -293,32 +294,15 @@ impl<T> Session<T> {
     /// The write identity of a write, with a newly assigned number if it has none; that of a read is empty. `None`: the write waits for a session,
     /// or for room in its partition's window.
     fn stamp(&mut self, now: Time, index: u32, handle: Handle) -> Option<Stamp> {
-        let seen = self.seen;
-        let operation = self.operations.get(handle)?;
-        let Some(partition) = operation.partition.filter(|_| operation.request.is_numbered()) else {
-            return Some(Stamp::default());
-        };
-        let place = (operation.keyspace(), partition);
-        if let Some(AssignedSequence { session, sequence, lowest }) = operation.stamp {
-            let lane = window_of(&mut self.sequence_windows, place.0, place.1);
-            let lowest_unanswered = if lane.session == session { lane.lowest_open() } else { lowest };
-            return Some(Stamp { session, sequence, lowest_unanswered, seen });
+        let operation = self.operations.get_mut(handle)?;
+        match self.numbering.stamp(now, self.seen, handle, operation) {
+            Ok(stamp) => Some(stamp),
+            Err(NumberWait::Session) => {
+                self.open_session(now, index);
+                None
+            }
+            Err(NumberWait::Window) => None,
         }
-        if !self.has_session(now, place) {
-            self.operations.get_mut(handle)?.state = OperationState::AwaitingSession;
-            self.awaiting_session.push(handle);
-            self.open_session(now, index);
-            return None;
-        }
-        let lane = window_of(&mut self.sequence_windows, place.0, place.1);
-        if lane.free_numbers() == 0 {
-            lane.waiting_writes.push_back(handle);
-            self.operations.get_mut(handle)?.state = OperationState::WindowFull;
-            return None;
-        }
-        let (session, sequence, lowest) = (lane.session, lane.next_number(), lane.lowest_open());
-        self.operations.get_mut(handle)?.stamp = Some(AssignedSequence { session, sequence, lowest });
-        Some(Stamp { session, sequence, lowest_unanswered: lowest, seen })
     }
 
     pub(super) fn record_sent(&mut self, now: Time, handle: Handle, flight: Handle) {
