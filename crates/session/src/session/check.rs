@@ -1,7 +1,5 @@
 //! The invariants of a session, checked at the end of every turn in builds with debug assertions: tests and simulations.
 
-use std::collections::BTreeMap;
-
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
 
 use super::Session;
@@ -11,7 +9,7 @@ use crate::operation::OperationState;
 const ALL_EVERY: u32 = 32;
 
 /// The owner of these invariants.
-const SESSION: &str = "a session";
+pub(super) const SESSION: &str = "a session";
 
 impl<T> Session<T> {
     /// The end of a turn.
@@ -34,7 +32,7 @@ impl<T> Session<T> {
     /// The broken invariant.
     pub(super) fn check(&self) -> Result<(), BrokenInvariant> {
         let is_idle = self.outstanding() == 0;
-        let places = self.by_address.len() + self.free_connections.len();
+        self.connections.check()?;
         check_rules(
             SESSION,
             [
@@ -42,8 +40,6 @@ impl<T> Session<T> {
                     !is_idle || self.operation_bytes == 0,
                     "a session without operations counts no bytes of them",
                 ),
-                (self.connections.len() == places, "each place of a connection has an address or is free"),
-                (self.dirty.is_empty(), "a turn visits each connection that has something to send"),
                 (!self.closed || is_idle, "a closed session has no operations"),
             ],
         )
@@ -55,20 +51,12 @@ impl<T> Session<T> {
     /// The broken invariant.
     pub(super) fn check_all(&self) -> Result<(), BrokenInvariant> {
         self.check()?;
+        self.connections.check_all()?;
         let operations = || self.operations.iter().map(|(_, operation)| operation);
         let bytes: usize = operations().map(|operation| operation.request.bytes()).sum();
         let together: usize = self.together.iter().map(|(_, procedure)| procedure.bytes).sum();
-        let mut frames: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-        for (_, flight) in self.frames_in_flight.iter() {
-            let (all, overdue) = frames.entry(flight.connection).or_default();
-            (*all, *overdue) = (*all + 1, *overdue + u32::from(flight.overdue));
-        }
-        let counts_frames = self.connections.iter().zip(0..).all(|(connection, index)| {
-            let counted = connection.as_ref().map_or((0, 0), |one| (one.frames_in_flight, one.overdue));
-            counted == frames.get(&index).copied().unwrap_or_default()
-        });
         let flies = |state| match state {
-            OperationState::Flying { flight, .. } => self.frames_in_flight.get(flight).is_some(),
+            OperationState::Flying { flight, .. } => self.connections.frames.get(flight).is_some(),
             _ => true,
         };
         let has_timer = self
@@ -80,7 +68,6 @@ impl<T> Session<T> {
             SESSION,
             [
                 (self.operation_bytes == bytes + together, "the bytes of the operations are counted"),
-                (counts_frames, "each connection counts its frames in flight"),
                 (
                     operations().all(|one| flies(one.state)),
                     "an operation that was sent is in a frame in flight",
@@ -153,9 +140,7 @@ mod tests {
         let both = |rule| (Some(rule), Some(rule));
         let found = broken_by(|session, handle| drop(session.operations.remove(handle)));
         assert_eq!(found, both("a session without operations counts no bytes of them"));
-        let found = broken_by(|session, _| session.by_address.clear());
-        assert_eq!(found, both("each place of a connection has an address or is free"));
-        let found = broken_by(|session, _| session.dirty.push(0));
+        let found = broken_by(|session, _| session.connections.mark_dirty(0));
         assert_eq!(found, both("a turn visits each connection that has something to send"));
         let found = broken_by(|session, _| session.closed = true);
         assert_eq!(found, both("a closed session has no operations"));
@@ -166,9 +151,7 @@ mod tests {
         let only_all = |rule| (None, Some(rule));
         let found = broken_by(|session, _| session.operation_bytes += 1);
         assert_eq!(found, only_all("the bytes of the operations are counted"));
-        let found = broken_by(|session, _| session.connection_mut(0).frames_in_flight += 1);
-        assert_eq!(found, only_all("each connection counts its frames in flight"));
-        let found = broken_by(|session, _| session.connection_mut(0).overdue += 1);
+        let found = broken_by(|session, _| session.connections.existing(0).overdue += 1);
         assert_eq!(found, only_all("each connection counts its frames in flight"));
         let found = broken_by(|session, handle| {
             let operation = session.operations.get_mut(handle).expect("waits");

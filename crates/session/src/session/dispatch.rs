@@ -82,10 +82,8 @@ impl<T> Session<T> {
         waiting.retain(|handle| {
             self.operations.get(*handle).is_some_and(|operation| operation.state == OperationState::Unrouted)
         });
-        for index in 0..self.connections.len() as u32 {
-            if self.connections[index as usize].is_some() {
-                waiting.extend(self.take_waiting(index));
-            }
+        for index in self.connections.indexes() {
+            waiting.extend(self.take_waiting(index));
         }
         self.dispatch_all(now, waiting);
     }
@@ -186,7 +184,7 @@ impl<T> Session<T> {
                 };
                 // The first choice is a server that answers, if there is one; after a failure or a lost connection, the next one.
                 let known = match operation.pauses {
-                    0 => managers().find(|address| self.is_ready_at(address)),
+                    0 => managers().find(|address| self.connections.is_ready_at(address)),
                     _ => None,
                 };
                 let turn = operation.pauses as usize % managers().count().max(1);
@@ -205,14 +203,14 @@ impl<T> Session<T> {
             return Destination::Never(What::NoSuchPartition.into());
         };
         let collect = self.collects(handle, keyspace);
-        let connection = match self.by_instance.get(&group.primary) {
-            Some(connection) => *connection,
+        let connection = match self.connections.serving(group.primary) {
+            Some(connection) => connection,
             None => {
                 let instance = map.instance(group.primary).expect("groups name instances of the map");
                 let Some(connection) = self.connection_to(now, instance.addr) else {
                     return Destination::NoFreeConnection;
                 };
-                self.by_instance.insert(group.primary, connection);
+                self.connections.record_serving(group.primary, connection);
                 connection
             }
         };
@@ -246,7 +244,7 @@ impl<T> Session<T> {
             Some(RequestKind::Record { item, .. }) => item.len(),
             _ => 0,
         };
-        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        let Some(connection) = self.connections.get_mut(index) else { return };
         connection.used = now;
         let connection_len = connection.queue.len() + connection.collected.len();
         match collect {
@@ -268,12 +266,12 @@ impl<T> Session<T> {
                 let state = operations.get(*handle).map(|operation| operation.state);
                 state == Some(OperationState::Queued { connection: index })
             };
-            if let Some(connection) = self.connections[index as usize].as_mut() {
+            if let Some(connection) = self.connections.get_mut(index) {
                 connection.queue.retain(waits);
                 connection.collected.retain(waits);
             }
         }
-        self.mark_dirty(index);
+        self.connections.mark_dirty(index);
     }
 
     /// Whether a queue of this length consists mostly of outdated entries. Operations that end while they wait stay in queues, which are not
@@ -286,8 +284,13 @@ impl<T> Session<T> {
     /// Opens a session at the server of this connection, if the client is not opening one already.
     pub(super) fn open_session(&mut self, now: Time, index: u32) {
         if !self.numbering.is_opening() {
-            let flight =
-                self.send_own_request(now, index, &Message::SessionOpen(SessionOpen), Cargo::SessionOpen);
+            let flight = self.connections.send_own(
+                now,
+                index,
+                &Message::SessionOpen(SessionOpen),
+                Cargo::SessionOpen,
+                &mut self.timers,
+            );
             self.numbering.record_opening(flight, now.after_us(self.settings.attempt_us), &mut self.timers);
         }
     }

@@ -76,11 +76,17 @@ impl<T> Session<T> {
         if now < self.mapping.next_at {
             return self.timers.arm(Subject::Maintenance, self.mapping.next_at);
         }
-        match self.next_ready() {
+        match self.connections.ready(self.mapping.request_count) {
             Some(index) => {
+                self.mapping.request_count = self.mapping.request_count.wrapping_add(1);
                 let since = if self.mapping.needs_complete_map { MapEpoch(0) } else { self.map.epoch() };
-                let flight =
-                    self.send_own_request(now, index, &Message::MapGet(MapGet { since }), Cargo::Map);
+                let flight = self.connections.send_own(
+                    now,
+                    index,
+                    &Message::MapGet(MapGet { since }),
+                    Cargo::Map,
+                    &mut self.timers,
+                );
                 // Any server answers it at once, and there are other servers.
                 let due = now.after_us(self.settings.attempt_us.min(2 * SILENT_US));
                 self.mapping.request_in_flight = Some((flight, due));
@@ -128,7 +134,7 @@ impl<T> Session<T> {
     /// Handles a server that accepts this client but refuses to return the map. A token may be newer than the map of that server, so the session
     /// repeats the request a few times. After that, operations that wait for a map end, whether or not the session has an older one.
     pub(super) fn map_question_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
-        let address = Arc::clone(&self.connection_mut(index).address);
+        let address = self.connections.address(index);
         self.map_question_failed(now, AttemptFailure::Answered { failure: failure.clone() });
         if failure.advice() != Advice::ReportToUser {
             return;
@@ -178,7 +184,7 @@ impl<T> Session<T> {
         self.follow_splits(&before);
         self.mapping.needs_complete_map = false;
         // Addresses may have changed: they are looked up again as operations need them.
-        self.by_instance.clear();
+        self.connections.forget_instances();
         true
     }
 
@@ -217,21 +223,6 @@ impl<T> Session<T> {
         open
     }
 
-    /// The next connection that could answer, another than the last time.
-    fn next_ready(&mut self) -> Option<u32> {
-        let ready = || {
-            let found = self.connections.iter().zip(0u32..);
-            found.filter_map(|(found, index)| found.as_ref().filter(|one| one.is_ready()).map(|_| index))
-        };
-        let count = ready().count();
-        if count == 0 {
-            return None;
-        }
-        let index = ready().nth(self.mapping.request_count % count);
-        self.mapping.request_count = self.mapping.request_count.wrapping_add(1);
-        index
-    }
-
     /// Opens a connection to the next known server that is not being connected to, to request the map.
     fn open_for_map(&mut self, now: Time) {
         let map = Arc::clone(&self.map);
@@ -247,10 +238,10 @@ impl<T> Session<T> {
         let count = known.len();
         for step in 0..count {
             let address = known[(self.mapping.request_count + step) % count];
-            if !self.by_address.contains_key(address) || step + 1 == count {
+            if self.connections.at_address(address).is_none() || step + 1 == count {
                 self.mapping.request_count = (self.mapping.request_count + step + 1) % count;
                 if let Some(index) = self.connection_to(now, address) {
-                    self.connection_mut(index).for_map = true;
+                    self.connections.existing(index).for_map = true;
                 }
                 return;
             }

@@ -8,6 +8,7 @@ mod answers;
 mod check;
 mod coalesced_frame;
 mod composite;
+mod connection_table;
 mod connections;
 mod dispatch;
 mod mapping;
@@ -15,22 +16,18 @@ mod numbering;
 mod receive;
 mod transmit;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId, Timestamp};
+use zerohop_wire::ids::{MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
 use crate::backoff::Jitter;
 use crate::buffer_pool::FramePool;
-use crate::connection::Connection;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError, WaitReason};
-use crate::in_flight_frame::Flight;
-use crate::limits::{
-    POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX, READ_LOCK_USABLE_NINTHS, SILENT_US, WAIT_GRACE_US,
-};
+use crate::limits::{READ_LOCK_USABLE_NINTHS, SILENT_US, WAIT_GRACE_US};
 use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
@@ -43,6 +40,7 @@ use zerohop_base::invariant::CheckTurn;
 use zerohop_base::time::Time;
 
 use composite::Procedure;
+use connection_table::ConnectionTable;
 use mapping::Mapping;
 use numbering::WriteNumbering;
 
@@ -68,28 +66,18 @@ pub struct Session<T> {
     /// The map, and the latest answer about it, with which the composite operations that wait for a map were last started.
     together_map: (MapEpoch, Option<Time>),
     operation_bytes: usize,
-    frames_in_flight: Slots<Flight>,
     /// Operations that the map does not place.
     unrouted: Vec<Handle>,
     /// Operations for which no connection is available.
     starved: Vec<Handle>,
 
-    connections: Vec<Option<Connection>>,
-    free_connections: Vec<u32>,
-    by_address: BTreeMap<Arc<str>, u32>,
-    /// Valid for the current map only.
-    by_instance: BTreeMap<InstanceId, u32>,
-    serial: u32,
-    /// Connections with something to send, or with room to send it.
-    dirty: Vec<u32>,
-
+    connections: ConnectionTable,
     numbering: WriteNumbering,
 
     frame_pool: FramePool,
     timers: Timers,
     jitter: Jitter,
     effects: Vec<SessionEffect<T>>,
-    send_buffers: Vec<Vec<u8>>,
     /// The buffer in which batches are encoded.
     packed: Vec<u8>,
     /// The buffer into which compressed bodies are expanded.
@@ -112,9 +100,11 @@ impl<T> Session<T> {
     /// Creates a session that knows only its endpoints; it requests the map in the first turn.
     #[must_use]
     pub fn new(settings: SessionSettings) -> Self {
+        let settings = settings.bounded();
         Self {
+            connections: ConnectionTable::new(&settings),
             jitter: Jitter::new(settings.jitter_seed),
-            settings: settings.bounded(),
+            settings,
             map: Arc::default(),
             mapping: Mapping::new(),
             cluster: ClusterId::default(),
@@ -126,20 +116,12 @@ impl<T> Session<T> {
             read_lock_us: 0,
             together_map: (MapEpoch(0), None),
             operation_bytes: 0,
-            frames_in_flight: Slots::new(),
             unrouted: Vec::new(),
             starved: Vec::new(),
-            connections: Vec::new(),
-            free_connections: Vec::new(),
-            by_address: BTreeMap::new(),
-            by_instance: BTreeMap::new(),
-            serial: 0,
-            dirty: Vec::new(),
             numbering: WriteNumbering::default(),
             frame_pool: FramePool::default(),
             timers: Timers::new(),
             effects: Vec::new(),
-            send_buffers: Vec::new(),
             packed: Vec::new(),
             scratch: Vec::new(),
             closed: false,
@@ -209,9 +191,9 @@ impl<T> Session<T> {
         }
         self.run_together(now);
         self.send_map_request(now);
-        while let Some(index) = self.dirty.pop() {
+        while let Some(index) = self.connections.next_dirty() {
             self.transmit(now, index);
-            if self.dirty.is_empty() && !self.ended.is_empty() {
+            if !self.connections.has_dirty() && !self.ended.is_empty() {
                 // Operations that could not be sent have ended, and composite operations may continue because of that.
                 self.run_together(now);
             }
@@ -233,7 +215,7 @@ impl<T> Session<T> {
         for handle in all {
             self.end_unanswered(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
         }
-        for index in 0..self.connections.len() as u32 {
+        for index in self.connections.indexes() {
             self.drop_connection(now, index);
         }
         self.mapping.needed = false;
@@ -259,11 +241,8 @@ impl<T> Session<T> {
     }
 
     /// Returns a send buffer to the session for reuse.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.send_buffers.len() < POOLED_BUFFERS_MAX && buffer.capacity() <= POOLED_BUFFER_BYTES_MAX {
-            buffer.clear();
-            self.send_buffers.push(buffer);
-        }
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.connections.recycle(buffer);
     }
 
     fn admit(&self, request: &SessionRequest) -> Result<(), SessionError> {
@@ -360,8 +339,8 @@ impl<T> Session<T> {
         match waiting {
             WaitReason::Map => self.mapping.last.clone(),
             WaitReason::Connection { address } => {
-                let index = *self.by_address.get(address)?;
-                self.connections[index as usize].as_ref()?.last.clone()
+                let index = self.connections.at_address(address)?;
+                self.connections.get(index)?.last.clone()
             }
             _ => None,
         }
@@ -425,10 +404,10 @@ impl<T> Session<T> {
     }
 
     fn waiting(&self, operation: &OpenOperation<T>) -> WaitReason {
-        let address = |index: u32| self.connections[index as usize].as_ref().map(|one| one.address.clone());
+        let address = |index: u32| self.connections.get(index).map(|one| one.address.clone());
         match operation.state {
             OperationState::Unrouted => WaitReason::Map,
-            OperationState::Queued { connection } => match self.connections[connection as usize].as_ref() {
+            OperationState::Queued { connection } => match self.connections.get(connection) {
                 Some(found) if found.is_ready() => WaitReason::FreeFrame { address: found.address.clone() },
                 Some(found) => WaitReason::Connection { address: found.address.clone() },
                 None => WaitReason::Map,
@@ -437,7 +416,8 @@ impl<T> Session<T> {
             OperationState::AwaitingSession => WaitReason::Session,
             OperationState::WindowFull => WaitReason::Window,
             OperationState::Flying { flight, .. } => {
-                let address = self.frames_in_flight.get(flight).and_then(|flight| address(flight.connection));
+                let address =
+                    self.connections.frames.get(flight).and_then(|flight| address(flight.connection));
                 address.map_or(WaitReason::Pause, |address| WaitReason::Answer { address })
             }
             OperationState::Resting { .. } => WaitReason::Pause,

@@ -22,13 +22,13 @@ const LENGTH_AT: usize = 36;
 impl<T> Session<T> {
     /// Removes all complete frames from the front of `input`. Returns how many bytes `input` must have in total before the next frame is complete.
     pub fn received(&mut self, now: Time, id: ConnectionId, input: &mut BytesMut) -> usize {
-        if let Some(index) = self.live(id) {
-            let connection = self.connection_mut(index);
+        if let Some(index) = self.connections.live(id) {
+            let connection = self.connections.existing(index);
             connection.quiet_since = now;
             connection.pinged = false;
         }
         loop {
-            let Some(index) = self.live(id) else {
+            let Some(index) = self.connections.live(id) else {
                 input.clear();
                 return HEADER_BYTES;
             };
@@ -59,7 +59,7 @@ impl<T> Session<T> {
     }
 
     fn handle_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> ReceiveStep {
-        let decoder = self.connection_mut(index).decoder;
+        let decoder = self.connections.existing(index).decoder;
         match decoder.decode(bytes) {
             DecodeResult::Need(bytes) => ReceiveStep::Need(bytes),
             DecodeResult::Frame { frame, used } => {
@@ -108,15 +108,15 @@ impl<T> Session<T> {
             }
             return;
         }
-        let Some((handle, flight)) = self.landed(index, request) else { return };
+        let Some((handle, flight)) = self.connections.land_request(index, request) else { return };
         let sent = flight.sent;
         match (flight.cargo, message) {
             (Cargo::One(operation), Message::Answer(answer)) => {
-                self.connection_mut(index).failures = 0;
+                self.connections.existing(index).failures = 0;
                 self.handle_answer(now, handle, operation, sent, answer, whole);
             }
             (Cargo::Batch(operations), Message::BatchAnswer(answers)) => {
-                self.connection_mut(index).failures = 0;
+                self.connections.existing(index).failures = 0;
                 let mut answers = answers.iter();
                 for operation in operations {
                     match answers.next() {
@@ -141,7 +141,7 @@ impl<T> Session<T> {
                 }
             }
             (Cargo::One(operation), Message::Transacted(transacted)) => {
-                self.connection_mut(index).failures = 0;
+                self.connections.existing(index).failures = 0;
                 self.transacted(now, handle, operation, sent, &transacted, whole);
             }
             (Cargo::One(operation), Message::AdminAnswer(admin)) => {
@@ -154,8 +154,7 @@ impl<T> Session<T> {
 
     /// The duration of a read lock according to the server; 0 if the server has not agreed to such locks.
     fn believed(&self, index: u32, held_us: u32) -> u32 {
-        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.supports_read_locks);
-        if holds { held_us } else { 0 }
+        if self.connections.supports_read_locks(index) { held_us } else { 0 }
     }
 
     /// Handles an answer to a request of the session itself, or an answer that does not fit its request.
@@ -193,7 +192,7 @@ impl<T> Session<T> {
 
     /// The answer to this request cannot be decoded: the session repeats the request.
     fn damaged(&mut self, now: Time, index: u32, request: RequestId) {
-        if let Some((handle, flight)) = self.landed(index, request) {
+        if let Some((handle, flight)) = self.connections.land_request(index, request) {
             self.redo(now, handle, flight.cargo);
         }
     }
@@ -226,22 +225,6 @@ impl<T> Session<T> {
         found.may_be_executed |= found.changes();
         found.last = Some(Box::new(AttemptFailure::Damaged));
         self.pause(now, operation, 0);
-    }
-
-    /// Removes the request that an answer names, if it is still in flight on this connection: a frame, or a request in a coalesced frame.
-    fn landed(&mut self, index: u32, request: RequestId) -> Option<(Handle, Flight)> {
-        let (handle, place) = Handle::unpack(request.0);
-        let flight = self.frames_in_flight.get_mut(handle).filter(|flight| flight.connection == index)?;
-        if place == 0 {
-            return Some((handle, self.land(handle)?));
-        }
-        let sent = flight.sent;
-        let Cargo::Coalesced(gather) = &mut flight.cargo else { return None };
-        let request = Flight { connection: index, sent, cargo: gather.take(place)?, overdue: false };
-        if gather.is_answered() {
-            self.land(handle);
-        }
-        Some((handle, request))
     }
 }
 

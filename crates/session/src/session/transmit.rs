@@ -7,17 +7,16 @@ use zerohop_wire::messages::{
     Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
     StageBytes, Stamp, Transact,
 };
-use zerohop_wire::{Elements, Envelope, Failure};
+use zerohop_wire::{Elements, Envelope, Failure, Kind};
 
 use super::Session;
+use super::coalesced_frame::{CoalescedRequest, address_of};
 use super::numbering::NumberWait;
-use crate::connection::{ConnectionId, ConnectionPhase};
+use crate::connection::ConnectionPhase;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, request_id};
-use crate::limits::{
-    BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, SILENT_US, WAIT_GRACE_US,
-};
+use crate::limits::{BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, SILENT_US, WAIT_GRACE_US};
 use crate::operation::{OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
@@ -33,7 +32,7 @@ const DOUBLINGS_MAX: u32 = 6;
 impl<T> Session<T> {
     /// Sends the operations of a connection that can be sent now.
     pub(super) fn transmit(&mut self, now: Time, index: u32) {
-        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        let Some(connection) = self.connections.get_mut(index) else { return };
         connection.dirty = false;
         if connection.draining && connection.is_idle() {
             return self.drop_connection(now, index);
@@ -45,8 +44,8 @@ impl<T> Session<T> {
             if collected > 0 {
                 self.send_collected(now, index, gathers);
             }
-            while self.may_send_more(index)
-                && let Some(handle) = self.connection_mut(index).queue.pop_front()
+            while self.connections.may_send_more(index)
+                && let Some(handle) = self.connections.existing(index).queue.pop_front()
             {
                 if self.waits_at(handle, index) {
                     self.send_one(now, index, handle, gathers);
@@ -56,31 +55,12 @@ impl<T> Session<T> {
         self.emit_output(index, Bytes::new());
     }
 
-    /// Adds a frame to the connection's output of this turn. Errors: a limit is exceeded, and nothing was added.
-    pub(super) fn write(
-        &mut self,
-        index: u32,
-        envelope: &Envelope,
-        message: &Message<'_>,
-    ) -> Result<(), Failure<'static>> {
-        let (out, encoder) = self.buffer(index);
-        encoder.encode(envelope, message, out)
-    }
-
     /// Whether these operations request read locks: all or none of them, because one reply answers them together.
     pub(super) fn want_read_locks(&self, index: u32, handles: &[Handle]) -> bool {
-        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.supports_read_locks);
-        holds
+        self.connections.supports_read_locks(index)
             && handles
                 .iter()
                 .all(|handle| self.operations.get(*handle).is_some_and(|one| one.wants_read_lock))
-    }
-
-    fn may_send_more(&self, index: u32) -> bool {
-        let Some(connection) = self.connections[index as usize].as_ref() else { return false };
-        let another = connection.frames_in_flight < self.settings.window_frames
-            && self.frames_in_flight.len() < FRAMES_IN_FLIGHT_MAX;
-        another || self.has_room_in_open(connection)
     }
 
     /// Sends one operation in a frame of its own, or lets it wait for its number.
@@ -102,11 +82,11 @@ impl<T> Session<T> {
             read_lock: self.want_read_locks(index, &[handle]),
             ..Envelope::default()
         };
-        let flight = self.launch(now, index, Cargo::One(handle));
+        let flight = self.connections.launch(now, index, Cargo::One(handle), &mut self.timers);
         envelope.request = request_id(flight, 0);
         if let Err(failure) = self.encode_one(index, handle, &envelope, stamp) {
             // The operation exceeds a limit that packing does not check: that of a frame.
-            self.land(flight);
+            self.connections.land(flight);
             let error = SessionError::Answer { failure: failure.clone() };
             return self.end_unanswered(now, handle, |_| error, || AttemptFailure::Answered { failure });
         }
@@ -148,7 +128,7 @@ impl<T> Session<T> {
             }
             RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Ok(()),
         };
-        let (out, encoder) = self.buffer(index);
+        let (out, encoder) = self.connections.buffer(index);
         let tail = encoder.encode_split(envelope, &message, out)?;
         let whole = match &ask {
             RequestKind::Record { item: whole, .. }
@@ -169,7 +149,7 @@ impl<T> Session<T> {
     /// Sends the collected operations: one request for each partition, or several if one would be too long. They are in coalesced frames if the
     /// server supports that.
     fn send_collected(&mut self, now: Time, index: u32, gathers: bool) {
-        let connection = self.connection_mut(index);
+        let connection = self.connections.existing(index);
         let handles = std::mem::take(&mut connection.collected);
         let bytes_max = connection.collect_bytes;
         connection.collected_bytes = 0;
@@ -188,20 +168,20 @@ impl<T> Session<T> {
         placed.sort_by_key(|(keyspace, partition, _)| (*keyspace, *partition));
         let is_of_one =
             |(first, last): (&PlacedOperation, &PlacedOperation)| (first.0, first.1) == (last.0, last.1);
-        let is_lone = self.connection_mut(index).queue.is_empty()
+        let is_lone = self.connections.existing(index).queue.is_empty()
             && placed.first().zip(placed.last()).is_some_and(is_of_one);
         let gathers = gathers && !is_lone;
         let mut left = Vec::new();
         for group in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
             let mut rest = group;
-            while !rest.is_empty() && self.may_send_more(index) {
+            while !rest.is_empty() && self.connections.may_send_more(index) {
                 rest = self.send_batch(now, index, rest, (bytes_max, gathers));
             }
             left.extend(rest.iter().map(|(_, _, handle)| *handle));
         }
         if !left.is_empty() {
             // Their time has passed; now they wait for room.
-            let connection = self.connection_mut(index);
+            let connection = self.connections.existing(index);
             connection.collected = left;
             connection.collect_bytes = 0;
         }
@@ -264,6 +244,57 @@ impl<T> Session<T> {
         &placed[used..]
     }
 
+    /// Adds an operation to the open frame, or to a new one. Returns whether it did. A long operation, or one that is not an operation on a record,
+    /// gets a frame of its own. So does a wait, because its time-out is a field of the request itself.
+    fn coalesce_operation(&mut self, now: Time, index: u32, handle: Handle, stamp: &Stamp) -> bool {
+        let Some(operation) = self.operations.get(handle) else { return false };
+        let RequestKind::Record { item, write, wait: false, .. } = &operation.request else { return false };
+        if item.len() > COALESCED_REQUEST_BYTES_MAX {
+            return false;
+        }
+        let (item, write) = (item.clone(), *write);
+        let Some((kind, body)) = WireOperation::of_packed(&item) else { return false };
+        let (place, time_out_ms) = (address_of(operation), time_out_ms(now, operation));
+        let read_lock = self.want_read_locks(index, &[handle]);
+        let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
+        let (cargo, timers) = (Cargo::One(handle), &mut self.timers);
+        let flight = match write {
+            true => {
+                let Ok(head) = stamp.encode() else { return false };
+                self.connections.add_coalesced(now, index, request, (&head, body), cargo, timers)
+            }
+            false => {
+                let head = self.seen.0.to_le_bytes();
+                self.connections.add_coalesced(now, index, request, (&head, body), cargo, timers)
+            }
+        };
+        self.record_sent(now, handle, flight);
+        true
+    }
+
+    /// Same as [`Self::coalesce_operation`], for a batch.
+    fn coalesce_batch(
+        &mut self,
+        now: Time,
+        index: u32,
+        aboard: Vec<Handle>,
+        packed: &[u8],
+        (stamp, time_out_ms): (Stamp, u32),
+    ) {
+        let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
+        let place = address_of(operation);
+        let head = OperationBatch::encode_head(&stamp, aboard.len() as u32)
+            .expect("stamps are made as they should be");
+        let cargo = Cargo::Batch(aboard.clone());
+        let (kind, read_lock) = (Kind::Batch.number(), self.want_read_locks(index, &aboard));
+        let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
+        let timers = &mut self.timers;
+        let flight = self.connections.add_coalesced(now, index, request, (&head, packed), cargo, timers);
+        for handle in aboard {
+            self.record_sent(now, handle, flight);
+        }
+    }
+
     fn send_packed(
         &mut self,
         now: Time,
@@ -282,9 +313,10 @@ impl<T> Session<T> {
             ..Envelope::default()
         };
         let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
-        let flight = self.launch(now, index, Cargo::Batch(aboard.clone()));
+        let flight = self.connections.launch(now, index, Cargo::Batch(aboard.clone()), &mut self.timers);
         envelope.request = request_id(flight, 0);
-        self.write(index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
+        self.connections
+            .write(index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
             self.record_sent(now, handle, flight);
@@ -322,32 +354,14 @@ impl<T> Session<T> {
 
     /// Passes the output so far to the shell, followed by `tail`.
     fn emit_output(&mut self, index: u32, tail: Bytes) {
-        self.end_open(index);
-        let Some(connection) = self.connections[index as usize].as_mut() else { return };
-        if connection.out.is_empty() && tail.is_empty() {
-            return;
+        if let Some((connection, head)) = self.connections.take_output(index, &tail) {
+            self.effects.push(SessionEffect::Send { connection, head, tail });
         }
-        let head = std::mem::take(&mut connection.out);
-        let connection = ConnectionId { index, serial: connection.serial };
-        self.effects.push(SessionEffect::Send { connection, head, tail });
-    }
-
-    /// The buffer for the next frame of a connection, after the complete frames.
-    pub(super) fn buffer(&mut self, index: u32) -> (&mut Vec<u8>, zerohop_wire::Encoder) {
-        self.end_open(index);
-        let spare = &mut self.send_buffers;
-        let connection = self.connections[index as usize].as_mut().expect("only what is there is written to");
-        if connection.out.capacity() == 0
-            && let Some(buffer) = spare.pop()
-        {
-            connection.out = buffer;
-        }
-        (&mut connection.out, connection.encoder)
     }
 }
 
 /// How long the server may take: the remaining time until the operation's deadline.
-pub(super) fn time_out_ms<T>(now: Time, operation: &OpenOperation<T>) -> u32 {
+fn time_out_ms<T>(now: Time, operation: &OpenOperation<T>) -> u32 {
     let grace_us = if operation.is_wait() { WAIT_GRACE_US } else { 0 };
     let left_us = operation.deadline.since_us(now.after_us(grace_us));
     u32::try_from(left_us / 1000).unwrap_or(u32::MAX).clamp(1, TIME_OUT_MS_MAX)
