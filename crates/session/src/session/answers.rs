@@ -11,6 +11,7 @@ use zerohop_wire::messages::{OperationAnswer, TransactionDone};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::Session;
+use super::composite::AnsweredFrame;
 use crate::error::{AttemptFailure, SessionError};
 use crate::limits::REDIRECTS_MAX;
 use crate::operation::{AssignedSequence, OperationState};
@@ -20,13 +21,13 @@ use crate::slots::Handle;
 use zerohop_base::time::Time;
 
 impl<T> Session<T> {
-    /// Processes an operation's answer to the frame `flight`, which was sent at `sent`.
+    /// Processes an operation's answer to the frame `flight`.
     pub(super) fn handle_answer(
         &mut self,
         now: Time,
         flight: Handle,
         handle: Handle,
-        sent: Time,
+        frame: AnsweredFrame,
         answer: OperationAnswer<'_>,
         whole: Option<&Bytes>,
     ) {
@@ -41,13 +42,13 @@ impl<T> Session<T> {
                     return match what {
                         PointMessage::Stage => {
                             let staged = Reply::Staged(StageId { session, sequence });
-                            self.finish(now, handle, Ok(staged), Some(sent));
+                            self.finish(now, handle, Ok(staged), Some(frame));
                         }
                         PointMessage::Transact => self.repeat(now, flight, handle),
                     };
                 }
                 let reply = Reply::of(&outcome, operation.partition.unwrap_or_default(), whole);
-                self.finish(now, handle, Ok(reply), Some(sent));
+                self.finish(now, handle, Ok(reply), Some(frame));
             }
             Err(failure) if is_outcome(&failure) && !(operation.may_be_executed && is_of_frame(&failure)) => {
                 if let Failure::ConditionFailed { version, .. } | Failure::CompareFailed { version, .. } =
@@ -56,7 +57,7 @@ impl<T> Session<T> {
                     self.record_version(*version);
                 }
                 let failure = failure.into_owned();
-                self.finish(now, handle, Err(SessionError::Answer { failure }), Some(sent));
+                self.finish(now, handle, Err(SessionError::Answer { failure }), Some(frame));
             }
             // The operation has been sent again since: the answer to that frame decides.
             Err(_) if !operation.flies_in(flight) => {}
@@ -64,13 +65,13 @@ impl<T> Session<T> {
         }
     }
 
-    /// Processes the answer that a transaction was done, to the frame `flight`, which was sent at `sent`.
+    /// Processes the answer that a transaction was done, to the frame `flight`.
     pub(super) fn transacted(
         &mut self,
         now: Time,
         flight: Handle,
         handle: Handle,
-        sent: Time,
+        frame: AnsweredFrame,
         transacted: &TransactionDone<'_>,
         whole: Option<&Bytes>,
     ) {
@@ -81,7 +82,7 @@ impl<T> Session<T> {
         self.record_version(transacted.version);
         let Some(operation) = self.operations.get(handle) else { return };
         let reply = Reply::of_transaction(transacted, operation.partition.unwrap_or_default(), whole);
-        self.finish(now, handle, Ok(reply), Some(sent));
+        self.finish(now, handle, Ok(reply), Some(frame));
     }
 
     /// Decides how to react to an error that is not the operation's outcome.

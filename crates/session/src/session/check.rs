@@ -37,7 +37,7 @@ impl<T> Session<T> {
             SESSION,
             [
                 (
-                    !is_idle || self.operation_bytes == 0,
+                    !is_idle || self.operations.counts_no_bytes(),
                     "a session without operations counts no bytes of them",
                 ),
                 (!self.closed || is_idle, "a closed session has no operations"),
@@ -52,27 +52,20 @@ impl<T> Session<T> {
     pub(super) fn check_all(&self) -> Result<(), BrokenInvariant> {
         self.check()?;
         self.connections.check_all()?;
+        self.operations.check_all(self.composites.bytes(), &self.timers)?;
         let operations = || self.operations.iter().map(|(_, operation)| operation);
-        let bytes: usize = operations().map(|operation| operation.request.bytes()).sum();
-        let together: usize = self.together.iter().map(|(_, procedure)| procedure.bytes).sum();
         let flies = |state| match state {
             OperationState::Flying { flight, .. } => self.connections.frames.get(flight).is_some(),
             _ => true,
         };
-        let has_timer = self
-            .operations
-            .iter()
-            .all(|(handle, operation)| self.timers.of_operation(handle.index) <= operation.due());
         let has_open_number = operations().all(|operation| self.numbering.has_open_number(operation));
         check_rules(
             SESSION,
             [
-                (self.operation_bytes == bytes + together, "the bytes of the operations are counted"),
                 (
                     operations().all(|one| flies(one.state)),
                     "an operation that was sent is in a frame in flight",
                 ),
-                (has_timer, "each operation has a timer that fires when it is due"),
                 (self.numbering.is_bounded(), "a window begins with an open number and is bounded"),
                 (has_open_number, "the number of a write is open until the write ends"),
             ],
@@ -138,7 +131,10 @@ mod tests {
     #[test]
     fn each_invariant_that_every_turn_checks_is_named() {
         let both = |rule| (Some(rule), Some(rule));
-        let found = broken_by(|session, handle| drop(session.operations.remove(handle)));
+        let found = broken_by(|session, handle| {
+            let operation = session.operations.remove(handle).expect("waits");
+            session.operations.add_bytes(operation.request.bytes());
+        });
         assert_eq!(found, both("a session without operations counts no bytes of them"));
         let found = broken_by(|session, _| session.connections.mark_dirty(0));
         assert_eq!(found, both("a turn visits each connection that has something to send"));
@@ -149,7 +145,7 @@ mod tests {
     #[test]
     fn each_invariant_of_everything_is_named() {
         let only_all = |rule| (None, Some(rule));
-        let found = broken_by(|session, _| session.operation_bytes += 1);
+        let found = broken_by(|session, _| session.operations.add_bytes(1));
         assert_eq!(found, only_all("the bytes of the operations are counted"));
         let found = broken_by(|session, _| session.connections.existing(0).overdue += 1);
         assert_eq!(found, only_all("each connection counts its frames in flight"));

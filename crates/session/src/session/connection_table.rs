@@ -17,6 +17,7 @@ use crate::connection::{Connection, ConnectionId, ConnectionPhase};
 use crate::error::AttemptFailure;
 use crate::in_flight_frame::{Cargo, Flight, request_id};
 use crate::limits::{FRAMES_IN_FLIGHT_MAX, POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX};
+use crate::request::Collect;
 use crate::settings::SessionSettings;
 use crate::slots::{Handle, Slots};
 use crate::timers::{Subject, Timers};
@@ -289,6 +290,43 @@ impl ConnectionTable {
 
     pub(super) fn has_dirty(&self) -> bool {
         !self.dirty.is_empty()
+    }
+
+    /// Adds an operation of so many bytes to the queue of a connection, or to the operations that it collects. Returns how many there were before.
+    pub(super) fn enqueue(
+        &mut self,
+        now: Time,
+        index: u32,
+        (handle, bytes): (Handle, usize),
+        collect: Option<Collect>,
+        timers: &mut Timers,
+    ) -> usize {
+        let Some(connection) = self.get_mut(index) else { return 0 };
+        connection.used = now;
+        let length = connection.queue.len() + connection.collected.len();
+        match collect {
+            None => connection.queue.push_back(handle),
+            Some(collect) => {
+                connection.collected.push(handle);
+                connection.collected_bytes += bytes;
+                connection.collect_bytes = connection.collect_bytes.min(collect.bytes as usize);
+                let due = now.after_us(collect.delay_us.into());
+                if due < connection.collect_due {
+                    connection.collect_due = due;
+                    timers.arm(Subject::Connection(index), due);
+                }
+            }
+        }
+        self.mark_dirty(index);
+        length
+    }
+
+    /// Removes the operations from the queues of a connection that no longer wait there.
+    pub(super) fn retain_waiting(&mut self, index: u32, waits: impl Fn(&Handle) -> bool) {
+        if let Some(connection) = self.get_mut(index) {
+            connection.queue.retain(&waits);
+            connection.collected.retain(&waits);
+        }
     }
 
     /// Registers a frame that is about to be written.

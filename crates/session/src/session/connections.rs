@@ -31,7 +31,7 @@ impl<T> Session<T> {
             version_max: zerohop_wire::limits::VERSION_MAX,
             features,
             cluster: self.cluster,
-            map_epoch: self.map.epoch(),
+            map_epoch: self.mapping.epoch(),
             proof_method: 0,
             nonce: [0; 32],
             name: &name,
@@ -105,7 +105,7 @@ impl<T> Session<T> {
                     self.lose(now, index, silent, true);
                 } else if quiet && !connection.pinged {
                     connection.pinged = true;
-                    let map_epoch = self.map.epoch();
+                    let map_epoch = self.mapping.epoch();
                     self.connections.send_own(
                         now,
                         index,
@@ -162,9 +162,9 @@ impl<T> Session<T> {
         connection.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
         connection.phase = ConnectionPhase::Ready;
         if std::mem::take(&mut connection.for_map) {
-            self.mapping.next_at = now;
+            self.mapping.hurry(now);
         }
-        if ack.map_epoch > self.map.epoch() {
+        if ack.map_epoch > self.mapping.epoch() {
             self.request_map_soon(now);
         }
         self.connections.mark_dirty(index);
@@ -179,7 +179,9 @@ impl<T> Session<T> {
             let trouble = || AttemptFailure::Answered { failure: failure.clone() };
             self.end_unanswered(now, handle, |_| refused, trouble);
         }
-        self.map_refused(now, &address, &failure);
+        if self.mapping.is_refused_everywhere(&failure, self.settings.endpoints.len()) {
+            self.refuse_unrouted(now, &address, &failure);
+        }
         self.lose(now, index, AttemptFailure::Answered { failure }, true);
     }
 
@@ -202,7 +204,7 @@ impl<T> Session<T> {
         // The primary may have moved because its node has failed.
         self.request_map_soon(now);
         if lost.was_for_map {
-            self.mapping.next_at = now;
+            self.mapping.hurry(now);
         }
         self.mapping.last = Some(trouble.clone());
         self.land_all(now, index, &trouble);
@@ -216,7 +218,7 @@ impl<T> Session<T> {
             let Some(flight) = self.connections.land(handle) else { continue };
             match flight.cargo {
                 Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
-                Cargo::Map => self.map_question_failed(now, trouble.clone()),
+                Cargo::Map => self.map_request_failed(now, trouble.clone()),
                 Cargo::SessionOpen => self.opening_failed(now),
                 Cargo::One(operation) => self.operation_lost(now, handle, operation, trouble),
                 cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)) => {
@@ -245,15 +247,13 @@ impl<T> Session<T> {
     fn reroute_admin(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
         let Some(connection) = self.connections.get(index) else { return };
         let admin = |handle: &Handle| {
-            self.waits_at(*handle, index)
+            self.operations.waits_at(*handle, index)
                 && self.operations.get(*handle).is_some_and(|found| found.is_admin())
         };
         let waiting: Vec<Handle> = connection.queue.iter().copied().filter(admin).collect();
         // The queue still names them; their state makes readers of the queue skip them.
         for handle in waiting {
-            if let Some(operation) = self.operations.get_mut(handle) {
-                operation.last = Some(Box::new(trouble.clone()));
-            }
+            self.operations.record_failure(handle, trouble.clone());
             self.pause(now, handle, 0);
         }
     }
@@ -293,14 +293,14 @@ impl<T> Session<T> {
         self.connections.remove(index);
         self.dispatch_all(now, waiting);
         // The first of them uses the free place; the others make sure that another connection becomes free.
-        let starved = std::mem::take(&mut self.starved);
+        let starved = self.operations.take_starved();
         self.dispatch_all(now, starved);
     }
 
     /// Removes and returns all operations that wait at a connection, except those that have moved elsewhere since.
     pub(super) fn take_waiting(&mut self, index: u32) -> Vec<Handle> {
         let mut waiting = self.connections.existing(index).take_waiting();
-        waiting.retain(|handle| self.waits_at(*handle, index));
+        waiting.retain(|handle| self.operations.waits_at(*handle, index));
         waiting
     }
 }

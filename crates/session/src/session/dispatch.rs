@@ -1,20 +1,22 @@
 //! Dispatch of operations: the map gives the primary of the operation's partition, and the operation joins a queue there.
 
-use zerohop_placement::{Keyspace, NodeState, PartitionCount};
-use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
-use zerohop_wire::messages::{Message, SessionOpen, SessionOpened};
-use zerohop_wire::{Failure, What};
+use std::sync::Arc;
+
+use zerohop_placement::{ClusterMap, PartitionCount};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::{Map, Message, SessionOpen, SessionOpened};
 
 use super::Session;
+use super::mapping::MapPlace;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::Cargo;
-use crate::limits::{PAUSE_US_MAX, PAUSE_US_MIN, REDIRECTS_MAX};
+use crate::limits::REDIRECTS_MAX;
 use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
-use crate::request::{Coalescing, Collect, RequestKind, SnapshotTarget};
+use crate::request::{Collect, RequestKind};
 use crate::slots::Handle;
-use crate::timers::Subject;
 use zerohop_base::time::Time;
 
 /// The destination of an operation according to the map.
@@ -48,13 +50,7 @@ impl<T> Session<T> {
             }
             Destination::Nowhere => self.await_map(now, handle),
             Destination::NoFreeConnection => {
-                let Some(operation) = self.operations.get_mut(handle) else { return };
-                operation.state = OperationState::Starved;
-                self.starved.push(handle);
-                if self.is_overgrown(self.starved.len()) {
-                    let operations = &self.operations;
-                    self.starved.retain(|handle| operations.get(*handle).is_some());
-                }
+                self.operations.await_connection(handle);
             }
             Destination::Split(partitions) => {
                 self.finish(now, handle, Err(SessionError::Split { partitions }), None);
@@ -78,10 +74,7 @@ impl<T> Session<T> {
 
     /// Dispatches all unsent operations again, because the map has changed.
     pub(super) fn dispatch_waiting(&mut self, now: Time) {
-        let mut waiting = std::mem::take(&mut self.unrouted);
-        waiting.retain(|handle| {
-            self.operations.get(*handle).is_some_and(|operation| operation.state == OperationState::Unrouted)
-        });
+        let mut waiting = self.operations.take_unrouted();
         for index in self.connections.indexes() {
             waiting.extend(self.take_waiting(index));
         }
@@ -108,23 +101,13 @@ impl<T> Session<T> {
 
     /// Delays an operation by about `us`, and by more with each delay in a row.
     pub(super) fn pause(&mut self, now: Time, handle: Handle, us: u64) {
-        let Some(operation) = self.operations.get_mut(handle) else { return };
-        operation.pauses += 1;
-        let least = us.clamp(PAUSE_US_MIN, PAUSE_US_MAX);
-        let until = now.after_us(self.jitter.pause_us(operation.pauses, least, PAUSE_US_MAX));
-        operation.state = OperationState::Resting { until };
-        self.timers.arm(Subject::Operation(handle.index), until);
+        self.operations.pause(now, handle, us, &mut self.jitter, &mut self.timers);
     }
 
     /// Handles an answer that names another primary. The map already includes the changes in the answer.
     pub(super) fn redirect(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
-        let epoch = operation.epoch;
-        let (keyspace, partition) = (operation.keyspace(), operation.partition);
-        let newer = self.map.keyspace(keyspace).zip(partition).is_some_and(|(keyspace, partition)| {
-            keyspace.group(partition).is_some_and(|group| group.epoch > epoch)
-        });
-        if newer {
+        if self.mapping.has_newer_group(operation) {
             // Epochs rise: servers that report a newer one do not lead in circles, however often the group changes.
             return self.dispatch(now, handle);
         }
@@ -143,100 +126,42 @@ impl<T> Session<T> {
     }
 
     fn destination(&mut self, now: Time, handle: Handle) -> Destination {
-        let map = std::sync::Arc::clone(&self.map);
         let Some(operation) = self.operations.get(handle) else { return Destination::Nowhere };
-        let (keyspace, partition) = match &operation.request {
-            ask @ (RequestKind::Record { keyspace, .. }
-            | RequestKind::Point { keyspace, .. }
-            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Key, .. }) => {
-                match map.keyspace(*keyspace) {
-                    Some(found) => match operation.partition.or_else(|| ask.partition_in(found)) {
-                        Some(partition) => (found, partition),
-                        None => return Destination::Nowhere,
-                    },
-                    None => return self.missing(now, handle, *keyspace),
-                }
+        let (partition, epoch, primary, collect) = match self.mapping.place(operation) {
+            MapPlace::Group { keyspace, partition, group } => {
+                (partition, group.epoch, group.primary, operation.collect_in(keyspace))
             }
-            RequestKind::Scan { keyspace, slice: (partition, of), .. }
-            | RequestKind::Compare { keyspace, slice: (partition, of), .. }
-            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Slice((partition, of)), .. } => {
-                match map.keyspace(*keyspace) {
-                    Some(found) if found.config().partitions > *of => {
-                        return Destination::Split(found.config().partitions);
-                    }
-                    // The caller has a newer map.
-                    Some(found) if found.config().partitions < *of => return Destination::Nowhere,
-                    Some(found) => (found, *partition),
-                    None => return self.missing(now, handle, *keyspace),
-                }
-            }
-            RequestKind::Admin { .. } => {
-                if let Some(manager) = self.settings.manager.clone() {
-                    let Some(connection) = self.connection_to(now, manager.as_str()) else {
-                        return Destination::NoFreeConnection;
-                    };
-                    let epoch = PartitionEpoch(0);
-                    return Destination::At { connection, partition: None, epoch, collect: None };
-                }
-                let managers = || {
-                    let up = map.nodes().filter(|node| node.state() != NodeState::Down);
-                    up.map(|node| node.manager())
+            MapPlace::Manager => {
+                let is_ready = |address: &str| self.connections.is_ready_at(address);
+                let manager: Option<Arc<str>> = match &self.settings.manager {
+                    Some(manager) => Some(manager.as_str().into()),
+                    None => self.mapping.manager(operation.pauses, is_ready).map(Into::into),
                 };
-                // The first choice is a server that answers, if there is one; after a failure or a lost connection, the next one.
-                let known = match operation.pauses {
-                    0 => managers().find(|address| self.connections.is_ready_at(address)),
-                    _ => None,
-                };
-                let turn = operation.pauses as usize % managers().count().max(1);
-                let Some(manager) = known.or_else(|| managers().nth(turn)) else {
-                    return Destination::Nowhere;
-                };
-                let Some(connection) = self.connection_to(now, manager) else {
+                let Some(manager) = manager else { return Destination::Nowhere };
+                let Some(connection) = self.connection_to(now, &manager) else {
                     return Destination::NoFreeConnection;
                 };
                 let epoch = PartitionEpoch(0);
                 return Destination::At { connection, partition: None, epoch, collect: None };
             }
-            RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Destination::Nowhere,
+            MapPlace::Nowhere => return Destination::Nowhere,
+            MapPlace::MissingKeyspace(keyspace) => return self.missing(now, handle, keyspace),
+            MapPlace::Never(failure) => return Destination::Never(failure),
+            MapPlace::Split(partitions) => return Destination::Split(partitions),
         };
-        let Some(group) = keyspace.group(partition) else {
-            return Destination::Never(What::NoSuchPartition.into());
-        };
-        let collect = self.collects(handle, keyspace);
-        let connection = match self.connections.serving(group.primary) {
+        let connection = match self.connections.serving(primary) {
             Some(connection) => connection,
             None => {
-                let instance = map.instance(group.primary).expect("groups name instances of the map");
+                let map = Arc::clone(self.mapping.map());
+                let instance = map.instance(primary).expect("groups name instances of the map");
                 let Some(connection) = self.connection_to(now, instance.addr) else {
                     return Destination::NoFreeConnection;
                 };
-                self.connections.record_serving(group.primary, connection);
+                self.connections.record_serving(primary, connection);
                 connection
             }
         };
-        Destination::At { connection, partition: Some(partition), epoch: group.epoch, collect }
-    }
-
-    /// Whether an operation may wait for others. An operation that was sent before has waited enough.
-    fn collects(&self, handle: Handle, keyspace: &Keyspace) -> Option<Collect> {
-        let operation = self.operations.get(handle)?;
-        let RequestKind::Record { item, wait: false, .. } = &operation.request else { return None };
-        if operation.attempts > 0 {
-            return None;
-        }
-        let collect = match operation.collecting {
-            Coalescing::Never => return None,
-            Coalescing::Within(collect) => collect,
-            Coalescing::AsKeyspace => {
-                let config = keyspace.config();
-                let (delay_us, bytes) = (config.batch_delay_us, config.batch_bytes);
-                if delay_us == 0 {
-                    return None;
-                }
-                Collect { delay_us, bytes }
-            }
-        };
-        (item.len() < collect.bytes as usize).then_some(collect)
+        Destination::At { connection, partition: Some(partition), epoch, collect }
     }
 
     fn enqueue(&mut self, now: Time, index: u32, handle: Handle, collect: Option<Collect>) {
@@ -244,41 +169,11 @@ impl<T> Session<T> {
             Some(RequestKind::Record { item, .. }) => item.len(),
             _ => 0,
         };
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        connection.used = now;
-        let connection_len = connection.queue.len() + connection.collected.len();
-        match collect {
-            None => connection.queue.push_back(handle),
-            Some(collect) => {
-                connection.collected.push(handle);
-                connection.collected_bytes += bytes;
-                connection.collect_bytes = connection.collect_bytes.min(collect.bytes as usize);
-                let due = now.after_us(collect.delay_us.into());
-                if due < connection.collect_due {
-                    connection.collect_due = due;
-                    self.timers.arm(Subject::Connection(index), due);
-                }
-            }
-        }
-        if self.is_overgrown(connection_len) {
+        let length = self.connections.enqueue(now, index, (handle, bytes), collect, &mut self.timers);
+        if self.operations.is_overgrown(length) {
             let operations = &self.operations;
-            let waits = |handle: &Handle| {
-                let state = operations.get(*handle).map(|operation| operation.state);
-                state == Some(OperationState::Queued { connection: index })
-            };
-            if let Some(connection) = self.connections.get_mut(index) {
-                connection.queue.retain(waits);
-                connection.collected.retain(waits);
-            }
+            self.connections.retain_waiting(index, |handle| operations.waits_at(*handle, index));
         }
-        self.connections.mark_dirty(index);
-    }
-
-    /// Whether a queue of this length consists mostly of outdated entries. Operations that end while they wait stay in queues, which are not
-    /// emptied as long as a server is unreachable.
-    pub(super) fn is_overgrown(&self, length: usize) -> bool {
-        const SLACK: usize = 1024;
-        length > 2 * self.operations.len() + SLACK
     }
 
     /// Opens a session at the server of this connection, if the client is not opening one already.
@@ -339,16 +234,16 @@ impl<T> Session<T> {
     fn send_lookup(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let RequestKind::Keyspace { name, least } = &operation.request else { return };
-        if self.map.epoch() < *least {
+        if self.mapping.epoch() < *least {
             return self.await_map(now, handle);
         }
-        match self.map.keyspace_named(name).filter(|(_, found)| !found.is_dropping()) {
+        match self.mapping.map().keyspace_named(name).filter(|(_, found)| !found.is_dropping()) {
             Some((id, keyspace)) => {
                 let found = FoundKeyspace { id, config: keyspace.config().clone() };
                 self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);
             }
             None if self.map_is_newer_than(handle) => {
-                let error = SessionError::NoKeyspace { name: name.clone(), epoch: self.map.epoch() };
+                let error = SessionError::NoKeyspace { name: name.clone(), epoch: self.mapping.epoch() };
                 self.finish(now, handle, Err(error), None);
             }
             None => self.await_map(now, handle),
@@ -356,20 +251,116 @@ impl<T> Session<T> {
     }
 
     fn await_map(&mut self, now: Time, handle: Handle) {
-        if let Some(operation) = self.operations.get_mut(handle) {
-            operation.state = OperationState::Unrouted;
-            self.unrouted.push(handle);
-            if self.is_overgrown(self.unrouted.len()) {
-                let operations = &self.operations;
-                self.unrouted.retain(|handle| operations.get(*handle).is_some());
-            }
-            self.request_map_soon(now);
-        }
+        self.operations.await_map(handle);
+        self.request_map_soon(now);
     }
 
     /// Whether the map was requested after the operation was submitted: then an object that is not in the map does not exist.
     fn map_is_newer_than(&self, handle: Handle) -> bool {
-        let submitted = self.operations.get(handle).map(|operation| operation.submitted);
-        self.mapping.answered_question >= submitted
+        self.mapping.is_newer_than(self.operations.get(handle).map(|operation| operation.submitted))
+    }
+
+    /// Has the session request the map at the end of this turn, or soon.
+    pub(super) fn request_map_soon(&mut self, now: Time) {
+        self.mapping.request_soon(now, &mut self.timers);
+    }
+
+    pub(super) fn send_map_request(&mut self, now: Time) {
+        if let Some(flight) = self.mapping.overdue_request(now) {
+            self.mark_overdue(now, flight);
+            self.map_request_failed(now, AttemptFailure::Overdue);
+        }
+        if !self.mapping.is_request_due(now, &mut self.timers) {
+            return;
+        }
+        let Session { settings, mapping, connections, timers, .. } = self;
+        match connections.ready(mapping.turn()) {
+            Some(index) => {
+                let request = Message::MapGet(mapping.next_request());
+                let flight = connections.send_own(now, index, &request, Cargo::Map, timers);
+                mapping.record_request(now, flight, settings.attempt_us, timers);
+            }
+            None => {
+                let is_known = |address: &str| connections.at_address(address).is_some();
+                if let Some(address) = mapping.next_server(now, settings, is_known, timers)
+                    && let Some(index) = self.connection_to(now, &address)
+                {
+                    self.connections.existing(index).for_map = true;
+                }
+            }
+        }
+    }
+
+    /// Handles a `Map` message that answers a request sent at `sent`.
+    pub(super) fn map_arrived(&mut self, now: Time, sent: Time, map: &Map<'_>) {
+        self.mapping.end_request();
+        if !map.encoded.is_empty() && !self.apply(map.encoded) && self.mapping.epoch() < map.epoch {
+            self.mapping.request_complete_map();
+            return self.map_request_failed(now, AttemptFailure::Damaged);
+        }
+        self.mapping.record_answer(now, sent);
+        self.dispatch_waiting(now);
+    }
+
+    pub(super) fn map_request_failed(&mut self, now: Time, trouble: AttemptFailure) {
+        self.mapping.record_failure(now, trouble, &mut self.jitter);
+        self.request_map_soon(now);
+    }
+
+    /// Handles a server that accepts this client but refuses to return the map. If the session need not ask again, operations that wait for a map
+    /// end, whether or not it has an older one.
+    pub(super) fn map_request_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+        let address = self.connections.address(index);
+        self.map_request_failed(now, AttemptFailure::Answered { failure: failure.clone() });
+        if self.mapping.is_request_hopeless(&failure, self.settings.endpoints.len()) {
+            self.refuse_unrouted(now, &address, &failure);
+        }
+    }
+
+    /// Ends all operations that wait for a map.
+    pub(super) fn refuse_unrouted(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
+        for handle in self.operations.take_unrouted() {
+            let refused = SessionError::Refused { address: Arc::clone(address), failure: failure.clone() };
+            self.end_unanswered(
+                now,
+                handle,
+                |_| refused,
+                || AttemptFailure::Answered { failure: failure.clone() },
+            );
+        }
+    }
+
+    /// Handles the changes in a redirect, which lead to a map of this epoch.
+    pub(super) fn map_moved(&mut self, now: Time, epoch: MapEpoch, delta: &[u8]) {
+        if epoch <= self.mapping.epoch() {
+            return;
+        }
+        match !delta.is_empty() && self.apply(delta) {
+            true => self.dispatch_waiting(now),
+            false => self.request_map_soon(now),
+        }
+    }
+
+    /// Applies encoded changes. Returns whether they led to a newer map.
+    fn apply(&mut self, encoded: &[u8]) -> bool {
+        let Some(before) = self.mapping.apply(encoded) else { return false };
+        self.follow_splits(&before);
+        // Addresses may have changed: they are looked up again as operations need them.
+        self.connections.forget_instances();
+        true
+    }
+
+    /// Handles the splits between the map `before` and the current one: operations and sequence numbers continue in the child partitions.
+    fn follow_splits(&mut self, before: &ClusterMap) {
+        for (keyspace, found) in self.mapping.map().keyspaces() {
+            let Some(old) = before.keyspace(keyspace) else { continue };
+            if let Some(further) = found.splits().checked_sub(old.splits()).filter(|further| *further > 0) {
+                let open = self.operations.reassign(keyspace, found);
+                // They wait for room in the window of their new partition.
+                for handle in self.numbering.split(keyspace, further, &open) {
+                    self.operations.leave_window(handle);
+                }
+            }
+        }
     }
 }

@@ -13,87 +13,69 @@ mod connections;
 mod dispatch;
 mod mapping;
 mod numbering;
+mod operation_table;
 mod receive;
 mod transmit;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::{MapEpoch, PartitionId, Timestamp};
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::ClusterId;
 
 use crate::backoff::Jitter;
 use crate::buffer_pool::FramePool;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError, WaitReason};
-use crate::limits::{READ_LOCK_USABLE_NINTHS, SILENT_US, WAIT_GRACE_US};
+use crate::limits::{SILENT_US, WAIT_GRACE_US};
 use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Coalescing, RequestKind, SessionRequest};
 use crate::settings::SessionSettings;
-use crate::slots::{Handle, Slots};
+use crate::slots::Handle;
 use crate::timers::{Subject, Timers};
-use crate::transaction::ReadCounts;
+use crate::transaction::{Composite, CompositeStep, ReadCounts};
 use zerohop_base::invariant::CheckTurn;
 use zerohop_base::time::Time;
 
-use composite::Procedure;
+use composite::{AnsweredFrame, CompositeStart, CompositeTable};
 use connection_table::ConnectionTable;
 use mapping::Mapping;
 use numbering::WriteNumbering;
+use operation_table::OperationTable;
 
 /// The client's half of the protocol. `T` is submitted with an operation and returned with its completion.
 #[derive(Debug)]
 pub struct Session<T> {
     settings: SessionSettings,
-    map: Arc<ClusterMap>,
     mapping: Mapping,
     cluster: ClusterId,
     /// The highest timestamp seen so far; every request carries it.
     seen: Timestamp,
 
-    operations: Slots<OpenOperation<T>>,
-    /// The composite operations.
-    together: Slots<Procedure<T>>,
-    /// Counts of the composite operations that read.
-    reads: ReadCounts,
-    /// Results of their operations that have not been passed on yet.
-    ended: VecDeque<EndedOperation>,
-    /// The duration of the read lock in the frame, or the part of a frame, that is being processed.
-    read_lock_us: u32,
-    /// The map, and the latest answer about it, with which the composite operations that wait for a map were last started.
-    together_map: (MapEpoch, Option<Time>),
-    operation_bytes: usize,
-    /// Operations that the map does not place.
-    unrouted: Vec<Handle>,
-    /// Operations for which no connection is available.
-    starved: Vec<Handle>,
-
+    operations: OperationTable<T>,
+    composites: CompositeTable<T>,
     connections: ConnectionTable,
     numbering: WriteNumbering,
 
-    frame_pool: FramePool,
+    buffers: SessionBuffers,
     timers: Timers,
     jitter: Jitter,
     effects: Vec<SessionEffect<T>>,
-    /// The buffer in which batches are encoded.
-    packed: Vec<u8>,
-    /// The buffer into which compressed bodies are expanded.
-    scratch: Vec<u8>,
     closed: bool,
     check_turn: CheckTurn,
 }
 
-/// The result of an operation of a composite operation.
-#[derive(Debug)]
-struct EndedOperation {
-    procedure: Handle,
-    slot: u32,
-    result: Result<Reply, SessionError>,
-    /// Until when a read lock protects what was read; `None`: no lock.
-    read_locked_until: Option<Time>,
+/// Buffers that the session uses again.
+#[derive(Debug, Default)]
+struct SessionBuffers {
+    /// Large frames that were received.
+    frames: FramePool,
+    /// The buffer in which batches are encoded.
+    packed: Vec<u8>,
+    /// The buffer into which compressed bodies are expanded.
+    scratch: Vec<u8>,
 }
 
 impl<T> Session<T> {
@@ -103,27 +85,17 @@ impl<T> Session<T> {
         let settings = settings.bounded();
         Self {
             connections: ConnectionTable::new(&settings),
+            operations: OperationTable::new(&settings),
+            composites: CompositeTable::new(),
             jitter: Jitter::new(settings.jitter_seed),
             settings,
-            map: Arc::default(),
             mapping: Mapping::new(),
             cluster: ClusterId::default(),
             seen: Timestamp::ZERO,
-            operations: Slots::new(),
-            together: Slots::new(),
-            reads: ReadCounts::default(),
-            ended: VecDeque::new(),
-            read_lock_us: 0,
-            together_map: (MapEpoch(0), None),
-            operation_bytes: 0,
-            unrouted: Vec::new(),
-            starved: Vec::new(),
             numbering: WriteNumbering::default(),
-            frame_pool: FramePool::default(),
+            buffers: SessionBuffers::default(),
             timers: Timers::new(),
             effects: Vec::new(),
-            packed: Vec::new(),
-            scratch: Vec::new(),
             closed: false,
             check_turn: CheckTurn::default(),
         }
@@ -135,7 +107,6 @@ impl<T> Session<T> {
             self.effects.push(SessionEffect::Complete { token, result: Err(error) });
             return;
         }
-        self.operation_bytes += request.bytes();
         let SessionRequest { operation: ask, limit_us, collecting } = request;
         match ask {
             RequestKind::Together(together) => self.begin_together(now, *together, limit_us, token),
@@ -158,7 +129,7 @@ impl<T> Session<T> {
     ) {
         let grace_us = if matches!(ask, RequestKind::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
         let deadline = now.after_us(limit_us).after_us(grace_us);
-        let handle = self.operations.insert(OpenOperation {
+        let operation = OpenOperation {
             owner,
             request: ask,
             collecting,
@@ -174,8 +145,8 @@ impl<T> Session<T> {
             redirects: 0,
             pauses: 0,
             last: None,
-        });
-        self.timers.arm(Subject::Operation(handle.index), deadline);
+        };
+        let handle = self.operations.insert(operation, &mut self.timers);
         self.dispatch(now, handle);
     }
 
@@ -193,7 +164,7 @@ impl<T> Session<T> {
         self.send_map_request(now);
         while let Some(index) = self.connections.next_dirty() {
             self.transmit(now, index);
-            if !self.connections.has_dirty() && !self.ended.is_empty() {
+            if !self.connections.has_dirty() && self.composites.has_results() {
                 // Operations that could not be sent have ended, and composite operations may continue because of that.
                 self.run_together(now);
             }
@@ -211,6 +182,7 @@ impl<T> Session<T> {
     /// Ends every operation and closes every connection. Operations that are submitted later end at once.
     pub fn shut_down(&mut self, now: Time) {
         self.closed = true;
+        self.mapping.close();
         let all: Vec<Handle> = self.operations.iter().map(|(handle, _)| handle).collect();
         for handle in all {
             self.end_unanswered(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
@@ -218,26 +190,27 @@ impl<T> Session<T> {
         for index in self.connections.indexes() {
             self.drop_connection(now, index);
         }
-        self.mapping.needed = false;
-        self.close_together(now);
+        self.run_together(now);
+        let composites = self.composites.handles();
+        composites.into_iter().for_each(|handle| self.end_together(handle, Err(SessionError::Closed)));
     }
 
     /// The map by which the session routes; empty until the first map has arrived.
     #[must_use]
     pub fn map(&self) -> &Arc<ClusterMap> {
-        &self.map
+        self.mapping.map()
     }
 
     /// Number of operations that have not ended, including the parts of composite operations.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.operations.len() + self.together.len()
+        self.operations.len() + self.composites.len()
     }
 
     /// Counts of the reads of several records so far.
     #[must_use]
     pub fn reads(&self) -> ReadCounts {
-        self.reads
+        self.composites.reads()
     }
 
     /// Returns a send buffer to the session for reuse.
@@ -246,19 +219,10 @@ impl<T> Session<T> {
     }
 
     fn admit(&self, request: &SessionRequest) -> Result<(), SessionError> {
-        let limit = self.settings.operations_max;
-        if self.closed {
-            return Err(SessionError::Closed);
+        match self.closed {
+            true => Err(SessionError::Closed),
+            false => self.operations.admit(request.bytes()),
         }
-        if self.operations.len() >= limit {
-            return Err(SessionError::TooManyOperations { limit });
-        }
-        let limit = self.settings.operation_bytes_max;
-        // A single operation always fits; otherwise a value above a low limit could never be written.
-        if self.operation_bytes > 0 && self.operation_bytes + request.bytes() > limit {
-            return Err(SessionError::TooManyBytes { limit });
-        }
-        Ok(())
     }
 
     fn operation_is_due(&mut self, now: Time, index: u32) {
@@ -274,7 +238,7 @@ impl<T> Session<T> {
                 self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
             }
             OperationState::Flying { flight, due, look } if now >= look => {
-                match self.has_another_owner(handle) {
+                match self.mapping.has_newer_group(operation) {
                     true => {
                         self.mark_overdue(now, flight);
                         self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
@@ -297,21 +261,10 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether the partition of an operation has a newer group than when the operation was sent.
-    fn has_another_owner(&self, handle: Handle) -> bool {
-        let Some(operation) = self.operations.get(handle) else { return false };
-        let (keyspace, partition) = (operation.keyspace(), operation.partition);
-        self.map
-            .keyspace(keyspace)
-            .zip(partition)
-            .and_then(|(found, partition)| found.group(partition))
-            .is_some_and(|group| group.epoch > operation.epoch)
-    }
-
     fn expire(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let waiting = self.waiting(operation);
-        let lost = self.lost_partition(operation);
+        let lost = self.mapping.lost_partition(operation);
         let waited_us = now.since_us(operation.submitted);
         if let OperationState::Flying { flight, .. } = operation.state {
             self.mark_overdue(now, flight);
@@ -325,13 +278,6 @@ impl<T> Session<T> {
             SessionError::Deadline { waited_us, waiting, last }
         };
         self.end_unanswered(now, handle, clean, || AttemptFailure::Overdue);
-    }
-
-    /// The partition of an operation, if no replica will serve it according to the map.
-    fn lost_partition(&self, operation: &OpenOperation<T>) -> Option<PartitionId> {
-        let partition = operation.partition?;
-        let group = self.map.keyspace(operation.keyspace())?.group(partition)?;
-        self.map.is_unavailable(group).then_some(partition)
     }
 
     /// The cause why a wait lasts, if the session has seen one.
@@ -364,39 +310,27 @@ impl<T> Session<T> {
         self.finish(now, handle, Err(error), None);
     }
 
-    /// Ends an operation. `answered`: when the frame was sent whose answer ends it.
+    /// Ends an operation. `answered`: the frame whose answer ends it.
     fn finish(
         &mut self,
         now: Time,
         handle: Handle,
         result: Result<Reply, SessionError>,
-        answered: Option<Time>,
+        answered: Option<AnsweredFrame>,
     ) {
         let Some(operation) = self.operations.remove(handle) else { return };
-        let OpenOperation { owner, request: ask, stamp, partition, .. } = operation;
-        let request = SessionRequest { operation: ask, limit_us: 0, collecting: Default::default() };
-        self.operation_bytes -= request.bytes();
+        let OpenOperation { owner, request, stamp, partition, .. } = operation;
         match owner {
             CompletionTarget::Caller(token) => self.effects.push(SessionEffect::Complete { token, result }),
             CompletionTarget::Together { procedure, slot } => {
-                // The lock counts from the time of the request, by this clock: the server read the record later, so its lock lasts longer.
-                let held_us = u64::from(self.read_lock_us) * READ_LOCK_USABLE_NINTHS / 9;
-                let held_until = answered.filter(|_| held_us > 0).map(|sent| sent.after_us(held_us));
-                self.ended.push_back(EndedOperation {
-                    procedure,
-                    slot,
-                    result,
-                    read_locked_until: held_until,
-                });
+                self.composites.add_result(procedure, slot, result, answered);
             }
         }
         if let (Some(stamp), Some(partition)) = (stamp, partition) {
-            let place = (request.operation.keyspace(), partition);
-            if self.numbering.close(place, stamp, answered) {
+            let place = (request.keyspace(), partition);
+            if self.numbering.close(place, stamp, answered.map(|frame| frame.sent)) {
                 let operations = &self.operations;
-                let waits = |handle: Handle| {
-                    operations.get(handle).is_some_and(|found| found.state == OperationState::WindowFull)
-                };
+                let waits = |handle| operations.is_in(handle, OperationState::WindowFull);
                 let admitted = self.numbering.admitted(place, waits);
                 self.dispatch_all(now, admitted);
             }
@@ -424,11 +358,78 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether an operation in a queue of this connection still waits there.
-    fn waits_at(&self, handle: Handle, connection: u32) -> bool {
-        self.operations
-            .get(handle)
-            .is_some_and(|operation| operation.state == OperationState::Queued { connection })
+    fn begin_together(&mut self, now: Time, together: Composite, limit_us: u64, token: T) {
+        self.operations.add_bytes(together.bytes());
+        let handle = self.composites.insert(now, together, limit_us, token);
+        self.start_together(now, handle);
+    }
+
+    /// Passes all results to the composite operations to which they belong, and continues those that waited for the map.
+    fn run_together(&mut self, now: Time) {
+        let waiting = self.composites.with_new_map(&self.mapping);
+        waiting.into_iter().for_each(|handle| self.start_together(now, handle));
+        self.composites.record_start(&self.mapping);
+        while let Some((handle, step)) = self.composites.next_result(now, self.mapping.map()) {
+            self.continue_together(now, handle, step);
+        }
+    }
+
+    fn together_is_due(&mut self, now: Time, index: u32) {
+        if let Some((handle, error)) = self.composites.expired(now, index, &self.mapping, &mut self.timers) {
+            self.end_together(handle, Err(error));
+        }
+    }
+
+    fn start_together(&mut self, now: Time, handle: Handle) {
+        let Some(CompositeStart { step, since }) = self.composites.start(handle, &self.mapping) else {
+            return;
+        };
+        self.continue_together(now, handle, step);
+        if let Some(since) = since {
+            self.composites.wait_on(handle, since);
+        }
+    }
+
+    /// Does what a composite operation requests.
+    fn continue_together(&mut self, now: Time, handle: Handle, step: CompositeStep) {
+        match step {
+            CompositeStep::Wait => {}
+            CompositeStep::AwaitMap => {
+                self.composites.await_map(now, handle, &mut self.timers);
+                self.request_map_soon(now);
+            }
+            CompositeStep::End(result) => {
+                if result.is_ok() {
+                    self.composites.count_read(handle);
+                }
+                self.end_together(handle, result);
+            }
+            CompositeStep::Send(sendings) => {
+                let admitted = match self.closed {
+                    true => Err(SessionError::Closed),
+                    false => self.operations.admit_parts(sendings.len()),
+                };
+                if let Err(error) = admitted {
+                    return self.end_together(handle, Err(error));
+                }
+                let limit_us = self.composites.left_us(now, handle);
+                for sending in sendings {
+                    let owner = CompletionTarget::Together { procedure: handle, slot: sending.slot };
+                    self.accept_operation(
+                        now,
+                        (sending.operation, sending.collecting, sending.wants_read_lock),
+                        limit_us,
+                        owner,
+                    );
+                }
+            }
+        }
+    }
+
+    fn end_together(&mut self, handle: Handle, result: Result<Reply, SessionError>) {
+        let Some((token, bytes)) = self.composites.remove(handle) else { return };
+        self.operations.remove_bytes(bytes);
+        self.effects.push(SessionEffect::Complete { token, result });
     }
 
     fn record_version(&mut self, version: Timestamp) {

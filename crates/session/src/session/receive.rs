@@ -8,6 +8,7 @@ use zerohop_wire::messages::Message;
 use zerohop_wire::{Advice, DecodeResult, Failure, HEADER_BYTES};
 
 use super::Session;
+use super::composite::AnsweredFrame;
 use crate::connection::ConnectionId;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, Flight};
@@ -37,7 +38,7 @@ impl<T> Session<T> {
                 Some(bytes) => {
                     let whole = input.split_to(bytes).freeze();
                     let step = self.handle_frame(now, index, &whole, Some(&whole));
-                    self.frame_pool.add(whole);
+                    self.buffers.frames.add(whole);
                     step
                 }
                 None => {
@@ -51,7 +52,7 @@ impl<T> Session<T> {
             match step {
                 ReceiveStep::Used(_) => {}
                 ReceiveStep::Need(bytes) => {
-                    self.frame_pool.make_room(bytes, input);
+                    self.buffers.frames.make_room(bytes, input);
                     return bytes;
                 }
             }
@@ -63,16 +64,16 @@ impl<T> Session<T> {
         match decoder.decode(bytes) {
             DecodeResult::Need(bytes) => ReceiveStep::Need(bytes),
             DecodeResult::Frame { frame, used } => {
-                let mut scratch = std::mem::take(&mut self.scratch);
+                let mut scratch = std::mem::take(&mut self.buffers.scratch);
                 match frame.message(&mut scratch) {
                     Ok(message) => {
-                        self.read_lock_us = self.believed(index, frame.envelope.read_lock_us());
-                        self.answered(now, index, frame.envelope.request, message, whole);
-                        self.read_lock_us = 0;
+                        let read_lock_us = self.believed(index, frame.envelope.read_lock_us());
+                        let request = frame.envelope.request;
+                        self.answered(now, index, (request, read_lock_us), message, whole);
                     }
                     Err(_) => self.refused_frame(now, index, frame.envelope.request),
                 }
-                self.scratch = scratch;
+                self.buffers.scratch = scratch;
                 ReceiveStep::Used(used)
             }
             DecodeResult::Refused { envelope, used, .. } => {
@@ -91,7 +92,7 @@ impl<T> Session<T> {
         &mut self,
         now: Time,
         index: u32,
-        request: RequestId,
+        (request, read_lock_us): (RequestId, u32),
         message: Message<'_>,
         whole: Option<&Bytes>,
     ) {
@@ -99,9 +100,8 @@ impl<T> Session<T> {
             for answer in answers.iter() {
                 match answer.message() {
                     Ok(message) => {
-                        self.read_lock_us = self.believed(index, answer.read_lock_us.into());
-                        self.answered(now, index, answer.request, message, whole);
-                        self.read_lock_us = 0;
+                        let read_lock_us = self.believed(index, answer.read_lock_us.into());
+                        self.answered(now, index, (answer.request, read_lock_us), message, whole);
                     }
                     Err(_) => self.damaged(now, index, answer.request),
                 }
@@ -109,18 +109,18 @@ impl<T> Session<T> {
             return;
         }
         let Some((handle, flight)) = self.connections.land_request(index, request) else { return };
-        let sent = flight.sent;
+        let frame = AnsweredFrame { sent: flight.sent, read_lock_us };
         match (flight.cargo, message) {
             (Cargo::One(operation), Message::Answer(answer)) => {
                 self.connections.existing(index).failures = 0;
-                self.handle_answer(now, handle, operation, sent, answer, whole);
+                self.handle_answer(now, handle, operation, frame, answer, whole);
             }
             (Cargo::Batch(operations), Message::BatchAnswer(answers)) => {
                 self.connections.existing(index).failures = 0;
                 let mut answers = answers.iter();
                 for operation in operations {
                     match answers.next() {
-                        Some(answer) => self.handle_answer(now, handle, operation, sent, answer, whole),
+                        Some(answer) => self.handle_answer(now, handle, operation, frame, answer, whole),
                         None => self.operation_lost(now, handle, operation, &AttemptFailure::Damaged),
                     }
                 }
@@ -137,16 +137,16 @@ impl<T> Session<T> {
                     other => other.into_owned(),
                 };
                 for operation in cargo.into_operations() {
-                    self.handle_answer(now, handle, operation, sent, Err(failure.clone()), None);
+                    self.handle_answer(now, handle, operation, frame, Err(failure.clone()), None);
                 }
             }
             (Cargo::One(operation), Message::Transacted(transacted)) => {
                 self.connections.existing(index).failures = 0;
-                self.transacted(now, handle, operation, sent, &transacted, whole);
+                self.transacted(now, handle, operation, frame, &transacted, whole);
             }
             (Cargo::One(operation), Message::AdminAnswer(admin)) => {
                 let reply = Reply::Admin(owned(admin.encoded, whole));
-                self.finish(now, operation, Ok(reply), Some(sent));
+                self.finish(now, operation, Ok(reply), Some(frame));
             }
             (cargo, message) => self.own_answered(now, index, handle, Flight { cargo, ..flight }, message),
         }
@@ -165,9 +165,9 @@ impl<T> Session<T> {
             (Cargo::Hello | Cargo::Prove, Message::Answer(Err(failure))) => {
                 self.refused(now, index, failure.into_owned())
             }
-            (Cargo::Map, Message::Map(map)) => self.map_came(now, flight.sent, &map),
+            (Cargo::Map, Message::Map(map)) => self.map_arrived(now, flight.sent, &map),
             (Cargo::Map, Message::Answer(Err(failure))) => {
-                self.map_question_refused(now, index, failure.into_owned());
+                self.map_request_refused(now, index, failure.into_owned());
             }
             (Cargo::SessionOpen, Message::SessionOpened(opened)) => {
                 self.session_opened(now, flight.sent, &opened);
@@ -200,7 +200,7 @@ impl<T> Session<T> {
     /// Repeats the contents of a frame that was not answered properly.
     fn redo(&mut self, now: Time, handle: Handle, cargo: Cargo) {
         match cargo {
-            Cargo::Map => self.map_question_failed(now, AttemptFailure::Damaged),
+            Cargo::Map => self.map_request_failed(now, AttemptFailure::Damaged),
             Cargo::SessionOpen => self.opening_refused(now, None),
             // Its connection stays in the greeting until that is overdue.
             Cargo::Hello | Cargo::Prove | Cargo::Ping => {}

@@ -16,18 +16,14 @@ use crate::connection::ConnectionPhase;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, request_id};
-use crate::limits::{BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, SILENT_US, WAIT_GRACE_US};
+use crate::limits::{BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, WAIT_GRACE_US};
 use crate::operation::{OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
-use crate::timers::Subject;
 use zerohop_base::time::Time;
 
 /// An operation with its keyspace and partition.
 type PlacedOperation = (KeyspaceId, PartitionId, Handle);
-
-/// Number of attempts after which the time-out is no longer doubled.
-const DOUBLINGS_MAX: u32 = 6;
 
 impl<T> Session<T> {
     /// Sends the operations of a connection that can be sent now.
@@ -47,7 +43,7 @@ impl<T> Session<T> {
             while self.connections.may_send_more(index)
                 && let Some(handle) = self.connections.existing(index).queue.pop_front()
             {
-                if self.waits_at(handle, index) {
+                if self.operations.waits_at(handle, index) {
                     self.send_one(now, index, handle, gathers);
                 }
             }
@@ -57,10 +53,7 @@ impl<T> Session<T> {
 
     /// Whether these operations request read locks: all or none of them, because one reply answers them together.
     pub(super) fn want_read_locks(&self, index: u32, handles: &[Handle]) -> bool {
-        self.connections.supports_read_locks(index)
-            && handles
-                .iter()
-                .all(|handle| self.operations.get(*handle).is_some_and(|one| one.wants_read_lock))
+        self.connections.supports_read_locks(index) && self.operations.want_read_locks(handles)
     }
 
     /// Sends one operation in a frame of its own, or lets it wait for its number.
@@ -90,7 +83,7 @@ impl<T> Session<T> {
             let error = SessionError::Answer { failure: failure.clone() };
             return self.end_unanswered(now, handle, |_| error, || AttemptFailure::Answered { failure });
         }
-        self.record_sent(now, handle, flight);
+        self.operations.record_sent(now, handle, flight, &mut self.timers);
     }
 
     fn encode_one(
@@ -197,7 +190,7 @@ impl<T> Session<T> {
     ) -> &'o [PlacedOperation] {
         // The frame size limits a batch; the caller's limit only decides when it is sent.
         let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_FIELDS_BYTES);
-        let mut packed = std::mem::take(&mut self.packed);
+        let mut packed = std::mem::take(&mut self.buffers.packed);
         packed.clear();
         let mut aboard: Vec<Handle> = Vec::with_capacity(placed.len().min(BATCH_ITEMS_MAX as usize));
         let mut first: Option<Stamp> = None;
@@ -240,7 +233,7 @@ impl<T> Session<T> {
                 }
             }
         }
-        self.packed = packed;
+        self.buffers.packed = packed;
         &placed[used..]
     }
 
@@ -268,7 +261,7 @@ impl<T> Session<T> {
                 self.connections.add_coalesced(now, index, request, (&head, body), cargo, timers)
             }
         };
-        self.record_sent(now, handle, flight);
+        self.operations.record_sent(now, handle, flight, &mut self.timers);
         true
     }
 
@@ -291,7 +284,7 @@ impl<T> Session<T> {
         let timers = &mut self.timers;
         let flight = self.connections.add_coalesced(now, index, request, (&head, packed), cargo, timers);
         for handle in aboard {
-            self.record_sent(now, handle, flight);
+            self.operations.record_sent(now, handle, flight, &mut self.timers);
         }
     }
 
@@ -319,7 +312,7 @@ impl<T> Session<T> {
             .write(index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
-            self.record_sent(now, handle, flight);
+            self.operations.record_sent(now, handle, flight, &mut self.timers);
         }
     }
 
@@ -335,21 +328,6 @@ impl<T> Session<T> {
             }
             Err(NumberWait::Window) => None,
         }
-    }
-
-    pub(super) fn record_sent(&mut self, now: Time, handle: Handle, flight: Handle) {
-        let attempt_us = self.settings.attempt_us;
-        let Some(operation) = self.operations.get_mut(handle) else { return };
-        let (due, look) = match operation.is_wait() || operation.is_admin() {
-            // The server may take long; the connection shows whether the server is alive.
-            true => (Time::NEVER, Time::NEVER),
-            false => {
-                (now.after_us(attempt_us << operation.attempts.min(DOUBLINGS_MAX)), now.after_us(SILENT_US))
-            }
-        };
-        operation.attempts = operation.attempts.saturating_add(1);
-        operation.state = OperationState::Flying { flight, due, look };
-        self.timers.arm(Subject::Operation(handle.index), due.min(look));
     }
 
     /// Passes the output so far to the shell, followed by `tail`.
