@@ -60,6 +60,16 @@ pub(super) enum ConnectionRoom {
     Full,
 }
 
+/// The state of a connection that the turn visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionVisit {
+    /// It has been removed.
+    Gone,
+    /// It is drained, so that another connection can use its place.
+    Drained,
+    Open,
+}
+
 /// What a connection was before it was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LostConnection {
@@ -286,6 +296,16 @@ impl ConnectionTable {
     /// Removes and returns the position of a connection that the turn must visit.
     pub(super) fn next_dirty(&mut self) -> Option<u32> {
         self.dirty.pop()
+    }
+
+    /// Begins the visit of a connection that was marked.
+    pub(super) fn visit(&mut self, index: u32) -> ConnectionVisit {
+        let Some(connection) = self.get_mut(index) else { return ConnectionVisit::Gone };
+        connection.dirty = false;
+        match connection.draining && connection.is_idle() {
+            true => ConnectionVisit::Drained,
+            false => ConnectionVisit::Open,
+        }
     }
 
     pub(super) fn has_dirty(&self) -> bool {

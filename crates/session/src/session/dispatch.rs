@@ -1,14 +1,21 @@
 //! Dispatch of operations: the map gives the primary of the operation's partition, and the operation joins a queue there.
+//!
+//! The session opens a connection when it has something to send, and opens a lost one again after a pause. The operations in flight on a lost
+//! connection are dispatched again.
 
 use std::sync::Arc;
 
 use zerohop_placement::{ClusterMap, PartitionCount};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
-use zerohop_wire::messages::{Map, Message, SessionOpen, SessionOpened};
+use zerohop_wire::messages::{Message, Ping};
 
 use super::Session;
+use super::connection_table::{ConnectionRoom, ConnectionVisit};
 use super::mapping::MapPlace;
+use super::transmit::Transmitter;
+use crate::connection::ConnectionPhase;
+use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::Cargo;
 use crate::limits::REDIRECTS_MAX;
@@ -176,42 +183,10 @@ impl<T> Session<T> {
         }
     }
 
-    /// Opens a session at the server of this connection, if the client is not opening one already.
-    pub(super) fn open_session(&mut self, now: Time, index: u32) {
-        if !self.numbering.is_opening() {
-            let flight = self.connections.send_own(
-                now,
-                index,
-                &Message::SessionOpen(SessionOpen),
-                Cargo::SessionOpen,
-                &mut self.timers,
-            );
-            self.numbering.record_opening(flight, now.after_us(self.settings.attempt_us), &mut self.timers);
-        }
-    }
-
-    pub(super) fn session_opened(&mut self, now: Time, asked: Time, opened: &SessionOpened) {
-        self.numbering.accept(asked, opened);
-        let awaiting = self.numbering.end_opening();
-        self.dispatch_all(now, awaiting);
-    }
-
     /// The opening failed: the writes that wait request a session again, each from its own server.
     pub(super) fn opening_failed(&mut self, now: Time) {
         let awaiting = self.numbering.end_opening();
         self.dispatch_all(now, awaiting);
-    }
-
-    /// The server does not open a session; `Some` if the refusal is final.
-    pub(super) fn opening_refused(&mut self, now: Time, error: Option<SessionError>) {
-        for handle in self.numbering.end_opening() {
-            match &error {
-                Some(error) => {
-                    self.end_unanswered(now, handle, |_| error.clone(), || AttemptFailure::Overdue)
-                }
-                None => self.pause(now, handle, 0),
-            }
-        }
     }
 
     pub(super) fn opening_is_due(&mut self, now: Time) {
@@ -291,30 +266,9 @@ impl<T> Session<T> {
         }
     }
 
-    /// Handles a `Map` message that answers a request sent at `sent`.
-    pub(super) fn map_arrived(&mut self, now: Time, sent: Time, map: &Map<'_>) {
-        self.mapping.end_request();
-        if !map.encoded.is_empty() && !self.apply(map.encoded) && self.mapping.epoch() < map.epoch {
-            self.mapping.request_complete_map();
-            return self.map_request_failed(now, AttemptFailure::Damaged);
-        }
-        self.mapping.record_answer(now, sent);
-        self.dispatch_waiting(now);
-    }
-
     pub(super) fn map_request_failed(&mut self, now: Time, trouble: AttemptFailure) {
         self.mapping.record_failure(now, trouble, &mut self.jitter);
         self.request_map_soon(now);
-    }
-
-    /// Handles a server that accepts this client but refuses to return the map. If the session need not ask again, operations that wait for a map
-    /// end, whether or not it has an older one.
-    pub(super) fn map_request_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
-        let address = self.connections.address(index);
-        self.map_request_failed(now, AttemptFailure::Answered { failure: failure.clone() });
-        if self.mapping.is_request_hopeless(&failure, self.settings.endpoints.len()) {
-            self.refuse_unrouted(now, &address, &failure);
-        }
     }
 
     /// Ends all operations that wait for a map.
@@ -342,7 +296,7 @@ impl<T> Session<T> {
     }
 
     /// Applies encoded changes. Returns whether they led to a newer map.
-    fn apply(&mut self, encoded: &[u8]) -> bool {
+    pub(super) fn apply(&mut self, encoded: &[u8]) -> bool {
         let Some(before) = self.mapping.apply(encoded) else { return false };
         self.follow_splits(&before);
         // Addresses may have changed: they are looked up again as operations need them.
@@ -362,5 +316,214 @@ impl<T> Session<T> {
                 }
             }
         }
+    }
+
+    /// Sends the operations of a connection that can be sent now.
+    pub(super) fn transmit(&mut self, now: Time, index: u32) {
+        match self.connections.visit(index) {
+            ConnectionVisit::Gone => {}
+            ConnectionVisit::Drained => self.drop_connection(now, index),
+            ConnectionVisit::Open => {
+                let transmitter = Transmitter {
+                    now,
+                    index,
+                    seen: self.seen,
+                    attempt_us: self.settings.attempt_us,
+                    operations: &mut self.operations,
+                    connections: &mut self.connections,
+                    numbering: &mut self.numbering,
+                    timers: &mut self.timers,
+                    effects: &mut self.effects,
+                    packed: &mut self.buffers.packed,
+                    refused: Vec::new(),
+                };
+                for (handle, failure) in transmitter.transmit() {
+                    let error = SessionError::Answer { failure: failure.clone() };
+                    self.end_unanswered(now, handle, |_| error, || AttemptFailure::Answered { failure });
+                }
+            }
+        }
+    }
+
+    /// The position of a connection to this address, which the session opens if there is none. `None`: the session has the maximum number of
+    /// connections, and the caller must wait until another is closed.
+    pub(super) fn connection_to(&mut self, now: Time, address: &str) -> Option<u32> {
+        if let Some(index) = self.connections.at_address(address) {
+            let draining = self.connections.existing(index).draining;
+            return (!draining).then_some(index);
+        }
+        match self.connections.make_room() {
+            ConnectionRoom::Free => {}
+            ConnectionRoom::AfterDrop(idle) => {
+                self.drop_connection(now, idle);
+                // A starved operation may have used the place.
+                if !self.connections.has_room() {
+                    return None;
+                }
+            }
+            ConnectionRoom::Full => return None,
+        }
+        let index = self.connections.add(now, address);
+        self.open(now, index);
+        Some(index)
+    }
+
+    /// Records that no operation waits for this frame's answer any more. The session closes a connection with many such frames, because its server
+    /// does not answer, or not in time. Such frames must not count forever.
+    pub(super) fn mark_overdue(&mut self, now: Time, handle: Handle) {
+        if let Some(index) = self.connections.mark_overdue(handle) {
+            let address = self.connections.address(index);
+            self.lose(now, index, AttemptFailure::Silent { address }, true);
+        }
+    }
+
+    pub(super) fn connection_is_due(&mut self, now: Time, index: u32) {
+        let quiet_us = self.settings.quiet_us;
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let silent = AttemptFailure::Silent { address: Arc::clone(&connection.address) };
+        match connection.phase {
+            ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } if now >= due => {
+                self.lose(now, index, silent, true);
+            }
+            ConnectionPhase::Resting { until } if now >= until => self.open_again(now, index),
+            ConnectionPhase::Ready => {
+                if now >= connection.collect_due {
+                    // From now on they only wait for room; their time has passed.
+                    (connection.collect_due, connection.collect_bytes) = (Time::NEVER, 0);
+                }
+                let quiet =
+                    connection.frames_in_flight > 0 && now >= connection.quiet_since.after_us(quiet_us);
+                if connection.due(quiet_us) <= now && quiet && connection.pinged {
+                    self.lose(now, index, silent, true);
+                } else if quiet && !connection.pinged {
+                    connection.pinged = true;
+                    let map_epoch = self.mapping.epoch();
+                    self.connections.send_own(
+                        now,
+                        index,
+                        &Message::Ping(Ping { map_epoch }),
+                        Cargo::Ping,
+                        &mut self.timers,
+                    );
+                }
+                self.connections.mark_dirty(index);
+            }
+            _ => {}
+        }
+        self.connections.arm(index, &mut self.timers);
+    }
+
+    /// Abandons a connection: the session sends the operations in flight again, to the same server after a pause, or to the server that the map
+    /// names.
+    pub(super) fn lose(&mut self, now: Time, index: u32, trouble: AttemptFailure, close: bool) {
+        if close {
+            self.close(index);
+        }
+        let Session { settings, jitter, timers, connections, .. } = self;
+        let (least, most) = (settings.backoff_us_min, settings.backoff_us_max);
+        let pause_us = |failures| jitter.pause_us(failures, least, most);
+        let Some(lost) = connections.lay_down(now, index, &trouble, pause_us, timers) else { return };
+
+        // The primary may have moved because its node has failed.
+        self.request_map_soon(now);
+        if lost.was_for_map {
+            self.mapping.hurry(now);
+        }
+        self.mapping.last = Some(trouble.clone());
+        self.land_all(now, index, &trouble);
+        if !lost.was_ready {
+            self.reroute_admin(now, index, &trouble);
+        }
+    }
+
+    fn land_all(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
+        for handle in self.connections.frames_on(index) {
+            let Some(flight) = self.connections.land(handle) else { continue };
+            match flight.cargo {
+                Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
+                Cargo::Map => self.map_request_failed(now, trouble.clone()),
+                Cargo::SessionOpen => self.opening_failed(now),
+                Cargo::One(operation) => self.operation_lost(now, handle, operation, trouble),
+                cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)) => {
+                    for operation in cargo.into_operations() {
+                        self.operation_lost(now, handle, operation, trouble);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles an operation of a frame that was lost, or whose answer was lost.
+    pub(super) fn operation_lost(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        operation: Handle,
+        trouble: &AttemptFailure,
+    ) {
+        if self.operations.get(operation).is_some_and(|found| found.flies_in(flight)) {
+            self.again(now, operation, trouble.clone());
+        }
+    }
+
+    /// A control request that has not been sent can go to any other manager.
+    fn reroute_admin(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
+        let Some(connection) = self.connections.get(index) else { return };
+        let admin = |handle: &Handle| {
+            self.operations.waits_at(*handle, index)
+                && self.operations.get(*handle).is_some_and(|found| found.is_admin())
+        };
+        let waiting: Vec<Handle> = connection.queue.iter().copied().filter(admin).collect();
+        // The queue still names them; their state makes readers of the queue skip them.
+        for handle in waiting {
+            self.operations.record_failure(handle, trouble.clone());
+            self.pause(now, handle, 0);
+        }
+    }
+
+    /// Opens the connection again if it is still needed, otherwise removes it.
+    fn open_again(&mut self, now: Time, index: u32) {
+        let waiting = self.take_waiting(index);
+        let connection = self.connections.existing(index);
+        if waiting.is_empty() && !connection.for_map {
+            return self.drop_connection(now, index);
+        }
+        connection.queue.extend(waiting);
+        self.open(now, index);
+    }
+
+    fn open(&mut self, now: Time, index: u32) {
+        let (connection, address) = self.connections.open(now, index, &mut self.timers);
+        self.effects.push(SessionEffect::Connect { connection, address });
+    }
+
+    /// Has the shell close the connection, if it is open.
+    fn close(&mut self, index: u32) {
+        if let Some(connection) = self.connections.close(index) {
+            self.effects.push(SessionEffect::Close { connection });
+        }
+    }
+
+    /// Closes and removes a connection; operations that waited for it are dispatched again.
+    pub(super) fn drop_connection(&mut self, now: Time, index: u32) {
+        if self.connections.get(index).is_none() {
+            return;
+        }
+        self.close(index);
+        let address = self.connections.address(index);
+        self.land_all(now, index, &AttemptFailure::Silent { address });
+        let waiting = self.take_waiting(index);
+        self.connections.remove(index);
+        self.dispatch_all(now, waiting);
+        // The first of them uses the free place; the others make sure that another connection becomes free.
+        let starved = self.operations.take_starved();
+        self.dispatch_all(now, starved);
+    }
+
+    /// Removes and returns all operations that wait at a connection, except those that have moved elsewhere since.
+    pub(super) fn take_waiting(&mut self, index: u32) -> Vec<Handle> {
+        let mut waiting = self.connections.existing(index).take_waiting();
+        waiting.retain(|handle| self.operations.waits_at(*handle, index));
+        waiting
     }
 }

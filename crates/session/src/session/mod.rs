@@ -3,13 +3,22 @@
 //! Each event only changes the state of operations. [`Session::step`] then handles what is due, packs and encodes what can be sent, and returns the
 //! effects. A shell that passes in all pending events before it calls `turn` therefore makes one write per connection, however many operations it
 //! carries.
+//!
+//! ```text
+//! Session            what concerns several parts        the parts, each with its fields, methods and invariants:
+//! mod        submit, step, ends of operations           operation_table    operations, their bytes and waiting lists
+//! dispatch   operations to connections; losses          composite          composite operations and their results
+//! receive    what connections report; answers           mapping            the map and the requests for it
+//!                                                       connection_table   connections, frames in flight, output
+//! transmit   queues to frames: borrows parts            numbering          windows and sessions of writes
+//! answers    what an answer means for its operation     check              invariants between parts
+//! ```
 
 mod answers;
 mod check;
 mod coalesced_frame;
 mod composite;
 mod connection_table;
-mod connections;
 mod dispatch;
 mod mapping;
 mod numbering;
@@ -170,7 +179,7 @@ impl<T> Session<T> {
             }
         }
         effects.append(&mut self.effects);
-        self.end_step();
+        check::check_turn(self);
     }
 
     /// When the next turn is due if no event occurs before. The turn may find nothing to do.
@@ -430,9 +439,5 @@ impl<T> Session<T> {
         let Some((token, bytes)) = self.composites.remove(handle) else { return };
         self.operations.remove_bytes(bytes);
         self.effects.push(SessionEffect::Complete { token, result });
-    }
-
-    fn record_version(&mut self, version: Timestamp) {
-        self.seen = self.seen.max(version);
     }
 }

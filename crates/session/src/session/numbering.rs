@@ -12,9 +12,14 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_base::invariant::{BrokenInvariant, check_rules};
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
-use zerohop_wire::messages::{SessionOpened, Stamp};
+use zerohop_wire::messages::{Message, SessionOpen, SessionOpened, Stamp};
 
+use super::check::SESSION;
+use super::connection_table::ConnectionTable;
+use super::operation_table::OperationTable;
+use crate::in_flight_frame::Cargo;
 use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::sequence_window::SequenceWindow;
@@ -133,17 +138,6 @@ impl WriteNumbering {
         admitted
     }
 
-    /// Whether a request for a session is in flight.
-    pub(super) fn is_opening(&self) -> bool {
-        self.opening.is_some()
-    }
-
-    /// Records that the frame `flight` requests a session; it is overdue at `due`.
-    pub(super) fn record_opening(&mut self, flight: Handle, due: Time, timers: &mut Timers) {
-        self.opening = Some((flight, due));
-        timers.arm(Subject::Maintenance, due);
-    }
-
     /// The frame that requests a session, if it is overdue.
     pub(super) fn overdue_opening(&self, now: Time, timers: &mut Timers) -> Option<Handle> {
         let (flight, due) = self.opening?;
@@ -199,13 +193,42 @@ impl WriteNumbering {
         waiting
     }
 
-    /// Whether each window is bounded.
-    pub(super) fn is_bounded(&self) -> bool {
-        self.windows.values().flatten().all(SequenceWindow::is_bounded)
+    /// Requests a session at the server of this connection, if none is requested already.
+    pub(super) fn request_session(
+        &mut self,
+        now: Time,
+        index: u32,
+        attempt_us: u64,
+        connections: &mut ConnectionTable,
+        timers: &mut Timers,
+    ) {
+        if self.opening.is_none() {
+            let request = Message::SessionOpen(SessionOpen);
+            let flight = connections.send_own(now, index, &request, Cargo::SessionOpen, timers);
+            let due = now.after_us(attempt_us);
+            self.opening = Some((flight, due));
+            timers.arm(Subject::Maintenance, due);
+        }
+    }
+
+    /// Checks all windows against the operations.
+    ///
+    /// # Errors
+    /// The broken invariant.
+    pub(super) fn check_all<T>(&self, operations: &OperationTable<T>) -> Result<(), BrokenInvariant> {
+        let is_bounded = self.windows.values().flatten().all(SequenceWindow::is_bounded);
+        let has_open_number = operations.iter().all(|(_, operation)| self.has_open_number(operation));
+        check_rules(
+            SESSION,
+            [
+                (is_bounded, "a window begins with an open number and is bounded"),
+                (has_open_number, "the number of a write is open until the write ends"),
+            ],
+        )
     }
 
     /// Whether the number of this operation, if it has one, is open in its window.
-    pub(super) fn has_open_number<T>(&self, operation: &OpenOperation<T>) -> bool {
+    fn has_open_number<T>(&self, operation: &OpenOperation<T>) -> bool {
         let Some((stamp, partition)) = operation.stamp.zip(operation.partition) else { return true };
         let windows = self.windows.get(&operation.keyspace());
         let window = windows.and_then(|windows| windows.get(partition.0 as usize));

@@ -1,15 +1,22 @@
-//! Received bytes: the session splits them into frames, and matches answers to the frames in flight.
+//! What connections report: that they are open, that they have ended, and received bytes. The session splits the bytes into frames, matches answers
+//! to the frames in flight, and acts on them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use zerohop_wire::auth::Caller;
 use zerohop_wire::ids::RequestId;
-use zerohop_wire::messages::Message;
-use zerohop_wire::{Advice, DecodeResult, Failure, HEADER_BYTES};
+use zerohop_wire::messages::{
+    Hello, HelloAck, Map, Message, OperationAnswer, SessionOpened, TransactionDone,
+};
+use zerohop_wire::{Advice, BrokenStream, DecodeResult, Decoder, Encoder, Failure, Features, HEADER_BYTES};
 
 use super::Session;
+use super::answers::{AnswerMeaning, FailureReaction, version_in};
 use super::composite::AnsweredFrame;
-use crate::connection::ConnectionId;
+use crate::connection::{ConnectionId, ConnectionPhase};
+use crate::effect::ConnectionLoss;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, Flight};
 use crate::limits::SHARE_BYTES_MIN;
@@ -21,6 +28,42 @@ use zerohop_base::time::Time;
 const LENGTH_AT: usize = 36;
 
 impl<T> Session<T> {
+    /// The shell reports that it has opened this connection.
+    pub fn connected(&mut self, now: Time, id: ConnectionId) {
+        let Some(index) = self.connections.live(id) else { return };
+        self.connections.greet(now, index, &mut self.timers);
+        let features = match self.settings.compress_from_bytes {
+            Some(_) => Features(Features::COALESCED.0 | Features::READ_LOCKS.0 | Features::LZ4.0),
+            None => Features(Features::COALESCED.0 | Features::READ_LOCKS.0),
+        };
+        let name = self.settings.name.clone();
+        let mut hello = Hello {
+            version_min: zerohop_wire::limits::VERSION_MIN,
+            version_max: zerohop_wire::limits::VERSION_MAX,
+            features,
+            cluster: self.cluster,
+            map_epoch: self.mapping.epoch(),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: &name,
+        };
+        let credential = self.settings.credential.as_mut();
+        let caller =
+            credential.map(|one| one.add_proof_offer(&mut hello).expect("the name was cut to its bound"));
+        self.connections.existing(index).caller = caller;
+        self.connections.send_own(now, index, &Message::Hello(hello), Cargo::Hello, &mut self.timers);
+    }
+
+    /// The shell reports that it could not open this connection, or that the connection has ended.
+    pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: ConnectionLoss) {
+        let Some(index) = self.connections.live(id) else { return };
+        if let Some(fault) = lost.fault {
+            return self.refused(now, index, Failure::AuthFailed { fault });
+        }
+        let address = self.connections.address(index);
+        self.lose(now, index, AttemptFailure::ConnectionLost { address, kind: lost.kind }, false);
+    }
+
     /// Removes all complete frames from the front of `input`. Returns how many bytes `input` must have in total before the next frame is complete.
     pub fn received(&mut self, now: Time, id: ConnectionId, input: &mut BytesMut) -> usize {
         if let Some(index) = self.connections.live(id) {
@@ -182,6 +225,196 @@ impl<T> Session<T> {
         }
     }
 
+    /// Processes an operation's answer to the frame `flight`.
+    fn handle_answer(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        handle: Handle,
+        frame: AnsweredFrame,
+        answer: OperationAnswer<'_>,
+        whole: Option<&Bytes>,
+    ) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        self.seen = self.seen.max(version_in(&answer));
+        match operation.meaning_of(flight, answer, whole) {
+            AnswerMeaning::Outcome(result) => self.finish(now, handle, result, Some(frame)),
+            AnswerMeaning::Misfit => self.repeat(now, flight, handle),
+            AnswerMeaning::Late => {}
+            AnswerMeaning::Failed(failure) => self.handle_failure(now, handle, failure),
+        }
+    }
+
+    /// Processes the answer that a transaction was done, to the frame `flight`.
+    fn transacted(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        handle: Handle,
+        frame: AnsweredFrame,
+        transacted: &TransactionDone<'_>,
+        whole: Option<&Bytes>,
+    ) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        match operation.meaning_of_transaction(transacted, whole) {
+            AnswerMeaning::Outcome(result) => {
+                self.seen = self.seen.max(transacted.version);
+                self.finish(now, handle, result, Some(frame));
+            }
+            _ => self.repeat(now, flight, handle),
+        }
+    }
+
+    /// Reacts to an error that is not the operation's outcome.
+    fn handle_failure(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        match operation.react_to(&failure) {
+            FailureReaction::Redirect => {
+                if let Failure::WrongOwner { epoch, delta } = &failure {
+                    self.map_moved(now, *epoch, delta);
+                }
+                self.redirect(now, handle);
+            }
+            FailureReaction::RenewSession => self.session_expired(now, handle, failure),
+            FailureReaction::Retry { rest_us } => {
+                if matches!(failure, Failure::Unavailable { .. }) {
+                    // Another server may know a primary that can execute it.
+                    self.request_map_soon(now);
+                }
+                self.operations.record_failure(handle, AttemptFailure::Answered { failure });
+                self.pause(now, handle, rest_us);
+            }
+            FailureReaction::End => self.end(now, handle, failure),
+        }
+    }
+
+    /// Ends an operation with this answer.
+    fn end(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        let error = operation.error_of(failure);
+        self.finish(now, handle, Err(error), None);
+    }
+
+    /// The partition has forgotten the session. An operation that it cannot have executed is sent again in a new session.
+    fn session_expired(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        let Some((session, place)) = operation.forgotten() else { return self.end(now, handle, failure) };
+        let may_continue = operation.leave_session(&failure);
+        self.numbering.forget(session, place);
+        match may_continue {
+            true => self.dispatch(now, handle),
+            false => self.end(now, handle, failure),
+        }
+    }
+
+    /// Handles the server's reply to the greeting, which includes the check of the server's proof.
+    fn handle_hello_ack(&mut self, now: Time, index: u32, ack: &HelloAck) {
+        let cluster = self.cluster;
+        let connection = self.connections.existing(index);
+        let prove = match Caller::check_if_any(connection.caller.take(), ack) {
+            Ok(prove) => prove,
+            Err(failure) => return self.refused(now, index, failure),
+        };
+        if cluster != Default::default() && ack.cluster != cluster {
+            let address = Arc::clone(&connection.address);
+            return self.lose(now, index, AttemptFailure::OtherCluster { address }, true);
+        }
+        connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
+        connection.decoder = Decoder::with_version(ack.version, ack.features);
+        connection.accepts_coalesced = ack.features.has(Features::COALESCED);
+        connection.supports_read_locks = ack.features.has(Features::READ_LOCKS);
+        match prove {
+            Some(prove) => {
+                connection.proving = Some(Box::new(*ack));
+                self.connections.send_own(now, index, &Message::Prove(prove), Cargo::Prove, &mut self.timers);
+            }
+            None => self.ready(now, index, ack),
+        }
+    }
+
+    /// The server has accepted the client's proof.
+    fn proved(&mut self, now: Time, index: u32) {
+        if let Some(ack) = self.connections.existing(index).proving.take() {
+            self.ready(now, index, &ack);
+        }
+    }
+
+    fn ready(&mut self, now: Time, index: u32, ack: &HelloAck) {
+        self.cluster = ack.cluster;
+        let compress_from_bytes =
+            self.settings.compress_from_bytes.filter(|_| ack.features.has(Features::LZ4));
+        let body_checksum = self.settings.body_checksum;
+        let connection = self.connections.existing(index);
+        connection.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
+        connection.phase = ConnectionPhase::Ready;
+        if std::mem::take(&mut connection.for_map) {
+            self.mapping.hurry(now);
+        }
+        if ack.map_epoch > self.mapping.epoch() {
+            self.request_map_soon(now);
+        }
+        self.connections.mark_dirty(index);
+        self.connections.arm(index, &mut self.timers);
+    }
+
+    /// The server refuses this client, or failed authentication: operations that wait for it end.
+    fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+        let address = self.connections.address(index);
+        for handle in self.take_waiting(index) {
+            let refused = SessionError::Refused { address: Arc::clone(&address), failure: failure.clone() };
+            let trouble = || AttemptFailure::Answered { failure: failure.clone() };
+            self.end_unanswered(now, handle, |_| refused, trouble);
+        }
+        if self.mapping.is_refused_everywhere(&failure, self.settings.endpoints.len()) {
+            self.refuse_unrouted(now, &address, &failure);
+        }
+        self.lose(now, index, AttemptFailure::Answered { failure }, true);
+    }
+
+    fn broken(&mut self, now: Time, index: u32, broken: BrokenStream) {
+        let address = self.connections.address(index);
+        self.lose(now, index, AttemptFailure::Broken { address, broken }, true);
+    }
+
+    /// Handles a `Map` message that answers a request sent at `sent`.
+    fn map_arrived(&mut self, now: Time, sent: Time, map: &Map<'_>) {
+        self.mapping.end_request();
+        if !map.encoded.is_empty() && !self.apply(map.encoded) && self.mapping.epoch() < map.epoch {
+            self.mapping.request_complete_map();
+            return self.map_request_failed(now, AttemptFailure::Damaged);
+        }
+        self.mapping.record_answer(now, sent);
+        self.dispatch_waiting(now);
+    }
+
+    /// Handles a server that accepts this client but refuses to return the map. If the session need not ask again, operations that wait for a map
+    /// end, whether or not it has an older one.
+    fn map_request_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+        let address = self.connections.address(index);
+        self.map_request_failed(now, AttemptFailure::Answered { failure: failure.clone() });
+        if self.mapping.is_request_hopeless(&failure, self.settings.endpoints.len()) {
+            self.refuse_unrouted(now, &address, &failure);
+        }
+    }
+
+    fn session_opened(&mut self, now: Time, asked: Time, opened: &SessionOpened) {
+        self.numbering.accept(asked, opened);
+        let awaiting = self.numbering.end_opening();
+        self.dispatch_all(now, awaiting);
+    }
+
+    /// The server does not open a session; `Some` if the refusal is final.
+    fn opening_refused(&mut self, now: Time, error: Option<SessionError>) {
+        for handle in self.numbering.end_opening() {
+            match &error {
+                Some(error) => {
+                    self.end_unanswered(now, handle, |_| error.clone(), || AttemptFailure::Overdue)
+                }
+                None => self.pause(now, handle, 0),
+            }
+        }
+    }
+
     /// Handles a frame that cannot be decoded. If it names no request, it has answers to several requests, and the session cannot tell to which.
     fn refused_frame(&mut self, now: Time, index: u32, request: RequestId) {
         match request {
@@ -214,7 +447,7 @@ impl<T> Session<T> {
     }
 
     /// Sends an operation again after a pause: the session must not loop on a server that cannot answer properly.
-    pub(super) fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
+    fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
         let Some(found) = self.operations.get_mut(operation) else { return };
         if !found.flies_in(flight) {
             return;

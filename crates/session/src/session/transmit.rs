@@ -1,7 +1,7 @@
 //! From a connection's queue to its bytes: the session numbers, packs and encodes operations.
 
 use bytes::Bytes;
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
     Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
@@ -9,61 +9,81 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Elements, Envelope, Failure, Kind};
 
-use super::Session;
 use super::coalesced_frame::{CoalescedRequest, address_of};
-use super::numbering::NumberWait;
+use super::connection_table::ConnectionTable;
+use super::numbering::{NumberWait, WriteNumbering};
+use super::operation_table::OperationTable;
 use crate::connection::ConnectionPhase;
 use crate::effect::SessionEffect;
-use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, request_id};
 use crate::limits::{BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, WAIT_GRACE_US};
 use crate::operation::{OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
+use crate::timers::Timers;
 use zerohop_base::time::Time;
 
 /// An operation with its keyspace and partition.
 type PlacedOperation = (KeyspaceId, PartitionId, Handle);
 
-impl<T> Session<T> {
-    /// Sends the operations of a connection that can be sent now.
-    pub(super) fn transmit(&mut self, now: Time, index: u32) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        connection.dirty = false;
-        if connection.draining && connection.is_idle() {
-            return self.drop_connection(now, index);
-        }
+/// Writes the frames of one connection: the parts of the session that this needs.
+#[derive(Debug)]
+pub(super) struct Transmitter<'s, T> {
+    pub(super) now: Time,
+    /// The position of the connection.
+    pub(super) index: u32,
+    /// The highest timestamp that the session has seen.
+    pub(super) seen: Timestamp,
+    /// Time limit of a request for a session.
+    pub(super) attempt_us: u64,
+    pub(super) operations: &'s mut OperationTable<T>,
+    pub(super) connections: &'s mut ConnectionTable,
+    pub(super) numbering: &'s mut WriteNumbering,
+    pub(super) timers: &'s mut Timers,
+    pub(super) effects: &'s mut Vec<SessionEffect<T>>,
+    /// The buffer in which batches are encoded.
+    pub(super) packed: &'s mut Vec<u8>,
+    /// Operations that no frame can carry.
+    pub(super) refused: Vec<(Handle, Failure<'static>)>,
+}
+
+impl<T> Transmitter<'_, T> {
+    /// Sends the operations of the connection that can be sent now. Returns those that no frame can carry.
+    pub(super) fn transmit(mut self) -> Vec<(Handle, Failure<'static>)> {
+        let Self { now, index, .. } = self;
+        let connection = self.connections.existing(index);
         if connection.phase == ConnectionPhase::Ready {
             let collected = if connection.collected_is_due(now) { connection.collected.len() } else { 0 };
             // A single request has no other request to share a frame with.
             let gathers = connection.accepts_coalesced && collected + connection.queue.len() > 1;
             if collected > 0 {
-                self.send_collected(now, index, gathers);
+                self.send_collected(gathers);
             }
             while self.connections.may_send_more(index)
                 && let Some(handle) = self.connections.existing(index).queue.pop_front()
             {
                 if self.operations.waits_at(handle, index) {
-                    self.send_one(now, index, handle, gathers);
+                    self.send_one(handle, gathers);
                 }
             }
         }
-        self.emit_output(index, Bytes::new());
+        self.emit_output(Bytes::new());
+        self.refused
     }
 
     /// Whether these operations request read locks: all or none of them, because one reply answers them together.
-    pub(super) fn want_read_locks(&self, index: u32, handles: &[Handle]) -> bool {
-        self.connections.supports_read_locks(index) && self.operations.want_read_locks(handles)
+    fn want_read_locks(&self, handles: &[Handle]) -> bool {
+        self.connections.supports_read_locks(self.index) && self.operations.want_read_locks(handles)
     }
 
     /// Sends one operation in a frame of its own, or lets it wait for its number.
-    fn send_one(&mut self, now: Time, index: u32, handle: Handle, gathers: bool) {
-        let Some(stamp) = self.stamp(now, index, handle) else { return };
-        self.send_stamped(now, index, handle, stamp, gathers);
+    fn send_one(&mut self, handle: Handle, gathers: bool) {
+        let Some(stamp) = self.stamp(handle) else { return };
+        self.send_stamped(handle, stamp, gathers);
     }
 
-    fn send_stamped(&mut self, now: Time, index: u32, handle: Handle, stamp: Stamp, gathers: bool) {
-        if gathers && self.coalesce_operation(now, index, handle, &stamp) {
+    fn send_stamped(&mut self, handle: Handle, stamp: Stamp, gathers: bool) {
+        if gathers && self.coalesce_operation(handle, &stamp) {
             return;
         }
         let Some(operation) = self.operations.get(handle) else { return };
@@ -71,24 +91,22 @@ impl<T> Session<T> {
             keyspace: operation.keyspace(),
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
-            time_out_ms: time_out_ms(now, operation),
-            read_lock: self.want_read_locks(index, &[handle]),
+            time_out_ms: time_out_ms(self.now, operation),
+            read_lock: self.want_read_locks(&[handle]),
             ..Envelope::default()
         };
-        let flight = self.connections.launch(now, index, Cargo::One(handle), &mut self.timers);
+        let flight = self.connections.launch(self.now, self.index, Cargo::One(handle), self.timers);
         envelope.request = request_id(flight, 0);
-        if let Err(failure) = self.encode_one(index, handle, &envelope, stamp) {
+        if let Err(failure) = self.encode_one(handle, &envelope, stamp) {
             // The operation exceeds a limit that packing does not check: that of a frame.
             self.connections.land(flight);
-            let error = SessionError::Answer { failure: failure.clone() };
-            return self.end_unanswered(now, handle, |_| error, || AttemptFailure::Answered { failure });
+            return self.refused.push((handle, failure));
         }
-        self.operations.record_sent(now, handle, flight, &mut self.timers);
+        self.operations.record_sent(self.now, handle, flight, self.timers);
     }
 
     fn encode_one(
         &mut self,
-        index: u32,
         handle: Handle,
         envelope: &Envelope,
         stamp: Stamp,
@@ -121,7 +139,7 @@ impl<T> Session<T> {
             }
             RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Ok(()),
         };
-        let (out, encoder) = self.connections.buffer(index);
+        let (out, encoder) = self.connections.buffer(self.index);
         let tail = encoder.encode_split(envelope, &message, out)?;
         let whole = match &ask {
             RequestKind::Record { item: whole, .. }
@@ -131,18 +149,18 @@ impl<T> Session<T> {
         };
         if let (Some(whole), [_, ..]) = (whole, tail) {
             let tail = whole.slice_ref(tail);
-            self.emit_output(index, tail);
+            self.emit_output(tail);
         } else if !tail.is_empty() {
             let tail = Bytes::copy_from_slice(tail);
-            self.emit_output(index, tail);
+            self.emit_output(tail);
         }
         Ok(())
     }
 
     /// Sends the collected operations: one request for each partition, or several if one would be too long. They are in coalesced frames if the
     /// server supports that.
-    fn send_collected(&mut self, now: Time, index: u32, gathers: bool) {
-        let connection = self.connections.existing(index);
+    fn send_collected(&mut self, gathers: bool) {
+        let connection = self.connections.existing(self.index);
         let handles = std::mem::take(&mut connection.collected);
         let bytes_max = connection.collect_bytes;
         connection.collected_bytes = 0;
@@ -152,7 +170,7 @@ impl<T> Session<T> {
         let mut placed: Vec<PlacedOperation> = Vec::with_capacity(handles.len());
         for handle in handles {
             let Some(operation) = self.operations.get(handle) else { continue };
-            if operation.state == (OperationState::Queued { connection: index }) {
+            if operation.state == (OperationState::Queued { connection: self.index }) {
                 let partition = operation.partition.unwrap_or_default();
                 placed.push((operation.keyspace(), partition, handle));
             }
@@ -161,20 +179,20 @@ impl<T> Session<T> {
         placed.sort_by_key(|(keyspace, partition, _)| (*keyspace, *partition));
         let is_of_one =
             |(first, last): (&PlacedOperation, &PlacedOperation)| (first.0, first.1) == (last.0, last.1);
-        let is_lone = self.connections.existing(index).queue.is_empty()
+        let is_lone = self.connections.existing(self.index).queue.is_empty()
             && placed.first().zip(placed.last()).is_some_and(is_of_one);
         let gathers = gathers && !is_lone;
         let mut left = Vec::new();
         for group in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
             let mut rest = group;
-            while !rest.is_empty() && self.connections.may_send_more(index) {
-                rest = self.send_batch(now, index, rest, (bytes_max, gathers));
+            while !rest.is_empty() && self.connections.may_send_more(self.index) {
+                rest = self.send_batch(rest, (bytes_max, gathers));
             }
             left.extend(rest.iter().map(|(_, _, handle)| *handle));
         }
         if !left.is_empty() {
             // Their time has passed; now they wait for room.
-            let connection = self.connections.existing(index);
+            let connection = self.connections.existing(self.index);
             connection.collected = left;
             connection.collect_bytes = 0;
         }
@@ -183,14 +201,12 @@ impl<T> Session<T> {
     /// Sends the first of these operations on one partition in one request, and returns those that did not fit.
     fn send_batch<'o>(
         &mut self,
-        now: Time,
-        index: u32,
         placed: &'o [PlacedOperation],
         (bytes_max, gathers): (usize, bool),
     ) -> &'o [PlacedOperation] {
         // The frame size limits a batch; the caller's limit only decides when it is sent.
         let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_FIELDS_BYTES);
-        let mut packed = std::mem::take(&mut self.buffers.packed);
+        let mut packed = std::mem::take(self.packed);
         packed.clear();
         let mut aboard: Vec<Handle> = Vec::with_capacity(placed.len().min(BATCH_ITEMS_MAX as usize));
         let mut first: Option<Stamp> = None;
@@ -207,9 +223,9 @@ impl<T> Session<T> {
                 break;
             }
             used += 1;
-            let (item, write, wanted) = (item.clone(), *write, time_out_ms(now, operation));
+            let (item, write, wanted) = (item.clone(), *write, time_out_ms(self.now, operation));
             if write {
-                match self.stamp(now, index, *handle) {
+                match self.stamp(*handle) {
                     Some(stamp) => first = first.or(Some(stamp)),
                     None => continue,
                 }
@@ -222,24 +238,24 @@ impl<T> Session<T> {
             [] => {}
             [only] => {
                 let stamp = first.unwrap_or_default();
-                self.send_stamped(now, index, only, stamp, gathers);
+                self.send_stamped(only, stamp, gathers);
             }
             _ => {
                 // A batch of reads also carries the highest timestamp that the session has seen.
                 let stamp = Stamp { seen: self.seen, ..first.unwrap_or_default() };
                 match gathers && packed.len() <= COALESCED_REQUEST_BYTES_MAX {
-                    true => self.coalesce_batch(now, index, aboard, &packed, (stamp, time_out)),
-                    false => self.send_packed(now, index, aboard, &packed, (stamp, time_out)),
+                    true => self.coalesce_batch(aboard, &packed, (stamp, time_out)),
+                    false => self.send_packed(aboard, &packed, (stamp, time_out)),
                 }
             }
         }
-        self.buffers.packed = packed;
+        *self.packed = packed;
         &placed[used..]
     }
 
     /// Adds an operation to the open frame, or to a new one. Returns whether it did. A long operation, or one that is not an operation on a record,
     /// gets a frame of its own. So does a wait, because its time-out is a field of the request itself.
-    fn coalesce_operation(&mut self, now: Time, index: u32, handle: Handle, stamp: &Stamp) -> bool {
+    fn coalesce_operation(&mut self, handle: Handle, stamp: &Stamp) -> bool {
         let Some(operation) = self.operations.get(handle) else { return false };
         let RequestKind::Record { item, write, wait: false, .. } = &operation.request else { return false };
         if item.len() > COALESCED_REQUEST_BYTES_MAX {
@@ -247,83 +263,76 @@ impl<T> Session<T> {
         }
         let (item, write) = (item.clone(), *write);
         let Some((kind, body)) = WireOperation::of_packed(&item) else { return false };
-        let (place, time_out_ms) = (address_of(operation), time_out_ms(now, operation));
-        let read_lock = self.want_read_locks(index, &[handle]);
+        let (place, time_out_ms) = (address_of(operation), time_out_ms(self.now, operation));
+        let read_lock = self.want_read_locks(&[handle]);
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
-        let (cargo, timers) = (Cargo::One(handle), &mut self.timers);
+        let (cargo, timers) = (Cargo::One(handle), &mut *self.timers);
         let flight = match write {
             true => {
                 let Ok(head) = stamp.encode() else { return false };
-                self.connections.add_coalesced(now, index, request, (&head, body), cargo, timers)
+                self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
             }
             false => {
                 let head = self.seen.0.to_le_bytes();
-                self.connections.add_coalesced(now, index, request, (&head, body), cargo, timers)
+                self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
             }
         };
-        self.operations.record_sent(now, handle, flight, &mut self.timers);
+        self.operations.record_sent(self.now, handle, flight, self.timers);
         true
     }
 
     /// Same as [`Self::coalesce_operation`], for a batch.
-    fn coalesce_batch(
-        &mut self,
-        now: Time,
-        index: u32,
-        aboard: Vec<Handle>,
-        packed: &[u8],
-        (stamp, time_out_ms): (Stamp, u32),
-    ) {
+    fn coalesce_batch(&mut self, aboard: Vec<Handle>, packed: &[u8], (stamp, time_out_ms): (Stamp, u32)) {
         let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
         let place = address_of(operation);
         let head = OperationBatch::encode_head(&stamp, aboard.len() as u32)
             .expect("stamps are made as they should be");
         let cargo = Cargo::Batch(aboard.clone());
-        let (kind, read_lock) = (Kind::Batch.number(), self.want_read_locks(index, &aboard));
+        let (kind, read_lock) = (Kind::Batch.number(), self.want_read_locks(&aboard));
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
-        let timers = &mut self.timers;
-        let flight = self.connections.add_coalesced(now, index, request, (&head, packed), cargo, timers);
+        let timers = &mut *self.timers;
+        let flight =
+            self.connections.add_coalesced(self.now, self.index, request, (&head, packed), cargo, timers);
         for handle in aboard {
-            self.operations.record_sent(now, handle, flight, &mut self.timers);
+            self.operations.record_sent(self.now, handle, flight, self.timers);
         }
     }
 
-    fn send_packed(
-        &mut self,
-        now: Time,
-        index: u32,
-        aboard: Vec<Handle>,
-        packed: &[u8],
-        (stamp, time_out_ms): (Stamp, u32),
-    ) {
+    fn send_packed(&mut self, aboard: Vec<Handle>, packed: &[u8], (stamp, time_out_ms): (Stamp, u32)) {
         let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
         let mut envelope = Envelope {
             keyspace: operation.keyspace(),
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
             time_out_ms,
-            read_lock: self.want_read_locks(index, &aboard),
+            read_lock: self.want_read_locks(&aboard),
             ..Envelope::default()
         };
         let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
-        let flight = self.connections.launch(now, index, Cargo::Batch(aboard.clone()), &mut self.timers);
+        let flight = self.connections.launch(self.now, self.index, Cargo::Batch(aboard.clone()), self.timers);
         envelope.request = request_id(flight, 0);
         self.connections
-            .write(index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
+            .write(self.index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
-            self.operations.record_sent(now, handle, flight, &mut self.timers);
+            self.operations.record_sent(self.now, handle, flight, self.timers);
         }
     }
 
     /// The write identity of a write, with a newly assigned number if it has none; that of a read is empty. `None`: the write waits for a session,
     /// or for room in its partition's window.
-    fn stamp(&mut self, now: Time, index: u32, handle: Handle) -> Option<Stamp> {
+    fn stamp(&mut self, handle: Handle) -> Option<Stamp> {
         let operation = self.operations.get_mut(handle)?;
-        match self.numbering.stamp(now, self.seen, handle, operation) {
+        match self.numbering.stamp(self.now, self.seen, handle, operation) {
             Ok(stamp) => Some(stamp),
             Err(NumberWait::Session) => {
-                self.open_session(now, index);
+                self.numbering.request_session(
+                    self.now,
+                    self.index,
+                    self.attempt_us,
+                    self.connections,
+                    self.timers,
+                );
                 None
             }
             Err(NumberWait::Window) => None,
@@ -331,8 +340,8 @@ impl<T> Session<T> {
     }
 
     /// Passes the output so far to the shell, followed by `tail`.
-    fn emit_output(&mut self, index: u32, tail: Bytes) {
-        if let Some((connection, head)) = self.connections.take_output(index, &tail) {
+    fn emit_output(&mut self, tail: Bytes) {
+        if let Some((connection, head)) = self.connections.take_output(self.index, &tail) {
             self.effects.push(SessionEffect::Send { connection, head, tail });
         }
     }
