@@ -1,9 +1,10 @@
 //! One operation of a caller, from its submission to its end.
 
+use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, Sequence, SessionId};
 
 use crate::error::AttemptFailure;
-use crate::request::{Coalescing, RequestKind};
+use crate::request::{Coalescing, Collect, RequestKind};
 use crate::slots::Handle;
 use zerohop_base::time::Time;
 
@@ -92,6 +93,27 @@ impl<T> OpenOperation<T> {
     /// Whether a second execution, or an unknown outcome, would be wrong.
     pub(crate) fn changes(&self) -> bool {
         self.request.is_numbered() || self.is_admin()
+    }
+
+    /// Whether the operation may wait for others, and how long. An operation that was sent before has waited enough.
+    pub(crate) fn collect_in(&self, keyspace: &Keyspace) -> Option<Collect> {
+        let RequestKind::Record { item, wait: false, .. } = &self.request else { return None };
+        if self.attempts > 0 {
+            return None;
+        }
+        let collect = match self.collecting {
+            Coalescing::Never => return None,
+            Coalescing::Within(collect) => collect,
+            Coalescing::AsKeyspace => {
+                let config = keyspace.config();
+                let (delay_us, bytes) = (config.batch_delay_us, config.batch_bytes);
+                if delay_us == 0 {
+                    return None;
+                }
+                Collect { delay_us, bytes }
+            }
+        };
+        (item.len() < collect.bytes as usize).then_some(collect)
     }
 
     pub(crate) fn is_wait(&self) -> bool {

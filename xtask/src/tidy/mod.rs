@@ -10,6 +10,7 @@
 //! text          what must not be written anywhere   links        link targets in documents exist
 //! book          docs/SUMMARY.md names every page     plants       each mutant's tests are named
 //! names         a type's name says what it is        words        the field's word for each thing
+//! large_types   a type has few files and few fields
 //! ```
 
 mod arrows;
@@ -18,6 +19,7 @@ mod dependencies;
 pub mod exceptions;
 mod fuzz_targets;
 mod headers;
+mod large_types;
 mod length;
 mod links;
 mod manifest;
@@ -97,6 +99,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(plants::check(tree));
     violations.extend(names::check(tree));
     violations.extend(words::check(tree));
+    violations.extend(large_types::check(tree));
     violations.sort();
     violations
 }
@@ -135,6 +138,7 @@ mod tests {
             ("fuzz/targets/frame.rs", "//! Frames.\n"),
             ("crates/wire/src/told.rs", "//! Told.\nstruct Told;\n"),
             ("tidy/words.toml", "told = \"reported\"\n"),
+            ("tidy/large_types.toml", "[\"crates/wire\"]\nFrame = { files = 4 }\n"),
         ]);
         let said: Vec<String> = check(&tree).iter().map(Violation::to_string).collect();
         let said = said.join("\n");
@@ -151,6 +155,7 @@ mod tests {
             "which test finds `One`",
             "does not say what it is",
             "not a word of the field",
+            "has no `Frame` with files",
         ] {
             assert!(said.contains(mark), "no {mark} in:\n{said}");
         }

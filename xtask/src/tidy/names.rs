@@ -91,7 +91,7 @@ fn exceptions(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, 
 
 /// The type that a line of code defines. Names of associated types are ignored, as their traits
 /// give them.
-fn defined(line: &str) -> Option<&str> {
+pub(super) fn defined(line: &str) -> Option<&str> {
     let is_inside = line.starts_with(' ');
     let mut rest = line.trim_start();
     if let Some(after) = rest.strip_prefix("pub") {
@@ -111,7 +111,7 @@ fn defined(line: &str) -> Option<&str> {
 }
 
 /// The crate that a file belongs to, by its folder.
-fn room(path: &str) -> &str {
+pub(super) fn room(path: &str) -> &str {
     let depth = match path.split('/').next() {
         Some("crates") if path.starts_with("crates/gateways/") || path.starts_with("crates/layers/") => 3,
         Some("crates" | "bench" | "suites") => 2,

@@ -1,4 +1,4 @@
-//! The effect of an answer on its operation.
+//! The meaning of an answer for its operation.
 //!
 //! According to the protocol, a write that is answered by an error has changed nothing, except for a few errors. This applies to the frame that was
 //! answered. When an earlier frame of the same write is in doubt, not every answer says something about the write. Only an answer that the
@@ -7,157 +7,154 @@
 
 use bytes::Bytes;
 use zerohop_transaction::StageId;
+use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{OperationAnswer, TransactionDone};
 use zerohop_wire::{AbortReason, Failure};
 
-use super::Session;
+use super::numbering::PartitionPlace;
 use crate::error::{AttemptFailure, SessionError};
 use crate::limits::REDIRECTS_MAX;
-use crate::operation::{AssignedSequence, OperationState};
+use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::reply::{Reply, version_of};
 use crate::request::{Coalescing, PointMessage, RequestKind};
 use crate::slots::Handle;
-use zerohop_base::time::Time;
 
-impl<T> Session<T> {
-    /// Processes an operation's answer to the frame `flight`, which was sent at `sent`.
-    pub(super) fn handle_answer(
-        &mut self,
-        now: Time,
+/// The meaning of an answer.
+#[derive(Debug)]
+pub(super) enum AnswerMeaning {
+    /// The operation ends with this result.
+    Outcome(Result<Reply, SessionError>),
+    /// The answer does not fit the operation, which is sent again.
+    Misfit,
+    /// The operation has been sent again since: the answer to that frame decides.
+    Late,
+    /// An error that is not the operation's outcome.
+    Failed(Failure<'static>),
+}
+
+/// The reaction to an error that is not the operation's outcome.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FailureReaction {
+    /// Send the operation to another primary.
+    Redirect,
+    /// Send the operation again in a new session, if it cannot have been executed.
+    RenewSession,
+    /// Send the operation again after about this time.
+    Retry { rest_us: u64 },
+    /// End the operation.
+    End,
+}
+
+/// The timestamp in an answer; zero if it has none.
+pub(super) fn version_in(answer: &OperationAnswer<'_>) -> Timestamp {
+    match answer {
+        Ok(outcome) => version_of(outcome),
+        Err(Failure::ConditionFailed { version, .. } | Failure::CompareFailed { version, .. }) => *version,
+        Err(_) => Timestamp::ZERO,
+    }
+}
+
+impl<T> OpenOperation<T> {
+    /// The meaning of an answer to the frame `flight`, which is `whole`, if it is shared.
+    pub(super) fn meaning_of(
+        &self,
         flight: Handle,
-        handle: Handle,
-        sent: Time,
         answer: OperationAnswer<'_>,
         whole: Option<&Bytes>,
-    ) {
-        let Some(operation) = self.operations.get(handle) else { return };
+    ) -> AnswerMeaning {
         match answer {
-            Ok(outcome) => {
-                self.record_version(version_of(&outcome));
-                let Some(operation) = self.operations.get(handle) else { return };
-                if let (RequestKind::Point { what, .. }, Some(AssignedSequence { session, sequence, .. })) =
-                    (&operation.request, operation.stamp)
-                {
-                    return match what {
+            Ok(outcome) => match (&self.request, self.stamp) {
+                (RequestKind::Point { what, .. }, Some(AssignedSequence { session, sequence, .. })) => {
+                    match what {
                         PointMessage::Stage => {
-                            let staged = Reply::Staged(StageId { session, sequence });
-                            self.finish(now, handle, Ok(staged), Some(sent));
+                            AnswerMeaning::Outcome(Ok(Reply::Staged(StageId { session, sequence })))
                         }
-                        PointMessage::Transact => self.repeat(now, flight, handle),
-                    };
+                        PointMessage::Transact => AnswerMeaning::Misfit,
+                    }
                 }
-                let reply = Reply::of(&outcome, operation.partition.unwrap_or_default(), whole);
-                self.finish(now, handle, Ok(reply), Some(sent));
-            }
-            Err(failure) if is_outcome(&failure) && !(operation.may_be_executed && is_of_frame(&failure)) => {
-                if let Failure::ConditionFailed { version, .. } | Failure::CompareFailed { version, .. } =
-                    &failure
-                {
-                    self.record_version(*version);
+                _ => {
+                    let partition = self.partition.unwrap_or_default();
+                    AnswerMeaning::Outcome(Ok(Reply::of(&outcome, partition, whole)))
                 }
-                let failure = failure.into_owned();
-                self.finish(now, handle, Err(SessionError::Answer { failure }), Some(sent));
+            },
+            Err(failure) if is_outcome(&failure) && !(self.may_be_executed && is_of_frame(&failure)) => {
+                AnswerMeaning::Outcome(Err(SessionError::Answer { failure: failure.into_owned() }))
             }
-            // The operation has been sent again since: the answer to that frame decides.
-            Err(_) if !operation.flies_in(flight) => {}
-            Err(failure) => self.handle_failure(now, handle, failure.into_owned()),
+            Err(_) if !self.flies_in(flight) => AnswerMeaning::Late,
+            Err(failure) => AnswerMeaning::Failed(failure.into_owned()),
         }
     }
 
-    /// Processes the answer that a transaction was done, to the frame `flight`, which was sent at `sent`.
-    pub(super) fn transacted(
-        &mut self,
-        now: Time,
-        flight: Handle,
-        handle: Handle,
-        sent: Time,
+    /// The meaning of the answer that a transaction was done.
+    pub(super) fn meaning_of_transaction(
+        &self,
         transacted: &TransactionDone<'_>,
         whole: Option<&Bytes>,
-    ) {
-        let Some(operation) = self.operations.get(handle) else { return };
-        if !matches!(operation.request, RequestKind::Point { what: PointMessage::Transact, .. }) {
-            return self.repeat(now, flight, handle);
+    ) -> AnswerMeaning {
+        if !matches!(self.request, RequestKind::Point { what: PointMessage::Transact, .. }) {
+            return AnswerMeaning::Misfit;
         }
-        self.record_version(transacted.version);
-        let Some(operation) = self.operations.get(handle) else { return };
-        let reply = Reply::of_transaction(transacted, operation.partition.unwrap_or_default(), whole);
-        self.finish(now, handle, Ok(reply), Some(sent));
+        let partition = self.partition.unwrap_or_default();
+        AnswerMeaning::Outcome(Ok(Reply::of_transaction(transacted, partition, whole)))
     }
 
-    /// Decides how to react to an error that is not the operation's outcome.
-    fn handle_failure(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
-        let Some(operation) = self.operations.get_mut(handle) else { return };
-        // Its frame has been answered: any remaining doubt is recorded in `doubt`.
-        operation.state = OperationState::Unrouted;
-        let changes = operation.changes();
-        let rest_us = match &failure {
-            Failure::WrongOwner { epoch, delta } => {
-                self.map_moved(now, *epoch, delta);
-                return self.redirect(now, handle);
-            }
-            Failure::SessionExpired { .. } => return self.session_expired(now, handle, failure),
+    /// Decides how to react to an error that is not the operation's outcome, and records whether the operation may have been executed.
+    pub(super) fn react_to(&mut self, failure: &Failure<'static>) -> FailureReaction {
+        // Its frame has been answered: any remaining doubt is recorded in `may_be_executed`.
+        self.state = OperationState::Unrouted;
+        let changes = self.changes();
+        let rest_us = match failure {
+            Failure::WrongOwner { .. } => return FailureReaction::Redirect,
+            Failure::SessionExpired { .. } => return FailureReaction::RenewSession,
             Failure::Busy { retry_after_ms } | Failure::Unavailable { retry_after_ms } => {
                 u64::from(*retry_after_ms) * 1000
             }
             Failure::Corrupt => 0,
             // The session does not know whether the write was done, but learns it by sending the write again.
-            Failure::TimedOut { .. } if !operation.is_wait() && !operation.is_admin() => {
-                operation.may_be_executed |= changes;
+            Failure::TimedOut { .. } if !self.is_wait() && !self.is_admin() => {
+                self.may_be_executed |= changes;
                 0
             }
             // A frame of its own has enough room; a write that was done is not executed again.
-            Failure::AnswerTooLong { .. } if operation.collecting != Coalescing::Never => {
-                operation.collecting = Coalescing::Never;
-                operation.may_be_executed |= changes;
+            Failure::AnswerTooLong { .. } if self.collecting != Coalescing::Never => {
+                self.collecting = Coalescing::Never;
+                self.may_be_executed |= changes;
                 0
             }
             _ => {
-                operation.may_be_executed |= changes && may_be_executed(&failure);
-                return self.end(now, handle, failure);
+                self.may_be_executed |= changes && may_be_executed(failure);
+                return FailureReaction::End;
             }
         };
-        if operation.is_admin() {
-            return self.end(now, handle, failure);
+        match self.is_admin() {
+            true => FailureReaction::End,
+            false => FailureReaction::Retry { rest_us },
         }
-        let is_unavailable = matches!(failure, Failure::Unavailable { .. });
-        operation.last = Some(Box::new(AttemptFailure::Answered { failure }));
-        if is_unavailable {
-            // Another server may know a primary that can execute it.
-            self.request_map_soon(now);
-        }
-        self.pause(now, handle, rest_us);
     }
 
-    /// Ends an operation with this answer, or in doubt if an earlier frame of it may have been executed.
-    fn end(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
-        let Some(operation) = self.operations.get(handle) else { return };
-        let error = match operation.may_be_executed && operation.changes() {
+    /// The error of an operation that ends with this answer: in doubt if an earlier frame of it may have been executed.
+    pub(super) fn error_of(&self, failure: Failure<'static>) -> SessionError {
+        match self.may_be_executed && self.changes() {
             true => SessionError::Unknown { why: Box::new(AttemptFailure::Answered { failure }) },
             false => SessionError::Answer { failure },
-        };
-        self.finish(now, handle, Err(error), None);
+        }
     }
 
-    /// The partition has forgotten the session. An operation that it cannot have executed is sent again in a new session.
-    fn session_expired(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
-        let Some(operation) = self.operations.get_mut(handle) else { return };
-        let (Some(AssignedSequence { session, .. }), Some(partition)) =
-            (operation.stamp, operation.partition)
-        else {
-            return self.end(now, handle, failure);
-        };
-        let place = (operation.keyspace(), partition);
-        operation.redirects += 1;
-        let hopeless = operation.may_be_executed || operation.redirects > REDIRECTS_MAX;
-        if !hopeless {
-            operation.stamp = None;
-            operation.last = Some(Box::new(AttemptFailure::Answered { failure: failure.clone() }));
+    /// The session and the partition of a write whose partition has forgotten the session.
+    pub(super) fn forgotten(&self) -> Option<(SessionId, PartitionPlace)> {
+        let place = (self.keyspace(), self.partition?);
+        Some((self.stamp?.session, place))
+    }
+
+    /// Gives up the number of a write, so that it gets one in a new session. Returns whether that is safe: not if the write may have been executed.
+    pub(super) fn leave_session(&mut self, failure: &Failure<'static>) -> bool {
+        self.redirects += 1;
+        if self.may_be_executed || self.redirects > REDIRECTS_MAX {
+            return false;
         }
-        self.handle_forgotten(session, place);
-        match hopeless {
-            true => self.end(now, handle, failure),
-            false => self.dispatch(now, handle),
-        }
+        self.stamp = None;
+        self.last = Some(Box::new(AttemptFailure::Answered { failure: failure.clone() }));
+        true
     }
 }
 

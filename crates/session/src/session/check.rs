@@ -1,7 +1,5 @@
 //! The invariants of a session, checked at the end of every turn in builds with debug assertions: tests and simulations.
 
-use std::collections::BTreeMap;
-
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
 
 use super::Session;
@@ -11,95 +9,57 @@ use crate::operation::OperationState;
 const ALL_EVERY: u32 = 32;
 
 /// The owner of these invariants.
-const SESSION: &str = "a session";
+pub(super) const SESSION: &str = "a session";
 
-impl<T> Session<T> {
-    /// The end of a turn.
-    ///
-    /// # Panics
-    /// With debug assertions, if an invariant is broken.
-    pub(super) fn end_step(&mut self) {
-        if !cfg!(debug_assertions) || crate::planted::is_any_planted() {
-            return;
-        }
-        let checked = if self.check_turn.is_due(ALL_EVERY) { self.check_all() } else { self.check() };
-        if let Err(broken) = checked {
-            panic!("{broken}");
-        }
+/// Checks the session at the end of a turn.
+///
+/// # Panics
+/// With debug assertions, if an invariant is broken.
+pub(super) fn check_turn<T>(session: &mut Session<T>) {
+    if !cfg!(debug_assertions) || crate::planted::is_any_planted() {
+        return;
     }
+    let checked = if session.check_turn.is_due(ALL_EVERY) { check_all(session) } else { check(session) };
+    if let Err(broken) = checked {
+        panic!("{broken}");
+    }
+}
 
-    /// Checks what costs the same for every session.
-    ///
-    /// # Errors
-    /// The broken invariant.
-    pub(super) fn check(&self) -> Result<(), BrokenInvariant> {
-        let is_idle = self.outstanding() == 0;
-        let places = self.by_address.len() + self.free_connections.len();
-        check_rules(
-            SESSION,
-            [
-                (
-                    !is_idle || self.operation_bytes == 0,
-                    "a session without operations counts no bytes of them",
-                ),
-                (self.connections.len() == places, "each place of a connection has an address or is free"),
-                (self.dirty.is_empty(), "a turn visits each connection that has something to send"),
-                (!self.closed || is_idle, "a closed session has no operations"),
-            ],
-        )
-    }
+/// Checks what costs the same for every session.
+///
+/// # Errors
+/// The broken invariant.
+fn check<T>(session: &Session<T>) -> Result<(), BrokenInvariant> {
+    let is_idle = session.outstanding() == 0;
+    session.connections.check()?;
+    check_rules(
+        SESSION,
+        [
+            (
+                !is_idle || session.operations.counts_no_bytes(),
+                "a session without operations counts no bytes of them",
+            ),
+            (!session.closed || is_idle, "a closed session has no operations"),
+        ],
+    )
+}
 
-    /// Checks all operations, frames, connections and windows.
-    ///
-    /// # Errors
-    /// The broken invariant.
-    pub(super) fn check_all(&self) -> Result<(), BrokenInvariant> {
-        self.check()?;
-        let operations = || self.operations.iter().map(|(_, operation)| operation);
-        let bytes: usize = operations().map(|operation| operation.request.bytes()).sum();
-        let together: usize = self.together.iter().map(|(_, procedure)| procedure.bytes).sum();
-        let mut frames: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-        for (_, flight) in self.frames_in_flight.iter() {
-            let (all, overdue) = frames.entry(flight.connection).or_default();
-            (*all, *overdue) = (*all + 1, *overdue + u32::from(flight.overdue));
-        }
-        let counts_frames = self.connections.iter().zip(0..).all(|(connection, index)| {
-            let counted = connection.as_ref().map_or((0, 0), |one| (one.frames_in_flight, one.overdue));
-            counted == frames.get(&index).copied().unwrap_or_default()
-        });
-        let flies = |state| match state {
-            OperationState::Flying { flight, .. } => self.frames_in_flight.get(flight).is_some(),
-            _ => true,
-        };
-        let has_timer = self
-            .operations
-            .iter()
-            .all(|(handle, operation)| self.timers.of_operation(handle.index) <= operation.due());
-        let mut windows = self.sequence_windows.values().flatten();
-        let has_open_number = operations().all(|operation| {
-            let Some((stamp, partition)) = operation.stamp.zip(operation.partition) else { return true };
-            let windows = self.sequence_windows.get(&operation.keyspace());
-            let window = windows.and_then(|windows| windows.get(partition.0 as usize));
-            window.is_some_and(|window| window.session != stamp.session || window.is_open(stamp.sequence))
-        });
-        check_rules(
-            SESSION,
-            [
-                (self.operation_bytes == bytes + together, "the bytes of the operations are counted"),
-                (counts_frames, "each connection counts its frames in flight"),
-                (
-                    operations().all(|one| flies(one.state)),
-                    "an operation that was sent is in a frame in flight",
-                ),
-                (has_timer, "each operation has a timer that fires when it is due"),
-                (
-                    windows.all(|window| window.is_bounded()),
-                    "a window begins with an open number and is bounded",
-                ),
-                (has_open_number, "the number of a write is open until the write ends"),
-            ],
-        )
-    }
+/// Checks each part, and what parts say about each other.
+///
+/// # Errors
+/// The broken invariant.
+fn check_all<T>(session: &Session<T>) -> Result<(), BrokenInvariant> {
+    let Session { operations, composites, connections, numbering, timers, .. } = session;
+    check(session)?;
+    connections.check_all()?;
+    operations.check_all(composites.bytes(), timers)?;
+    numbering.check_all(operations)?;
+    let flies = |state| match state {
+        OperationState::Flying { flight, .. } => connections.frames.get(flight).is_some(),
+        _ => true,
+    };
+    let all_fly = operations.iter().all(|(_, operation)| flies(operation.state));
+    check_rules(SESSION, [(all_fly, "an operation that was sent is in a frame in flight")])
 }
 
 #[cfg(test)]
@@ -137,10 +97,9 @@ mod tests {
         session.connected(Time(2), id);
         session.step(Time(2), &mut effects);
         let (handle, _) = session.operations.iter().next().expect("waits");
-        let mut window = SequenceWindow::new();
+        let window = session.numbering.window((KeyspaceId(1), PartitionId(0)));
         window.begin(ISSUED, Time(1), 0);
         let (sequence, lowest) = (window.next_number(), window.lowest_open());
-        session.sequence_windows.insert(KeyspaceId(1), vec![window]);
         let operation = session.operations.get_mut(handle).expect("waits");
         operation.partition = Some(PartitionId(0));
         operation.stamp = Some(AssignedSequence { session: ISSUED, sequence, lowest });
@@ -152,20 +111,21 @@ mod tests {
         change: impl FnOnce(&mut Session<u32>, Handle),
     ) -> (Option<&'static str>, Option<&'static str>) {
         let (mut session, handle) = session();
-        assert_eq!(session.check_all(), Ok(()));
+        assert_eq!(check_all(&session), Ok(()));
         change(&mut session, handle);
         let rule = |checked: Result<(), BrokenInvariant>| checked.err().map(|broken| broken.rule);
-        (rule(session.check()), rule(session.check_all()))
+        (rule(check(&session)), rule(check_all(&session)))
     }
 
     #[test]
     fn each_invariant_that_every_turn_checks_is_named() {
         let both = |rule| (Some(rule), Some(rule));
-        let found = broken_by(|session, handle| drop(session.operations.remove(handle)));
+        let found = broken_by(|session, handle| {
+            let operation = session.operations.remove(handle).expect("waits");
+            session.operations.add_bytes(operation.request.bytes());
+        });
         assert_eq!(found, both("a session without operations counts no bytes of them"));
-        let found = broken_by(|session, _| session.by_address.clear());
-        assert_eq!(found, both("each place of a connection has an address or is free"));
-        let found = broken_by(|session, _| session.dirty.push(0));
+        let found = broken_by(|session, _| session.connections.mark_dirty(0));
         assert_eq!(found, both("a turn visits each connection that has something to send"));
         let found = broken_by(|session, _| session.closed = true);
         assert_eq!(found, both("a closed session has no operations"));
@@ -174,11 +134,9 @@ mod tests {
     #[test]
     fn each_invariant_of_everything_is_named() {
         let only_all = |rule| (None, Some(rule));
-        let found = broken_by(|session, _| session.operation_bytes += 1);
+        let found = broken_by(|session, _| session.operations.add_bytes(1));
         assert_eq!(found, only_all("the bytes of the operations are counted"));
-        let found = broken_by(|session, _| session.connection_mut(0).frames_in_flight += 1);
-        assert_eq!(found, only_all("each connection counts its frames in flight"));
-        let found = broken_by(|session, _| session.connection_mut(0).overdue += 1);
+        let found = broken_by(|session, _| session.connections.existing(0).overdue += 1);
         assert_eq!(found, only_all("each connection counts its frames in flight"));
         let found = broken_by(|session, handle| {
             let operation = session.operations.get_mut(handle).expect("waits");
@@ -193,7 +151,7 @@ mod tests {
         });
         assert_eq!(found, only_all("each operation has a timer that fires when it is due"));
         let window = |session: &mut Session<u32>, change: fn(&mut SequenceWindow)| {
-            change(&mut session.sequence_windows.get_mut(&KeyspaceId(1)).expect("is there")[0]);
+            change(session.numbering.window((KeyspaceId(1), PartitionId(0))));
         };
         let found = broken_by(|session, _| window(session, SequenceWindow::close_first_unseen));
         assert_eq!(found, only_all("a window begins with an open number and is bounded"));

@@ -1,135 +1,221 @@
-//! Composite operations: the session submits the operations that they request, and passes the results to them.
+//! The table of composite operations. Each requests operations, which the session submits, and receives their results.
 
-use super::{EndedOperation, Session};
-use crate::effect::SessionEffect;
+use std::collections::VecDeque;
+
+use zerohop_placement::ClusterMap;
+use zerohop_wire::ids::MapEpoch;
+
+use super::mapping::Mapping;
 use crate::error::{SessionError, WaitReason};
-use crate::operation::CompletionTarget;
+use crate::limits::READ_LOCK_USABLE_NINTHS;
 use crate::reply::Reply;
-use crate::slots::Handle;
-use crate::timers::Subject;
-use crate::transaction::{Composite, CompositeStep};
+use crate::slots::{Handle, Slots};
+use crate::timers::{Subject, Timers};
+use crate::transaction::{Composite, CompositeStep, ReadCounts};
 use zerohop_base::time::Time;
+
+/// The composite operations of a session.
+#[derive(Debug)]
+pub(super) struct CompositeTable<T> {
+    procedures: Slots<Procedure<T>>,
+    /// Results of their operations that have not been passed on yet.
+    ended: VecDeque<EndedOperation>,
+    /// The map, and the latest answer about it, with which those that wait for a map were last started.
+    started_with: (MapEpoch, Option<Time>),
+    /// Counts of those that read.
+    reads: ReadCounts,
+}
 
 /// A composite operation and the receiver of its result.
 #[derive(Debug)]
-pub(super) struct Procedure<T> {
+struct Procedure<T> {
     token: T,
     together: Composite,
-    pub(super) bytes: usize,
+    bytes: usize,
     submitted: Time,
     deadline: Time,
     /// It waits for a map that was requested at this time or later.
     awaits_map: Option<Time>,
 }
 
-impl<T> Session<T> {
-    pub(super) fn begin_together(&mut self, now: Time, together: Composite, limit_us: u64, token: T) {
-        let deadline = now.after_us(limit_us);
-        let bytes = together.bytes();
-        let procedure = Procedure { token, together, bytes, submitted: now, deadline, awaits_map: None };
-        let handle = self.together.insert(procedure);
-        self.begin(now, handle);
+/// The result of an operation of a composite operation.
+#[derive(Debug)]
+struct EndedOperation {
+    procedure: Handle,
+    slot: u32,
+    result: Result<Reply, SessionError>,
+    /// Until when a read lock protects what was read; `None`: no lock.
+    read_locked_until: Option<Time>,
+}
+
+/// The frame that answered an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnsweredFrame {
+    /// When its request was sent.
+    pub(super) sent: Time,
+    /// The duration of the read lock in the answer; 0: no lock.
+    pub(super) read_lock_us: u32,
+}
+
+/// The first step of a composite operation with a map.
+#[derive(Debug)]
+pub(super) struct CompositeStart {
+    pub(super) step: CompositeStep,
+    /// If it goes on waiting for a map: since when.
+    pub(super) since: Option<Time>,
+}
+
+impl<T> CompositeTable<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            procedures: Slots::new(),
+            ended: VecDeque::new(),
+            started_with: (MapEpoch(0), None),
+            reads: ReadCounts::default(),
+        }
     }
 
-    /// Passes all results to the composite operations to which they belong, and continues those that waited for the map.
-    pub(super) fn run_together(&mut self, now: Time) {
-        let epoch = self.map.epoch();
-        let map_is_new = self.together_map != (epoch, self.mapping.answered_question);
-        if map_is_new && self.together.len() > 0 {
-            let waits = |(handle, one): (Handle, &Procedure<T>)| one.awaits_map.map(|_| handle);
-            let waiting: Vec<Handle> = self.together.iter().filter_map(waits).collect();
-            waiting.into_iter().for_each(|handle| self.begin(now, handle));
+    pub(super) fn insert(&mut self, now: Time, together: Composite, limit_us: u64, token: T) -> Handle {
+        let deadline = now.after_us(limit_us);
+        let bytes = together.bytes();
+        self.procedures.insert(Procedure {
+            token,
+            together,
+            bytes,
+            submitted: now,
+            deadline,
+            awaits_map: None,
+        })
+    }
+
+    /// Removes a composite operation. Returns its token and its bytes.
+    pub(super) fn remove(&mut self, handle: Handle) -> Option<(T, usize)> {
+        let Procedure { token, bytes, .. } = self.procedures.remove(handle)?;
+        Some((token, bytes))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.procedures.len()
+    }
+
+    /// The sum of their bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.procedures.iter().map(|(_, procedure)| procedure.bytes).sum()
+    }
+
+    pub(super) fn handles(&self) -> Vec<Handle> {
+        self.procedures.iter().map(|(handle, _)| handle).collect()
+    }
+
+    /// The time that a composite operation has left, in microseconds.
+    pub(super) fn left_us(&self, now: Time, handle: Handle) -> u64 {
+        self.procedures.get(handle).map_or(0, |procedure| procedure.deadline.since_us(now))
+    }
+
+    pub(super) fn reads(&self) -> ReadCounts {
+        self.reads
+    }
+
+    /// Counts a composite operation that has succeeded.
+    pub(super) fn count_read(&mut self, handle: Handle) {
+        if let Some(procedure) = self.procedures.get(handle) {
+            self.reads.count(&procedure.together);
         }
-        self.together_map = (epoch, self.mapping.answered_question);
-        while let Some(EndedOperation { procedure: handle, slot, result, read_locked_until: held_until }) =
+    }
+
+    /// Accepts the result of one of the operations of a composite operation.
+    pub(super) fn add_result(
+        &mut self,
+        procedure: Handle,
+        slot: u32,
+        result: Result<Reply, SessionError>,
+        answered: Option<AnsweredFrame>,
+    ) {
+        // The lock counts from the time of the request, by this clock: the server read the record later, so its lock lasts longer.
+        let read_locked_until = answered.and_then(|AnsweredFrame { sent, read_lock_us }| {
+            let usable_us = u64::from(read_lock_us) * READ_LOCK_USABLE_NINTHS / 9;
+            (usable_us > 0).then(|| sent.after_us(usable_us))
+        });
+        self.ended.push_back(EndedOperation { procedure, slot, result, read_locked_until });
+    }
+
+    /// Whether there are results to pass on.
+    pub(super) fn has_results(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Passes on the next result to its composite operation, if that has not ended. Returns the next step of that operation.
+    pub(super) fn next_result(&mut self, now: Time, map: &ClusterMap) -> Option<(Handle, CompositeStep)> {
+        while let Some(EndedOperation { procedure: handle, slot, result, read_locked_until }) =
             self.ended.pop_front()
         {
             // Another of its operations may have ended it.
-            if let Some(procedure) = self.together.get_mut(handle) {
+            if let Some(procedure) = self.procedures.get_mut(handle) {
                 // All results arrived before the time of this turn.
-                let step = procedure.together.ended((&self.map, now), slot, (result, held_until));
-                self.next_step(now, handle, step);
+                let step = procedure.together.ended((map, now), slot, (result, read_locked_until));
+                return Some((handle, step));
             }
         }
+        None
     }
 
-    pub(super) fn together_is_due(&mut self, now: Time, index: u32) {
-        let Some(handle) = self.together.at(index) else { return };
-        let Some(procedure) = self.together.get(handle).filter(|one| one.awaits_map.is_some()) else {
-            return;
-        };
-        if now < procedure.deadline {
-            return self.timers.arm(Subject::Together(index), procedure.deadline);
+    /// Those that wait for a map, if it has changed since they were last started, or an answer has confirmed it.
+    pub(super) fn with_new_map(&self, mapping: &Mapping) -> Vec<Handle> {
+        if self.started_with == mapping.version() || self.procedures.len() == 0 {
+            return Vec::new();
         }
-        let waited_us = now.since_us(procedure.submitted);
-        let last = self.mapping.last.clone().map(Box::new);
-        self.end_together(handle, Err(SessionError::Deadline { waited_us, waiting: WaitReason::Map, last }));
+        let waits = |(handle, one): (Handle, &Procedure<T>)| one.awaits_map.map(|_| handle);
+        self.procedures.iter().filter_map(waits).collect()
     }
 
-    /// Ends all composite operations, once their operations have been ended.
-    pub(super) fn close_together(&mut self, now: Time) {
-        self.run_together(now);
-        let all: Vec<Handle> = self.together.iter().map(|(handle, _)| handle).collect();
-        all.into_iter().for_each(|handle| self.end_together(handle, Err(SessionError::Closed)));
+    /// Records that those that wait for a map were started with this one.
+    pub(super) fn record_start(&mut self, mapping: &Mapping) {
+        self.started_with = mapping.version();
     }
 
-    fn begin(&mut self, now: Time, handle: Handle) {
-        let Some(procedure) = self.together.get_mut(handle) else { return };
+    /// Starts a composite operation, possibly again.
+    pub(super) fn start(&mut self, handle: Handle, mapping: &Mapping) -> Option<CompositeStart> {
+        let procedure = self.procedures.get_mut(handle)?;
         let since = procedure.awaits_map.take();
-        let asked = self.mapping.answered_question;
-        let is_newest = asked >= Some(since.unwrap_or(procedure.submitted));
-        let step = procedure.together.begin(&self.map, is_newest);
-        self.next_step(now, handle, step);
-        // It still waits for the same request, which is not repeated with every map that arrives.
-        if let (Some(since), Some(procedure)) = (since, self.together.get_mut(handle))
+        let is_newest = mapping.is_newer_than(Some(since.unwrap_or(procedure.submitted)));
+        let step = procedure.together.begin(mapping.map(), is_newest);
+        Some(CompositeStart { step, since: since.filter(|_| !is_newest) })
+    }
+
+    /// Lets a composite operation wait for a map that is requested now or later.
+    pub(super) fn await_map(&mut self, now: Time, handle: Handle, timers: &mut Timers) {
+        if let Some(procedure) = self.procedures.get_mut(handle) {
+            procedure.awaits_map = Some(now);
+            timers.arm(Subject::Together(handle.index), procedure.deadline);
+        }
+    }
+
+    /// Lets a composite operation that waits for a map wait for the request that it has waited for since then: that is not repeated with every map
+    /// that arrives.
+    pub(super) fn wait_on(&mut self, handle: Handle, since: Time) {
+        if let Some(procedure) = self.procedures.get_mut(handle)
             && procedure.awaits_map.is_some()
-            && !is_newest
         {
             procedure.awaits_map = Some(since);
         }
     }
 
-    fn next_step(&mut self, now: Time, handle: Handle, step: CompositeStep) {
-        let Some(procedure) = self.together.get_mut(handle) else { return };
-        match step {
-            CompositeStep::Wait => {}
-            CompositeStep::AwaitMap => {
-                procedure.awaits_map = Some(now);
-                self.timers.arm(Subject::Together(handle.index), procedure.deadline);
-                self.request_map_soon(now);
-            }
-            CompositeStep::End(result) => {
-                if result.is_ok() {
-                    self.reads.count(&procedure.together);
-                }
-                self.end_together(handle, result);
-            }
-            CompositeStep::Send(sendings) => {
-                let limit_us = procedure.deadline.since_us(now);
-                let limit = self.settings.operations_max;
-                if self.closed {
-                    return self.end_together(handle, Err(SessionError::Closed));
-                }
-                if self.operations.len() + sendings.len() > limit {
-                    return self.end_together(handle, Err(SessionError::TooManyOperations { limit }));
-                }
-                for sending in sendings {
-                    let owner = CompletionTarget::Together { procedure: handle, slot: sending.slot };
-                    self.operation_bytes += sending.operation.bytes();
-                    self.accept_operation(
-                        now,
-                        (sending.operation, sending.collecting, sending.wants_read_lock),
-                        limit_us,
-                        owner,
-                    );
-                }
-            }
+    /// The composite operation at this position and its error, if it has waited for a map until its deadline.
+    pub(super) fn expired(
+        &mut self,
+        now: Time,
+        index: u32,
+        mapping: &Mapping,
+        timers: &mut Timers,
+    ) -> Option<(Handle, SessionError)> {
+        let handle = self.procedures.at(index)?;
+        let procedure = self.procedures.get(handle).filter(|one| one.awaits_map.is_some())?;
+        if now < procedure.deadline {
+            timers.arm(Subject::Together(index), procedure.deadline);
+            return None;
         }
-    }
-
-    fn end_together(&mut self, handle: Handle, result: Result<Reply, SessionError>) {
-        let Some(Procedure { token, bytes, .. }) = self.together.remove(handle) else { return };
-        self.operation_bytes -= bytes;
-        self.effects.push(SessionEffect::Complete { token, result });
+        let waited_us = now.since_us(procedure.submitted);
+        let last = mapping.last.clone().map(Box::new);
+        Some((handle, SessionError::Deadline { waited_us, waiting: WaitReason::Map, last }))
     }
 }

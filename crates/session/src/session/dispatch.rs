@@ -1,18 +1,29 @@
 //! Dispatch of operations: the map gives the primary of the operation's partition, and the operation joins a queue there.
+//!
+//! The session opens a connection when it has something to send, and opens a lost one again after a pause. The operations in flight on a lost
+//! connection are dispatched again.
 
-use zerohop_placement::{Keyspace, NodeState, PartitionCount};
-use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
-use zerohop_wire::{Failure, What};
+use std::sync::Arc;
+
+use zerohop_placement::{ClusterMap, PartitionCount};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::{Message, Ping};
 
 use super::Session;
+use super::connection_table::{ConnectionRoom, ConnectionVisit};
+use super::mapping::MapPlace;
+use super::transmit::Transmitter;
+use crate::connection::ConnectionPhase;
+use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
-use crate::limits::{PAUSE_US_MAX, PAUSE_US_MIN, REDIRECTS_MAX};
+use crate::in_flight_frame::Cargo;
+use crate::limits::REDIRECTS_MAX;
 use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
-use crate::request::{Coalescing, Collect, RequestKind, SnapshotTarget};
+use crate::request::{Collect, RequestKind};
 use crate::slots::Handle;
-use crate::timers::Subject;
 use zerohop_base::time::Time;
 
 /// The destination of an operation according to the map.
@@ -46,13 +57,7 @@ impl<T> Session<T> {
             }
             Destination::Nowhere => self.await_map(now, handle),
             Destination::NoFreeConnection => {
-                let Some(operation) = self.operations.get_mut(handle) else { return };
-                operation.state = OperationState::Starved;
-                self.starved.push(handle);
-                if self.is_overgrown(self.starved.len()) {
-                    let operations = &self.operations;
-                    self.starved.retain(|handle| operations.get(*handle).is_some());
-                }
+                self.operations.await_connection(handle);
             }
             Destination::Split(partitions) => {
                 self.finish(now, handle, Err(SessionError::Split { partitions }), None);
@@ -76,14 +81,9 @@ impl<T> Session<T> {
 
     /// Dispatches all unsent operations again, because the map has changed.
     pub(super) fn dispatch_waiting(&mut self, now: Time) {
-        let mut waiting = std::mem::take(&mut self.unrouted);
-        waiting.retain(|handle| {
-            self.operations.get(*handle).is_some_and(|operation| operation.state == OperationState::Unrouted)
-        });
-        for index in 0..self.connections.len() as u32 {
-            if self.connections[index as usize].is_some() {
-                waiting.extend(self.take_waiting(index));
-            }
+        let mut waiting = self.operations.take_unrouted();
+        for index in self.connections.indexes() {
+            waiting.extend(self.take_waiting(index));
         }
         self.dispatch_all(now, waiting);
     }
@@ -96,9 +96,7 @@ impl<T> Session<T> {
         if is_planted(Bug::RetriesAgain)
             && let (Some(stamp), Some(partition)) = (operation.stamp.take(), operation.partition)
         {
-            let keyspace = operation.keyspace();
-            super::window_of(&mut self.sequence_windows, keyspace, partition)
-                .close(stamp.session, stamp.sequence);
+            self.numbering.close((operation.keyspace(), partition), stamp, None);
         }
         let Some(operation) = self.operations.get_mut(handle) else { return };
         if operation.is_admin() {
@@ -110,23 +108,13 @@ impl<T> Session<T> {
 
     /// Delays an operation by about `us`, and by more with each delay in a row.
     pub(super) fn pause(&mut self, now: Time, handle: Handle, us: u64) {
-        let Some(operation) = self.operations.get_mut(handle) else { return };
-        operation.pauses += 1;
-        let least = us.clamp(PAUSE_US_MIN, PAUSE_US_MAX);
-        let until = now.after_us(self.jitter.pause_us(operation.pauses, least, PAUSE_US_MAX));
-        operation.state = OperationState::Resting { until };
-        self.timers.arm(Subject::Operation(handle.index), until);
+        self.operations.pause(now, handle, us, &mut self.jitter, &mut self.timers);
     }
 
     /// Handles an answer that names another primary. The map already includes the changes in the answer.
     pub(super) fn redirect(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
-        let epoch = operation.epoch;
-        let (keyspace, partition) = (operation.keyspace(), operation.partition);
-        let newer = self.map.keyspace(keyspace).zip(partition).is_some_and(|(keyspace, partition)| {
-            keyspace.group(partition).is_some_and(|group| group.epoch > epoch)
-        });
-        if newer {
+        if self.mapping.has_newer_group(operation) {
             // Epochs rise: servers that report a newer one do not lead in circles, however often the group changes.
             return self.dispatch(now, handle);
         }
@@ -145,100 +133,42 @@ impl<T> Session<T> {
     }
 
     fn destination(&mut self, now: Time, handle: Handle) -> Destination {
-        let map = std::sync::Arc::clone(&self.map);
         let Some(operation) = self.operations.get(handle) else { return Destination::Nowhere };
-        let (keyspace, partition) = match &operation.request {
-            ask @ (RequestKind::Record { keyspace, .. }
-            | RequestKind::Point { keyspace, .. }
-            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Key, .. }) => {
-                match map.keyspace(*keyspace) {
-                    Some(found) => match operation.partition.or_else(|| ask.partition_in(found)) {
-                        Some(partition) => (found, partition),
-                        None => return Destination::Nowhere,
-                    },
-                    None => return self.missing(now, handle, *keyspace),
-                }
+        let (partition, epoch, primary, collect) = match self.mapping.place(operation) {
+            MapPlace::Group { keyspace, partition, group } => {
+                (partition, group.epoch, group.primary, operation.collect_in(keyspace))
             }
-            RequestKind::Scan { keyspace, slice: (partition, of), .. }
-            | RequestKind::Compare { keyspace, slice: (partition, of), .. }
-            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Slice((partition, of)), .. } => {
-                match map.keyspace(*keyspace) {
-                    Some(found) if found.config().partitions > *of => {
-                        return Destination::Split(found.config().partitions);
-                    }
-                    // The caller has a newer map.
-                    Some(found) if found.config().partitions < *of => return Destination::Nowhere,
-                    Some(found) => (found, *partition),
-                    None => return self.missing(now, handle, *keyspace),
-                }
-            }
-            RequestKind::Admin { .. } => {
-                if let Some(manager) = self.settings.manager.clone() {
-                    let Some(connection) = self.connection_to(now, manager.as_str()) else {
-                        return Destination::NoFreeConnection;
-                    };
-                    let epoch = PartitionEpoch(0);
-                    return Destination::At { connection, partition: None, epoch, collect: None };
-                }
-                let managers = || {
-                    let up = map.nodes().filter(|node| node.state() != NodeState::Down);
-                    up.map(|node| node.manager())
+            MapPlace::Manager => {
+                let is_ready = |address: &str| self.connections.is_ready_at(address);
+                let manager: Option<Arc<str>> = match &self.settings.manager {
+                    Some(manager) => Some(manager.as_str().into()),
+                    None => self.mapping.manager(operation.pauses, is_ready).map(Into::into),
                 };
-                // The first choice is a server that answers, if there is one; after a failure or a lost connection, the next one.
-                let known = match operation.pauses {
-                    0 => managers().find(|address| self.is_ready_at(address)),
-                    _ => None,
-                };
-                let turn = operation.pauses as usize % managers().count().max(1);
-                let Some(manager) = known.or_else(|| managers().nth(turn)) else {
-                    return Destination::Nowhere;
-                };
-                let Some(connection) = self.connection_to(now, manager) else {
+                let Some(manager) = manager else { return Destination::Nowhere };
+                let Some(connection) = self.connection_to(now, &manager) else {
                     return Destination::NoFreeConnection;
                 };
                 let epoch = PartitionEpoch(0);
                 return Destination::At { connection, partition: None, epoch, collect: None };
             }
-            RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Destination::Nowhere,
+            MapPlace::Nowhere => return Destination::Nowhere,
+            MapPlace::MissingKeyspace(keyspace) => return self.missing(now, handle, keyspace),
+            MapPlace::Never(failure) => return Destination::Never(failure),
+            MapPlace::Split(partitions) => return Destination::Split(partitions),
         };
-        let Some(group) = keyspace.group(partition) else {
-            return Destination::Never(What::NoSuchPartition.into());
-        };
-        let collect = self.collects(handle, keyspace);
-        let connection = match self.by_instance.get(&group.primary) {
-            Some(connection) => *connection,
+        let connection = match self.connections.serving(primary) {
+            Some(connection) => connection,
             None => {
-                let instance = map.instance(group.primary).expect("groups name instances of the map");
+                let map = Arc::clone(self.mapping.map());
+                let instance = map.instance(primary).expect("groups name instances of the map");
                 let Some(connection) = self.connection_to(now, instance.addr) else {
                     return Destination::NoFreeConnection;
                 };
-                self.by_instance.insert(group.primary, connection);
+                self.connections.record_serving(primary, connection);
                 connection
             }
         };
-        Destination::At { connection, partition: Some(partition), epoch: group.epoch, collect }
-    }
-
-    /// Whether an operation may wait for others. An operation that was sent before has waited enough.
-    fn collects(&self, handle: Handle, keyspace: &Keyspace) -> Option<Collect> {
-        let operation = self.operations.get(handle)?;
-        let RequestKind::Record { item, wait: false, .. } = &operation.request else { return None };
-        if operation.attempts > 0 {
-            return None;
-        }
-        let collect = match operation.collecting {
-            Coalescing::Never => return None,
-            Coalescing::Within(collect) => collect,
-            Coalescing::AsKeyspace => {
-                let config = keyspace.config();
-                let (delay_us, bytes) = (config.batch_delay_us, config.batch_bytes);
-                if delay_us == 0 {
-                    return None;
-                }
-                Collect { delay_us, bytes }
-            }
-        };
-        (item.len() < collect.bytes as usize).then_some(collect)
+        Destination::At { connection, partition: Some(partition), epoch, collect }
     }
 
     fn enqueue(&mut self, now: Time, index: u32, handle: Handle, collect: Option<Collect>) {
@@ -246,41 +176,24 @@ impl<T> Session<T> {
             Some(RequestKind::Record { item, .. }) => item.len(),
             _ => 0,
         };
-        let Some(connection) = self.connections[index as usize].as_mut() else { return };
-        connection.used = now;
-        let connection_len = connection.queue.len() + connection.collected.len();
-        match collect {
-            None => connection.queue.push_back(handle),
-            Some(collect) => {
-                connection.collected.push(handle);
-                connection.collected_bytes += bytes;
-                connection.collect_bytes = connection.collect_bytes.min(collect.bytes as usize);
-                let due = now.after_us(collect.delay_us.into());
-                if due < connection.collect_due {
-                    connection.collect_due = due;
-                    self.timers.arm(Subject::Connection(index), due);
-                }
-            }
-        }
-        if self.is_overgrown(connection_len) {
+        let length = self.connections.enqueue(now, index, (handle, bytes), collect, &mut self.timers);
+        if self.operations.is_overgrown(length) {
             let operations = &self.operations;
-            let waits = |handle: &Handle| {
-                let state = operations.get(*handle).map(|operation| operation.state);
-                state == Some(OperationState::Queued { connection: index })
-            };
-            if let Some(connection) = self.connections[index as usize].as_mut() {
-                connection.queue.retain(waits);
-                connection.collected.retain(waits);
-            }
+            self.connections.retain_waiting(index, |handle| operations.waits_at(*handle, index));
         }
-        self.mark_dirty(index);
     }
 
-    /// Whether a queue of this length consists mostly of outdated entries. Operations that end while they wait stay in queues, which are not
-    /// emptied as long as a server is unreachable.
-    pub(super) fn is_overgrown(&self, length: usize) -> bool {
-        const SLACK: usize = 1024;
-        length > 2 * self.operations.len() + SLACK
+    /// The opening failed: the writes that wait request a session again, each from its own server.
+    pub(super) fn opening_failed(&mut self, now: Time) {
+        let awaiting = self.numbering.end_opening();
+        self.dispatch_all(now, awaiting);
+    }
+
+    pub(super) fn opening_is_due(&mut self, now: Time) {
+        if let Some(flight) = self.numbering.overdue_opening(now, &mut self.timers) {
+            self.mark_overdue(now, flight);
+            self.opening_failed(now);
+        }
     }
 
     fn missing(&mut self, now: Time, handle: Handle, keyspace: KeyspaceId) -> Destination {
@@ -296,16 +209,16 @@ impl<T> Session<T> {
     fn send_lookup(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let RequestKind::Keyspace { name, least } = &operation.request else { return };
-        if self.map.epoch() < *least {
+        if self.mapping.epoch() < *least {
             return self.await_map(now, handle);
         }
-        match self.map.keyspace_named(name).filter(|(_, found)| !found.is_dropping()) {
+        match self.mapping.map().keyspace_named(name).filter(|(_, found)| !found.is_dropping()) {
             Some((id, keyspace)) => {
                 let found = FoundKeyspace { id, config: keyspace.config().clone() };
                 self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);
             }
             None if self.map_is_newer_than(handle) => {
-                let error = SessionError::NoKeyspace { name: name.clone(), epoch: self.map.epoch() };
+                let error = SessionError::NoKeyspace { name: name.clone(), epoch: self.mapping.epoch() };
                 self.finish(now, handle, Err(error), None);
             }
             None => self.await_map(now, handle),
@@ -313,20 +226,304 @@ impl<T> Session<T> {
     }
 
     fn await_map(&mut self, now: Time, handle: Handle) {
-        if let Some(operation) = self.operations.get_mut(handle) {
-            operation.state = OperationState::Unrouted;
-            self.unrouted.push(handle);
-            if self.is_overgrown(self.unrouted.len()) {
-                let operations = &self.operations;
-                self.unrouted.retain(|handle| operations.get(*handle).is_some());
-            }
-            self.request_map_soon(now);
-        }
+        self.operations.await_map(handle);
+        self.request_map_soon(now);
     }
 
     /// Whether the map was requested after the operation was submitted: then an object that is not in the map does not exist.
     fn map_is_newer_than(&self, handle: Handle) -> bool {
-        let submitted = self.operations.get(handle).map(|operation| operation.submitted);
-        self.mapping.answered_question >= submitted
+        self.mapping.is_newer_than(self.operations.get(handle).map(|operation| operation.submitted))
+    }
+
+    /// Has the session request the map at the end of this turn, or soon.
+    pub(super) fn request_map_soon(&mut self, now: Time) {
+        self.mapping.request_soon(now, &mut self.timers);
+    }
+
+    pub(super) fn send_map_request(&mut self, now: Time) {
+        if let Some(flight) = self.mapping.overdue_request(now) {
+            self.mark_overdue(now, flight);
+            self.map_request_failed(now, AttemptFailure::Overdue);
+        }
+        if !self.mapping.is_request_due(now, &mut self.timers) {
+            return;
+        }
+        let Session { settings, mapping, connections, timers, .. } = self;
+        match connections.ready(mapping.turn()) {
+            Some(index) => {
+                let request = Message::MapGet(mapping.next_request());
+                let flight = connections.send_own(now, index, &request, Cargo::Map, timers);
+                mapping.record_request(now, flight, settings.attempt_us, timers);
+            }
+            None => {
+                let is_known = |address: &str| connections.at_address(address).is_some();
+                if let Some(address) = mapping.next_server(now, settings, is_known, timers)
+                    && let Some(index) = self.connection_to(now, &address)
+                {
+                    self.connections.existing(index).for_map = true;
+                }
+            }
+        }
+    }
+
+    pub(super) fn map_request_failed(&mut self, now: Time, trouble: AttemptFailure) {
+        self.mapping.record_failure(now, trouble, &mut self.jitter);
+        self.request_map_soon(now);
+    }
+
+    /// Ends all operations that wait for a map.
+    pub(super) fn refuse_unrouted(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
+        for handle in self.operations.take_unrouted() {
+            let refused = SessionError::Refused { address: Arc::clone(address), failure: failure.clone() };
+            self.end_unanswered(
+                now,
+                handle,
+                |_| refused,
+                || AttemptFailure::Answered { failure: failure.clone() },
+            );
+        }
+    }
+
+    /// Handles the changes in a redirect, which lead to a map of this epoch.
+    pub(super) fn map_moved(&mut self, now: Time, epoch: MapEpoch, delta: &[u8]) {
+        if epoch <= self.mapping.epoch() {
+            return;
+        }
+        match !delta.is_empty() && self.apply(delta) {
+            true => self.dispatch_waiting(now),
+            false => self.request_map_soon(now),
+        }
+    }
+
+    /// Applies encoded changes. Returns whether they led to a newer map.
+    pub(super) fn apply(&mut self, encoded: &[u8]) -> bool {
+        let Some(before) = self.mapping.apply(encoded) else { return false };
+        self.follow_splits(&before);
+        // Addresses may have changed: they are looked up again as operations need them.
+        self.connections.forget_instances();
+        true
+    }
+
+    /// Handles the splits between the map `before` and the current one: operations and sequence numbers continue in the child partitions.
+    fn follow_splits(&mut self, before: &ClusterMap) {
+        for (keyspace, found) in self.mapping.map().keyspaces() {
+            let Some(old) = before.keyspace(keyspace) else { continue };
+            if let Some(further) = found.splits().checked_sub(old.splits()).filter(|further| *further > 0) {
+                let open = self.operations.reassign(keyspace, found);
+                // They wait for room in the window of their new partition.
+                for handle in self.numbering.split(keyspace, further, &open) {
+                    self.operations.leave_window(handle);
+                }
+            }
+        }
+    }
+
+    /// Sends the operations of a connection that can be sent now.
+    pub(super) fn transmit(&mut self, now: Time, index: u32) {
+        match self.connections.visit(index) {
+            ConnectionVisit::Gone => {}
+            ConnectionVisit::Drained => self.drop_connection(now, index),
+            ConnectionVisit::Open => {
+                let transmitter = Transmitter {
+                    now,
+                    index,
+                    seen: self.seen,
+                    attempt_us: self.settings.attempt_us,
+                    operations: &mut self.operations,
+                    connections: &mut self.connections,
+                    numbering: &mut self.numbering,
+                    timers: &mut self.timers,
+                    effects: &mut self.effects,
+                    packed: &mut self.buffers.packed,
+                    refused: Vec::new(),
+                };
+                for (handle, failure) in transmitter.transmit() {
+                    let error = SessionError::Answer { failure: failure.clone() };
+                    self.end_unanswered(now, handle, |_| error, || AttemptFailure::Answered { failure });
+                }
+            }
+        }
+    }
+
+    /// The position of a connection to this address, which the session opens if there is none. `None`: the session has the maximum number of
+    /// connections, and the caller must wait until another is closed.
+    pub(super) fn connection_to(&mut self, now: Time, address: &str) -> Option<u32> {
+        if let Some(index) = self.connections.at_address(address) {
+            let draining = self.connections.existing(index).draining;
+            return (!draining).then_some(index);
+        }
+        match self.connections.make_room() {
+            ConnectionRoom::Free => {}
+            ConnectionRoom::AfterDrop(idle) => {
+                self.drop_connection(now, idle);
+                // A starved operation may have used the place.
+                if !self.connections.has_room() {
+                    return None;
+                }
+            }
+            ConnectionRoom::Full => return None,
+        }
+        let index = self.connections.add(now, address);
+        self.open(now, index);
+        Some(index)
+    }
+
+    /// Records that no operation waits for this frame's answer any more. The session closes a connection with many such frames, because its server
+    /// does not answer, or not in time. Such frames must not count forever.
+    pub(super) fn mark_overdue(&mut self, now: Time, handle: Handle) {
+        if let Some(index) = self.connections.mark_overdue(handle) {
+            let address = self.connections.address(index);
+            self.lose(now, index, AttemptFailure::Silent { address }, true);
+        }
+    }
+
+    pub(super) fn connection_is_due(&mut self, now: Time, index: u32) {
+        let quiet_us = self.settings.quiet_us;
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let silent = AttemptFailure::Silent { address: Arc::clone(&connection.address) };
+        match connection.phase {
+            ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } if now >= due => {
+                self.lose(now, index, silent, true);
+            }
+            ConnectionPhase::Resting { until } if now >= until => self.open_again(now, index),
+            ConnectionPhase::Ready => {
+                if now >= connection.collect_due {
+                    // From now on they only wait for room; their time has passed.
+                    (connection.collect_due, connection.collect_bytes) = (Time::NEVER, 0);
+                }
+                let quiet =
+                    connection.frames_in_flight > 0 && now >= connection.quiet_since.after_us(quiet_us);
+                if connection.due(quiet_us) <= now && quiet && connection.pinged {
+                    self.lose(now, index, silent, true);
+                } else if quiet && !connection.pinged {
+                    connection.pinged = true;
+                    let map_epoch = self.mapping.epoch();
+                    self.connections.send_own(
+                        now,
+                        index,
+                        &Message::Ping(Ping { map_epoch }),
+                        Cargo::Ping,
+                        &mut self.timers,
+                    );
+                }
+                self.connections.mark_dirty(index);
+            }
+            _ => {}
+        }
+        self.connections.arm(index, &mut self.timers);
+    }
+
+    /// Abandons a connection: the session sends the operations in flight again, to the same server after a pause, or to the server that the map
+    /// names.
+    pub(super) fn lose(&mut self, now: Time, index: u32, trouble: AttemptFailure, close: bool) {
+        if close {
+            self.close(index);
+        }
+        let Session { settings, jitter, timers, connections, .. } = self;
+        let (least, most) = (settings.backoff_us_min, settings.backoff_us_max);
+        let pause_us = |failures| jitter.pause_us(failures, least, most);
+        let Some(lost) = connections.lay_down(now, index, &trouble, pause_us, timers) else { return };
+
+        // The primary may have moved because its node has failed.
+        self.request_map_soon(now);
+        if lost.was_for_map {
+            self.mapping.hurry(now);
+        }
+        self.mapping.last = Some(trouble.clone());
+        self.land_all(now, index, &trouble);
+        if !lost.was_ready {
+            self.reroute_admin(now, index, &trouble);
+        }
+    }
+
+    fn land_all(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
+        for handle in self.connections.frames_on(index) {
+            let Some(flight) = self.connections.land(handle) else { continue };
+            match flight.cargo {
+                Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
+                Cargo::Map => self.map_request_failed(now, trouble.clone()),
+                Cargo::SessionOpen => self.opening_failed(now),
+                Cargo::One(operation) => self.operation_lost(now, handle, operation, trouble),
+                cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)) => {
+                    for operation in cargo.into_operations() {
+                        self.operation_lost(now, handle, operation, trouble);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles an operation of a frame that was lost, or whose answer was lost.
+    pub(super) fn operation_lost(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        operation: Handle,
+        trouble: &AttemptFailure,
+    ) {
+        if self.operations.get(operation).is_some_and(|found| found.flies_in(flight)) {
+            self.again(now, operation, trouble.clone());
+        }
+    }
+
+    /// A control request that has not been sent can go to any other manager.
+    fn reroute_admin(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
+        let Some(connection) = self.connections.get(index) else { return };
+        let admin = |handle: &Handle| {
+            self.operations.waits_at(*handle, index)
+                && self.operations.get(*handle).is_some_and(|found| found.is_admin())
+        };
+        let waiting: Vec<Handle> = connection.queue.iter().copied().filter(admin).collect();
+        // The queue still names them; their state makes readers of the queue skip them.
+        for handle in waiting {
+            self.operations.record_failure(handle, trouble.clone());
+            self.pause(now, handle, 0);
+        }
+    }
+
+    /// Opens the connection again if it is still needed, otherwise removes it.
+    fn open_again(&mut self, now: Time, index: u32) {
+        let waiting = self.take_waiting(index);
+        let connection = self.connections.existing(index);
+        if waiting.is_empty() && !connection.for_map {
+            return self.drop_connection(now, index);
+        }
+        connection.queue.extend(waiting);
+        self.open(now, index);
+    }
+
+    fn open(&mut self, now: Time, index: u32) {
+        let (connection, address) = self.connections.open(now, index, &mut self.timers);
+        self.effects.push(SessionEffect::Connect { connection, address });
+    }
+
+    /// Has the shell close the connection, if it is open.
+    fn close(&mut self, index: u32) {
+        if let Some(connection) = self.connections.close(index) {
+            self.effects.push(SessionEffect::Close { connection });
+        }
+    }
+
+    /// Closes and removes a connection; operations that waited for it are dispatched again.
+    pub(super) fn drop_connection(&mut self, now: Time, index: u32) {
+        if self.connections.get(index).is_none() {
+            return;
+        }
+        self.close(index);
+        let address = self.connections.address(index);
+        self.land_all(now, index, &AttemptFailure::Silent { address });
+        let waiting = self.take_waiting(index);
+        self.connections.remove(index);
+        self.dispatch_all(now, waiting);
+        // The first of them uses the free place; the others make sure that another connection becomes free.
+        let starved = self.operations.take_starved();
+        self.dispatch_all(now, starved);
+    }
+
+    /// Removes and returns all operations that wait at a connection, except those that have moved elsewhere since.
+    pub(super) fn take_waiting(&mut self, index: u32) -> Vec<Handle> {
+        let mut waiting = self.connections.existing(index).take_waiting();
+        waiting.retain(|handle| self.operations.waits_at(*handle, index));
+        waiting
     }
 }

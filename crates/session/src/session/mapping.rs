@@ -1,47 +1,71 @@
-//! Maintenance of the map: the session requests it at the start, applies the changes in redirects, and requests it again when a primary is
-//! unreachable.
+//! The map, and the requests for it: the session requests it at the start, applies the changes in redirects, and requests it again when a primary
+//! is unreachable.
 
 use std::sync::Arc;
 
-use zerohop_placement::MapDelta;
-use zerohop_wire::ids::MapEpoch;
-use zerohop_wire::messages::{Map, MapGet, Message};
-use zerohop_wire::{Advice, Failure};
+use zerohop_placement::{ClusterMap, Group, Keyspace, MapDelta, NodeState, PartitionCount};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId};
+use zerohop_wire::messages::MapGet;
+use zerohop_wire::{Advice, Failure, What};
 
-use super::Session;
-use crate::error::{AttemptFailure, SessionError};
-use crate::in_flight_frame::Cargo;
+use crate::backoff::Jitter;
+use crate::error::AttemptFailure;
 use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, SILENT_US};
-use crate::operation::OperationState;
+use crate::operation::OpenOperation;
+use crate::request::{RequestKind, SnapshotTarget};
+use crate::settings::SessionSettings;
 use crate::slots::Handle;
-use crate::timers::Subject;
+use crate::timers::{Subject, Timers};
 use zerohop_base::time::Time;
 
-/// The state of the requests for the map.
+/// The map, and the state of the requests for it.
 #[derive(Debug)]
 pub(super) struct Mapping {
+    map: Arc<ClusterMap>,
     /// An operation needs a newer map, or any map.
-    pub(super) needed: bool,
+    needed: bool,
+    /// The session requests no more maps.
+    closed: bool,
     /// The request in flight, and when it is overdue.
     request_in_flight: Option<(Handle, Time)>,
     /// No request before this time.
-    pub(super) next_at: Time,
+    next_at: Time,
     /// Changes did not apply: the next request is for the complete map.
     needs_complete_map: bool,
     /// Counts the requests, so that each goes to another server.
     request_count: usize,
     failures: u32,
     /// When the latest answered request was sent.
-    pub(super) answered_question: Option<Time>,
+    answered_question: Option<Time>,
+    /// Why the latest request, or the latest connection, failed.
     pub(super) last: Option<AttemptFailure>,
-    /// Number of endpoints in a row that refused this client, while the session has no map.
+    /// Number of servers in a row that refused this client, or refused to return the map.
     refusals: usize,
+}
+
+/// Where the map places an operation.
+#[derive(Debug)]
+pub(super) enum MapPlace<'m> {
+    /// At the primary of this group.
+    Group { keyspace: &'m Keyspace, partition: PartitionId, group: Group<'m> },
+    /// At any manager.
+    Manager,
+    /// Not in this map.
+    Nowhere,
+    /// In a keyspace that is not in this map.
+    MissingKeyspace(KeyspaceId),
+    /// No map can have it.
+    Never(Failure<'static>),
+    /// In several partitions; the keyspace has this many.
+    Split(PartitionCount),
 }
 
 impl Mapping {
     pub(super) fn new() -> Self {
         Self {
+            map: Arc::default(),
             needed: true,
+            closed: false,
             request_in_flight: None,
             next_at: Time(0),
             needs_complete_map: true,
@@ -52,172 +76,224 @@ impl Mapping {
             refusals: 0,
         }
     }
-}
 
-impl<T> Session<T> {
+    pub(super) fn map(&self) -> &Arc<ClusterMap> {
+        &self.map
+    }
+
+    pub(super) fn epoch(&self) -> MapEpoch {
+        self.map.epoch()
+    }
+
+    /// The epoch of the map, and when the latest answer about it was requested.
+    pub(super) fn version(&self) -> (MapEpoch, Option<Time>) {
+        (self.map.epoch(), self.answered_question)
+    }
+
+    /// Whether the map was requested at this time or later: then an object that is not in the map does not exist.
+    pub(super) fn is_newer_than(&self, time: Option<Time>) -> bool {
+        self.answered_question >= time
+    }
+
+    /// The group that the map has for the partition of an operation.
+    pub(super) fn group_of<T>(&self, operation: &OpenOperation<T>) -> Option<Group<'_>> {
+        self.map.keyspace(operation.keyspace())?.group(operation.partition?)
+    }
+
+    /// Whether the partition of an operation has a newer group than when the operation was sent.
+    pub(super) fn has_newer_group<T>(&self, operation: &OpenOperation<T>) -> bool {
+        self.group_of(operation).is_some_and(|group| group.epoch > operation.epoch)
+    }
+
+    /// The partition of an operation, if no replica will serve it according to the map.
+    pub(super) fn lost_partition<T>(&self, operation: &OpenOperation<T>) -> Option<PartitionId> {
+        let group = self.group_of(operation)?;
+        operation.partition.filter(|_| self.map.is_unavailable(group))
+    }
+
+    /// Where the map places an operation.
+    pub(super) fn place<T>(&self, operation: &OpenOperation<T>) -> MapPlace<'_> {
+        let (keyspace, partition) = match &operation.request {
+            ask @ (RequestKind::Record { keyspace, .. }
+            | RequestKind::Point { keyspace, .. }
+            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Key, .. }) => {
+                let Some(found) = self.map.keyspace(*keyspace) else {
+                    return MapPlace::MissingKeyspace(*keyspace);
+                };
+                match operation.partition.or_else(|| ask.partition_in(found)) {
+                    Some(partition) => (found, partition),
+                    None => return MapPlace::Nowhere,
+                }
+            }
+            RequestKind::Scan { keyspace, slice: (partition, of), .. }
+            | RequestKind::Compare { keyspace, slice: (partition, of), .. }
+            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Slice((partition, of)), .. } => {
+                match self.map.keyspace(*keyspace) {
+                    Some(found) if found.config().partitions > *of => {
+                        return MapPlace::Split(found.config().partitions);
+                    }
+                    // The caller has a newer map.
+                    Some(found) if found.config().partitions < *of => return MapPlace::Nowhere,
+                    Some(found) => (found, *partition),
+                    None => return MapPlace::MissingKeyspace(*keyspace),
+                }
+            }
+            RequestKind::Admin { .. } => return MapPlace::Manager,
+            RequestKind::Keyspace { .. } | RequestKind::Together(_) => return MapPlace::Nowhere,
+        };
+        match keyspace.group(partition) {
+            Some(group) => MapPlace::Group { keyspace, partition, group },
+            None => MapPlace::Never(What::NoSuchPartition.into()),
+        }
+    }
+
+    /// The address of the manager for a control request. The first choice is a server that answers, if there is one; after a failure or a lost
+    /// connection, the next one.
+    pub(super) fn manager(&self, pauses: u32, is_ready: impl Fn(&str) -> bool) -> Option<&str> {
+        let managers = || {
+            let up = self.map.nodes().filter(|node| node.state() != NodeState::Down);
+            up.map(|node| node.manager())
+        };
+        let known = match pauses {
+            0 => managers().find(|address| is_ready(address)),
+            _ => None,
+        };
+        let turn = pauses as usize % managers().count().max(1);
+        known.or_else(|| managers().nth(turn))
+    }
+
     /// Has the session request the map at the end of this turn, or soon.
-    pub(super) fn request_map_soon(&mut self, now: Time) {
-        self.mapping.needed = !self.closed;
-        self.timers.arm(Subject::Maintenance, self.mapping.next_at.max(now));
+    pub(super) fn request_soon(&mut self, now: Time, timers: &mut Timers) {
+        self.needed = !self.closed;
+        timers.arm(Subject::Maintenance, self.next_at.max(now));
     }
 
-    pub(super) fn send_map_request(&mut self, now: Time) {
-        if let Some((flight, due)) = self.mapping.request_in_flight {
-            if now < due {
-                return self.timers.arm(Subject::Maintenance, due);
-            }
-            self.mark_overdue(now, flight);
-            self.map_question_failed(now, AttemptFailure::Overdue);
-        }
-        if !self.mapping.needed {
-            return;
-        }
-        if now < self.mapping.next_at {
-            return self.timers.arm(Subject::Maintenance, self.mapping.next_at);
-        }
-        match self.next_ready() {
-            Some(index) => {
-                let since = if self.mapping.needs_complete_map { MapEpoch(0) } else { self.map.epoch() };
-                let flight =
-                    self.send_own_request(now, index, &Message::MapGet(MapGet { since }), Cargo::Map);
-                // Any server answers it at once, and there are other servers.
-                let due = now.after_us(self.settings.attempt_us.min(2 * SILENT_US));
-                self.mapping.request_in_flight = Some((flight, due));
-                self.timers.arm(Subject::Maintenance, due);
-            }
-            None => self.open_for_map(now),
-        }
+    /// Lets the next request be sent at once, if one is needed.
+    pub(super) fn hurry(&mut self, now: Time) {
+        self.next_at = now;
     }
 
-    /// Handles a `Map` message that answers a request sent at `sent`.
-    pub(super) fn map_came(&mut self, now: Time, sent: Time, map: &Map<'_>) {
-        self.mapping.request_in_flight = None;
-        if !map.encoded.is_empty() && !self.apply(map.encoded) && self.map.epoch() < map.epoch {
-            self.mapping.needs_complete_map = true;
-            return self.map_question_failed(now, AttemptFailure::Damaged);
-        }
-        self.mapping.needed = false;
-        self.mapping.failures = 0;
-        self.mapping.refusals = 0;
-        self.mapping.next_at = now.after_us(MAP_QUESTION_US_MIN);
-        self.mapping.answered_question = self.mapping.answered_question.max(Some(sent));
-        self.dispatch_waiting(now);
+    /// Has the session request no more maps.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        self.needed = false;
     }
 
-    pub(super) fn map_question_failed(&mut self, now: Time, trouble: AttemptFailure) {
-        self.mapping.request_in_flight = None;
-        self.mapping.failures = self.mapping.failures.saturating_add(1);
-        self.mapping.last = Some(trouble);
-        let rest = self.jitter.pause_us(self.mapping.failures, MAP_QUESTION_US_MIN, PAUSE_US_MAX);
-        self.mapping.next_at = now.after_us(rest);
-        self.request_map_soon(now);
+    /// The frame of the request in flight, if it is overdue.
+    pub(super) fn overdue_request(&self, now: Time) -> Option<Handle> {
+        self.request_in_flight.filter(|(_, due)| now >= *due).map(|(flight, _)| flight)
     }
 
-    /// Handles a server that refuses this client. If all endpoints refuse it, and no map names other servers, operations that wait for a map end.
-    pub(super) fn map_refused(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
+    /// Whether a request must be sent now. If it must be sent later, or is in flight, a timer is set.
+    pub(super) fn is_request_due(&self, now: Time, timers: &mut Timers) -> bool {
+        let due = match self.request_in_flight {
+            Some((_, due)) => due,
+            None if !self.needed => return false,
+            None if now < self.next_at => self.next_at,
+            None => return true,
+        };
+        timers.arm(Subject::Maintenance, due);
+        false
+    }
+
+    /// The number of requests before the next one, which chooses its server.
+    pub(super) fn turn(&self) -> usize {
+        self.request_count
+    }
+
+    /// The next request.
+    pub(super) fn next_request(&mut self) -> MapGet {
+        self.request_count = self.request_count.wrapping_add(1);
+        MapGet { since: if self.needs_complete_map { MapEpoch(0) } else { self.map.epoch() } }
+    }
+
+    /// Records that the frame `flight` requests the map.
+    pub(super) fn record_request(&mut self, now: Time, flight: Handle, attempt_us: u64, timers: &mut Timers) {
+        // Any server answers it at once, and there are other servers.
+        let due = now.after_us(attempt_us.min(2 * SILENT_US));
+        self.request_in_flight = Some((flight, due));
+        timers.arm(Subject::Maintenance, due);
+    }
+
+    /// The request in flight has ended.
+    pub(super) fn end_request(&mut self) {
+        self.request_in_flight = None;
+    }
+
+    /// Records a `Map` message that answers a request sent at `sent`, and that was applied.
+    pub(super) fn record_answer(&mut self, now: Time, sent: Time) {
+        self.needed = false;
+        self.failures = 0;
+        self.refusals = 0;
+        self.next_at = now.after_us(MAP_QUESTION_US_MIN);
+        self.answered_question = self.answered_question.max(Some(sent));
+    }
+
+    /// Records a failed request.
+    pub(super) fn record_failure(&mut self, now: Time, trouble: AttemptFailure, jitter: &mut Jitter) {
+        self.request_in_flight = None;
+        self.failures = self.failures.saturating_add(1);
+        self.last = Some(trouble);
+        let rest = jitter.pause_us(self.failures, MAP_QUESTION_US_MIN, PAUSE_US_MAX);
+        self.next_at = now.after_us(rest);
+    }
+
+    /// Counts a server that refuses this client. Returns whether all endpoints refuse it, and no map names other servers.
+    pub(super) fn is_refused_everywhere(&mut self, failure: &Failure<'static>, endpoints: usize) -> bool {
         if self.map.epoch() != MapEpoch(0) || failure.advice() != Advice::ReportToUser {
-            return;
+            return false;
         }
-        self.mapping.refusals += 1;
-        if self.mapping.refusals >= self.settings.endpoints.len() {
-            self.refuse_unrouted(now, address, failure);
-        }
+        self.refusals += 1;
+        self.refusals >= endpoints
     }
 
-    /// Handles a server that accepts this client but refuses to return the map. A token may be newer than the map of that server, so the session
-    /// repeats the request a few times. After that, operations that wait for a map end, whether or not the session has an older one.
-    pub(super) fn map_question_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
-        let address = Arc::clone(&self.connection_mut(index).address);
-        self.map_question_failed(now, AttemptFailure::Answered { failure: failure.clone() });
+    /// Counts a server that accepts this client but refuses to return the map. A token may be newer than the map of that server, so the session
+    /// repeats the request a few times. Returns whether it must stop.
+    pub(super) fn is_request_hopeless(&mut self, failure: &Failure<'static>, endpoints: usize) -> bool {
         if failure.advice() != Advice::ReportToUser {
-            return;
+            return false;
         }
-        self.mapping.refusals += 1;
-        if self.mapping.refusals >= self.settings.endpoints.len() + MAP_REFUSALS_PASSING {
-            self.refuse_unrouted(now, &address, &failure);
-        }
+        self.refusals += 1;
+        self.refusals >= endpoints + MAP_REFUSALS_PASSING
     }
 
-    /// Ends all operations that wait for a map.
-    fn refuse_unrouted(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
-        let mut waiting = std::mem::take(&mut self.unrouted);
-        waiting.retain(|handle| {
-            self.operations.get(*handle).is_some_and(|operation| operation.state == OperationState::Unrouted)
-        });
-        for handle in waiting {
-            let refused = SessionError::Refused { address: Arc::clone(address), failure: failure.clone() };
-            self.end_unanswered(
-                now,
-                handle,
-                |_| refused,
-                || AttemptFailure::Answered { failure: failure.clone() },
-            );
-        }
+    /// Has the next request ask for the complete map, because changes did not apply.
+    pub(super) fn request_complete_map(&mut self) {
+        self.needs_complete_map = true;
     }
 
-    /// Handles the changes in a redirect, which lead to a map of this epoch.
-    pub(super) fn map_moved(&mut self, now: Time, epoch: MapEpoch, delta: &[u8]) {
-        if epoch <= self.map.epoch() {
-            return;
-        }
-        match !delta.is_empty() && self.apply(delta) {
-            true => self.dispatch_waiting(now),
-            false => self.request_map_soon(now),
-        }
+    /// Applies encoded changes. Returns the map before, if they led to a newer one.
+    pub(super) fn apply(&mut self, encoded: &[u8]) -> Option<Arc<ClusterMap>> {
+        let next = self.map.apply(&MapDelta::decode(encoded).ok()?).ok()?;
+        self.needs_complete_map = false;
+        Some(std::mem::replace(&mut self.map, Arc::new(next)))
     }
 
-    /// Applies encoded changes. Returns whether they led to a newer map.
-    fn apply(&mut self, encoded: &[u8]) -> bool {
-        let next = match MapDelta::decode(encoded) {
-            Ok(delta) => self.map.apply(&delta),
-            Err(_) => return false,
-        };
-        let Ok(next) = next else { return false };
-        let before = std::mem::replace(&mut self.map, Arc::new(next));
-        self.follow_splits(&before);
-        self.mapping.needs_complete_map = false;
-        // Addresses may have changed: they are looked up again as operations need them.
-        self.by_instance.clear();
-        true
-    }
-
-    /// The next connection that could answer, another than the last time.
-    fn next_ready(&mut self) -> Option<u32> {
-        let ready = || {
-            let found = self.connections.iter().zip(0u32..);
-            found.filter_map(|(found, index)| found.as_ref().filter(|one| one.is_ready()).map(|_| index))
-        };
-        let count = ready().count();
-        if count == 0 {
-            return None;
-        }
-        let index = ready().nth(self.mapping.request_count % count);
-        self.mapping.request_count = self.mapping.request_count.wrapping_add(1);
-        index
-    }
-
-    /// Opens a connection to the next known server that is not being connected to, to request the map.
-    fn open_for_map(&mut self, now: Time) {
-        let map = Arc::clone(&self.map);
-        let nodes = map.nodes().flat_map(|node| {
+    /// The address of the next known server that is not being connected to, or any if there is none, to which the session connects to request the
+    /// map.
+    pub(super) fn next_server(
+        &mut self,
+        now: Time,
+        settings: &SessionSettings,
+        is_known: impl Fn(&str) -> bool,
+        timers: &mut Timers,
+    ) -> Option<Arc<str>> {
+        let nodes = self.map.nodes().flat_map(|node| {
             std::iter::once(node.manager()).chain(node.instances().map(|instance| instance.addr))
         });
-        let endpoints = self.settings.endpoints.clone();
-        let known: Vec<&str> = endpoints.iter().map(|endpoint| &**endpoint).chain(nodes).collect();
+        let servers: Vec<&str> = settings.endpoints.iter().map(|endpoint| &**endpoint).chain(nodes).collect();
         // If this connection does not open, or its server is silent for a while, the next server is tried: a machine that has failed or is paused
         // sends nothing at all.
-        self.mapping.next_at = now.after_us(self.settings.connect_us.min(SILENT_US));
-        self.timers.arm(Subject::Maintenance, self.mapping.next_at);
-        let count = known.len();
+        self.next_at = now.after_us(settings.connect_us.min(SILENT_US));
+        timers.arm(Subject::Maintenance, self.next_at);
+        let count = servers.len();
         for step in 0..count {
-            let address = known[(self.mapping.request_count + step) % count];
-            if !self.by_address.contains_key(address) || step + 1 == count {
-                self.mapping.request_count = (self.mapping.request_count + step + 1) % count;
-                if let Some(index) = self.connection_to(now, address) {
-                    self.connection_mut(index).for_map = true;
-                }
-                return;
+            let address = servers[(self.request_count + step) % count];
+            if !is_known(address) || step + 1 == count {
+                self.request_count = (self.request_count + step + 1) % count;
+                return Some(address.into());
             }
         }
+        None
     }
 }

@@ -3,154 +3,108 @@
 //! Each event only changes the state of operations. [`Session::step`] then handles what is due, packs and encodes what can be sent, and returns the
 //! effects. A shell that passes in all pending events before it calls `turn` therefore makes one write per connection, however many operations it
 //! carries.
+//!
+//! ```text
+//! Session            what concerns several parts        the parts, each with its fields, methods and invariants:
+//! mod        submit, step, ends of operations           operation_table    operations, their bytes and waiting lists
+//! dispatch   operations to connections; losses          composite          composite operations and their results
+//! receive    what connections report; answers           mapping            the map and the requests for it
+//!                                                       connection_table   connections, frames in flight, output
+//! transmit   queues to frames: borrows parts            numbering          windows and sessions of writes
+//! answers    what an answer means for its operation     check              invariants between parts
+//! ```
 
 mod answers;
 mod check;
 mod coalesced_frame;
 mod composite;
-mod connections;
+mod connection_table;
 mod dispatch;
 mod mapping;
-mod opening;
+mod numbering;
+mod operation_table;
 mod receive;
-mod splits;
 mod transmit;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, SessionId, Timestamp};
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::ClusterId;
 
 use crate::backoff::Jitter;
 use crate::buffer_pool::FramePool;
-use crate::connection::Connection;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError, WaitReason};
-use crate::in_flight_frame::Flight;
-use crate::limits::{
-    POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX, READ_LOCK_USABLE_NINTHS, SILENT_US, WAIT_GRACE_US,
-};
+use crate::limits::{SILENT_US, WAIT_GRACE_US};
 use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Coalescing, RequestKind, SessionRequest};
-use crate::sequence_window::SequenceWindow;
 use crate::settings::SessionSettings;
-use crate::slots::{Handle, Slots};
+use crate::slots::Handle;
 use crate::timers::{Subject, Timers};
-use crate::transaction::ReadCounts;
+use crate::transaction::{Composite, CompositeStep, ReadCounts};
 use zerohop_base::invariant::CheckTurn;
 use zerohop_base::time::Time;
 
-use composite::Procedure;
+use composite::{AnsweredFrame, CompositeStart, CompositeTable};
+use connection_table::ConnectionTable;
 use mapping::Mapping;
-use opening::IssuedSession;
+use numbering::WriteNumbering;
+use operation_table::OperationTable;
 
 /// The client's half of the protocol. `T` is submitted with an operation and returned with its completion.
 #[derive(Debug)]
 pub struct Session<T> {
     settings: SessionSettings,
-    map: Arc<ClusterMap>,
     mapping: Mapping,
     cluster: ClusterId,
     /// The highest timestamp seen so far; every request carries it.
     seen: Timestamp,
 
-    operations: Slots<OpenOperation<T>>,
-    /// The composite operations.
-    together: Slots<Procedure<T>>,
-    /// Counts of the composite operations that read.
-    reads: ReadCounts,
-    /// Results of their operations that have not been passed on yet.
-    ended: VecDeque<EndedOperation>,
-    /// The duration of the read lock in the frame, or the part of a frame, that is being processed.
-    read_lock_us: u32,
-    /// The map, and the latest answer about it, with which the composite operations that wait for a map were last started.
-    together_map: (MapEpoch, Option<Time>),
-    operation_bytes: usize,
-    frames_in_flight: Slots<Flight>,
-    /// Operations that the map does not place.
-    unrouted: Vec<Handle>,
-    /// Operations for which no connection is available.
-    starved: Vec<Handle>,
+    operations: OperationTable<T>,
+    composites: CompositeTable<T>,
+    connections: ConnectionTable,
+    numbering: WriteNumbering,
 
-    connections: Vec<Option<Connection>>,
-    free_connections: Vec<u32>,
-    by_address: BTreeMap<Arc<str>, u32>,
-    /// Valid for the current map only.
-    by_instance: BTreeMap<InstanceId, u32>,
-    serial: u32,
-    /// Connections with something to send, or with room to send it.
-    dirty: Vec<u32>,
-
-    sequence_windows: BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
-    issued: Option<IssuedSession>,
-    /// The frame that requests a session, and when it is overdue.
-    opening: Option<(Handle, Time)>,
-    awaiting_session: Vec<Handle>,
-
-    frame_pool: FramePool,
+    buffers: SessionBuffers,
     timers: Timers,
     jitter: Jitter,
     effects: Vec<SessionEffect<T>>,
-    send_buffers: Vec<Vec<u8>>,
-    /// The buffer in which batches are encoded.
-    packed: Vec<u8>,
-    /// The buffer into which compressed bodies are expanded.
-    scratch: Vec<u8>,
     closed: bool,
     check_turn: CheckTurn,
 }
 
-/// The result of an operation of a composite operation.
-#[derive(Debug)]
-struct EndedOperation {
-    procedure: Handle,
-    slot: u32,
-    result: Result<Reply, SessionError>,
-    /// Until when a read lock protects what was read; `None`: no lock.
-    read_locked_until: Option<Time>,
+/// Buffers that the session uses again.
+#[derive(Debug, Default)]
+struct SessionBuffers {
+    /// Large frames that were received.
+    frames: FramePool,
+    /// The buffer in which batches are encoded.
+    packed: Vec<u8>,
+    /// The buffer into which compressed bodies are expanded.
+    scratch: Vec<u8>,
 }
 
 impl<T> Session<T> {
     /// Creates a session that knows only its endpoints; it requests the map in the first turn.
     #[must_use]
     pub fn new(settings: SessionSettings) -> Self {
+        let settings = settings.bounded();
         Self {
+            connections: ConnectionTable::new(&settings),
+            operations: OperationTable::new(&settings),
+            composites: CompositeTable::new(),
             jitter: Jitter::new(settings.jitter_seed),
-            settings: settings.bounded(),
-            map: Arc::default(),
+            settings,
             mapping: Mapping::new(),
             cluster: ClusterId::default(),
             seen: Timestamp::ZERO,
-            operations: Slots::new(),
-            together: Slots::new(),
-            reads: ReadCounts::default(),
-            ended: VecDeque::new(),
-            read_lock_us: 0,
-            together_map: (MapEpoch(0), None),
-            operation_bytes: 0,
-            frames_in_flight: Slots::new(),
-            unrouted: Vec::new(),
-            starved: Vec::new(),
-            connections: Vec::new(),
-            free_connections: Vec::new(),
-            by_address: BTreeMap::new(),
-            by_instance: BTreeMap::new(),
-            serial: 0,
-            dirty: Vec::new(),
-            sequence_windows: BTreeMap::new(),
-            issued: None,
-            opening: None,
-            awaiting_session: Vec::new(),
-            frame_pool: FramePool::default(),
+            numbering: WriteNumbering::default(),
+            buffers: SessionBuffers::default(),
             timers: Timers::new(),
             effects: Vec::new(),
-            send_buffers: Vec::new(),
-            packed: Vec::new(),
-            scratch: Vec::new(),
             closed: false,
             check_turn: CheckTurn::default(),
         }
@@ -162,7 +116,6 @@ impl<T> Session<T> {
             self.effects.push(SessionEffect::Complete { token, result: Err(error) });
             return;
         }
-        self.operation_bytes += request.bytes();
         let SessionRequest { operation: ask, limit_us, collecting } = request;
         match ask {
             RequestKind::Together(together) => self.begin_together(now, *together, limit_us, token),
@@ -185,7 +138,7 @@ impl<T> Session<T> {
     ) {
         let grace_us = if matches!(ask, RequestKind::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
         let deadline = now.after_us(limit_us).after_us(grace_us);
-        let handle = self.operations.insert(OpenOperation {
+        let operation = OpenOperation {
             owner,
             request: ask,
             collecting,
@@ -201,8 +154,8 @@ impl<T> Session<T> {
             redirects: 0,
             pauses: 0,
             last: None,
-        });
-        self.timers.arm(Subject::Operation(handle.index), deadline);
+        };
+        let handle = self.operations.insert(operation, &mut self.timers);
         self.dispatch(now, handle);
     }
 
@@ -218,15 +171,15 @@ impl<T> Session<T> {
         }
         self.run_together(now);
         self.send_map_request(now);
-        while let Some(index) = self.dirty.pop() {
+        while let Some(index) = self.connections.next_dirty() {
             self.transmit(now, index);
-            if self.dirty.is_empty() && !self.ended.is_empty() {
+            if !self.connections.has_dirty() && self.composites.has_results() {
                 // Operations that could not be sent have ended, and composite operations may continue because of that.
                 self.run_together(now);
             }
         }
         effects.append(&mut self.effects);
-        self.end_step();
+        check::check_turn(self);
     }
 
     /// When the next turn is due if no event occurs before. The turn may find nothing to do.
@@ -238,57 +191,47 @@ impl<T> Session<T> {
     /// Ends every operation and closes every connection. Operations that are submitted later end at once.
     pub fn shut_down(&mut self, now: Time) {
         self.closed = true;
+        self.mapping.close();
         let all: Vec<Handle> = self.operations.iter().map(|(handle, _)| handle).collect();
         for handle in all {
             self.end_unanswered(now, handle, |_| SessionError::Closed, || AttemptFailure::Overdue);
         }
-        for index in 0..self.connections.len() as u32 {
+        for index in self.connections.indexes() {
             self.drop_connection(now, index);
         }
-        self.mapping.needed = false;
-        self.close_together(now);
+        self.run_together(now);
+        let composites = self.composites.handles();
+        composites.into_iter().for_each(|handle| self.end_together(handle, Err(SessionError::Closed)));
     }
 
     /// The map by which the session routes; empty until the first map has arrived.
     #[must_use]
     pub fn map(&self) -> &Arc<ClusterMap> {
-        &self.map
+        self.mapping.map()
     }
 
     /// Number of operations that have not ended, including the parts of composite operations.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.operations.len() + self.together.len()
+        self.operations.len() + self.composites.len()
     }
 
     /// Counts of the reads of several records so far.
     #[must_use]
     pub fn reads(&self) -> ReadCounts {
-        self.reads
+        self.composites.reads()
     }
 
     /// Returns a send buffer to the session for reuse.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.send_buffers.len() < POOLED_BUFFERS_MAX && buffer.capacity() <= POOLED_BUFFER_BYTES_MAX {
-            buffer.clear();
-            self.send_buffers.push(buffer);
-        }
+    pub fn recycle(&mut self, buffer: Vec<u8>) {
+        self.connections.recycle(buffer);
     }
 
     fn admit(&self, request: &SessionRequest) -> Result<(), SessionError> {
-        let limit = self.settings.operations_max;
-        if self.closed {
-            return Err(SessionError::Closed);
+        match self.closed {
+            true => Err(SessionError::Closed),
+            false => self.operations.admit(request.bytes()),
         }
-        if self.operations.len() >= limit {
-            return Err(SessionError::TooManyOperations { limit });
-        }
-        let limit = self.settings.operation_bytes_max;
-        // A single operation always fits; otherwise a value above a low limit could never be written.
-        if self.operation_bytes > 0 && self.operation_bytes + request.bytes() > limit {
-            return Err(SessionError::TooManyBytes { limit });
-        }
-        Ok(())
     }
 
     fn operation_is_due(&mut self, now: Time, index: u32) {
@@ -304,7 +247,7 @@ impl<T> Session<T> {
                 self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
             }
             OperationState::Flying { flight, due, look } if now >= look => {
-                match self.has_another_owner(handle) {
+                match self.mapping.has_newer_group(operation) {
                     true => {
                         self.mark_overdue(now, flight);
                         self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
@@ -327,21 +270,10 @@ impl<T> Session<T> {
         }
     }
 
-    /// Whether the partition of an operation has a newer group than when the operation was sent.
-    fn has_another_owner(&self, handle: Handle) -> bool {
-        let Some(operation) = self.operations.get(handle) else { return false };
-        let (keyspace, partition) = (operation.keyspace(), operation.partition);
-        self.map
-            .keyspace(keyspace)
-            .zip(partition)
-            .and_then(|(found, partition)| found.group(partition))
-            .is_some_and(|group| group.epoch > operation.epoch)
-    }
-
     fn expire(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let waiting = self.waiting(operation);
-        let lost = self.lost_partition(operation);
+        let lost = self.mapping.lost_partition(operation);
         let waited_us = now.since_us(operation.submitted);
         if let OperationState::Flying { flight, .. } = operation.state {
             self.mark_overdue(now, flight);
@@ -357,20 +289,13 @@ impl<T> Session<T> {
         self.end_unanswered(now, handle, clean, || AttemptFailure::Overdue);
     }
 
-    /// The partition of an operation, if no replica will serve it according to the map.
-    fn lost_partition(&self, operation: &OpenOperation<T>) -> Option<PartitionId> {
-        let partition = operation.partition?;
-        let group = self.map.keyspace(operation.keyspace())?.group(partition)?;
-        self.map.is_unavailable(group).then_some(partition)
-    }
-
     /// The cause why a wait lasts, if the session has seen one.
     fn wait_cause(&self, waiting: &WaitReason) -> Option<AttemptFailure> {
         match waiting {
             WaitReason::Map => self.mapping.last.clone(),
             WaitReason::Connection { address } => {
-                let index = *self.by_address.get(address)?;
-                self.connections[index as usize].as_ref()?.last.clone()
+                let index = self.connections.at_address(address)?;
+                self.connections.get(index)?.last.clone()
             }
             _ => None,
         }
@@ -394,69 +319,38 @@ impl<T> Session<T> {
         self.finish(now, handle, Err(error), None);
     }
 
-    /// Ends an operation. `answered`: when the frame was sent whose answer ends it.
+    /// Ends an operation. `answered`: the frame whose answer ends it.
     fn finish(
         &mut self,
         now: Time,
         handle: Handle,
         result: Result<Reply, SessionError>,
-        answered: Option<Time>,
+        answered: Option<AnsweredFrame>,
     ) {
         let Some(operation) = self.operations.remove(handle) else { return };
-        let OpenOperation { owner, request: ask, stamp, partition, .. } = operation;
-        let request = SessionRequest { operation: ask, limit_us: 0, collecting: Default::default() };
-        self.operation_bytes -= request.bytes();
+        let OpenOperation { owner, request, stamp, partition, .. } = operation;
         match owner {
             CompletionTarget::Caller(token) => self.effects.push(SessionEffect::Complete { token, result }),
             CompletionTarget::Together { procedure, slot } => {
-                // The lock counts from the time of the request, by this clock: the server read the record later, so its lock lasts longer.
-                let held_us = u64::from(self.read_lock_us) * READ_LOCK_USABLE_NINTHS / 9;
-                let held_until = answered.filter(|_| held_us > 0).map(|sent| sent.after_us(held_us));
-                self.ended.push_back(EndedOperation {
-                    procedure,
-                    slot,
-                    result,
-                    read_locked_until: held_until,
-                });
+                self.composites.add_result(procedure, slot, result, answered);
             }
         }
         if let (Some(stamp), Some(partition)) = (stamp, partition) {
-            let keyspace = request.operation.keyspace();
-            let lane = window_of(&mut self.sequence_windows, keyspace, partition);
-            lane.close(stamp.session, stamp.sequence);
-            if let Some(sent) = answered.filter(|_| lane.session == stamp.session) {
-                lane.touched = lane.touched.max(sent);
-            }
-            if !lane.waiting_writes.is_empty() {
-                self.unpark(now, keyspace, partition);
+            let place = (request.keyspace(), partition);
+            if self.numbering.close(place, stamp, answered.map(|frame| frame.sent)) {
+                let operations = &self.operations;
+                let waits = |handle| operations.is_in(handle, OperationState::WindowFull);
+                let admitted = self.numbering.admitted(place, waits);
+                self.dispatch_all(now, admitted);
             }
         }
-    }
-
-    /// Dispatches as many parked writes as the window has room for.
-    fn unpark(&mut self, now: Time, keyspace: KeyspaceId, partition: PartitionId) {
-        let lane = window_of(&mut self.sequence_windows, keyspace, partition);
-        let room = lane.free_numbers() as usize;
-        let mut freed = Vec::new();
-        while freed.len() < room
-            && let Some(handle) = lane.waiting_writes.pop_front()
-        {
-            if self
-                .operations
-                .get(handle)
-                .is_some_and(|operation| operation.state == OperationState::WindowFull)
-            {
-                freed.push(handle);
-            }
-        }
-        self.dispatch_all(now, freed);
     }
 
     fn waiting(&self, operation: &OpenOperation<T>) -> WaitReason {
-        let address = |index: u32| self.connections[index as usize].as_ref().map(|one| one.address.clone());
+        let address = |index: u32| self.connections.get(index).map(|one| one.address.clone());
         match operation.state {
             OperationState::Unrouted => WaitReason::Map,
-            OperationState::Queued { connection } => match self.connections[connection as usize].as_ref() {
+            OperationState::Queued { connection } => match self.connections.get(connection) {
                 Some(found) if found.is_ready() => WaitReason::FreeFrame { address: found.address.clone() },
                 Some(found) => WaitReason::Connection { address: found.address.clone() },
                 None => WaitReason::Map,
@@ -465,39 +359,85 @@ impl<T> Session<T> {
             OperationState::AwaitingSession => WaitReason::Session,
             OperationState::WindowFull => WaitReason::Window,
             OperationState::Flying { flight, .. } => {
-                let address = self.frames_in_flight.get(flight).and_then(|flight| address(flight.connection));
+                let address =
+                    self.connections.frames.get(flight).and_then(|flight| address(flight.connection));
                 address.map_or(WaitReason::Pause, |address| WaitReason::Answer { address })
             }
             OperationState::Resting { .. } => WaitReason::Pause,
         }
     }
 
-    /// Whether an operation in a queue of this connection still waits there.
-    fn waits_at(&self, handle: Handle, connection: u32) -> bool {
-        self.operations
-            .get(handle)
-            .is_some_and(|operation| operation.state == OperationState::Queued { connection })
+    fn begin_together(&mut self, now: Time, together: Composite, limit_us: u64, token: T) {
+        self.operations.add_bytes(together.bytes());
+        let handle = self.composites.insert(now, together, limit_us, token);
+        self.start_together(now, handle);
     }
 
-    fn record_version(&mut self, version: Timestamp) {
-        self.seen = self.seen.max(version);
+    /// Passes all results to the composite operations to which they belong, and continues those that waited for the map.
+    fn run_together(&mut self, now: Time) {
+        let waiting = self.composites.with_new_map(&self.mapping);
+        waiting.into_iter().for_each(|handle| self.start_together(now, handle));
+        self.composites.record_start(&self.mapping);
+        while let Some((handle, step)) = self.composites.next_result(now, self.mapping.map()) {
+            self.continue_together(now, handle, step);
+        }
+    }
+
+    fn together_is_due(&mut self, now: Time, index: u32) {
+        if let Some((handle, error)) = self.composites.expired(now, index, &self.mapping, &mut self.timers) {
+            self.end_together(handle, Err(error));
+        }
+    }
+
+    fn start_together(&mut self, now: Time, handle: Handle) {
+        let Some(CompositeStart { step, since }) = self.composites.start(handle, &self.mapping) else {
+            return;
+        };
+        self.continue_together(now, handle, step);
+        if let Some(since) = since {
+            self.composites.wait_on(handle, since);
+        }
+    }
+
+    /// Does what a composite operation requests.
+    fn continue_together(&mut self, now: Time, handle: Handle, step: CompositeStep) {
+        match step {
+            CompositeStep::Wait => {}
+            CompositeStep::AwaitMap => {
+                self.composites.await_map(now, handle, &mut self.timers);
+                self.request_map_soon(now);
+            }
+            CompositeStep::End(result) => {
+                if result.is_ok() {
+                    self.composites.count_read(handle);
+                }
+                self.end_together(handle, result);
+            }
+            CompositeStep::Send(sendings) => {
+                let admitted = match self.closed {
+                    true => Err(SessionError::Closed),
+                    false => self.operations.admit_parts(sendings.len()),
+                };
+                if let Err(error) = admitted {
+                    return self.end_together(handle, Err(error));
+                }
+                let limit_us = self.composites.left_us(now, handle);
+                for sending in sendings {
+                    let owner = CompletionTarget::Together { procedure: handle, slot: sending.slot };
+                    self.accept_operation(
+                        now,
+                        (sending.operation, sending.collecting, sending.wants_read_lock),
+                        limit_us,
+                        owner,
+                    );
+                }
+            }
+        }
+    }
+
+    fn end_together(&mut self, handle: Handle, result: Result<Reply, SessionError>) {
+        let Some((token, bytes)) = self.composites.remove(handle) else { return };
+        self.operations.remove_bytes(bytes);
+        self.effects.push(SessionEffect::Complete { token, result });
     }
 }
-
-/// The sequence window of a partition.
-fn window_of(
-    lanes: &mut BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
-    keyspace: KeyspaceId,
-    partition: PartitionId,
-) -> &mut SequenceWindow {
-    let lanes = lanes.entry(keyspace).or_default();
-    let at = partition.0 as usize;
-    if at >= lanes.len() {
-        // Partitions come from the map, which limits their number.
-        lanes.resize_with(at + 1, SequenceWindow::new);
-    }
-    &mut lanes[at]
-}
-
-/// A session id that is never issued: the value of a window without a session.
-const NO_SESSION: SessionId = SessionId::NONE;

@@ -1,14 +1,22 @@
-//! Received bytes: the session splits them into frames, and matches answers to the frames in flight.
+//! What connections report: that they are open, that they have ended, and received bytes. The session splits the bytes into frames, matches answers
+//! to the frames in flight, and acts on them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use zerohop_wire::auth::Caller;
 use zerohop_wire::ids::RequestId;
-use zerohop_wire::messages::Message;
-use zerohop_wire::{Advice, DecodeResult, Failure, HEADER_BYTES};
+use zerohop_wire::messages::{
+    Hello, HelloAck, Map, Message, OperationAnswer, SessionOpened, TransactionDone,
+};
+use zerohop_wire::{Advice, BrokenStream, DecodeResult, Decoder, Encoder, Failure, Features, HEADER_BYTES};
 
 use super::Session;
-use crate::connection::ConnectionId;
+use super::answers::{AnswerMeaning, FailureReaction, version_in};
+use super::composite::AnsweredFrame;
+use crate::connection::{ConnectionId, ConnectionPhase};
+use crate::effect::ConnectionLoss;
 use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, Flight};
 use crate::limits::SHARE_BYTES_MIN;
@@ -20,15 +28,51 @@ use zerohop_base::time::Time;
 const LENGTH_AT: usize = 36;
 
 impl<T> Session<T> {
+    /// The shell reports that it has opened this connection.
+    pub fn connected(&mut self, now: Time, id: ConnectionId) {
+        let Some(index) = self.connections.live(id) else { return };
+        self.connections.greet(now, index, &mut self.timers);
+        let features = match self.settings.compress_from_bytes {
+            Some(_) => Features(Features::COALESCED.0 | Features::READ_LOCKS.0 | Features::LZ4.0),
+            None => Features(Features::COALESCED.0 | Features::READ_LOCKS.0),
+        };
+        let name = self.settings.name.clone();
+        let mut hello = Hello {
+            version_min: zerohop_wire::limits::VERSION_MIN,
+            version_max: zerohop_wire::limits::VERSION_MAX,
+            features,
+            cluster: self.cluster,
+            map_epoch: self.mapping.epoch(),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: &name,
+        };
+        let credential = self.settings.credential.as_mut();
+        let caller =
+            credential.map(|one| one.add_proof_offer(&mut hello).expect("the name was cut to its bound"));
+        self.connections.existing(index).caller = caller;
+        self.connections.send_own(now, index, &Message::Hello(hello), Cargo::Hello, &mut self.timers);
+    }
+
+    /// The shell reports that it could not open this connection, or that the connection has ended.
+    pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: ConnectionLoss) {
+        let Some(index) = self.connections.live(id) else { return };
+        if let Some(fault) = lost.fault {
+            return self.refused(now, index, Failure::AuthFailed { fault });
+        }
+        let address = self.connections.address(index);
+        self.lose(now, index, AttemptFailure::ConnectionLost { address, kind: lost.kind }, false);
+    }
+
     /// Removes all complete frames from the front of `input`. Returns how many bytes `input` must have in total before the next frame is complete.
     pub fn received(&mut self, now: Time, id: ConnectionId, input: &mut BytesMut) -> usize {
-        if let Some(index) = self.live(id) {
-            let connection = self.connection_mut(index);
+        if let Some(index) = self.connections.live(id) {
+            let connection = self.connections.existing(index);
             connection.quiet_since = now;
             connection.pinged = false;
         }
         loop {
-            let Some(index) = self.live(id) else {
+            let Some(index) = self.connections.live(id) else {
                 input.clear();
                 return HEADER_BYTES;
             };
@@ -37,7 +81,7 @@ impl<T> Session<T> {
                 Some(bytes) => {
                     let whole = input.split_to(bytes).freeze();
                     let step = self.handle_frame(now, index, &whole, Some(&whole));
-                    self.frame_pool.add(whole);
+                    self.buffers.frames.add(whole);
                     step
                 }
                 None => {
@@ -51,7 +95,7 @@ impl<T> Session<T> {
             match step {
                 ReceiveStep::Used(_) => {}
                 ReceiveStep::Need(bytes) => {
-                    self.frame_pool.make_room(bytes, input);
+                    self.buffers.frames.make_room(bytes, input);
                     return bytes;
                 }
             }
@@ -59,20 +103,20 @@ impl<T> Session<T> {
     }
 
     fn handle_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> ReceiveStep {
-        let decoder = self.connection_mut(index).decoder;
+        let decoder = self.connections.existing(index).decoder;
         match decoder.decode(bytes) {
             DecodeResult::Need(bytes) => ReceiveStep::Need(bytes),
             DecodeResult::Frame { frame, used } => {
-                let mut scratch = std::mem::take(&mut self.scratch);
+                let mut scratch = std::mem::take(&mut self.buffers.scratch);
                 match frame.message(&mut scratch) {
                     Ok(message) => {
-                        self.read_lock_us = self.believed(index, frame.envelope.read_lock_us());
-                        self.answered(now, index, frame.envelope.request, message, whole);
-                        self.read_lock_us = 0;
+                        let read_lock_us = self.believed(index, frame.envelope.read_lock_us());
+                        let request = frame.envelope.request;
+                        self.answered(now, index, (request, read_lock_us), message, whole);
                     }
                     Err(_) => self.refused_frame(now, index, frame.envelope.request),
                 }
-                self.scratch = scratch;
+                self.buffers.scratch = scratch;
                 ReceiveStep::Used(used)
             }
             DecodeResult::Refused { envelope, used, .. } => {
@@ -91,7 +135,7 @@ impl<T> Session<T> {
         &mut self,
         now: Time,
         index: u32,
-        request: RequestId,
+        (request, read_lock_us): (RequestId, u32),
         message: Message<'_>,
         whole: Option<&Bytes>,
     ) {
@@ -99,28 +143,27 @@ impl<T> Session<T> {
             for answer in answers.iter() {
                 match answer.message() {
                     Ok(message) => {
-                        self.read_lock_us = self.believed(index, answer.read_lock_us.into());
-                        self.answered(now, index, answer.request, message, whole);
-                        self.read_lock_us = 0;
+                        let read_lock_us = self.believed(index, answer.read_lock_us.into());
+                        self.answered(now, index, (answer.request, read_lock_us), message, whole);
                     }
                     Err(_) => self.damaged(now, index, answer.request),
                 }
             }
             return;
         }
-        let Some((handle, flight)) = self.landed(index, request) else { return };
-        let sent = flight.sent;
+        let Some((handle, flight)) = self.connections.land_request(index, request) else { return };
+        let frame = AnsweredFrame { sent: flight.sent, read_lock_us };
         match (flight.cargo, message) {
             (Cargo::One(operation), Message::Answer(answer)) => {
-                self.connection_mut(index).failures = 0;
-                self.handle_answer(now, handle, operation, sent, answer, whole);
+                self.connections.existing(index).failures = 0;
+                self.handle_answer(now, handle, operation, frame, answer, whole);
             }
             (Cargo::Batch(operations), Message::BatchAnswer(answers)) => {
-                self.connection_mut(index).failures = 0;
+                self.connections.existing(index).failures = 0;
                 let mut answers = answers.iter();
                 for operation in operations {
                     match answers.next() {
-                        Some(answer) => self.handle_answer(now, handle, operation, sent, answer, whole),
+                        Some(answer) => self.handle_answer(now, handle, operation, frame, answer, whole),
                         None => self.operation_lost(now, handle, operation, &AttemptFailure::Damaged),
                     }
                 }
@@ -137,16 +180,16 @@ impl<T> Session<T> {
                     other => other.into_owned(),
                 };
                 for operation in cargo.into_operations() {
-                    self.handle_answer(now, handle, operation, sent, Err(failure.clone()), None);
+                    self.handle_answer(now, handle, operation, frame, Err(failure.clone()), None);
                 }
             }
             (Cargo::One(operation), Message::Transacted(transacted)) => {
-                self.connection_mut(index).failures = 0;
-                self.transacted(now, handle, operation, sent, &transacted, whole);
+                self.connections.existing(index).failures = 0;
+                self.transacted(now, handle, operation, frame, &transacted, whole);
             }
             (Cargo::One(operation), Message::AdminAnswer(admin)) => {
                 let reply = Reply::Admin(owned(admin.encoded, whole));
-                self.finish(now, operation, Ok(reply), Some(sent));
+                self.finish(now, operation, Ok(reply), Some(frame));
             }
             (cargo, message) => self.own_answered(now, index, handle, Flight { cargo, ..flight }, message),
         }
@@ -154,8 +197,7 @@ impl<T> Session<T> {
 
     /// The duration of a read lock according to the server; 0 if the server has not agreed to such locks.
     fn believed(&self, index: u32, held_us: u32) -> u32 {
-        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.supports_read_locks);
-        if holds { held_us } else { 0 }
+        if self.connections.supports_read_locks(index) { held_us } else { 0 }
     }
 
     /// Handles an answer to a request of the session itself, or an answer that does not fit its request.
@@ -166,9 +208,9 @@ impl<T> Session<T> {
             (Cargo::Hello | Cargo::Prove, Message::Answer(Err(failure))) => {
                 self.refused(now, index, failure.into_owned())
             }
-            (Cargo::Map, Message::Map(map)) => self.map_came(now, flight.sent, &map),
+            (Cargo::Map, Message::Map(map)) => self.map_arrived(now, flight.sent, &map),
             (Cargo::Map, Message::Answer(Err(failure))) => {
-                self.map_question_refused(now, index, failure.into_owned());
+                self.map_request_refused(now, index, failure.into_owned());
             }
             (Cargo::SessionOpen, Message::SessionOpened(opened)) => {
                 self.session_opened(now, flight.sent, &opened);
@@ -183,6 +225,196 @@ impl<T> Session<T> {
         }
     }
 
+    /// Processes an operation's answer to the frame `flight`.
+    fn handle_answer(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        handle: Handle,
+        frame: AnsweredFrame,
+        answer: OperationAnswer<'_>,
+        whole: Option<&Bytes>,
+    ) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        self.seen = self.seen.max(version_in(&answer));
+        match operation.meaning_of(flight, answer, whole) {
+            AnswerMeaning::Outcome(result) => self.finish(now, handle, result, Some(frame)),
+            AnswerMeaning::Misfit => self.repeat(now, flight, handle),
+            AnswerMeaning::Late => {}
+            AnswerMeaning::Failed(failure) => self.handle_failure(now, handle, failure),
+        }
+    }
+
+    /// Processes the answer that a transaction was done, to the frame `flight`.
+    fn transacted(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        handle: Handle,
+        frame: AnsweredFrame,
+        transacted: &TransactionDone<'_>,
+        whole: Option<&Bytes>,
+    ) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        match operation.meaning_of_transaction(transacted, whole) {
+            AnswerMeaning::Outcome(result) => {
+                self.seen = self.seen.max(transacted.version);
+                self.finish(now, handle, result, Some(frame));
+            }
+            _ => self.repeat(now, flight, handle),
+        }
+    }
+
+    /// Reacts to an error that is not the operation's outcome.
+    fn handle_failure(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        match operation.react_to(&failure) {
+            FailureReaction::Redirect => {
+                if let Failure::WrongOwner { epoch, delta } = &failure {
+                    self.map_moved(now, *epoch, delta);
+                }
+                self.redirect(now, handle);
+            }
+            FailureReaction::RenewSession => self.session_expired(now, handle, failure),
+            FailureReaction::Retry { rest_us } => {
+                if matches!(failure, Failure::Unavailable { .. }) {
+                    // Another server may know a primary that can execute it.
+                    self.request_map_soon(now);
+                }
+                self.operations.record_failure(handle, AttemptFailure::Answered { failure });
+                self.pause(now, handle, rest_us);
+            }
+            FailureReaction::End => self.end(now, handle, failure),
+        }
+    }
+
+    /// Ends an operation with this answer.
+    fn end(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        let error = operation.error_of(failure);
+        self.finish(now, handle, Err(error), None);
+    }
+
+    /// The partition has forgotten the session. An operation that it cannot have executed is sent again in a new session.
+    fn session_expired(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        let Some((session, place)) = operation.forgotten() else { return self.end(now, handle, failure) };
+        let may_continue = operation.leave_session(&failure);
+        self.numbering.forget(session, place);
+        match may_continue {
+            true => self.dispatch(now, handle),
+            false => self.end(now, handle, failure),
+        }
+    }
+
+    /// Handles the server's reply to the greeting, which includes the check of the server's proof.
+    fn handle_hello_ack(&mut self, now: Time, index: u32, ack: &HelloAck) {
+        let cluster = self.cluster;
+        let connection = self.connections.existing(index);
+        let prove = match Caller::check_if_any(connection.caller.take(), ack) {
+            Ok(prove) => prove,
+            Err(failure) => return self.refused(now, index, failure),
+        };
+        if cluster != Default::default() && ack.cluster != cluster {
+            let address = Arc::clone(&connection.address);
+            return self.lose(now, index, AttemptFailure::OtherCluster { address }, true);
+        }
+        connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
+        connection.decoder = Decoder::with_version(ack.version, ack.features);
+        connection.accepts_coalesced = ack.features.has(Features::COALESCED);
+        connection.supports_read_locks = ack.features.has(Features::READ_LOCKS);
+        match prove {
+            Some(prove) => {
+                connection.proving = Some(Box::new(*ack));
+                self.connections.send_own(now, index, &Message::Prove(prove), Cargo::Prove, &mut self.timers);
+            }
+            None => self.ready(now, index, ack),
+        }
+    }
+
+    /// The server has accepted the client's proof.
+    fn proved(&mut self, now: Time, index: u32) {
+        if let Some(ack) = self.connections.existing(index).proving.take() {
+            self.ready(now, index, &ack);
+        }
+    }
+
+    fn ready(&mut self, now: Time, index: u32, ack: &HelloAck) {
+        self.cluster = ack.cluster;
+        let compress_from_bytes =
+            self.settings.compress_from_bytes.filter(|_| ack.features.has(Features::LZ4));
+        let body_checksum = self.settings.body_checksum;
+        let connection = self.connections.existing(index);
+        connection.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
+        connection.phase = ConnectionPhase::Ready;
+        if std::mem::take(&mut connection.for_map) {
+            self.mapping.hurry(now);
+        }
+        if ack.map_epoch > self.mapping.epoch() {
+            self.request_map_soon(now);
+        }
+        self.connections.mark_dirty(index);
+        self.connections.arm(index, &mut self.timers);
+    }
+
+    /// The server refuses this client, or failed authentication: operations that wait for it end.
+    fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+        let address = self.connections.address(index);
+        for handle in self.take_waiting(index) {
+            let refused = SessionError::Refused { address: Arc::clone(&address), failure: failure.clone() };
+            let trouble = || AttemptFailure::Answered { failure: failure.clone() };
+            self.end_unanswered(now, handle, |_| refused, trouble);
+        }
+        if self.mapping.is_refused_everywhere(&failure, self.settings.endpoints.len()) {
+            self.refuse_unrouted(now, &address, &failure);
+        }
+        self.lose(now, index, AttemptFailure::Answered { failure }, true);
+    }
+
+    fn broken(&mut self, now: Time, index: u32, broken: BrokenStream) {
+        let address = self.connections.address(index);
+        self.lose(now, index, AttemptFailure::Broken { address, broken }, true);
+    }
+
+    /// Handles a `Map` message that answers a request sent at `sent`.
+    fn map_arrived(&mut self, now: Time, sent: Time, map: &Map<'_>) {
+        self.mapping.end_request();
+        if !map.encoded.is_empty() && !self.apply(map.encoded) && self.mapping.epoch() < map.epoch {
+            self.mapping.request_complete_map();
+            return self.map_request_failed(now, AttemptFailure::Damaged);
+        }
+        self.mapping.record_answer(now, sent);
+        self.dispatch_waiting(now);
+    }
+
+    /// Handles a server that accepts this client but refuses to return the map. If the session need not ask again, operations that wait for a map
+    /// end, whether or not it has an older one.
+    fn map_request_refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+        let address = self.connections.address(index);
+        self.map_request_failed(now, AttemptFailure::Answered { failure: failure.clone() });
+        if self.mapping.is_request_hopeless(&failure, self.settings.endpoints.len()) {
+            self.refuse_unrouted(now, &address, &failure);
+        }
+    }
+
+    fn session_opened(&mut self, now: Time, asked: Time, opened: &SessionOpened) {
+        self.numbering.accept(asked, opened);
+        let awaiting = self.numbering.end_opening();
+        self.dispatch_all(now, awaiting);
+    }
+
+    /// The server does not open a session; `Some` if the refusal is final.
+    fn opening_refused(&mut self, now: Time, error: Option<SessionError>) {
+        for handle in self.numbering.end_opening() {
+            match &error {
+                Some(error) => {
+                    self.end_unanswered(now, handle, |_| error.clone(), || AttemptFailure::Overdue)
+                }
+                None => self.pause(now, handle, 0),
+            }
+        }
+    }
+
     /// Handles a frame that cannot be decoded. If it names no request, it has answers to several requests, and the session cannot tell to which.
     fn refused_frame(&mut self, now: Time, index: u32, request: RequestId) {
         match request {
@@ -193,7 +425,7 @@ impl<T> Session<T> {
 
     /// The answer to this request cannot be decoded: the session repeats the request.
     fn damaged(&mut self, now: Time, index: u32, request: RequestId) {
-        if let Some((handle, flight)) = self.landed(index, request) {
+        if let Some((handle, flight)) = self.connections.land_request(index, request) {
             self.redo(now, handle, flight.cargo);
         }
     }
@@ -201,7 +433,7 @@ impl<T> Session<T> {
     /// Repeats the contents of a frame that was not answered properly.
     fn redo(&mut self, now: Time, handle: Handle, cargo: Cargo) {
         match cargo {
-            Cargo::Map => self.map_question_failed(now, AttemptFailure::Damaged),
+            Cargo::Map => self.map_request_failed(now, AttemptFailure::Damaged),
             Cargo::SessionOpen => self.opening_refused(now, None),
             // Its connection stays in the greeting until that is overdue.
             Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
@@ -215,7 +447,7 @@ impl<T> Session<T> {
     }
 
     /// Sends an operation again after a pause: the session must not loop on a server that cannot answer properly.
-    pub(super) fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
+    fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
         let Some(found) = self.operations.get_mut(operation) else { return };
         if !found.flies_in(flight) {
             return;
@@ -226,22 +458,6 @@ impl<T> Session<T> {
         found.may_be_executed |= found.changes();
         found.last = Some(Box::new(AttemptFailure::Damaged));
         self.pause(now, operation, 0);
-    }
-
-    /// Removes the request that an answer names, if it is still in flight on this connection: a frame, or a request in a coalesced frame.
-    fn landed(&mut self, index: u32, request: RequestId) -> Option<(Handle, Flight)> {
-        let (handle, place) = Handle::unpack(request.0);
-        let flight = self.frames_in_flight.get_mut(handle).filter(|flight| flight.connection == index)?;
-        if place == 0 {
-            return Some((handle, self.land(handle)?));
-        }
-        let sent = flight.sent;
-        let Cargo::Coalesced(gather) = &mut flight.cargo else { return None };
-        let request = Flight { connection: index, sent, cargo: gather.take(place)?, overdue: false };
-        if gather.is_answered() {
-            self.land(handle);
-        }
-        Some((handle, request))
     }
 }
 

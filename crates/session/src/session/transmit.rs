@@ -1,95 +1,89 @@
 //! From a connection's queue to its bytes: the session numbers, packs and encodes operations.
 
 use bytes::Bytes;
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
     Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
     StageBytes, Stamp, Transact,
 };
-use zerohop_wire::{Elements, Envelope, Failure};
+use zerohop_wire::{Elements, Envelope, Failure, Kind};
 
-use super::{Session, window_of};
-use crate::connection::{ConnectionId, ConnectionPhase};
+use super::coalesced_frame::{CoalescedRequest, address_of};
+use super::connection_table::ConnectionTable;
+use super::numbering::{NumberWait, WriteNumbering};
+use super::operation_table::OperationTable;
+use crate::connection::ConnectionPhase;
 use crate::effect::SessionEffect;
-use crate::error::{AttemptFailure, SessionError};
 use crate::in_flight_frame::{Cargo, request_id};
-use crate::limits::{
-    BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, SILENT_US, WAIT_GRACE_US,
-};
-use crate::operation::{AssignedSequence, OpenOperation, OperationState};
+use crate::limits::{BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, WAIT_GRACE_US};
+use crate::operation::{OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
-use crate::timers::Subject;
+use crate::timers::Timers;
 use zerohop_base::time::Time;
 
 /// An operation with its keyspace and partition.
 type PlacedOperation = (KeyspaceId, PartitionId, Handle);
 
-/// Number of attempts after which the time-out is no longer doubled.
-const DOUBLINGS_MAX: u32 = 6;
+/// Writes the frames of one connection: the parts of the session that this needs.
+#[derive(Debug)]
+pub(super) struct Transmitter<'s, T> {
+    pub(super) now: Time,
+    /// The position of the connection.
+    pub(super) index: u32,
+    /// The highest timestamp that the session has seen.
+    pub(super) seen: Timestamp,
+    /// Time limit of a request for a session.
+    pub(super) attempt_us: u64,
+    pub(super) operations: &'s mut OperationTable<T>,
+    pub(super) connections: &'s mut ConnectionTable,
+    pub(super) numbering: &'s mut WriteNumbering,
+    pub(super) timers: &'s mut Timers,
+    pub(super) effects: &'s mut Vec<SessionEffect<T>>,
+    /// The buffer in which batches are encoded.
+    pub(super) packed: &'s mut Vec<u8>,
+    /// Operations that no frame can carry.
+    pub(super) refused: Vec<(Handle, Failure<'static>)>,
+}
 
-impl<T> Session<T> {
-    /// Sends the operations of a connection that can be sent now.
-    pub(super) fn transmit(&mut self, now: Time, index: u32) {
-        let Some(connection) = self.connections[index as usize].as_mut() else { return };
-        connection.dirty = false;
-        if connection.draining && connection.is_idle() {
-            return self.drop_connection(now, index);
-        }
+impl<T> Transmitter<'_, T> {
+    /// Sends the operations of the connection that can be sent now. Returns those that no frame can carry.
+    pub(super) fn transmit(mut self) -> Vec<(Handle, Failure<'static>)> {
+        let Self { now, index, .. } = self;
+        let connection = self.connections.existing(index);
         if connection.phase == ConnectionPhase::Ready {
             let collected = if connection.collected_is_due(now) { connection.collected.len() } else { 0 };
             // A single request has no other request to share a frame with.
             let gathers = connection.accepts_coalesced && collected + connection.queue.len() > 1;
             if collected > 0 {
-                self.send_collected(now, index, gathers);
+                self.send_collected(gathers);
             }
-            while self.may_send_more(index)
-                && let Some(handle) = self.connection_mut(index).queue.pop_front()
+            while self.connections.may_send_more(index)
+                && let Some(handle) = self.connections.existing(index).queue.pop_front()
             {
-                if self.waits_at(handle, index) {
-                    self.send_one(now, index, handle, gathers);
+                if self.operations.waits_at(handle, index) {
+                    self.send_one(handle, gathers);
                 }
             }
         }
-        self.emit_output(index, Bytes::new());
-    }
-
-    /// Adds a frame to the connection's output of this turn. Errors: a limit is exceeded, and nothing was added.
-    pub(super) fn write(
-        &mut self,
-        index: u32,
-        envelope: &Envelope,
-        message: &Message<'_>,
-    ) -> Result<(), Failure<'static>> {
-        let (out, encoder) = self.buffer(index);
-        encoder.encode(envelope, message, out)
+        self.emit_output(Bytes::new());
+        self.refused
     }
 
     /// Whether these operations request read locks: all or none of them, because one reply answers them together.
-    pub(super) fn want_read_locks(&self, index: u32, handles: &[Handle]) -> bool {
-        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.supports_read_locks);
-        holds
-            && handles
-                .iter()
-                .all(|handle| self.operations.get(*handle).is_some_and(|one| one.wants_read_lock))
-    }
-
-    fn may_send_more(&self, index: u32) -> bool {
-        let Some(connection) = self.connections[index as usize].as_ref() else { return false };
-        let another = connection.frames_in_flight < self.settings.window_frames
-            && self.frames_in_flight.len() < FRAMES_IN_FLIGHT_MAX;
-        another || self.has_room_in_open(connection)
+    fn want_read_locks(&self, handles: &[Handle]) -> bool {
+        self.connections.supports_read_locks(self.index) && self.operations.want_read_locks(handles)
     }
 
     /// Sends one operation in a frame of its own, or lets it wait for its number.
-    fn send_one(&mut self, now: Time, index: u32, handle: Handle, gathers: bool) {
-        let Some(stamp) = self.stamp(now, index, handle) else { return };
-        self.send_stamped(now, index, handle, stamp, gathers);
+    fn send_one(&mut self, handle: Handle, gathers: bool) {
+        let Some(stamp) = self.stamp(handle) else { return };
+        self.send_stamped(handle, stamp, gathers);
     }
 
-    fn send_stamped(&mut self, now: Time, index: u32, handle: Handle, stamp: Stamp, gathers: bool) {
-        if gathers && self.coalesce_operation(now, index, handle, &stamp) {
+    fn send_stamped(&mut self, handle: Handle, stamp: Stamp, gathers: bool) {
+        if gathers && self.coalesce_operation(handle, &stamp) {
             return;
         }
         let Some(operation) = self.operations.get(handle) else { return };
@@ -97,24 +91,22 @@ impl<T> Session<T> {
             keyspace: operation.keyspace(),
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
-            time_out_ms: time_out_ms(now, operation),
-            read_lock: self.want_read_locks(index, &[handle]),
+            time_out_ms: time_out_ms(self.now, operation),
+            read_lock: self.want_read_locks(&[handle]),
             ..Envelope::default()
         };
-        let flight = self.launch(now, index, Cargo::One(handle));
+        let flight = self.connections.launch(self.now, self.index, Cargo::One(handle), self.timers);
         envelope.request = request_id(flight, 0);
-        if let Err(failure) = self.encode_one(index, handle, &envelope, stamp) {
+        if let Err(failure) = self.encode_one(handle, &envelope, stamp) {
             // The operation exceeds a limit that packing does not check: that of a frame.
-            self.land(flight);
-            let error = SessionError::Answer { failure: failure.clone() };
-            return self.end_unanswered(now, handle, |_| error, || AttemptFailure::Answered { failure });
+            self.connections.land(flight);
+            return self.refused.push((handle, failure));
         }
-        self.record_sent(now, handle, flight);
+        self.operations.record_sent(self.now, handle, flight, self.timers);
     }
 
     fn encode_one(
         &mut self,
-        index: u32,
         handle: Handle,
         envelope: &Envelope,
         stamp: Stamp,
@@ -147,7 +139,7 @@ impl<T> Session<T> {
             }
             RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Ok(()),
         };
-        let (out, encoder) = self.buffer(index);
+        let (out, encoder) = self.connections.buffer(self.index);
         let tail = encoder.encode_split(envelope, &message, out)?;
         let whole = match &ask {
             RequestKind::Record { item: whole, .. }
@@ -157,18 +149,18 @@ impl<T> Session<T> {
         };
         if let (Some(whole), [_, ..]) = (whole, tail) {
             let tail = whole.slice_ref(tail);
-            self.emit_output(index, tail);
+            self.emit_output(tail);
         } else if !tail.is_empty() {
             let tail = Bytes::copy_from_slice(tail);
-            self.emit_output(index, tail);
+            self.emit_output(tail);
         }
         Ok(())
     }
 
     /// Sends the collected operations: one request for each partition, or several if one would be too long. They are in coalesced frames if the
     /// server supports that.
-    fn send_collected(&mut self, now: Time, index: u32, gathers: bool) {
-        let connection = self.connection_mut(index);
+    fn send_collected(&mut self, gathers: bool) {
+        let connection = self.connections.existing(self.index);
         let handles = std::mem::take(&mut connection.collected);
         let bytes_max = connection.collect_bytes;
         connection.collected_bytes = 0;
@@ -178,7 +170,7 @@ impl<T> Session<T> {
         let mut placed: Vec<PlacedOperation> = Vec::with_capacity(handles.len());
         for handle in handles {
             let Some(operation) = self.operations.get(handle) else { continue };
-            if operation.state == (OperationState::Queued { connection: index }) {
+            if operation.state == (OperationState::Queued { connection: self.index }) {
                 let partition = operation.partition.unwrap_or_default();
                 placed.push((operation.keyspace(), partition, handle));
             }
@@ -187,20 +179,20 @@ impl<T> Session<T> {
         placed.sort_by_key(|(keyspace, partition, _)| (*keyspace, *partition));
         let is_of_one =
             |(first, last): (&PlacedOperation, &PlacedOperation)| (first.0, first.1) == (last.0, last.1);
-        let is_lone = self.connection_mut(index).queue.is_empty()
+        let is_lone = self.connections.existing(self.index).queue.is_empty()
             && placed.first().zip(placed.last()).is_some_and(is_of_one);
         let gathers = gathers && !is_lone;
         let mut left = Vec::new();
         for group in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
             let mut rest = group;
-            while !rest.is_empty() && self.may_send_more(index) {
-                rest = self.send_batch(now, index, rest, (bytes_max, gathers));
+            while !rest.is_empty() && self.connections.may_send_more(self.index) {
+                rest = self.send_batch(rest, (bytes_max, gathers));
             }
             left.extend(rest.iter().map(|(_, _, handle)| *handle));
         }
         if !left.is_empty() {
             // Their time has passed; now they wait for room.
-            let connection = self.connection_mut(index);
+            let connection = self.connections.existing(self.index);
             connection.collected = left;
             connection.collect_bytes = 0;
         }
@@ -209,14 +201,12 @@ impl<T> Session<T> {
     /// Sends the first of these operations on one partition in one request, and returns those that did not fit.
     fn send_batch<'o>(
         &mut self,
-        now: Time,
-        index: u32,
         placed: &'o [PlacedOperation],
         (bytes_max, gathers): (usize, bool),
     ) -> &'o [PlacedOperation] {
         // The frame size limits a batch; the caller's limit only decides when it is sent.
         let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_FIELDS_BYTES);
-        let mut packed = std::mem::take(&mut self.packed);
+        let mut packed = std::mem::take(self.packed);
         packed.clear();
         let mut aboard: Vec<Handle> = Vec::with_capacity(placed.len().min(BATCH_ITEMS_MAX as usize));
         let mut first: Option<Stamp> = None;
@@ -233,9 +223,9 @@ impl<T> Session<T> {
                 break;
             }
             used += 1;
-            let (item, write, wanted) = (item.clone(), *write, time_out_ms(now, operation));
+            let (item, write, wanted) = (item.clone(), *write, time_out_ms(self.now, operation));
             if write {
-                match self.stamp(now, index, *handle) {
+                match self.stamp(*handle) {
                     Some(stamp) => first = first.or(Some(stamp)),
                     None => continue,
                 }
@@ -248,122 +238,117 @@ impl<T> Session<T> {
             [] => {}
             [only] => {
                 let stamp = first.unwrap_or_default();
-                self.send_stamped(now, index, only, stamp, gathers);
+                self.send_stamped(only, stamp, gathers);
             }
             _ => {
                 // A batch of reads also carries the highest timestamp that the session has seen.
                 let stamp = Stamp { seen: self.seen, ..first.unwrap_or_default() };
                 match gathers && packed.len() <= COALESCED_REQUEST_BYTES_MAX {
-                    true => self.coalesce_batch(now, index, aboard, &packed, (stamp, time_out)),
-                    false => self.send_packed(now, index, aboard, &packed, (stamp, time_out)),
+                    true => self.coalesce_batch(aboard, &packed, (stamp, time_out)),
+                    false => self.send_packed(aboard, &packed, (stamp, time_out)),
                 }
             }
         }
-        self.packed = packed;
+        *self.packed = packed;
         &placed[used..]
     }
 
-    fn send_packed(
-        &mut self,
-        now: Time,
-        index: u32,
-        aboard: Vec<Handle>,
-        packed: &[u8],
-        (stamp, time_out_ms): (Stamp, u32),
-    ) {
+    /// Adds an operation to the open frame, or to a new one. Returns whether it did. A long operation, or one that is not an operation on a record,
+    /// gets a frame of its own. So does a wait, because its time-out is a field of the request itself.
+    fn coalesce_operation(&mut self, handle: Handle, stamp: &Stamp) -> bool {
+        let Some(operation) = self.operations.get(handle) else { return false };
+        let RequestKind::Record { item, write, wait: false, .. } = &operation.request else { return false };
+        if item.len() > COALESCED_REQUEST_BYTES_MAX {
+            return false;
+        }
+        let (item, write) = (item.clone(), *write);
+        let Some((kind, body)) = WireOperation::of_packed(&item) else { return false };
+        let (place, time_out_ms) = (address_of(operation), time_out_ms(self.now, operation));
+        let read_lock = self.want_read_locks(&[handle]);
+        let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
+        let (cargo, timers) = (Cargo::One(handle), &mut *self.timers);
+        let flight = match write {
+            true => {
+                let Ok(head) = stamp.encode() else { return false };
+                self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
+            }
+            false => {
+                let head = self.seen.0.to_le_bytes();
+                self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
+            }
+        };
+        self.operations.record_sent(self.now, handle, flight, self.timers);
+        true
+    }
+
+    /// Same as [`Self::coalesce_operation`], for a batch.
+    fn coalesce_batch(&mut self, aboard: Vec<Handle>, packed: &[u8], (stamp, time_out_ms): (Stamp, u32)) {
+        let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
+        let place = address_of(operation);
+        let head = OperationBatch::encode_head(&stamp, aboard.len() as u32)
+            .expect("stamps are made as they should be");
+        let cargo = Cargo::Batch(aboard.clone());
+        let (kind, read_lock) = (Kind::Batch.number(), self.want_read_locks(&aboard));
+        let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
+        let timers = &mut *self.timers;
+        let flight =
+            self.connections.add_coalesced(self.now, self.index, request, (&head, packed), cargo, timers);
+        for handle in aboard {
+            self.operations.record_sent(self.now, handle, flight, self.timers);
+        }
+    }
+
+    fn send_packed(&mut self, aboard: Vec<Handle>, packed: &[u8], (stamp, time_out_ms): (Stamp, u32)) {
         let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
         let mut envelope = Envelope {
             keyspace: operation.keyspace(),
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
             time_out_ms,
-            read_lock: self.want_read_locks(index, &aboard),
+            read_lock: self.want_read_locks(&aboard),
             ..Envelope::default()
         };
         let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
-        let flight = self.launch(now, index, Cargo::Batch(aboard.clone()));
+        let flight = self.connections.launch(self.now, self.index, Cargo::Batch(aboard.clone()), self.timers);
         envelope.request = request_id(flight, 0);
-        self.write(index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
+        self.connections
+            .write(self.index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
-            self.record_sent(now, handle, flight);
+            self.operations.record_sent(self.now, handle, flight, self.timers);
         }
     }
 
     /// The write identity of a write, with a newly assigned number if it has none; that of a read is empty. `None`: the write waits for a session,
     /// or for room in its partition's window.
-    fn stamp(&mut self, now: Time, index: u32, handle: Handle) -> Option<Stamp> {
-        let seen = self.seen;
-        let operation = self.operations.get(handle)?;
-        let Some(partition) = operation.partition.filter(|_| operation.request.is_numbered()) else {
-            return Some(Stamp::default());
-        };
-        let place = (operation.keyspace(), partition);
-        if let Some(AssignedSequence { session, sequence, lowest }) = operation.stamp {
-            let lane = window_of(&mut self.sequence_windows, place.0, place.1);
-            let lowest_unanswered = if lane.session == session { lane.lowest_open() } else { lowest };
-            return Some(Stamp { session, sequence, lowest_unanswered, seen });
-        }
-        if !self.has_session(now, place) {
-            self.operations.get_mut(handle)?.state = OperationState::AwaitingSession;
-            self.awaiting_session.push(handle);
-            self.open_session(now, index);
-            return None;
-        }
-        let lane = window_of(&mut self.sequence_windows, place.0, place.1);
-        if lane.free_numbers() == 0 {
-            lane.waiting_writes.push_back(handle);
-            self.operations.get_mut(handle)?.state = OperationState::WindowFull;
-            return None;
-        }
-        let (session, sequence, lowest) = (lane.session, lane.next_number(), lane.lowest_open());
-        self.operations.get_mut(handle)?.stamp = Some(AssignedSequence { session, sequence, lowest });
-        Some(Stamp { session, sequence, lowest_unanswered: lowest, seen })
-    }
-
-    pub(super) fn record_sent(&mut self, now: Time, handle: Handle, flight: Handle) {
-        let attempt_us = self.settings.attempt_us;
-        let Some(operation) = self.operations.get_mut(handle) else { return };
-        let (due, look) = match operation.is_wait() || operation.is_admin() {
-            // The server may take long; the connection shows whether the server is alive.
-            true => (Time::NEVER, Time::NEVER),
-            false => {
-                (now.after_us(attempt_us << operation.attempts.min(DOUBLINGS_MAX)), now.after_us(SILENT_US))
+    fn stamp(&mut self, handle: Handle) -> Option<Stamp> {
+        let operation = self.operations.get_mut(handle)?;
+        match self.numbering.stamp(self.now, self.seen, handle, operation) {
+            Ok(stamp) => Some(stamp),
+            Err(NumberWait::Session) => {
+                self.numbering.request_session(
+                    self.now,
+                    self.index,
+                    self.attempt_us,
+                    self.connections,
+                    self.timers,
+                );
+                None
             }
-        };
-        operation.attempts = operation.attempts.saturating_add(1);
-        operation.state = OperationState::Flying { flight, due, look };
-        self.timers.arm(Subject::Operation(handle.index), due.min(look));
+            Err(NumberWait::Window) => None,
+        }
     }
 
     /// Passes the output so far to the shell, followed by `tail`.
-    fn emit_output(&mut self, index: u32, tail: Bytes) {
-        self.end_open(index);
-        let Some(connection) = self.connections[index as usize].as_mut() else { return };
-        if connection.out.is_empty() && tail.is_empty() {
-            return;
+    fn emit_output(&mut self, tail: Bytes) {
+        if let Some((connection, head)) = self.connections.take_output(self.index, &tail) {
+            self.effects.push(SessionEffect::Send { connection, head, tail });
         }
-        let head = std::mem::take(&mut connection.out);
-        let connection = ConnectionId { index, serial: connection.serial };
-        self.effects.push(SessionEffect::Send { connection, head, tail });
-    }
-
-    /// The buffer for the next frame of a connection, after the complete frames.
-    pub(super) fn buffer(&mut self, index: u32) -> (&mut Vec<u8>, zerohop_wire::Encoder) {
-        self.end_open(index);
-        let spare = &mut self.send_buffers;
-        let connection = self.connections[index as usize].as_mut().expect("only what is there is written to");
-        if connection.out.capacity() == 0
-            && let Some(buffer) = spare.pop()
-        {
-            connection.out = buffer;
-        }
-        (&mut connection.out, connection.encoder)
     }
 }
 
 /// How long the server may take: the remaining time until the operation's deadline.
-pub(super) fn time_out_ms<T>(now: Time, operation: &OpenOperation<T>) -> u32 {
+fn time_out_ms<T>(now: Time, operation: &OpenOperation<T>) -> u32 {
     let grace_us = if operation.is_wait() { WAIT_GRACE_US } else { 0 };
     let left_us = operation.deadline.since_us(now.after_us(grace_us));
     u32::try_from(left_us / 1000).unwrap_or(u32::MAX).clamp(1, TIME_OUT_MS_MAX)
