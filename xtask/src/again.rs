@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_of_one_test_are_one_row() {
+    fn runs_of_one_test_form_one_row() {
         let ended = |seconds: u64, failure: Option<&str>| EndedJob {
             group: "processes",
             program: "zerohop suite".to_owned(),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_others_stay_and_the_text_above_too() {
+    fn record_keeps_other_rows_and_text_above() {
         let text = "# Load\n\n| test | beside | runs |\n| --- | --- | --- |\n| `b c` | 2 | 30 |\n| `a b` | 2 | 1 |\n";
         let new = recorded(text, &BTreeMap::from([("a b".to_owned(), "30 | 0".to_owned())]), 4);
         assert_eq!(

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_touches_all_that_rest_on_it_and_nothing_else() {
+    fn changed_crate_selects_only_its_dependents() {
         let changed = of(&["crates/engine/src/lib.rs"]);
         assert_eq!(changed.packages(), ["zerohop", "zerohop-engine", "zerohop-sim"]);
         assert!(["lint", "tests", "simulation", "redis"].iter().all(|step| changed.touches(step)));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_touch_those_that_read_them() {
+    fn changed_document_selects_packages_that_read_it() {
         assert_eq!(of(&["docs/reliability.md"]).packages(), [""; 0]);
         assert!(!of(&["docs/reliability.md"]).touches("lint"));
         assert_eq!(of(&["docs/guide/redis.md"]).packages(), ["zerohop"]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_how_all_is_built_touches_all_but_benchmarks_are_not_built() {
+    fn changed_lock_file_selects_all_packages_except_benchmarks() {
         let changed = of(&["Cargo.lock"]);
         assert_eq!(changed.packages().len(), 5);
         assert!(!changed.packages().iter().any(|name| name.starts_with("bench")));

@@ -204,13 +204,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_client_is_answered_with_the_known_ones() {
+    fn unknown_client_is_answered_with_known_ones() {
         let said = run(&Workshop::find().unwrap(), &["redis-pie"]).unwrap_err().to_string();
         assert!(said.contains("`redis-pie`") && said.contains("redis-py"), "{said}");
     }
 
     #[test]
-    fn each_script_is_there() {
+    fn each_client_script_exists() {
         let shop = Workshop::find().unwrap();
         for client in CLIENTS {
             if let ClientRun::Script(script) = client.run {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_name_version_and_the_first_failure() {
+    fn client_row_has_name_version_and_first_failure() {
         let row = |failure: Option<&str>| ClientRow {
             name: "zarr",
             version: "3.1".to_owned(),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_tells_most_is_found() {
+    fn first_failure_is_error_line() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begin; echo 'ValueError: no'; echo end; exit 1"]);
         assert_eq!(first_failure(&mut command).unwrap().as_deref(), Some("ValueError: no"));

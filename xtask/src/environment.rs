@@ -207,7 +207,7 @@ mod tests {
     const LIST: &str = "[test]\npip = [\"a==1\"]\n[clients]\npip = [\"b==2\"]\nnpm = [\"c@3\"]\n";
 
     #[test]
-    fn the_wide_set_has_all_of_the_other() {
+    fn clients_set_includes_test_set() {
         let (test, clients) = (packages(LIST, Set::Test).unwrap(), packages(LIST, Set::Clients).unwrap());
         assert_eq!((test.pip.as_slice(), test.npm.len()), (&["a==1".to_owned()][..], 0));
         assert_eq!(clients.pip, ["a==1", "b==2"]);
@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_none_is_refused() {
+    fn invalid_package_list_is_refused() {
         for text in ["[test]\npip = [1]\n", "[test]\n", "pip =", ""] {
             assert!(packages(text, Set::Test).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn a_command_that_fails_tells_what_it_said() {
+    fn failed_command_reports_its_output_and_remedy() {
         let mut command = Command::new("sh");
         let failure = quietly(command.args(["-c", "echo out; echo err >&2; exit 3"]), "do the other thing");
         let said = failure.unwrap_err().to_string();

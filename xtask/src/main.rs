@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn test_refuses_what_it_does_not_know() {
+    fn test_refuses_invalid_arguments() {
         let shop = Workshop::find().unwrap();
         for words in [&["--fast"][..], &["--only"], &["--changed", "--only"]] {
             assert!(test_arguments(&shop, words).is_err(), "{words:?}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_refuses_what_it_does_not_know() {
+    fn fuzz_refuses_invalid_arguments() {
         for words in [&["--seconds"][..], &["--seconds", "soon"], &["--sceonds", "5"], &["frame", "entry"]] {
             assert!(fuzz_arguments(words).is_err(), "{words:?}");
         }

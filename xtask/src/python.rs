@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_placed_again_and_again() {
+    fn placed_program_replaces_older_one() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("zerohop");
         for text in ["one", "two"] {

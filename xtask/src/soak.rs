@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_stays_with_the_command_that_plays_it_again() {
+    fn failed_run_keeps_output_and_replay_command() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo found it; exit 1"]).env("ZEROHOP_SEED", "7");
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_well_leaves_nothing() {
+    fn successful_run_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(turn(folder.path(), "slurm", 1, &mut Command::new("true")).unwrap(), None);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn an_unknown_step_is_answered_with_the_known_ones() {
+    fn unknown_step_is_answered_with_known_ones() {
         let task = SoakTask { hours: 0.0, step: Some("seed".to_owned()) };
         let said = run(&Workshop::find().unwrap(), &task).unwrap_err().to_string();
         assert!(said.contains("seeds, node-seeds, plants"), "{said}");

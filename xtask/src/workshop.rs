@@ -122,13 +122,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_fails_says_what_to_do() {
+    fn failed_command_error_names_remedy() {
         let failure = run(&mut Command::new("false"), "do the other thing").unwrap_err().to_string();
         assert!(failure.contains("false") && failure.contains("do the other thing"), "{failure}");
     }
 
     #[test]
-    fn a_command_that_is_not_there_is_named() {
+    fn missing_command_is_named() {
         let failure = run(&mut Command::new("no-such-program-here"), "").unwrap_err().to_string();
         assert!(failure.contains("no-such-program-here") && failure.contains("installed"), "{failure}");
     }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_by_the_names_of_its_lines() {
+    fn report_fields_are_parsed_by_name() {
         let report = "hints = 1\nTotal time run:         3.01\nBandwidth (MB/sec):     1000\nStddev Bandwidth:       5\n\
                       Average IOPS:           250\nStddev IOPS:            1.2\nAverage Latency(s):     0.0625\n";
         let said = read(report).unwrap();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_one_transaction_of_two_puts() {
+    fn pair_insert_is_one_transaction_of_two_puts() {
         let mut etcd = Etcd { is_pair: true, ..fresh() };
         let (bytes, key, value) = testing::bytes(&mut etcd, Op::Insert);
         let backwards: Vec<u8> = key.iter().rev().copied().collect();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answer_kinds_are_distinguished() {
         let (head, tail) =
             ((HEADERS, END_HEADERS, 1, &b"x"[..]), (HEADERS, END_HEADERS | END_STREAM, 1, &b"y"[..]));
         let put = frames(&[head, (DATA, 0, 1, b"\0\0\0\0\x02\x0a\0"), tail]);

@@ -23,7 +23,7 @@ fn figures(report: &Value, scenario: usize, run: usize) -> impl Fn(&str) -> f64 
 }
 
 #[test]
-fn a_cluster_answers_right_under_load_and_loses_nothing_with_a_node() {
+fn cluster_answers_correctly_under_load_and_survives_node_loss() {
     // It is built beside this program when all tests are built; alone it may be missing.
     if !Path::new(PROGRAM).with_file_name("zerohop").is_file() {
         return eprintln!("no zerohop beside bench-cluster: nothing to measure");
@@ -50,7 +50,7 @@ fn a_cluster_answers_right_under_load_and_loses_nothing_with_a_node() {
 }
 
 #[test]
-fn a_slip_on_the_command_line_is_named_before_anything_runs() {
+fn invalid_argument_is_named_before_any_run() {
     for (arguments, named) in [
         (&["--scenario=etcetera"][..], "etcd, failover"),
         (&["--records=1"], "--records 1"),

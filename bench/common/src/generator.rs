@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_a_missing_and_a_strange_answer_each_end_the_run() {
+    fn wrong_missing_or_unexpected_answer_ends_the_run() {
         let swapped = lookups(|values| values.iter().rev().flat_map(|value| resp(value)).collect());
         assert!(swapped.unwrap_err().to_string().contains("wrong value"));
         let missing = lookups(|values| [&resp(values[0])[..], b"$-1\r\n"].concat());

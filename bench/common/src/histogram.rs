@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_there_is_nothing_to_tell() {
+    fn empty_histogram_has_zero_percentile_and_mean() {
         assert_eq!((Histogram::new().percentile(0.5), Histogram::new().mean()), (0, 0.0));
     }
 }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_overruns_its_limit_is_ended() {
+    fn child_is_killed_at_its_time_limit() {
         let start = now();
         let result = output(&mut shell("exec sleep 60"), Duration::from_millis(100));
         assert!(matches!(result, Err(Failure::TimedOut(_))), "{result:?}");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_fails_is_reported_with_its_words() {
+    fn failed_child_is_reported_with_its_stderr() {
         let result = output(&mut shell("echo fine; echo broken >&2; exit 3"), Duration::from_secs(30));
         let text = result.unwrap_err().to_string();
         assert!(text.contains('3') && text.contains("broken") && !text.contains("fine"), "{text}");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn free_ports_come_in_rows() {
+    fn free_ports_are_consecutive() {
         let first = free_ports(3).unwrap();
         #[expect(clippy::disallowed_methods, reason = "the only way to see that a port is free")]
         let bound = [0, 1, 2].map(|behind| TcpListener::bind((Ipv4Addr::LOCALHOST, first + behind)).is_ok());

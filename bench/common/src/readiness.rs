@@ -108,7 +108,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_socket_is_ready_for_what_it_is_watched_for() {
+    fn socket_readiness_covers_only_watched_events() {
         let (here, mut there) = UnixStream::pair().unwrap();
         let (readiness, mut events) = (Readiness::new().unwrap(), Events::default());
         readiness.add(&here, 7).unwrap();

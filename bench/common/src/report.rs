@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_judged_by_the_median_of_ratios_to_the_best_of_each_round() {
+    fn target_verdict_uses_median_ratio_to_best_of_each_round() {
         let summary = summary(outcomes());
         let verdicts = &summary.verdicts;
         assert_eq!(verdicts[0].figure, Some(Spread { median: 0.9, least: 0.5, greatest: 1.0 }));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_in_which_one_failed_gives_no_ratio_to_it() {
+    fn round_with_failed_subject_gives_no_ratio_to_it() {
         let mut outcomes = outcomes();
         outcomes[1].result = Err(Failure::Protocol("no".into()));
         let summary = summary(outcomes);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn remains_of_a_killed_driver_are_removed_and_those_of_a_living_one_are_not() {
+    fn only_folders_of_dead_drivers_are_removed() {
         let data = tempfile::tempdir().unwrap();
         let ended = Command::new("true").spawn().and_then(|mut child| {
             child.wait()?;

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_with_three_figures_and_its_range_if_it_has_one() {
+    fn spread_prints_three_digits_and_its_range_if_not_empty() {
         let spread = |median, least, greatest| Spread { median, least, greatest }.to_string();
         assert_eq!(spread(1.5, 1.4, 1.625), "1.50 [1.40-1.62]");
         assert_eq!(spread(15.0, 15.01, 15.04), "15.0");

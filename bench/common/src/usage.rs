@@ -101,7 +101,7 @@ mod tests {
     use std::process::{Child, Command};
 
     #[test]
-    fn work_of_a_process_shows_as_its_processor_time() {
+    fn processor_time_grows_with_work_of_process() {
         let start = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
         let (mut busy, mut idle) = (start("while :; do :; done"), start("exec sleep 60"));
         let deadline = now() + Duration::from_secs(30);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_loaded_without_what_only_a_debugger_reads() {
+    fn loaded_bytes_exclude_debug_sections() {
         let own = std::env::current_exe().unwrap();
         let (all, loaded) = (file_bytes(&own).unwrap(), loaded_bytes(&own).unwrap());
         assert!(loaded > 1 << 20 && loaded < all, "{loaded} of {all}");

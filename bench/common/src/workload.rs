@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_visits_every_record_once_and_follows_its_seed() {
+    fn shuffled_order_has_each_record_once_and_depends_on_seed() {
         assert_ne!(shuffled(10_000, 1), shuffled(10_000, 2));
         assert_eq!(shuffled(10_000, 1), shuffled(10_000, 1));
         let mut sorted = shuffled(10_000, 3);

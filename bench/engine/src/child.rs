@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_overruns_its_limit_is_ended() {
+    fn child_is_killed_at_its_time_limit() {
         let start = now();
         let result = output(&mut shell("exec sleep 60"), Duration::from_millis(100));
         assert!(matches!(result, Err(Failure::TimedOut(_))), "{result:?}");
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_fails_is_reported_with_its_words() {
+    fn failed_child_is_reported_with_its_stderr() {
         let result = output(&mut shell("echo fine; echo broken >&2; exit 3"), Duration::from_secs(30));
         let text = result.unwrap_err().to_string();
         assert!(text.contains('3') && text.contains("broken") && !text.contains("fine"), "{text}");
     }
 
     #[test]
-    fn a_child_runs_on_its_core_and_the_driver_keeps_its_own() {
+    fn child_runs_on_its_core_and_driver_cores_are_unchanged() {
         let before = allowed_cores().unwrap();
         let core = before[0];
         let script = "grep Cpus_allowed_list /proc/self/status";

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_answers_wrongly_gets_no_figures() {
+    fn store_with_wrong_answers_fails_measurement() {
         let what = |result: Result<Run, Failure>| match result {
             Err(Failure::WrongAnswer { what, .. }) => what,
             _ => "passed",

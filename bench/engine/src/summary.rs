@@ -284,7 +284,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_ratio_is_taken_within_its_round_against_the_best_of_that_round() {
+    fn ratio_compares_with_best_peer_of_same_round() {
         let summary = Summary::of(1000, 3, three_rounds());
         let ratios = &summary.phases[0].ratios;
         assert_eq!(ratios.len(), 2);
@@ -307,7 +307,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_failed_run_is_listed_and_does_not_disturb_the_others() {
+    fn failed_run_is_listed_and_does_not_affect_others() {
         let mut outcomes = three_rounds();
         outcomes[1].result = Err(Failure::Store("full".into()));
         let summary = Summary::of(1000, 3, outcomes);

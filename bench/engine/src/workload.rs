@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_visits_every_record_once_and_follows_its_seed() {
+    fn shuffled_order_has_each_record_once_and_depends_on_seed() {
         let shuffled = |seed| {
             let mut order: Vec<u32> = (0..10_000).collect();
             shuffle(&mut order, seed);

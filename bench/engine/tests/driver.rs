@@ -75,7 +75,7 @@ fn every_scenario_gives_each_target_a_verdict() {
 }
 
 #[test]
-fn a_slip_on_the_command_line_is_named_before_anything_runs() {
+fn invalid_argument_is_named_before_any_run() {
     for (arguments, named) in [
         (&["--only=hashmap"][..], "hash-map, kyotocabinet"),
         (&["--records=0"], "--records 0"),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_tell_uneven_from_even_from_dealt_out() {
+    fn verdicts_distinguish_uneven_even_and_more_even_than_chance() {
         let count = PartitionCount::DEFAULT;
         let verdict = |hashes: Vec<u64>| spread("", "", &[hashes], count).verdict;
         let random = |seed: u64| (0..100_000u64).map(move |n| finalise(n + seed));

@@ -66,7 +66,7 @@ mod tests {
     use bench_common::protocol::testing::{bytes, reads};
 
     #[test]
-    fn requests_are_those_that_memcached_documents() {
+    fn requests_match_memcached_documentation() {
         let (set, key, value) = bytes(&mut Memcached::default(), Op::Insert);
         assert_eq!(set, [b"ms ", &key[..], b" 132\r\n", &value, b"\r\n"].concat());
         let (get, key, _) = bytes(&mut Memcached::default(), Op::Lookup);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answer_kinds_are_distinguished() {
         reads(Memcached::default, Op::Insert, b"HD\r\n", AnswerContent::Done);
         reads(Memcached::default, Op::Lookup, b"VA 4\r\na\r\nb\r\n", AnswerContent::Value(b"a\r\nb"));
         reads(Memcached::default, Op::Lookup, b"EN\r\n", AnswerContent::Absent);

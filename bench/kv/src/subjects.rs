@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redis_is_told_to_take_no_snapshots_by_an_empty_argument() {
+    fn empty_save_argument_disables_redis_snapshots() {
         let arguments = Subject::Redis { syncs: true }.arguments(7000, Path::new("/data"));
         let at = arguments.iter().position(|argument| argument == "--save").unwrap();
         assert_eq!(arguments[at + 1], "");

@@ -61,7 +61,7 @@ fn the_bare_store_answers_the_load_right_in_every_round() {
 }
 
 #[test]
-fn the_rust_client_finds_on_the_bare_store_what_it_inserted() {
+fn rust_client_reads_its_inserts_from_bare_store() {
     let report = report(&["--scenario=batching", "--rounds=1", "--seconds=0.1", "--records=5000"]);
     let scenario = &report["scenarios"][0];
     assert_eq!(scenario["failures"].as_array().unwrap().len(), 0);
@@ -72,7 +72,7 @@ fn the_rust_client_finds_on_the_bare_store_what_it_inserted() {
 }
 
 #[test]
-fn a_slip_on_the_command_line_is_named_before_anything_runs() {
+fn invalid_argument_is_named_before_any_run() {
     for (arguments, named) in [
         (&["--scenario=loop"][..], "loop-1, loop-8"),
         (&["--records=0"], "--records 0"),
@@ -88,7 +88,7 @@ fn a_slip_on_the_command_line_is_named_before_anything_runs() {
 }
 
 #[test]
-fn a_driver_that_is_killed_leaves_no_process_behind() {
+fn killed_driver_leaves_no_processes() {
     let arguments = ["--scenario=loop-1", "--only=bare", "--rounds=1", "--seconds=60", "--records=1000"];
     let mut driver =
         Command::new(PROGRAM).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

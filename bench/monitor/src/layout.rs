@@ -169,7 +169,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn aggregates_have_names_of_their_own_and_levels_in_order() {
+    fn aggregate_names_are_unique_and_levels_ordered() {
         let names: BTreeSet<String> = (0..aggregates()).map(aggregate_name).collect();
         assert_eq!((names.len(), aggregates()), (341, 341));
         let event = Event { source: SOURCES - 1, measured: 7, time: 0 };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_holds_every_event() {
+    fn every_level_counts_every_event() {
         let (mut tally, mut draws) = (AcknowledgedTotals::default(), Draws::new(1));
         let events: Vec<Event> = (0..1000).map(|_| Event::draw(&mut draws)).collect();
         events.iter().for_each(|event| tally.add(event, Scope::AllLevels));

@@ -7,7 +7,7 @@ use zerohop_backup::format::manifest::Manifest;
 use zerohop_backup::format::part::{HEADER_BYTES, PartEntry, PartHeader};
 
 #[test]
-fn old_bytes_are_still_read_and_written_the_same() {
+fn corpus_bytes_decode_and_encode_unchanged() {
     let entries: [&[u8]; 7] = [
         include_bytes!("../../../fuzz/corpus/backup/bytes"),
         include_bytes!("../../../fuzz/corpus/backup/list"),

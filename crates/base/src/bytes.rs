@@ -94,7 +94,7 @@ mod tests {
     use super::Reader;
 
     #[test]
-    fn fields_are_read_in_order_and_a_field_that_is_cut_reads_nothing() {
+    fn fields_are_read_in_order_and_truncated_field_consumes_nothing() {
         let bytes = [1, 2, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9, 9];
         let mut reader = Reader::new(&bytes);
         assert_eq!(
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_bounded_by_its_limit_and_by_the_bytes() {
+    fn count_is_bounded_by_limit_and_remaining_bytes() {
         let bytes = [2, 0, 0, 0, 1, 1, 1, 1];
         assert_eq!(Reader::new(&bytes).count(2, 2), Some(2));
         assert_eq!(Reader::new(&bytes).count(2, 1), None);

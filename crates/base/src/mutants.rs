@@ -61,7 +61,7 @@ mod tests {
     mutant_switch!(Bug);
 
     #[test]
-    fn a_mutant_is_on_in_its_own_thread_only() {
+    fn mutant_is_active_only_in_its_thread() {
         plant(Some(Bug::One));
         assert!(is_planted(Bug::One) && !is_planted(Bug::Two) && is_any_planted());
         let elsewhere = std::thread::scope(|scope| scope.spawn(|| is_planted(Bug::One)).join().ok());

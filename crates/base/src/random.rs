@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_of_none_and_all_are_certain_and_draw_nothing() {
+    fn chances_of_zero_and_one_draw_no_random_number() {
         let mut random = Random::new(3);
         let mut untouched = random.clone();
         assert!((0..100).all(|_| !random.chance(0, 5) && random.chance(5, 5)));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn between_stays_in_its_bounds_and_an_empty_range_gives_its_beginning() {
+    fn between_stays_in_bounds_and_empty_range_gives_its_start() {
         let mut stream = SplitMix64::new(5);
         assert!((0..1000).all(|_| (10..13).contains(&stream.between(10, 13))));
         assert_eq!((stream.between(7, 7), stream.between(7, 3)), (7, 7));

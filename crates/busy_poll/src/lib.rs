@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_once_what_comes_mostly_comes_soon() {
+    fn busy_poll_starts_once_most_requests_arrive_soon() {
         assert_eq!(after([]).window(None), Duration::ZERO);
         assert_eq!(after([(LATE, true); 20]).window(None), Duration::ZERO);
         let soon = after([(SOON, true); 20]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn it_sleeps_at_once_when_a_busy_time_ends_and_where_as_much_comes_late_as_soon() {
+    fn busy_poll_stops_after_busy_period_and_with_mixed_arrivals() {
         let mut looking = after([(SOON, false); 1000]);
         looking.waited(LATE, true);
         assert_eq!(looking.window(None), WINDOW, "one long wait is no end");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_look_for_a_while_after_several_asked_at_once_or_others_needed_its_core() {
+    fn busy_poll_pauses_after_concurrent_requests_or_core_contention() {
         let mut looking = after([(SOON, false); 20]);
         looking.record_arrivals(1);
         looking.record_polled(WINDOW);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_an_option_of_a_command_and_takes_a_value_or_not() {
+    fn global_options_exist_in_commands_and_take_values_as_listed() {
         let root = command();
         let lookup = root.find_subcommand("kv").and_then(|kv| kv.find_subcommand("lookup")).unwrap();
         for (name, takes) in OPTIONS {

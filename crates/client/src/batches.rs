@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_together_in_the_order_of_the_operations() {
+    fn batch_results_are_in_order_of_operations() {
         let mut batches = Batches::default();
         let (whole, mut first) = oneshot::channel();
         let one: Vec<BatchSlot> = batches.begin(3, whole).collect();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_secret_is_read_again_and_never_replaced() {
+    fn new_secret_file_is_readable_and_never_overwritten() {
         let path = folder().join("new");
         write_new_secret(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_read_or_is_no_secret_is_refused_in_words_that_do_not_repeat_it() {
+    fn invalid_secret_file_is_refused_without_revealing_contents() {
         let path = folder().join("odd");
         let text = "swordfish";
         for (mode, bytes, words) in [

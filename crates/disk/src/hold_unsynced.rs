@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_model_and_keeps_no_bytes_after_sync() {
+    fn disk_matches_model_and_keeps_no_bytes_after_sync() {
         for seed in 0..10 {
             let root = tempfile::tempdir().unwrap();
             let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_reaches_the_files_before_the_sync_that_covers_it() {
+    fn bytes_reach_files_only_with_their_sync() {
         let root = tempfile::tempdir().unwrap();
         let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
         let file = disk.open("d/f", OpenMode::Create).unwrap();

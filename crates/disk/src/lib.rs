@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_test_disk_is_refused_with_the_names_of_those_there_are() {
+    fn unknown_test_disk_is_refused_with_list_of_known_ones() {
         let root = tempfile::tempdir().unwrap();
         let error = NodeDisk::open_kind(root.path(), "hold").unwrap_err();
         assert_eq!(error, OpenDiskError::UnknownTestDisk { value: "hold".to_owned() });

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_the_contract_and_agrees_with_the_model() {
+    fn memory_disk_keeps_contract_and_matches_model() {
         check_contract(&mut MemoryDisk::default());
         for seed in 0..10 {
             check_against_model(&mut MemoryDisk::default(), seed, 500);

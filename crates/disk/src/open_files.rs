@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_bounded_and_files_with_unsynced_bytes_keep_theirs_longest() {
+    fn descriptors_are_bounded_and_unsynced_files_keep_theirs_longest() {
         let (_folder, mut files) = open_files();
         let unsynced = create(&mut files, 0);
         write(&mut files, unsynced);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_loses_its_descriptor_unsynced_is_synced_first() {
+    fn unsynced_file_is_synced_before_its_descriptor_is_closed() {
         let (_folder, mut files) = open_files();
         let ids: Vec<FileId> = (0..OPEN_MAX + 1)
             .map(|number| {

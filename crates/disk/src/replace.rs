@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "looks at what was written")]
-    fn a_file_is_made_replaced_and_nothing_else_left() {
+    fn file_is_created_and_replaced_without_leftover_files() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("made");
         replace_file(&folder, "small", b"one and more").unwrap();

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn two_syncs_of_one_descriptor_are_carried_out_one_after_the_other() {
+    fn syncs_of_one_descriptor_run_one_after_another() {
         let (one, other) = (opened(), opened());
         let jobs = [sync(1, &one), sync(2, &one), sync(3, &other)];
         let mut queue = SyncQueue { jobs: jobs.into(), ..SyncQueue::default() };
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn all_syncs_of_one_file_end_whoever_carries_them_out() {
+    fn syncs_of_one_file_end_in_order_on_any_thread() {
         let file = Arc::new(tempfile::tempfile().unwrap().into());
         let threads = SyncThreads::start().unwrap();
         (0..200).for_each(|ticket| threads.begin(ticket, Arc::clone(&file), Vec::new(), None).unwrap());

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_to_the_wrong_type_or_beyond_the_bound_changes_nothing() {
+    fn append_to_wrong_type_or_beyond_limit_changes_nothing() {
         let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
         instance.execute(&StoreOperation::Insert(record("bytes", b"1")), AT).unwrap();
         instance.execute(&StoreOperation::Append(record("list", b"1")), AT).unwrap();

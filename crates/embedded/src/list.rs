@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back_in_order() {
+    fn list_values_decode_in_order() {
         let values: Vec<Vec<u8>> = vec![b"one".to_vec(), Vec::new(), vec![7; 1000]];
         let list: Vec<u8> = values.iter().flat_map(|value| encode_one(value)[4..].to_vec()).collect();
         assert_eq!(decode(&list), Some(values));
@@ -47,13 +47,13 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_that_were_agreed() {
+    fn list_encoding_equals_pinned_bytes() {
         assert_eq!(encode_one(b"ab"), [1, 0, 0, 0, 2, 0, 0, 0, b'a', b'b']);
         assert_eq!(encode_one(b"").len(), overhead_bytes(1));
     }
 
     #[test]
-    fn bytes_that_are_no_list_are_refused() {
+    fn bytes_of_invalid_list_are_refused() {
         for bad in [&[1][..], &[1, 0, 0, 0], &[255, 255, 255, 255, 1], &[0, 0, 0, 0, 9]] {
             assert_eq!(decode(bad), None, "{bad:?}");
         }

@@ -120,7 +120,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     #[test]
-    fn all_queued_items_are_taken_in_order() {
+    fn worker_receives_all_queued_items_in_order() {
         let mailbox = WorkerMailbox::new();
         (0..3).for_each(|n| mailbox.put(n, 1, SHORT).unwrap());
         let mut taken = Vec::new();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_by_number_and_by_bytes() {
+    fn mailbox_is_bounded_by_item_count_and_bytes() {
         let mailbox = WorkerMailbox::new();
         (0..WAITING_REQUESTS_MAX).for_each(|n| mailbox.put(n, 1, SHORT).unwrap());
         assert_eq!(mailbox.put(0, 1, SHORT), Err(PutError::Full));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_sender_continues_when_worker_takes_items() {
+    fn waiting_sender_continues_when_worker_empties_mailbox() {
         let mailbox = WorkerMailbox::new();
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
         std::thread::scope(|scope| {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn each_partition_belongs_to_the_one_instance_that_claims_it() {
+    fn each_partition_belongs_to_exactly_one_instance() {
         for (instances, partitions) in [(1, 1), (1, 256), (2, 256), (3, 256), (7, 8), (8, 8), (255, 65536)] {
             let partitions = PartitionCount::new(partitions).unwrap();
             let settings = StoreSettings { instances, partitions, seed: 0 };

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_known_and_their_number_is_bounded() {
+    fn newest_tails_are_cached_and_their_count_is_bounded() {
         let mut tails = Tails::default();
         for n in 0..3 * TAILS_MAX as u64 {
             let tail = Tail { is_list: n % 2 == 0, bytes: n };

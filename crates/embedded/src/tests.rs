@@ -21,13 +21,13 @@ fn open(root: &Path) -> EmbeddedStore {
 }
 
 #[test]
-fn it_can_be_shared_between_threads() {
+fn store_can_be_shared_between_threads() {
     fn shared<T: Send + Sync + Clone>() {}
     shared::<EmbeddedStore>();
 }
 
 #[test]
-fn records_of_both_types_are_what_was_stored_also_after_opening_again() {
+fn records_of_both_types_survive_reopen() {
     let root = tempfile::tempdir().unwrap();
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let store = EmbeddedStore::open_with(root.path(), &StoreOptions { durability, ..options() }).unwrap();
@@ -63,7 +63,7 @@ fn records_of_both_types_are_what_was_stored_also_after_opening_again() {
 }
 
 #[test]
-fn many_records_from_many_threads_are_all_there_and_met_by_the_walk() {
+fn walk_finds_all_records_written_by_many_threads() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path());
     let records =
@@ -87,7 +87,7 @@ fn many_records_from_many_threads_are_all_there_and_met_by_the_walk() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_changes_nothing() {
+fn too_long_value_or_key_is_refused_without_effect() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path());
     store.insert("k", vec![7; VALUE_BYTES_MAX]).unwrap();
@@ -170,7 +170,7 @@ fn closed_store_returns_error_and_close_is_idempotent() {
 }
 
 #[test]
-fn worker_failure_reaches_its_callers_only() {
+fn worker_failure_reaches_only_its_callers() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path());
     let key_of = |instance| {

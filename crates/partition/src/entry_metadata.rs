@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_read_back_and_the_longest_fits_its_bound() {
+    fn entry_metadata_roundtrips_and_longest_fits_its_bound() {
         let meta = Meta { kind: zerohop_engine::EntryKind::Put, flags: 2, epoch: 1, index: 1, timestamp: 9 };
         for note in [note(), Note { deadline: None, ..note() }, Note { session: None, ..note() }] {
             let mut payload = b"value".to_vec();

@@ -380,8 +380,7 @@ mod tests {
 
     /// Otherwise half an atomic batch would become visible, or a commit would wait for entries that never come.
     #[test]
-    fn a_unit_ends_with_the_entry_that_is_not_joined_also_behind_what_was_given_up_and_in_a_log_that_was_found()
-     {
+    fn atomic_batch_end_is_found_after_undo_and_recovery() {
         let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
         let (mut engine, _) = Engine::open(SimulatedDisk::new(3), options).expect("opens");
         let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };

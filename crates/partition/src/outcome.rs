@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn long_seen_value_is_dropped_but_version_kept() {
+    fn outcome_drops_long_seen_value_and_keeps_version() {
         let version = Timestamp(5);
         let long = vec![0; SEEN_VALUE_BYTES_MAX + 1].into_boxed_slice();
         let failed = WriteOutcome::CompareFailed { version, seen: Some(long) };

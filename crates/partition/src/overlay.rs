@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_record_begins_again() {
+    fn write_after_uncommitted_removal_starts_an_empty_record() {
         let mut overlay = Overlay::default();
         let base = Shape::of_base(LIST, Timestamp(1), 5, Some(70));
         overlay.change(11, b"k", RecordChange::Remove, Some(base));

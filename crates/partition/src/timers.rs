@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_come_in_order_and_not_before_their_time() {
+    fn timers_fire_in_order_and_never_early() {
         let mut timers = Timers::default();
         for (deadline, number) in [(30, 1), (10, 2), (10, 3), (20, 4)] {
             timers.insert(deadline, number);

@@ -285,7 +285,7 @@ mod tests {
 
     /// The request is gone when the atomic batch goes into the log.
     #[test]
-    fn bytes_that_lie_apart_are_staged_behind_the_head_of_their_entry() {
+    fn write_buffer_joins_separate_bytes_to_their_entry_head() {
         let (mut staged, bytes) = (UnitWriteBuffer::default(), vec![7; 70_000]);
         let written = ChunkWrite { stamp: BlobStamp { id: 5, generation: 0 }, offset: 0, length: 70_000 };
         for action in [LogAction::PutChunk(written, &bytes), LogAction::OverlayChunk(written, &bytes)] {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_names_a_number_that_is_accepted() {
+    fn partition_count_error_suggests_a_valid_number() {
         let message = PartitionCount::new(1000).unwrap_err().to_string();
         assert!(message.ends_with("such as 1024"), "{message}");
     }
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn doubling_splits_a_partition_in_two_and_moves_nothing_else(hash: u64, bits in 0u32..16) {
+        fn doubling_splits_each_partition_in_two_without_moves(hash: u64, bits in 0u32..16) {
             let before = partition_of(hash, PartitionCount::new(1 << bits).unwrap()).get();
             let after = partition_of(hash, PartitionCount::new(2 << bits).unwrap()).get();
             prop_assert_eq!(after / 2, before);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_connections_survive_the_way_through_the_system() {
+    fn connection_ids_roundtrip_through_u64() {
         for (slot, generation) in [(0, 0), (1, 0), (0, 1), (8191, u32::MAX), (77, 1 << 31)] {
             let id = ConnectionId { slot, generation };
             assert_eq!(ConnectionId::from_u64(id.to_u64()), id);

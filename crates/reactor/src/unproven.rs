@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_gives_way_of_the_same_address_first_and_then_of_all() {
+    fn oldest_connection_of_same_address_is_closed_before_others() {
         let mut strangers = UnprovenConnections::new(BOUNDS);
         let mut places = Vec::new();
         for (key, from) in [(1, "10.0.0.1"), (2, "10.0.0.1")] {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_from_addresses_of_nodes_do_not_compete_with_others() {
+    fn connections_from_nodes_do_not_compete_with_others() {
         let mut strangers = UnprovenConnections::new(BOUNDS);
         let node = Origin::of(Some("10.0.0.9".parse().unwrap()), true);
         for key in 0..4 {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_network_of_ipv6_are_one_origin() {
+    fn ipv6_addresses_of_one_network_share_an_origin() {
         assert_eq!(at("2001:db8:1:2::3"), at("2001:db8:1:2:ffff::4"));
         assert_ne!(at("2001:db8:1:2::3"), at("2001:db8:1:3::3"));
         assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"));

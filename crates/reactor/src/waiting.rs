@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_always_fits_and_waits_are_counted_apart() {
+    fn load_decrease_always_fits_and_waits_have_own_limit() {
         let mut waiting = WaitingShares::new(BOUNDS);
         assert!(!waiting.change(ONE, bytes(0), bytes(400)));
         assert!(waiting.change(ONE, bytes(400), bytes(350)), "it is still too much, and less");

@@ -137,7 +137,7 @@ const ROUNDS: u64 = 100;
 const ANSWER_BYTES: usize = 48 + 24 + 132;
 
 #[test]
-fn requests_in_the_steady_state_allocate_nothing() {
+fn steady_state_requests_allocate_no_memory() {
     let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = driver.local_address().unwrap();
     let (sender, allocated) = channel();

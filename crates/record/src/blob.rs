@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_come_back_and_other_bytes_are_none() {
+    fn blob_headers_roundtrip_and_other_bytes_are_refused() {
         let stamp = BlobStamp { id: 7 << 40, generation: 3 };
         let header = BlobHeader {
             chunk_bits: 20,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_staged_is_neither_header_nor_chunk_and_hidden_as_they_are() {
+    fn staged_keys_are_hidden_and_neither_header_nor_chunk() {
         let session = SessionId { issued: crate::ids::Timestamp(1), nonce: 2 };
         let key = staged_key(session, Sequence(0));
         assert_eq!(key.len(), 29);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn header_and_chunk_0_lie_together_and_other_chunks_elsewhere() {
+    fn header_and_chunk_0_share_a_route_and_other_chunks_differ() {
         let (header, first) = (header_key(b"a").expect("a name"), chunk_key(b"a", 0).expect("a name"));
         assert_ne!(header, first);
         assert_eq!(routed(&header), routed(&first));

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_clip_to_what_is_there() {
+    fn ranges_clip_to_the_length() {
         let clip = |start, stop, length| Range { start, stop }.clip(length);
         assert_eq!(clip(0, i64::MAX, 5), 0..5);
         assert_eq!(clip(-2, i64::MAX, 5), 3..5);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_that_a_condition_does_not_take_are_refused() {
+    fn invalid_operands_of_conditions_and_expiry_are_refused() {
         assert_eq!(Condition::from_numbers(1, 7), Err(What::Condition.into()));
         assert_eq!(Condition::from_numbers(4, 0), Err(What::Condition.into()));
         assert_eq!(Expiry::from_numbers(0, 7), Err(What::Expiry.into()));

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_from_their_bits() {
+    fn numbers_roundtrip_through_bits() {
         assert_eq!((-1_i8).bits(), 0xFF);
         assert_eq!(i8::from_bits(0xFF), -1);
         assert_eq!(i64::from_bits(i64::MIN.bits()), i64::MIN);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused() {
+    fn invalid_transform_is_refused() {
         let good = Transform {
             operator: Operator::Add,
             number: NumberType::I8,

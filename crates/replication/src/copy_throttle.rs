@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copy_rate_is_kept_over_a_second() {
+    fn bulk_copy_keeps_its_rate_over_a_second() {
         let mut pace = Pace::new(10_000_000);
         let mut sent = 0;
         for turn in 0..1000 {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_come_late_send_less_and_then_more_again() {
+    fn late_turns_lower_the_copy_allowance_until_turns_are_on_time() {
         let mut pace = Pace::new(0);
         pace.begin_turn(0);
         assert_eq!(pace.allowance_bytes(), TURN_BYTES_MAX);

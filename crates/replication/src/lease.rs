@@ -273,7 +273,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_grant_of_another_start_is_none() {
+    fn lease_from_another_incarnation_is_ignored() {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert!(!a.is_valid(3_000, member(2, 8)));
@@ -306,7 +306,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_grant_of_a_node_that_is_down_is_not_used_until_it_is_up_again() {
+    fn lease_from_down_node_is_unused_until_it_is_up() {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert!(a.is_valid(3_000, b.this_member()));

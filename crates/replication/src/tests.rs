@@ -298,7 +298,7 @@ fn gap_is_refused_and_conflict_truncates_unless_empty() {
 }
 
 #[test]
-fn a_commit_index_counts_only_for_what_was_matched_in_this_epoch() {
+fn commit_index_applies_only_to_entries_matched_in_this_epoch() {
     let mut b = TestNode::new(2);
     b.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1), entry(1, 2), entry(1, 3)]);
@@ -346,7 +346,7 @@ fn new_primary_waits_for_epoch_marker_and_lease() {
 }
 
 #[test]
-fn a_release_counts_for_the_epoch_that_it_names() {
+fn lease_release_applies_only_to_its_epoch() {
     for (yielded, is_released) in [(2, false), (3, true)] {
         let mut b = TestNode::new(2);
         b.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[])));
@@ -508,7 +508,7 @@ fn far_behind_follower_installs_a_snapshot() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn each_rule_broken_is_seen_by_its_test() {
+fn each_mutant_is_found_by_its_test() {
     use super::lease::tests as lease;
     use zerohop_partition::planted::{Bug, plant};
 
@@ -521,10 +521,10 @@ fn each_rule_broken_is_seen_by_its_test() {
         (Bug::CorruptCounts, repair::corrupt_follower_reports_nothing_until_repaired),
         (Bug::PrecedingNotMatched, gap_is_refused_and_conflict_truncates_unless_empty),
         (Bug::TruncationSkipped, gap_is_refused_and_conflict_truncates_unless_empty),
-        (Bug::CommitNotMatched, a_commit_index_counts_only_for_what_was_matched_in_this_epoch),
+        (Bug::CommitNotMatched, commit_index_applies_only_to_entries_matched_in_this_epoch),
         (Bug::OlderEpochAccepted, older_epochs_are_refused_and_newer_ones_wait_for_the_map),
         (Bug::MarkNotAwaited, new_primary_waits_for_epoch_marker_and_lease),
-        (Bug::YieldOfAnyEpoch, a_release_counts_for_the_epoch_that_it_names),
+        (Bug::YieldOfAnyEpoch, lease_release_applies_only_to_its_epoch),
         (Bug::AdmittedBeforeCaughtUp, proposed_member_counts_until_the_epoch_changes),
         (Bug::GrantFromArrival, lease::lease_counts_from_its_request),
         (Bug::NewerGrantUsed, lease::a_grant_under_a_newer_map_waits_until_that_is_applied),

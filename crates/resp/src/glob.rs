@@ -266,7 +266,7 @@ mod tests {
         }
 
         #[test]
-        fn long_runs_are_found_where_they_stand(
+        fn glob_finds_long_runs_at_any_position(
             run in prop::collection::vec(prop::sample::select(b"aab?".to_vec()), 9..200),
             before in prop::collection::vec(prop::sample::select(b"ab".to_vec()), 0..300),
             behind in prop::collection::vec(prop::sample::select(b"ab".to_vec()), 0..30),

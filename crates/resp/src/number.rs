@@ -198,7 +198,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_what_would_be_written(text in "[-0-9]{0,22}") {
+        fn parser_accepts_only_canonical_integers(text in "[-0-9]{0,22}") {
             if let Some(number) = integer(text.as_bytes()) {
                 prop_assert_eq!(number.to_string(), text);
             } else if let Ok(number) = text.parse::<i64>() {

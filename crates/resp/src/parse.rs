@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused_before_it_comes() {
+    fn oversized_length_is_refused_before_its_data_arrives() {
         let first = |bytes: &[u8]| Parser::default().parse(bytes);
         let longest = format!("*1\r\n${BULK_BYTES_MAX}\r\n");
         assert_eq!(first(longest.as_bytes()), ParseResult::More);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_many_long_arguments_is_passed_over_from_where_it_passes_the_limit() {
+    fn parser_skips_command_from_its_size_limit_on() {
         let argument =
             [format!("${BULK_BYTES_MAX}\r\n").as_bytes(), &vec![0; BULK_BYTES_MAX], b"\r\n"].concat();
         let bytes =
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_with_an_oversized_argument_is_passed_over_however_it_is_cut_and_the_next_is_understood() {
+    fn parser_skips_oversized_argument_and_reads_next_command() {
         let long = BULK_BYTES_MAX + 1;
         let argument =
             |length: usize| [format!("${length}\r\n").as_bytes(), &vec![b'$'; length], b"\r\n"].concat();

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_to_parts_are_put_together_and_what_was_done_before_a_failure_is_told() {
+    fn part_replies_are_joined_and_failure_reports_completed_keys() {
         let Shares::Parts(_, mut joined) = shares("mget", PART_KEYS_MAX + 1) else { panic!("it is long") };
         joined.add_reply(b"*2\r\n$1\r\na\r\n$-1\r\n").unwrap();
         joined.add_reply(b"*1\r\n$1\r\nb\r\n").unwrap();

@@ -294,7 +294,7 @@ mod tests {
     const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
 
     #[test]
-    fn the_layout_is_as_it_is_written_down() {
+    fn unit_encoding_matches_documented_layout() {
         let mut watched = Vec::new();
         push_watched(&mut watched, b"key", Timestamp(0x0102_0304_0506_0708));
         let unit = Unit {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads_says_so_here_and_elsewhere() {
+    fn read_only_unit_reports_that_it_does_not_write() {
         let set = b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\nv\r\n";
         let flush = b"*3\r\n$5\r\nflush\r\n$1\r\n0\r\n$1\r\n9\r\n";
         let count = b"*3\r\n$6\r\ndbsize\r\n$1\r\n0\r\n$1\r\n9\r\n";
@@ -335,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(
+        fn encoded_unit_decodes_to_itself(
             kind in prop::sample::select(vec![UnitKind::One, UnitKind::Transaction, UnitKind::Watch, UnitKind::Page, UnitKind::Past]),
             is_resp3: bool,
             until in prop::option::of(1..u64::MAX),

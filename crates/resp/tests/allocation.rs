@@ -269,7 +269,7 @@ fn late_replies_reuse_buffers() {
 }
 
 #[test]
-fn nothing_is_allocated_for_what_has_not_come() {
+fn announced_lengths_allocate_nothing_before_their_data_arrives() {
     let mut world = LocalPartition { scratch: Scratch::default(), is_remote: false };
     for claim in ["*1048576\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16777216\r\n", "*1\r\n$16777216\r\nabc"] {
         let (mut connection, mut out) = (connection(), Vec::new());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_needs_what_it_does() {
+    fn request_needs_permission_for_its_operation() {
         let map = map();
         let read = RecordRead { key: b"k", query: Query::Lookup };
         let insert = WriteChange::Insert(Insert { value: b"v", expiry: Expiry::Never });

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_known_by_their_names() {
+    fn log_formats_parse_from_their_names() {
         for format in LogFormat::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
         }

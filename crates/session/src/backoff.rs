@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_gives_one_stream() {
+    fn same_seed_gives_same_jitter() {
         let (mut one, mut same) = (Jitter::new(7), Jitter::new(7));
         assert!((0..100).all(|_| one.spread(1 << 40) == same.spread(1 << 40)));
     }

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn few_bytes_are_kept_from_being_given_back() {
+    fn buffer_pool_keeps_limited_bytes_for_reuse() {
         let mut handed_out = FramePool::default();
         for length in [REUSED_BYTES_MIN - 1, REUSED_BYTES_MAX + 1] {
             handed_out.add(BytesMut::zeroed(length).freeze());

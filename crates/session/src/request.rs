@@ -376,7 +376,7 @@ mod tests {
     use zerohop_wire::limits::KEY_BYTES_MAX;
 
     #[test]
-    fn several_are_packed_as_each_by_itself_and_one_that_cannot_be_stands_in_nobodys_way() {
+    fn batch_encodes_operations_as_single_ones_and_isolates_invalid_one() {
         let keys = [b"a".to_vec(), vec![b'b'; KEY_BYTES_MAX + 1], b"c".to_vec()];
         let operations: Vec<RecordOperation<'_>> =
             keys.iter().map(|key| RecordOperation::Read(RecordRead { key, query: Query::Lookup })).collect();

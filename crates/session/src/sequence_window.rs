@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_an_older_session_are_not_those_of_the_new_one() {
+    fn sequence_window_ignores_numbers_of_older_session() {
         let mut lane = SequenceWindow::new();
         lane.begin(SESSION, Time(0), 0);
         lane.next_number();

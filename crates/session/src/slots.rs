@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_outlives_its_value_without_naming_the_next() {
+    fn handle_of_removed_value_does_not_match_next_value() {
         let mut slots = Slots::new();
         let first = slots.insert('a');
         assert_eq!(slots.remove(first), Some('a'));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn many_short_lives_in_one_place_cost_one_entry() {
+    fn rearmed_timer_uses_one_heap_entry() {
         let mut timers = Timers::new();
         for start in 0..1000 {
             timers.arm(Subject::Operation(0), Time(start + 5000));

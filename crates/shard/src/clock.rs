@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_stored_is_not_ahead() {
+    fn clock_advances_to_timestamps_of_other_instances() {
         let mut clock = InstanceClock::new(at(1_000, 0), Timestamp::ZERO);
         clock.not_before(Timestamp::new(9_000, 3));
         clock.advance(at(1_040, 40));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_issued_twice_nor_below_what_is_stored() {
+    fn timestamps_are_unique_and_above_stored_ones() {
         let mut clock = InstanceClock::new(at(1_000, 0), Timestamp::new(3_000, 7));
         assert_eq!(clock.now().ms, 3_000);
         let first = clock.issue();

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_in_the_order_of_time_and_ties_are_the_seeds() {
+    fn events_are_ordered_by_time_and_ties_by_seed() {
         let order = drained(1);
         assert!(order.is_sorted_by_key(|(time, _)| *time) && order[0].0 == 10, "{order:?}");
         assert_eq!(order, drained(1));

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_replays_what_was_played() {
+    fn command_line_replays_its_run() {
         let play = Play {
             scenario: "moves",
             limits: Limits { kinds: kinds_of("moves").unwrap(), ..Limits::default() },
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_that_is_none_is_named() {
+    fn unknown_scenario_is_answered_with_known_ones() {
         let mut said = Vec::new();
         let arguments = SimArguments {
             seed: None,

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drawing_from_one_stream_shifts_no_other() {
+    fn draws_from_one_stream_do_not_shift_others() {
         let (mut one, mut other) = (Streams::new(5), Streams::new(5));
         for _ in 0..100 {
             one.network.next_u64();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_have_about_the_mean_asked_for() {
+    fn random_waits_have_requested_mean() {
         let mut random = Random::new(1);
         let sum: u64 = (0..10_000).map(|_| random.wait(900)).sum();
         assert!((800..1_000).contains(&(sum / 10_000)), "{}", sum / 10_000);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_tells_lines_times_and_bytes_apart_whatever_is_kept() {
+    fn trace_digest_depends_on_lines_times_and_bytes_not_on_retention() {
         let run = |keep, time, word: &str, bytes: &[u8]| {
             let mut trace = Trace::new(keep);
             trace.record(Time(time), format_args!("{word}"));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn files_have_a_quarter_and_connections_what_is_left() {
+    fn files_get_a_quarter_of_descriptors_and_connections_the_rest() {
         let usual = Descriptors::new(Some(1024), 2);
         assert_eq!((usual.of_disk(), usual.reserved(), usual.sockets_end()), (128, 304, 720));
         let many = Descriptors::new(Some(1024), 16);

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_the_same() {
+    fn random_numbers_differ() {
         assert_ne!(random_u64(), random_u64());
         assert_ne!(random_bytes::<16>(), random_bytes::<16>());
     }

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_has_waited_for_a_transform_waits_for_those_that_may_have_its_version() {
+    fn scan_waits_for_transforms_that_may_share_version() {
         let mut intents = Intents::default();
         let first = acquire(&mut intents, Access::Transform(1), 5);
         assert!(!intents.scan(T));

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_transforms_that_bring_nothing_and_depend_on_nothing_stand_side_by_side() {
+    fn only_unconditional_transforms_without_result_share_intents() {
         let add = Transform {
             operator: Operator::Add,
             number: NumberType::I64,

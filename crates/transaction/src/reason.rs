@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_have_one_number_everywhere() {
+    fn abort_reasons_have_same_number_in_all_crates() {
         for reason in Reason::ALL {
             assert_eq!(u32::from(reason.number()), AbortReason::from(reason).number());
         }

@@ -84,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checksums_of_parts_and_of_the_whole_follow_from_one_another(
+        fn checksums_of_parts_and_whole_are_derivable_from_each_other(
             bytes in prop::collection::vec(any::<u8>(), 0..3_000), cuts: (prop::sample::Index, prop::sample::Index)
         ) {
             let (a, b) = (cuts.0.index(bytes.len() + 1), cuts.1.index(bytes.len() + 1));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_value_of_the_catalogue_comes_out() {
+    fn crc32c_matches_published_check_value() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         for cut in 0..=9 {
             let (a, b) = b"123456789".split_at(cut);

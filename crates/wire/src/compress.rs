@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compressed_expands_to_itself() {
+    fn compressed_data_expands_to_original() {
         let plain: Vec<u8> = (0..5000u32).flat_map(|i| (i / 64).to_le_bytes()).collect();
         let mut out = b"head".to_vec();
         out.extend_from_slice(&plain);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_left_as_it_was() {
+    fn incompressible_data_is_left_unchanged() {
         let mut noise: Vec<u8> = Vec::new();
         let mut state = 1u64;
         while noise.len() < 4096 {

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_come_back_byte_by_byte_and_other_attributes_are_the_owners() {
+    fn contents_round_trip_and_leave_other_attributes_to_user() {
         let contents = Contents { name: b"ab", stamp: BlobStamp { id: 0x0807, generation: 3 } };
         let mut bytes = Vec::new();
         contents.encode(&mut bytes);

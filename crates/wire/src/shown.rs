@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_bytes_have_one_form() {
+    fn foreign_bytes_are_displayed_escaped() {
         for (name, text) in [
             (&b"plain name"[..], "plain name"),
             ("größe 大".as_bytes(), "größe 大"),

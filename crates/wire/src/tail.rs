@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_begins_in_any_piece() {
+    fn tail_can_resume_in_any_piece() {
         let pieces: [&[u8]; 4] = [b"ab", b"", b"cde", b"f"];
         for skipped in 0..=6 {
             let mut out = vec![b'-'];

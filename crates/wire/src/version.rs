@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn features_that_one_side_does_not_know_are_left_out() {
+    fn common_features_are_those_of_both_sides() {
         assert_eq!(Features(0b101).common(Features(0b110)), Features(0b100));
         assert!(!Features(0).has(Features::LZ4));
     }

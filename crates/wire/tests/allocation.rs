@@ -116,7 +116,7 @@ fn hostile_counts_and_lengths_allocate_nothing() {
 }
 
 #[test]
-fn a_compressed_body_allocates_at_most_what_its_bytes_can_mean() {
+fn compressed_body_allocates_at_most_its_possible_length() {
     for claim in [0, 1 << 10, 255 * 96, 255 * 96 + 1, 1 << 24, u32::MAX] {
         let mut body = [0x1fu8; 100];
         body[..4].copy_from_slice(&u32::to_le_bytes(claim));
@@ -130,7 +130,7 @@ fn a_compressed_body_allocates_at_most_what_its_bytes_can_mean() {
 }
 
 #[test]
-fn a_batch_too_large_is_refused_before_it_is_all_copied() {
+fn oversized_batch_is_refused_before_it_is_fully_copied() {
     let value = vec![0; 1 << 20];
     let change = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });
     let write = RecordWrite { key: b"key", condition: Condition::Always, change };

@@ -12,7 +12,7 @@ fn corpus() -> PathBuf {
 }
 
 #[test]
-fn no_committed_input_breaks_its_target() {
+fn committed_inputs_break_no_target() {
     for (name, run) in ALL {
         let mut replayed = 0;
         for entry in fs::read_dir(corpus().join(name)).unwrap() {
@@ -27,7 +27,7 @@ fn no_committed_input_breaks_its_target() {
 }
 
 #[test]
-fn beginnings_and_flipped_bits_of_committed_inputs_break_nothing() {
+fn truncated_and_bit_flipped_inputs_break_no_target() {
     for (name, run) in ALL {
         for entry in fs::read_dir(corpus().join(name)).unwrap() {
             let bytes = fs::read(entry.unwrap().path()).unwrap();

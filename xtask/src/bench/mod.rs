@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_found_and_other_folders_are_not() {
+    fn only_folders_with_manifest_are_benchmarks() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["kv", "engine", "results"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_built_for_benchmarks_that_exist() {
+    fn listed_programs_belong_to_existing_benchmarks() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let known = known(&root.join("bench")).unwrap();
         assert!(PROGRAMS.iter().all(|(bench, _)| known.iter().any(|one| one == bench)), "{known:?}");
     }
 
     #[test]
-    fn an_unknown_benchmark_is_answered_with_the_known_ones() {
+    fn unknown_benchmark_is_answered_with_known_ones() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("bench/kv")).unwrap();
         fs::write(folder.path().join("bench/kv/Cargo.toml"), "").unwrap();

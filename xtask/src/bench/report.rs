@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_has_the_machine_each_figure_and_each_goal() {
+    fn report_has_machine_figures_and_goals() {
         let text = written_into(&format!("# Before\n{BEGIN}\nold\n{END}\nafter\n"), &[results()]).unwrap();
         for line in [
             "# Before",

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_again_without_single_measurements() {
+    fn stored_results_are_read_without_single_measurements() {
         let folder = tempfile::tempdir().unwrap();
         let shop = Workshop { root: folder.path().to_path_buf(), target: folder.path().join("target") };
         let written = folder.path().join("written.json");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_kept_is_nothing_and_a_broken_file_is_named() {
+    fn missing_results_are_empty_and_broken_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Results::read_all(folder.path()).unwrap(), []);
         fs::create_dir_all(folder.path().join(FOLDER)).unwrap();

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_brief_fuzz_is_bounded_however_many_targets_there_are() {
+    fn brief_fuzz_time_is_bounded_for_any_number_of_targets() {
         for targets in 0..=300 {
             let seconds = seconds_each(targets);
             assert!((1..=SECONDS_BRIEF).contains(&seconds));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_target_tells_how_to_replay_it() {
+    fn broken_target_shows_replay_command() {
         let shop = Workshop { root: "/tree".into(), target: "/tree/target".into() };
         let outcome = Outcome {
             artifact: Some("/tree/fuzz/artifacts/frame/crash-1".into()),

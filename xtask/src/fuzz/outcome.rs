@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_run_gives_its_coverage_and_count() {
+    fn clean_run_outcome_has_coverage_and_run_count() {
         let outcome = read(
             "INFO: Running with entropic power schedule (0xFF, 100).\n\
              #6\tINITED cov: 12 ft: 12 corp: 5/33b exec/s: 0 rss: 27Mb\n\
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_gives_its_input() {
+    fn crash_outcome_has_its_input() {
         let outcome = read(
             "SUMMARY: libFuzzer: deadly signal\n\
              artifact_prefix='a/'; Test unit written to a/crash-89\n\

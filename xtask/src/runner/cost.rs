@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_behind_a_name_with_anything_in_it() {
+    fn processor_times_are_read_after_arbitrary_process_name() {
         let stat = "12 (a ) (b) S 1 12 12 0 -1 4194560 1 2 3 4 100 20 3 7 20 0 1 0 5 6 7";
         assert_eq!(read(stat), Some(Duration::from_millis(1300)));
     }

@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_fails_tells_its_status_and_all_that_it_printed() {
+    fn failed_job_reports_its_status_and_output() {
         let ended = shell("echo out; echo err >&2; exit 3", None);
         assert!(ended.failure.unwrap().contains('3'));
         assert!(ended.output.contains("out\n") && ended.output.contains("err\n"));
     }
 
     #[test]
-    fn a_job_that_leaves_a_process_behind_has_failed() {
+    fn job_that_leaves_a_process_fails() {
         let ended = shell("sleep 600 & echo started", None);
         assert!(ended.failure.unwrap().contains("sleep 600"));
         assert_eq!(shell("sleep 0 & wait", None).failure, None);
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_printed_is_checked() {
+    fn job_output_is_checked() {
         let check: Check = |output| if output == "well\n" { Ok(()) } else { Err("not well".into()) };
         assert_eq!(shell("echo well", Some(check)).failure, None);
         assert_eq!(shell("echo ill", Some(check)).failure.as_deref(), Some("not well"));
     }
 
     #[test]
-    fn a_test_that_says_that_it_was_not_run_is_no_test_that_passed() {
+    fn job_that_reports_not_run_is_skipped() {
         let ended = shell("echo 'not run: only root may do this'", None);
         assert_eq!(ended.skipped.as_deref(), Some("only root may do this"));
         assert_eq!(ended.failure.is_some(), std::env::var_os("CI").is_some());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_cannot_start_has_failed() {
+    fn job_that_cannot_start_fails() {
         let command = Command::new("/no/such/program");
         let job = Job {
             group: "tests",

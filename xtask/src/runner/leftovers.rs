@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_of_the_group_is_told_from_zombies_and_others() {
+    fn only_live_processes_of_group_count_as_leftovers() {
         assert!(lives_in("7 (a) b) S 1 42 42 0 -1", 42));
         assert!(!lives_in("7 (a) Z 1 42 42 0 -1", 42));
         assert!(!lives_in("7 (a) S 1 43 42 0 -1", 42));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_left_behind_is_found_by_its_mark_and_ended() {
+    fn leftover_process_is_found_by_its_mark_and_ended() {
         let mark = format!("leftovers-{}", std::process::id());
         // The shell ends at once; its child does not.
         let status = Command::new("sh")

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn all_jobs_end_though_one_is_heavier_than_the_machine() {
+    fn all_jobs_end_even_if_one_exceeds_machine_capacity() {
         let jobs = vec![job("a", BUSY, "true"), job("b", WAITING, "exit 1"), job("c", 9, "true")];
         let ended = run_all(jobs, 1, &BTreeMap::new(), |_| {});
         let mut names: Vec<(&str, bool)> =
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_known_comes_first_and_an_unknown_one_before_it() {
+    fn unknown_jobs_start_first_then_longest_ones() {
         let expected = BTreeMap::from([
             ("sh short".to_owned(), Duration::from_secs(1)),
             ("sh long".to_owned(), Duration::from_secs(9)),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_at_once_never_weighs_more_than_the_machine_carries() {
+    fn concurrent_jobs_never_exceed_machine_capacity() {
         let folder = tempfile::tempdir().unwrap();
         // Each counts the others that run: each has a directory while it runs.
         let script = format!(

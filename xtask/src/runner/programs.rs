@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_about_test_programs_are_read_and_others_are_not() {
+    fn only_messages_about_test_programs_are_read() {
         let message = serde_json::json!({
             "reason": "compiler-artifact",
             "package_id": "path+file:///tree/crates/cli#zerohop@0.1.0",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_did_not_run_is_no_test_that_passed() {
+    fn test_that_did_not_run_is_not_passed() {
         assert_eq!(one_has_run("test result: ok. 1 passed; 0 failed; 0 ignored"), Ok(()));
         assert!(one_has_run("test result: ok. 0 passed; 0 failed; 0 ignored; 9 filtered out").is_err());
         assert!(one_has_run("test result: ok. 0 passed; 0 failed; 1 ignored").is_err());

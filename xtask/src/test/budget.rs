@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_told_from_a_quarter_above_its_budget() {
+    fn step_is_reported_beyond_125_percent_of_budget() {
         let budget = row("tidy").unwrap().seconds;
         assert_eq!(excess("tidy", Duration::from_secs(budget)), None);
         assert_eq!(excess("tidy", Duration::from_secs(budget * 125 / 100)), None);

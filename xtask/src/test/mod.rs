@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_that_is_not_there_is_answered_with_those_that_are() {
+    fn unknown_step_is_answered_with_known_ones() {
         let shop = Workshop::find().unwrap();
         let wanted =
             TestSelection { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], ..TestSelection::default() };

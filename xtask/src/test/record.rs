@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_marks_is_replaced() {
+    fn only_text_between_marks_is_replaced() {
         let text = format!("above\n{BEGIN}old\n{END}below\n");
         let new = replaced(&text, "new").unwrap();
         assert_eq!(new, format!("above\n{BEGIN}\nnew\n{END}below\n"));

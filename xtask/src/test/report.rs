@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_one_line() {
+    fn finished_step_is_one_line() {
         let done = FinishedStep {
             step: "lint",
             took: Duration::from_millis(1234),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_shows_what_was_printed_and_what_to_do() {
+    fn failure_shows_output_and_remedy() {
         let mut one = ended("tests", "a::b", 1);
         one.failure = Some("exit status: 101".to_owned());
         let text = failure(&one, "repeat it");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_come_first() {
+    fn slowest_jobs_are_listed_first() {
         let text = cost_text(&[ended("tests", "fast", 1), ended("tests", "slow", 9)]);
         assert!(text.find("suite slow").unwrap() < text.find("suite fast").unwrap(), "{text}");
     }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_remembered_and_those_of_others_stay() {
+    fn saved_times_replace_only_those_of_same_job() {
         let folder = tempfile::tempdir().unwrap();
         let shop = Workshop { root: folder.path().to_owned(), target: folder.path().join("target") };
         assert!(load(&shop).is_empty());

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_reaches_a_server_crate_is_shown_the_way() {
+    fn violation_shows_dependency_path_from_client_to_server_crate() {
         let violations = violations_of(&[
             ("crates/engine", ""),
             ("crates/placement", "[dependencies]\nzerohop-engine.workspace = true\n"),

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_that_names_every_page_once_is_well() {
+    fn book_with_every_page_once_is_valid() {
         let files = [
             ("docs/SUMMARY.md", "# Summary\n\n[Front](README.md)\n\n- [A](a.md)\n  - [B](deep/b.md)\n"),
             ("docs/README.md", "front"),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_out_of_the_book_is_told() {
+    fn link_out_of_book_is_a_violation() {
         let files = [
             ("docs/SUMMARY.md", "- [A](a.md)\n"),
             ("docs/a.md", "one\n[r](../README.md)\n"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_missing_named_twice_or_from_elsewhere_is_told() {
+    fn missing_duplicate_or_foreign_page_is_a_violation() {
         let files = [
             ("docs/SUMMARY.md", "- [A](a.md)\n- [A](a.md)\n- [R](../README.md)\n- [Gone](gone.md)\n"),
             ("docs/a.md", "a"),

@@ -148,18 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_is_told_and_used_is_right() {
+    fn listed_and_used_dependency_is_valid() {
         assert_eq!(violations(ROOT, MANIFEST, CODE, TABLE), "");
     }
 
     #[test]
-    fn a_dependency_without_its_line_is_a_violation() {
+    fn unlisted_dependency_is_a_violation() {
         let violations = violations(ROOT, MANIFEST, CODE, "");
         assert!(violations.contains("`crc-fast` has no line in docs/dependencies.md"), "{violations}");
     }
 
     #[test]
-    fn a_line_without_its_dependency_is_a_violation() {
+    fn line_of_removed_dependency_is_a_violation() {
         let violations = violations(ROOT, MANIFEST, CODE, &format!("{TABLE}| `gone` | old | times |\n"));
         assert_eq!(
             violations,
@@ -168,27 +168,27 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_say_why_is_a_violation() {
+    fn listed_dependency_without_reason_is_a_violation() {
         let violations = violations(ROOT, MANIFEST, CODE, "| `crc-fast` | checksums | |\n");
         assert!(violations.contains("three full cells"), "{violations}");
     }
 
     #[test]
-    fn a_version_of_its_own_is_a_violation() {
+    fn dependency_version_outside_workspace_is_a_violation() {
         let violations =
             violations(ROOT, &MANIFEST.replace(".workspace = true\n[l", " = \"1\"\n[l"), CODE, TABLE);
         assert!(violations.contains("write `crc-fast.workspace = true`"), "{violations}");
     }
 
     #[test]
-    fn a_dependency_that_no_crate_names_is_a_violation() {
+    fn workspace_dependency_of_no_crate_is_a_violation() {
         let violations =
             violations(ROOT, "[package]\nname = \"zerohop-wire\"\n[lints]\nworkspace = true\n", CODE, TABLE);
         assert!(violations.contains("no crate uses the workspace's dependency `crc-fast`"), "{violations}");
     }
 
     #[test]
-    fn a_dependency_that_the_code_does_not_name_is_a_violation() {
+    fn dependency_unused_in_code_is_a_violation() {
         let violations = violations(ROOT, MANIFEST, "//! Like crc_fast.\n", TABLE);
         assert!(violations.contains("`crc-fast` is not used by this crate's code"), "{violations}");
     }

@@ -55,7 +55,7 @@ mod tests {
     const BIN: &str = "[[bin]]\nname = \"frame\"\npath = \"targets/frame.rs\"\n";
 
     #[test]
-    fn a_file_with_its_bin_and_seeds_is_right() {
+    fn target_with_file_bin_and_seeds_is_valid() {
         assert_eq!(violations(BIN, &["fuzz/targets/frame.rs", "fuzz/corpus/frame/empty"]), "");
     }
 

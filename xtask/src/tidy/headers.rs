@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_its_idea_is_a_violation() {
+    fn file_without_header_comment_is_a_violation() {
         let tree = Tree::of(&[
             ("crates/wire/src/good.rs", "//! Frames.\n"),
             ("crates/wire/src/mute.rs", "//!\n"),

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_too_many_is_a_violation_unless_excepted() {
+    fn file_over_line_limit_is_a_violation_unless_excepted() {
         let tree = Tree::of(&[
             ("a.rs", &"\n".repeat(LINES_MAX)),
             ("b.rs", &"\n".repeat(LINES_MAX + 1)),
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_that_is_not_needed_is_a_violation() {
+    fn unneeded_length_exception_is_a_violation() {
         let tree = Tree::of(&[("a.rs", "")]);
         assert_eq!(check(&tree, &[("a.rs", "was long"), ("gone.rs", "was long")]).len(), 2);
     }

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_files_and_folders_that_are_there_are_right() {
+    fn links_to_existing_files_and_folders_are_valid() {
         let text = "# Below\n[a](formats/wire.md#header) [b](../README.md) ![c](./formats/ \"title\")\n\
                     [d](/crates/wire/src/lib.rs) [e](https://example.org/x) [f](#below) [g](mailto:x@example.org)\n\
                     [name]: formats/wire.md\n[^1]: a note\n";
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_nothing_is_a_violation() {
+    fn link_to_missing_file_is_a_violation() {
         assert_eq!(
             violations("one\n[a](gone.md)\n[b]: ../gone.md#x\n[c](../../out.md)\n![d](gone.png)\n"),
             [2, 3, 4, 5]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_heading_that_is_not_there_is_a_violation() {
+    fn link_to_missing_heading_is_a_violation() {
         let text = "[a](formats/wire.md#header-1)\n[b](formats/wire.md#zerohop-and-more-too)\n[c](formats/wire.md#header-2)\n\
                     [d](formats/wire.md#none)\n[e](#here)\n# Here\n[f](#there)\n[g](../crates/wire/src/lib.rs#L1)\n";
         assert_eq!(violations(text), [3, 4, 7]);

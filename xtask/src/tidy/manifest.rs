@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_manifest_is_told_with_its_line() {
+    fn broken_manifest_is_reported_with_its_line() {
         let violation = Manifests::read(&Tree::of(&[("Cargo.toml", "[workspace]\nx = \n")])).unwrap_err();
         assert_eq!((violation.path.as_str(), violation.line), ("Cargo.toml", 2));
     }

@@ -109,13 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_violation_names_its_place() {
+    fn violation_names_its_file_and_line() {
         assert_eq!(Violation::new("a.rs", 3, "repair it").to_string(), "a.rs:3: repair it");
         assert_eq!(Violation::new("a.rs", 0, "repair it").to_string(), "a.rs: repair it");
     }
 
     #[test]
-    fn every_rule_is_asked() {
+    fn every_rule_is_checked() {
         let tree = Tree::of(&[
             (
                 "Cargo.toml",

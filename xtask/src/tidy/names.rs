@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_says_nothing_is_refused_whatever_stands_before_it() {
+    fn meaningless_type_name_is_a_violation_with_any_visibility() {
         for line in [
             "struct Told;",
             "pub enum Whose {",

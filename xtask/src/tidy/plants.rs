@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bug_of_which_nothing_is_said_is_told() {
+    fn mutant_without_table_row_is_a_violation() {
         let table = format!("{TESTS}\n| engine | `One` | histories |\n");
         let said = violations(PLANTED, &table);
         assert_eq!(said.len(), 1, "{said:?}");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_other_bugs_twice_or_found_by_nothing_are_told() {
+    fn unknown_duplicate_or_undetected_mutant_row_is_a_violation() {
         let table = format!(
             "{TESTS}| gone | `crates/engine/tests/planted.rs` | `finds_more` |\n\
              | engine | `One` | histories |\n| engine | `One` | histories, stories |\n\

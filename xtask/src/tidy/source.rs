@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_quotes_is_neither() {
+    fn string_contents_are_neither_code_nor_comment() {
         code_of(r#"a("b \" // c", d)"#, "a( , d)");
         code_of(r###"a(r#"b " c"#, d)"###, "a( , d)");
         code_of(r##"a(br"\", cr#"x"#, b"y", c"z")"##, "a( , , b , c )");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn both_halves_keep_lines_and_columns() {
+    fn code_and_comments_keep_lines_and_columns() {
         let text = "let é = 'é'; // é\n/* x\n */ let b = \"é\nc\";\n";
         let split = split(text);
         assert_eq!(split.code.len(), text.len());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_stands_alone() {
+    fn word_matches_only_as_whole_identifier() {
         assert!(has_word("let x = unsafe { y };", "unsafe"));
         assert!(!has_word("#![allow(unsafe_code)]", "unsafe"));
         assert!(has_word("use serde_json::Value;", "serde_json"));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_code_is_a_violation_in_code_alone() {
+    fn unfinished_code_is_a_violation_only_in_code() {
         assert_eq!(
             violations("a.rs", "fn f() {\n    todo!()\n}\nfn g() { unimplemented!(\"x\") }\ndbg!(1);\n"),
             [2, 4, 5]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_one_machine_is_a_violation_everywhere() {
+    fn machine_specific_path_is_a_violation_everywhere() {
         for (begin, end) in MACHINE_FOLDERS {
             let folder = format!("{begin}{end}");
             assert_eq!(violations("a.md", &format!("see {folder}x\n")), [1], "{folder}");

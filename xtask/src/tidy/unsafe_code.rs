@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_without_its_reason_is_a_violation() {
+    fn unsafe_block_without_reason_is_a_violation() {
         assert_eq!(violations("let x = 1;\nlet y = unsafe { f() };\n", LISTED), [2]);
         assert_eq!(violations("// SAFETY: of another.\nlet x = 1;\nunsafe { f() };\n", LISTED), [3]);
         assert_eq!(violations("struct S;\nunsafe impl Send for S {}\n", LISTED), [2]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_may_stand_above_the_statement() {
+    fn safety_comment_may_precede_statement() {
         assert_eq!(
             violations(
                 "// SAFETY: long,\n// and longer.\n#[inline]\nlet x = g(\n    unsafe { f() },\n);\n",
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_is_not_needed_is_a_violation() {
+    fn unneeded_listed_file_is_a_violation() {
         assert_eq!(violations("let x = 1;\n", LISTED), [0]);
         assert_eq!(check(&Tree::of(&[]), LISTED).len(), 1);
     }

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_word_is_found_alone_and_in_names_but_not_within_another_word() {
+    fn old_word_is_found_in_identifiers_but_not_inside_words() {
         for line in [
             "begun anew.",
             "fn lay_anew() {",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn history_may_speak_of_what_was() {
+    fn history_documents_may_use_old_words() {
         let files =
             [(TABLE, "anew = \"again\"\n"), ("docs/history/a.md", "anew"), ("docs/a.md", "good\nanew")];
         let told: Vec<String> = check(&Tree::of(&files)).iter().map(Violation::to_string).collect();

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_those_that_redis_documents() {
+    fn requests_match_redis_documentation() {
         let (set, key, value) = bytes(&mut Resp::default(), Op::Insert);
         let expected = [b"*3\r\n$3\r\nSET\r\n$15\r\n", &key[..], b"\r\n$132\r\n", &value, b"\r\n"].concat();
         assert_eq!(set, expected);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answer_kinds_are_distinguished() {
         reads(Resp::default, Op::Insert, b"+OK\r\n", AnswerContent::Done);
         reads(Resp::default, Op::Lookup, b"$5\r\na\r\nb\n\r\n", AnswerContent::Value(b"a\r\nb\n"));
         reads(Resp::default, Op::Lookup, b"$-1\r\n", AnswerContent::Absent);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_the_order_of_the_requests() {
+    fn answers_match_requests_in_order() {
         let mut resp = Resp::default();
         let slot = |resp: &mut Resp| match resp.answer(Op::Insert, b"+OK\r\n").unwrap() {
             Answer::Whole { slot, .. } => slot,

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart_and_their_versions_remembered() {
+    fn answer_kinds_are_distinguished_and_versions_stored() {
         let records = Records::new(1, 1);
         let done = |number| answered(Ok(Outcome::Done { version: Timestamp(50), number }));
         reads(|| fresh(&records), Op::Insert, &done(0), AnswerContent::Done);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_in_which_one_case_failed_gives_no_ratio() {
+    fn round_with_failed_case_gives_no_ratio() {
         let mut outcomes = outcomes();
         outcomes[0].result = Err(Failure::Store("full".into()));
         let summary = ScenarioSummary::of(&SCENARIO, 10, 3, &[1, 256], outcomes);

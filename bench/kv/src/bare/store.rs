@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_found_until_it_is_removed() {
+    fn lookup_finds_record_until_removal() {
         let mut store = Store::new(map_of_one("127.0.0.1:7400").unwrap(), Timestamp(10));
         let lookup =
             Message::Read { seen: Timestamp(0), read: RecordRead { key: b"k", query: Query::Lookup } };

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_reads_back_and_no_cut_or_flipped_one_does() {
+    fn manifest_round_trips_and_truncated_or_corrupt_one_is_refused() {
         let keyspace = Keyspace {
             name: "default".to_owned(),
             id: 1,

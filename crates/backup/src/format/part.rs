@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_read_back_and_no_cut_or_flipped_one_does(
+        fn entries_round_trip_and_truncated_or_corrupt_ones_are_refused(
             (kind, n, bits) in (0..8u8, any::<[u64; 4]>(), 12..25u8),
             (key, value) in (prop::collection::vec(any::<u8>(), 0..40), prop::collection::vec(any::<u8>(), 0..40)),
             (place, bit) in (any::<prop::sample::Index>(), 0..8u8),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_reads_back_and_a_damaged_one_does_not() {
+    fn header_round_trips_and_corrupt_one_is_refused() {
         let header = PartHeader { backup: [7; 16], keyspace: 3, partition: 9 };
         let bytes = header.encode();
         assert_eq!(PartHeader::decode(&bytes), Ok(header));

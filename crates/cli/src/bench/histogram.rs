@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_falls_into_a_bucket_that_ends_close_above_it() {
+    fn histogram_bucket_ends_close_above_each_value() {
         let mut last = 0;
         for ns in (0..5000).chain((1..40).map(|power| (1 << power) - 1)).chain([123_456_789, (1 << 40) - 1]) {
             let at = bucket(ns);

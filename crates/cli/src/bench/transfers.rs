@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uneven_demand_wants_the_first_most_and_never_one_twice() {
+    fn uneven_demand_prefers_first_accounts_and_draws_two_different() {
         let run = TransferRun {
             tag: String::new(),
             seed: 7,

@@ -88,7 +88,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn keys_have_the_length_asked_for_and_no_two_are_the_same() {
+    fn keys_are_unique_and_have_the_requested_length() {
         for key_bytes in [10, 15, 40] {
             let workload = Workload::new(5000, key_bytes, 0, 7);
             let mut key = Vec::new();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_told_from_every_other() {
+    fn value_check_refuses_values_of_other_records() {
         for value_bytes in [8, 132, 1000] {
             let workload = Workload::new(100, 15, value_bytes, 7);
             let mut value = Vec::new();

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_told_from_what_would_upset_a_terminal() {
+    fn text_is_distinguished_from_terminal_control_bytes() {
         for text in ["", "lines\n\tand größe\r\n\x0c"] {
             assert!(!is_binary(text.as_bytes()), "{text:?}");
         }

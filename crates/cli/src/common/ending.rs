@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_permission_names_the_keyspace_where_there_is_one() {
+    fn missing_permission_error_names_keyspace_if_known() {
         let lacks = |keyspace| {
             let failure = Failure::Forbidden { permission: Permission::Write, keyspace };
             let reason = Box::new(Reason::Answer { failure });

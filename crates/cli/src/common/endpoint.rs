@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_the_default() {
+    fn empty_endpoint_list_means_the_default() {
         assert_eq!(all(&[]), [DEFAULT]);
         assert_eq!(all(&[Endpoints::read("").unwrap(), Endpoints::read(" ").unwrap()]), [DEFAULT]);
         assert_eq!(
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_has_no_address_is_named() {
+    fn unresolvable_host_is_named_in_error() {
         let why = "failed to lookup address information: Name or service not known";
         assert_eq!(no_address("nowhere:7400", why), "cannot resolve host nowhere: Name or service not known");
     }

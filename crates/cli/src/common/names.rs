@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_keep_their_lines_and_json_says_the_same() {
+    fn screened_text_keeps_lines_and_json_keeps_its_value() {
         assert_eq!(screened("a\tb\nc \u{1b}[2J\u{85}"), "a\tb\nc \\x1b[2J\\xc2\\x85");
         assert_eq!(screened("C:\\ größe"), "C:\\ größe");
         let name = "a\u{7f}\u{9b}\u{202e}b\n";

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_is_more_than_nothing_and_numbers_below_0_are_called_so() {
+    fn zero_ttl_and_negative_numbers_are_refused_with_reason() {
         assert_eq!(time_to_live("1ms"), Ok(Duration::from_millis(1)));
         assert!(["0", "0s", "0d"].iter().all(|text| time_to_live(text).unwrap_err().contains("no time")));
         assert!(["-1", "-1s"].iter().all(|text| time_to_live(text).unwrap_err().contains("below 0")));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_called_so_with_the_greatest_value_allowed() {
+    fn too_large_quantity_is_refused_with_the_maximum() {
         let century = Duration::from_secs(36_500 * 86_400);
         for read in [duration, duration_above_zero, time_to_live, token_time] {
             assert_eq!(read("36500d"), Ok(century));

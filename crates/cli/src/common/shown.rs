@@ -77,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_the_standard() {
+    fn base64_matches_the_standard() {
         let of = |text: &str| base64(text.as_bytes());
         assert_eq!(["", "f", "fo", "foo", "foob"].map(of), ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
         assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
     }
 
     #[test]
-    fn text_stays_text_and_other_bytes_become_base64() {
+    fn json_prints_text_as_text_and_other_bytes_as_base64() {
         assert_eq!(serde_json::to_string(&JsonKey(b"a\"b")).unwrap(), r#"{"key":"a\"b"}"#);
         assert_eq!(serde_json::to_string(&JsonValue(b"\xff")).unwrap(), r#"{"value_base64":"/w=="}"#);
     }

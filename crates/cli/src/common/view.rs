@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_comes_first_and_then_whose_view_it_is_and_how_old() {
+    fn status_lists_warnings_first_then_viewing_node_and_age() {
         let warnings = vec!["no quorum: 1 of 3 managers".to_owned(), "7 partitions stand still".to_owned()];
         let view =
             NodeView { node: 2, age_ms: 34_200, managers: 3, answering: 1, warnings, ..NodeView::default() };

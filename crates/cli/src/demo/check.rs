@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_blobs_of_files_belong_and_no_others() {
+    fn only_keys_and_blobs_of_files_are_recognized() {
         let most = RECORD_BYTES_MAX as u64;
         let files = [stored(b"a", 5), stored(b"large", most + 1), stored(b"most", most)];
         let found = [&b"a"[..], b"large", b"most", b"b", b""].map(|path| find(path, &files).is_some());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_kept_up_to_a_number_and_counted_beyond() {
+    fn faults_are_stored_up_to_a_limit_and_all_counted() {
         let mut sum = CheckResult::default();
         for _ in 0..FAULTS_STORED_MAX {
             let mut one = CheckResult::default();

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_as_it_was() {
+    fn file_record_round_trips() {
         let header = FileHeader { bytes: 5, checksum: 0x0123_4567_89ab_cdef, is_blob: false };
         assert_eq!(FileHeader::decode(&header.encode(b"hello")), Some((header, &b"hello"[..])));
         let header = FileHeader { bytes: 1 << 40, checksum: 1, is_blob: true };
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn invalid_file_record_is_refused() {
         let header = FileHeader { bytes: 0, checksum: 0, is_blob: true };
         let mut record = header.encode(b"");
         assert_eq!(FileHeader::decode(&record[..20]), None);

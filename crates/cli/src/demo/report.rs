@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_well_only_if_everything_is() {
+    fn report_is_ok_only_if_every_check_passes() {
         let mut report = good();
         report.set_ok();
         assert!(report.ok && report.to_string().ends_with("Nothing that was acknowledged is lost."));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_found_with_odd_names_and_without_what_is_made_again() {
+    fn file_walk_finds_odd_names_and_skips_generated_folders() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &[u8]| root.path().join(OsStr::from_bytes(name));
         for folder in ["a/b", "target/debug", "a/.git", "data/killed"] {

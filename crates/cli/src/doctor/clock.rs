@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_is_told_once_its_second_turns() {
+    async fn clock_skew_is_measured_when_the_second_changes() {
         let (before, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
         let answers = vec![answer("200 OK", before), answer("200 OK", before), answer("200 OK", after)];
         let heard = query_manager(&manager(answers).await).await.unwrap();

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_are_judged_by_what_servers_bear() {
+    fn clock_skew_verdict_depends_on_server_limits() {
         for (ahead, verdict) in [
             (0, Severity::Ok),
             (-200, Severity::Ok),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn keyspaces_are_judged_by_the_nodes_that_are_up() {
+    fn keyspace_verdict_depends_on_live_nodes() {
         let judge = |replicas, min_in_sync, nodes| {
             let keyspace = KeyspaceStatus { replicas, min_in_sync, ..KeyspaceStatus::default() };
             check_keyspace(&keyspace, nodes)[0].verdict

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_are_told_with_what_is_kept_for_data_and_judged() {
+    fn descriptor_limit_is_reported_with_data_reserve_and_verdict() {
         let judge = |limit| check_files(Descriptors::new(limit, 2), 2);
         let few = judge(Some(1024));
         assert!(
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn flushes_that_are_slow_are_warned_of() {
+    fn slow_flush_is_a_warning() {
         assert_eq!(check_flush(String::new(), Duration::from_millis(1)).verdict, Severity::Ok);
         assert_eq!(check_flush(String::new(), Duration::from_millis(80)).verdict, Severity::Warning);
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_a_problem() {
+    fn missing_folder_is_a_problem() {
         let folder = tempfile::tempdir().unwrap();
         let nowhere = folder.path().join("nowhere");
         assert_eq!(space(&nowhere).verdict, Severity::Problem);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expiry_is_told_from_now_on() {
+    fn expiry_is_printed_relative_to_now() {
         assert_eq!(expiry(1_795_647_940_092, 1_795_647_930_290), ", expires in 9.8 s");
         assert_eq!(expiry(1, 2), ", expires now");
     }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn more_ports_than_there_are_are_not_found() {
+    fn port_search_fails_beyond_available_ports() {
         assert!(HeldPorts::find(END - FIRST + BLOCK).is_none());
     }
 }

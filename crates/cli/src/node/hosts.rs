@@ -190,14 +190,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_this_machine_are_known_from_others() {
+    fn local_addresses_are_distinguished_from_remote_ones() {
         assert!(is_here("127.0.0.1") && is_here("localhost"));
         // The first name is an address reserved for documentation.
         assert!(!is_here("203.0.113.1") && !is_here("no such name"));
     }
 
     #[test]
-    fn domains_of_one_text_are_one() {
+    fn equal_texts_give_equal_failure_domains() {
         assert_eq!(domain_of("rack=a"), domain_of("rack=a"));
         assert_ne!(domain_of("rack=a"), domain_of("rack=b"));
         assert_eq!(domain("rack=a").as_deref(), Ok("rack=a"));

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_for_redis_commands_is_longer_than_nothing_and_no_day() {
+    fn redis_timeout_is_limited_to_its_range() {
         assert_eq!(redis_timeout("2s"), Ok(Duration::from_secs(2)));
         assert_eq!(redis_timeout("500ms"), Ok(Duration::from_millis(500)));
         for bad in ["0", "499ms", "601s", "1d"] {

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_of_a_move_are_told_by_who_is_what() {
+    fn move_step_follows_from_roles_in_the_group() {
         let group = |primary, in_sync: &[u32], followers: &[u32], state: &str| PartitionStatus {
             primary,
             in_sync: in_sync.to_vec(),

@@ -444,7 +444,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn that_there_is_nothing_to_recover_says_of_which_partitions() {
+    fn nothing_to_recover_message_names_the_partitions() {
         let named = |count| vec!["default/1".parse::<PartitionName>().unwrap(); count];
         assert!(nothing(&[], 0).starts_with("No partition is lost or damaged;"));
         assert_eq!(

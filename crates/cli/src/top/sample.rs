@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_started_again_has_no_negative_rates_and_an_idle_one_no_times() {
+    fn restarted_node_has_no_negative_rates_and_idle_node_no_latency() {
         let before = Sample::read(&text([100, 10], [5, 5, 5]));
         let figures = Sample::read(&text([1, 0], [5, 5, 5])).since(&before, 1.0);
         assert_eq!((figures.answers_per_s, figures.batch_us_p50), (0.0, None));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_last_bound_is_told_as_that() {
+    fn value_beyond_last_histogram_bound_is_reported_as_that_bound() {
         let figures = Sample::read(&text([0, 0], [0, 0, 9])).since(&Sample::default(), 1.0);
         assert_eq!(figures.batch_us_p50, Some(128.0));
     }

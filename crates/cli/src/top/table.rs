@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_trouble_is_told_as_one() {
+    fn trouble_count_uses_singular_and_plural() {
         let shown = |troubles| TopOutput {
             seconds: 1.0,
             nodes: Vec::new(),

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_hold_blanks_and_bytes_together() {
+    fn quoted_words_may_contain_blanks_and_escaped_bytes() {
         let told = of(r#"  insert "a \"key\"" 'a \value' x"y z"'!'  # and so on"#).unwrap();
         assert_eq!(told, [&b"insert"[..], b"a \"key\"", b"a \\value", b"xy z!"]);
         assert_eq!(of(r#""\x00\xff\n\t\\" """#).unwrap(), [&b"\x00\xff\n\t\\"[..], b""]);

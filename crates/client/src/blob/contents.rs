@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generations_of_chunks_rise_with_that_of_the_header_and_the_owner_sees_only_its_attributes() {
+    fn contents_reference_raises_chunk_generation_and_is_hidden() {
         let mut attributes = Vec::new();
         let place = staged_name(b"n", Slot::FOR_CONTENTS[1]);
         let contents = Contents { name: &place, stamp: BlobStamp { id: 7, generation: 2 } };

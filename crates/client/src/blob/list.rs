@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_all_partitions_come_in_one_order_each_once_across_a_split_within_a_page() {
+    fn merged_names_are_ordered_and_unique_across_a_split() {
         let mut merge = Merge::new(PartitionCount::new(4).unwrap(), Bytes::from_static(b"02"));
         for _ in 0..7 {
             come(&mut merge, |partition| names(partition, 4));

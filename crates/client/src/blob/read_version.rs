@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_comes_back_from_its_text_and_other_text_is_none() {
+    fn read_version_round_trips_as_text_and_other_text_is_refused() {
         for (size, chunks) in
             [(None, vec![]), (Some(u64::MAX), vec![(0, Timestamp(7)), (u64::MAX, Timestamp::ZERO)])]
         {

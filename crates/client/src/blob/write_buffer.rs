@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_later_lies_over_what_was_done_before() {
+    fn later_edits_overlay_earlier_ones() {
         let found: Vec<u8> = (0..32).collect();
         let mut edits = Edits::default();
         edits.write(4, Bytes::from_static(&[255; 4]));
@@ -131,7 +131,7 @@ mod tests {
 
     /// Every part of the result equals that part of the complete result, wherever numbers cross its ends.
     #[test]
-    fn a_part_is_as_it_is_in_the_whole() {
+    fn partial_read_equals_that_part_of_complete_read() {
         let found: Vec<u8> = (100..140).collect();
         let mut edits = Edits::default();
         for at in [3, 5, 7, 9, 20, 17, 14] {

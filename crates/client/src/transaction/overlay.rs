@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_lie_over_what_was_read() {
+    fn overlay_applies_writes_to_read_value() {
         let insert = WriteChange::Insert(Insert { value: b"4", expiry: Expiry::Never });
         let add = WriteChange::Increment(Increment { delta: 3 });
         let extend = WriteChange::Extend(Extend { bytes: b"!" });

@@ -285,7 +285,7 @@ async fn errors_name_the_key_and_the_reason() {
 }
 
 #[tokio::test]
-async fn a_write_whose_connection_drops_unanswered_is_done_once() {
+async fn unanswered_write_is_retried_and_applied_once() {
     let server = serve().await;
     let client = Client::connect(&server.address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
@@ -322,7 +322,7 @@ async fn batches_and_large_values_round_trip() {
 }
 
 #[tokio::test]
-async fn many_operations_may_be_under_way_at_once() {
+async fn many_operations_may_be_in_flight() {
     let server = serve().await;
     let client = Client::connect(&server.address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
@@ -364,7 +364,7 @@ async fn unreachable_server_fails_at_the_deadline() {
 }
 
 #[test]
-fn the_blocking_face_needs_no_runtime_and_refuses_to_stop_one() {
+fn blocking_client_needs_no_runtime_and_refuses_to_block_one() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (address, served) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -402,7 +402,7 @@ fn drops(server: &FakeServer) -> Vec<KeyspaceDrop> {
 }
 
 #[tokio::test]
-async fn a_drop_is_waited_for_and_no_other_keyspace_of_its_name_is_meant() {
+async fn drop_waits_until_done_and_ignores_later_keyspace_of_same_name() {
     let server = serve().await;
     let client = Client::connect(&server.address).await.unwrap();
     let says = |answers: Vec<Option<AdminAnswer>>| server.store.lock().unwrap().admin = answers;

@@ -221,7 +221,7 @@ fn reason(error: &Error) -> &Reason {
 }
 
 #[tokio::test]
-async fn reads_see_what_is_written_and_nothing_is_done_before_the_commit() {
+async fn reads_include_own_writes_and_effects_wait_for_commit() {
     let (address, store) = serve().await;
     let client = Client::connect(&address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
@@ -250,7 +250,7 @@ async fn reads_see_what_is_written_and_nothing_is_done_before_the_commit() {
 
 /// The server answers no read before all have arrived.
 #[tokio::test]
-async fn several_records_are_read_in_one_round_with_what_was_written_over_them() {
+async fn several_records_are_read_in_one_round_with_own_writes() {
     let (address, store) = serve().await;
     let client = Client::connect(&address).await.unwrap();
     let keyspace = &client.keyspace("default").await.unwrap();
@@ -310,7 +310,7 @@ async fn several_records_are_read_in_one_round_with_what_was_written_over_them()
 }
 
 #[tokio::test]
-async fn what_was_read_must_be_unchanged_and_is_named_if_not() {
+async fn changed_read_aborts_transaction_and_names_the_record() {
     let (address, store) = serve().await;
     let client = Client::connect(&address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
@@ -354,7 +354,7 @@ async fn what_was_read_must_be_unchanged_and_is_named_if_not() {
 }
 
 #[tokio::test]
-async fn a_function_is_called_until_it_has_been_committed() {
+async fn transaction_function_is_retried_until_commit() {
     let (address, store) = serve().await;
     let client = Client::connect(&address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
@@ -440,7 +440,7 @@ async fn conflicts_end_at_the_deadline_and_conditions_at_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_refused_with_words() {
+async fn invalid_transaction_is_refused_with_reason() {
     let (address, _) = serve().await;
     let client = Client::connect(&address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
@@ -483,7 +483,7 @@ async fn many_records_are_read_together() {
 }
 
 #[test]
-fn the_blocking_face_does_the_same() {
+fn blocking_client_runs_transactions() {
     let (told, served) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     std::thread::scope(|scope| {

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back_as_they_were_and_one_request_as_programs_of_before_wrote_it() {
+    fn entries_round_trip_and_single_request_keeps_the_old_format() {
         for count in [1, 2, 320] {
             let entry = Entry::Batch((1..=count).map(regroup).collect());
             assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_batch_of_changes_of_groups_is_refused() {
+    fn invalid_regroup_batch_is_refused() {
         let why = |bytes: &[u8]| Entry::decode(bytes).expect_err("is refused").to_string();
         for command in commands().into_iter().filter(|one| !matches!(one, ControlCommand::Regroup(_))) {
             let other = CommandRequest { id: RequestId::default(), after: 0, command };

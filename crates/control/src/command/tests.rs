@@ -89,7 +89,7 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
 }
 
 #[test]
-fn every_command_comes_back_as_it_was() {
+fn commands_round_trip() {
     for (number, command) in (0..).zip(commands()) {
         let request = CommandRequest { id: RequestId { origin: 77, number }, after: 5, command };
         assert_eq!(CommandRequest::decode(&request.encode()), Ok(request));
@@ -98,7 +98,7 @@ fn every_command_comes_back_as_it_was() {
 
 /// Every later program must read the bytes in a log.
 #[test]
-fn every_command_has_golden_bytes_that_are_read_back() {
+fn commands_match_golden_bytes_and_decode() {
     const PINNED: &str = include_str!("golden/commands.hex");
     let id = RequestId { origin: 0x0102_0304_0506_0708, number: 300 };
     let request = |command| CommandRequest { id, after: 5, command };
@@ -118,7 +118,7 @@ fn every_command_has_golden_bytes_that_are_read_back() {
 
 /// Outcomes are stored in snapshots, and sent to requesters.
 #[test]
-fn every_outcome_has_golden_bytes_that_are_read_back() {
+fn outcomes_match_golden_bytes_and_decode() {
     const PINNED: &str = include_str!("golden/outcomes.hex");
     let outcomes = || results().into_iter().map(|result| CommandOutcome { result, applied_count: 12 });
     let shown = |outcome: &CommandOutcome| match &outcome.result {
@@ -180,7 +180,7 @@ fn results() -> Vec<Result<CommandResult, CommandRefusal>> {
 }
 
 #[test]
-fn every_outcome_comes_back_as_it_was() {
+fn outcomes_round_trip() {
     for result in results() {
         let outcome = CommandOutcome { result, applied_count: 12 };
         assert_eq!(CommandOutcome::decode(&outcome.encode()), Ok(outcome));

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_read_and_later_entries_replace_earlier_ones() {
+    fn log_reads_appended_entries_and_later_ones_replace_earlier() {
         let bytes = file();
         let stored = PersistedLog::read(&bytes).unwrap();
         assert_eq!((stored.manager, stored.bytes), (ManagerId(7), bytes.len()));
@@ -336,7 +336,7 @@ mod tests {
     /// Seed 1111 of the simulation: a torn record header, at a place where numbers repeat, was mistaken for
     /// damage.
     #[test]
-    fn numbers_that_repeat_are_no_record() {
+    fn repeated_numbers_are_not_read_as_a_record() {
         for number in 0..64u32 {
             let bytes = [number, 0, number, 0, number, 0].map(u32::to_le_bytes).concat();
             for at in 0..bytes.len() {

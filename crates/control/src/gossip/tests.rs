@@ -235,7 +235,7 @@ fn a_seed_replays() {
 
 /// A header of each kind, and a member in each state.
 #[test]
-fn datagrams_have_golden_bytes_that_are_read_back() {
+fn datagrams_match_golden_bytes_and_decode() {
     const PINNED: &str = include_str!("golden/datagrams.hex");
     let name = |node, renewals| Name {
         node: NodeId(node),

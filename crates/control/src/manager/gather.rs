@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn unawaited_regroup_is_proposed_with_the_next_awaited_one() {
+    fn unawaited_regroup_is_proposed_with_next_awaited_regroup() {
         let (mut gather, start) = (RegroupGather::default(), Time(1_000_000));
         add(&mut gather, start, 1, false);
         assert_eq!(gather.due(), start.after_ms(REGROUP_DELAY_IDLE_MS));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_keeps_to_its_limits_and_is_read_by_every_manager() {
+    fn regroup_batch_respects_limits_and_manager_support() {
         let (mut gather, now) = (RegroupGather::default(), Time(0));
         let count = BATCH_REQUESTS_MAX as u64 + 3;
         for number in 0..count {

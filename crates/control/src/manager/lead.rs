@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_being_emptied_when_it_died_is_emptied_on_when_it_returns() {
+    fn draining_node_continues_to_drain_after_restart() {
         let mut bench = LeadBench::new(2);
         let incarnation = INCARNATION;
         let node = NodeId(1);

@@ -336,7 +336,7 @@ fn by_primary(one: InstanceId) -> RegroupOrigin {
 /// Its admission was not requested any more, and the partition stayed where it was, with a member too many.
 /// Now its admission is requested again. (Found by the simulation of clusters.)
 #[test]
-fn a_target_that_was_put_out_of_sync_again_is_admitted_once_more() {
+fn move_target_excluded_from_in_sync_set_is_admitted_again() {
     for replicas in [1, 3] {
         let mut bench = PlanBench::new();
         let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
@@ -388,7 +388,7 @@ fn move_survives_short_outage_of_target_and_ends_if_target_is_removed() {
 }
 
 #[test]
-fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another() {
+fn move_into_used_failure_domain_is_refused_if_another_is_free() {
     let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = [0, 0, 1, 1, 2].into_iter().map(|domain| bench.node(domain, 1, 1)).collect();
     bench.keyspace(32, 2, 7);
@@ -413,7 +413,7 @@ fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another
 }
 
 #[test]
-fn a_node_that_drains_ends_up_empty_and_can_be_removed() {
+fn draining_node_becomes_empty_and_removable() {
     let mut bench = PlanBench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 2)).collect();
     bench.keyspace(64, 3, 7);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn all_groups_of_a_batch_change_in_one_epoch_of_the_map_each_under_its_own_next_one() {
+    fn batch_raises_map_epoch_once_and_each_partition_epoch_once() {
         let mut state = state(3, 1);
         let (before, mark) = (state.map().clone(), state.applied_count());
         let requests: Vec<CommandRequest> =
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_changes_of_one_group_in_a_batch_the_second_sees_what_the_first_left() {
+    fn second_change_of_a_group_in_a_batch_sees_the_first() {
         let mut state = state(3, 1);
         let (one, other) = (raise_epoch_request(&state, 200, 0), raise_epoch_request(&state, 201, 0));
         let applied = state.apply_entry(&Entry::Batch(vec![one.clone(), other, one]));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_refused_by_the_map_is_decided_one_by_one() {
+    fn batch_refused_by_the_map_is_applied_request_by_request() {
         let mut state = state(1, 20);
         let add = |state: &ControlState, number, instance| {
             let step = GroupStep::AddFollower { instance: InstanceId(instance), target: false };

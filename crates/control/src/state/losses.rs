@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_remembered_until_it_is_acknowledged_and_a_later_loss_after_that() {
+    fn possible_loss_is_kept_until_acknowledged_and_later_loss_is_new() {
         let mut bench = Bench::new(Durability::Interval { ms: 100 });
         bench.restart([false, false]);
         assert_eq!(bench.lost_partitions(), (vec![0, 1], vec![1, 2]));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_only_is_missed_of_nodes_that_have_not_ended_in_order() {
+    fn memory_partitions_are_lost_only_on_nodes_without_clean_stop() {
         for (closed, nodes) in [([true, true], vec![]), ([true, false], vec![2]), ([false, true], vec![1])] {
             let mut bench = Bench::new(Durability::Memory);
             bench.restart(closed);

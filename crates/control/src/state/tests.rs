@@ -149,7 +149,7 @@ fn failover_chooses_in_sync_replica_never_follower() {
 }
 
 #[test]
-fn of_two_changes_decided_on_one_epoch_one_is_refused() {
+fn second_change_of_the_same_epoch_is_refused() {
     let mut bench = StateBench::new(3, INTERVAL);
     let group = bench.group();
     let exclude = bench.primary(GroupStep::Exclude(group.in_sync[0]));
@@ -234,7 +234,7 @@ fn move_takes_four_changes_and_can_be_cancelled() {
 }
 
 #[test]
-fn a_restarted_replica_is_in_sync_only_if_everything_was_synced() {
+fn restarted_replica_stays_in_sync_only_if_all_entries_were_synced() {
     for (durability, intact, closed) in [INTERVAL, Durability::Sync, Durability::Memory]
         .into_iter()
         .flat_map(|of| [(of, true, false), (of, true, true), (of, false, false), (of, false, true)])
@@ -386,7 +386,7 @@ fn order_of_return_after_common_power_loss_does_not_matter() {
 }
 
 #[test]
-fn the_operator_may_give_up_what_will_not_return() {
+fn operator_may_give_up_copies_of_lost_nodes() {
     let mut bench = StateBench::new(3, INTERVAL);
     let before = bench.group();
     let recover = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
@@ -461,7 +461,7 @@ fn group_without_members_restarts_empty_on_operator_command() {
 }
 
 #[test]
-fn retry_gets_first_outcome_and_expired_one_is_refused() {
+fn retry_gets_first_outcome_and_expired_retry_is_refused() {
     let mut bench = StateBench::new(3, INTERVAL);
     let command = bench.primary(GroupStep::Exclude(bench.group().in_sync[0]));
     let id = RequestId { origin: 9, number: 1 };
@@ -531,7 +531,7 @@ fn dropping_keyspace_is_removed_once_all_primaries_are_drained() {
 }
 
 #[test]
-fn of_two_starts_of_a_node_the_one_that_does_not_know_of_the_other_is_refused() {
+fn node_start_with_stale_incarnation_is_refused() {
     let mut bench = StateBench::new(3, INTERVAL);
     let node = Some(NodeId(1));
     bench.done(ControlCommand::Join(join(node, 1, 2, 0, true)));

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_expires_once_and_only_at_the_time_that_it_still_has() {
+    fn token_expires_once_and_only_at_its_current_expiry() {
         let mut state = ControlState::new(Vec::new());
         apply(&mut state, ControlCommand::PutToken(token(1, "ever"))).unwrap();
         apply(&mut state, ControlCommand::PutToken(token(2, "lent").until(500))).unwrap();

@@ -63,7 +63,7 @@ fn assert_formed(nodes: &Nodes) {
 }
 
 #[test]
-fn one_three_and_five_managers_with_others_form_a_cluster() {
+fn one_three_or_five_managers_form_a_cluster_with_other_nodes() {
     for (managers, others) in [(1, 0), (1, 3), (3, 0), (3, 4), (5, 2)] {
         let mut nodes = started(managers as u64, quiet(managers, others));
         nodes.run(4 * SECOND);
@@ -80,7 +80,7 @@ fn one_three_and_five_managers_with_others_form_a_cluster() {
 }
 
 #[test]
-fn whatever_happens_all_nodes_come_to_follow_one_map() {
+fn all_nodes_converge_to_one_map_after_any_faults() {
     let mut coverage: BTreeMap<&str, u64> = BTreeMap::new();
     let number = |name| std::env::var(name).ok().map(|number| number.parse::<u64>().expect("is a number"));
     let seeds = match (number("ZEROHOP_SEED"), number("ZEROHOP_SEEDS")) {

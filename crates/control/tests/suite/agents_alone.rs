@@ -231,7 +231,7 @@ fn proposals_for_other_nodes_or_control_are_refused() {
 }
 
 #[test]
-fn cloned_node_replaces_original_only_after_it_is_gone() {
+fn cloned_node_replaces_original_only_after_its_end() {
     let mut nodes = formed(3, 1);
     // The first process continues while another starts on a copy of its folder, at another address.
     let copy = nodes.copy(3);
@@ -253,7 +253,7 @@ fn cloned_node_replaces_original_only_after_it_is_gone() {
 }
 
 #[test]
-fn a_manager_that_comes_back_elsewhere_stays_in_the_control_group() {
+fn manager_restarted_at_new_address_stays_in_control_group() {
     let mut nodes = formed(3, 1);
     // The leader moves too: another manager leads by then.
     let first = nodes.leader().expect("one leads");
@@ -545,7 +545,7 @@ fn bootstrap_member_with_lost_requests_is_not_refused() {
 
 /// The primaries of a node that stops cleanly move long before a failure detector would notice.
 #[test]
-fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
+fn clean_stop_moves_primaries_at_once_even_from_the_leader() {
     for (leads, is_manager) in [(true, true), (false, true), (false, false)] {
         let mut nodes = formed(3, 1);
         keyspace(&mut nodes, 16);
@@ -575,7 +575,7 @@ fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
 
 /// A leader that the map has as down receives no report about itself, but knows that it is up.
 #[test]
-fn a_leader_that_is_down_in_the_map_comes_back() {
+fn leader_marked_down_in_the_map_returns_to_up() {
     let mut nodes = formed(3, 0);
     let leader = nodes.leader().expect("leads");
     let agent = nodes.machines[leader].agent.as_ref().expect("runs");

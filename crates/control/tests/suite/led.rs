@@ -326,7 +326,7 @@ fn address(at: usize, instance: usize) -> Address {
 }
 
 #[test]
-fn a_dead_primary_is_followed_within_two_seconds_also_if_the_leader_dies_with_it() {
+fn failover_takes_under_two_seconds_even_if_leader_dies_too() {
     let mut longest = 0;
     for (seed, loss) in [(1, 0), (2, 0), (3, 50), (4, 50), (5, 100), (6, 100), (7, 0), (8, 100)] {
         let mut cluster = LedCluster::new(seed, loss);
@@ -412,7 +412,7 @@ fn simultaneous_regroups_become_one_map_change_if_supported() {
 /// The leader's manager dies at any moment while a batch is replicated. Each request, when
 /// repeated, takes effect once.
 #[test]
-fn a_leader_that_dies_over_a_batch_leaves_all_of_it_or_nothing() {
+fn leader_death_during_a_batch_keeps_it_atomic() {
     let mut seen = [0, 0];
     for moment in 0..24 {
         let mut cluster = LedCluster::new(40 + moment, 0);

@@ -103,7 +103,7 @@ fn node_loss_causes_few_map_changes_for_320_groups() {
 }
 
 #[test]
-fn a_node_of_four_that_comes_back_is_a_few_changes_of_the_map_for_320_groups() {
+fn returning_node_needs_few_map_changes_for_320_groups() {
     let mut nodes = four_nodes(5);
     nodes.crash(VICTIM, 2 * SECOND);
     changes_until(&mut nodes, "lost", |nodes| is_victim_in(nodes, NodeState::Down));

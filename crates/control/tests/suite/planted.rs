@@ -28,7 +28,7 @@ fn every_planted_bug_is_found() {
 }
 
 #[test]
-fn nothing_is_found_without_a_bug() {
+fn checkers_find_nothing_without_a_mutant() {
     for seed in 100..110 {
         let world = ManagerWorld::new(seed).run_to_end();
         assert!(world.checker.violations.is_empty(), "seed {seed}: {:?}", world.checker.violations);

@@ -30,7 +30,7 @@ const MUST_SEE: [&str; 18] = [
 ];
 
 #[test]
-fn one_leader_per_term_and_no_decided_command_is_lost() {
+fn each_term_has_one_leader_and_no_decided_command_is_lost() {
     let mut coverage: BTreeMap<&str, u64> = BTreeMap::new();
     let mut events = 0;
     for seed in SEEDS {

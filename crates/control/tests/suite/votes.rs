@@ -128,7 +128,7 @@ fn elect() -> [Option<u64>; 2] {
 }
 
 #[test]
-fn a_voter_that_has_restarted_does_not_vote_again_in_the_same_term() {
+fn restarted_voter_does_not_vote_twice_in_one_term() {
     let [one, other] = elect();
     assert!(one.is_some(), "the first is elected");
     assert_eq!(other, None);
@@ -137,7 +137,7 @@ fn a_voter_that_has_restarted_does_not_vote_again_in_the_same_term() {
 /// Shows that the test above detects the mutant.
 #[cfg(debug_assertions)]
 #[test]
-fn a_vote_that_was_not_written_makes_two_leaders_of_one_term() {
+fn unwritten_vote_makes_two_leaders_in_one_term() {
     use zerohop_control::planted::{Bug, plant};
     plant(Some(Bug::VotesTwice));
     let [one, other] = elect();

@@ -51,7 +51,7 @@ fn folder_and_lock_are_private_to_the_account() {
 }
 
 #[test]
-fn a_folder_in_use_is_refused_and_free_again_after_a_drop() {
+fn folder_in_use_is_refused_until_drop() {
     let (root, disk) = disk();
     let error = FilesDisk::open(root.path()).unwrap_err();
     assert_eq!(error, OpenDiskError::InUse { root: root.path().to_owned() });
@@ -61,7 +61,7 @@ fn a_folder_in_use_is_refused_and_free_again_after_a_drop() {
 }
 
 #[test]
-fn the_folder_is_made_with_those_above_it() {
+fn folder_is_created_with_its_parents() {
     let root = tempfile::tempdir().unwrap();
     let deep = root.path().join("a/b/c");
     FilesDisk::open(&deep).unwrap();
@@ -69,7 +69,7 @@ fn the_folder_is_made_with_those_above_it() {
 }
 
 #[test]
-fn bytes_and_names_are_there_for_the_next_process() {
+fn bytes_and_names_survive_reopen() {
     let (root, mut disk) = disk();
     let file = create(&mut disk, "p/f");
     disk.append(file, b"some bytes").unwrap();
@@ -109,7 +109,7 @@ fn more_files_than_descriptors_can_be_open_written_synced_and_read() {
 }
 
 #[test]
-fn a_disk_dropped_with_syncs_begun_waits_for_its_thread_and_frees_the_folder() {
+fn disk_drop_waits_for_begun_syncs_and_unlocks_folder() {
     let (root, mut disk) = disk();
     let file = create(&mut disk, "f");
     for _ in 0..50 {
@@ -193,7 +193,7 @@ fn short_and_interrupted_writes_and_reads_are_carried_on() {
 }
 
 #[test]
-fn a_write_that_runs_out_of_space_half_way_is_full() {
+fn partial_write_without_space_reports_full_disk() {
     let mut left = 1;
     let result = write_all(&[1; 10], 0, |_, _| {
         left -= 1;
@@ -205,7 +205,7 @@ fn a_write_that_runs_out_of_space_half_way_is_full() {
 }
 
 #[test]
-fn a_synced_folder_syncs_those_above_it_once() {
+fn folder_sync_syncs_parent_folders_once() {
     let (_root, mut disk) = disk();
     create(&mut disk, "a/b/f");
     disk.sync_dir("a/b").unwrap();

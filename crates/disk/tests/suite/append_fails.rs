@@ -28,7 +28,7 @@ fn append_past_the_limit(root: &Path) {
 }
 
 #[test]
-fn a_refused_append_leaves_nothing_behind() {
+fn refused_append_leaves_no_bytes() {
     if let Some(root) = std::env::var_os(CHILD_ROOT) {
         return append_past_the_limit(Path::new(&root));
     }
@@ -37,7 +37,7 @@ fn a_refused_append_leaves_nothing_behind() {
     let child = Command::new("sh")
         .args([
             "-c",
-            "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact append_fails::a_refused_append_leaves_nothing_behind",
+            "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact append_fails::refused_append_leaves_no_bytes",
         ])
         .arg(std::env::current_exe().unwrap())
         .env(CHILD_ROOT, root.path())

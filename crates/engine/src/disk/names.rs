@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_sync_covers_the_folders_above_and_nothing_else_there() {
+    fn folder_sync_covers_only_its_path_in_parent_folders() {
         for seed in 0..200 {
             let mut names = DiskNames::default();
             names.create("a/b/c").unwrap();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_one_folder_survive_as_a_prefix() {
+    fn changes_of_one_folder_survive_a_crash_as_a_prefix() {
         let mut seen = BTreeSet::new();
         for seed in 0..200 {
             let mut names = DiskNames::default();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_between_folders_leaves_the_file_under_exactly_one_name() {
+    fn rename_between_folders_leaves_exactly_one_name() {
         let mut seen = BTreeSet::new();
         for seed in 0..200 {
             let mut names = DiskNames::default();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_is_durable_once_the_folder_it_landed_in_is_synced() {
+    fn rename_is_durable_once_target_folder_is_synced() {
         for seed in 0..100 {
             let mut names = DiskNames::default();
             names.create("a/x").unwrap();

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invariant_that_every_step_checks_is_named() {
+    fn each_broken_step_invariant_is_named() {
         let both = |rule| (Some(rule), Some(rule));
         let found = broken_by(|store| store.log.last.1 = 149);
         assert_eq!(found, both("no entry is committed that is not in the log"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invariant_of_all_segments_is_named() {
+    fn each_broken_segment_invariant_is_named() {
         let only_all = |rule| (None, Some(rule));
         let found = broken_by(|store| store.log.order.insert(0, 1_000));
         assert_eq!(found, only_all("the order of segments names segments that exist"));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_partition_is_not_written_and_others_are() {
+    fn broken_partition_refuses_writes_and_others_accept_them() {
         let (mut engine, handle) = filled();
         let options = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
         let other = engine.partition(PartitionId(2), options).expect("opens");

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn corrupt_format_file_differs_from_other_format() {
+    fn corrupt_format_file_is_distinguished_from_other_format() {
         for (bytes, number) in
             [(&b"zerohop engine data, format 2\n"[..], 2), (b"zerohop engine data, format 17\n", 17)]
         {

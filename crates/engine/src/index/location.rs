@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_gives_back_what_it_was_made_of() {
+    fn location_round_trips() {
         let at = Location::entry((1 << 20) - 1, (1 << 27) - 1, 175);
         let expected = Position { slot: (1 << 20) - 1, offset: (1 << 27) - 1, bytes_max: 176 };
         assert_eq!(at.decode(), EntryPlace::Entry(expected));

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_a_plain_map_under_random_inserts_replacements_and_removals() {
+    fn index_agrees_with_map_model_under_random_operations() {
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let mut index = HashIndex::new();
@@ -325,7 +325,7 @@ mod tests {
 
     /// The order of inserts in recovery: the entries of a checkpoint in order, then those of the log behind it in no order.
     #[test]
-    fn entries_may_come_in_the_order_of_their_fragments() {
+    fn index_accepts_entries_in_order_of_their_fragments() {
         let mut random = Random::new(3);
         for mut index in [HashIndex::new(), HashIndex::for_entries(2_000_000)] {
             let fragments: Vec<u32> = (0..2_000_000u32)
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_laid_out_for_its_entries_costs_at_most_24_bytes_each() {
+    fn presized_index_uses_at_most_24_bytes_per_entry() {
         let mut random = Random::new(2);
         for entries in [1_000usize, 10_000, 100_000, 111_411, 111_412, 600_000] {
             let mut index = HashIndex::for_entries(entries);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_index_allocates_nothing_and_one_entry_little() {
+    fn empty_index_allocates_nothing_and_one_entry_little() {
         let mut index = HashIndex::new();
         assert_eq!(index.bytes(), 0);
         index.insert(7, at(1));

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbouring_entries_of_the_least_length_have_marks_of_their_own() {
+    fn adjacent_entries_of_minimum_length_have_separate_marks() {
         let mut dead = DeadEntries::none();
         let offsets = || (64..5_000u32).step_by(HEAD_BYTES + 1);
         offsets().step_by(2).for_each(|offset| dead.mark_dead(offset));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_marked_is_known_to_live_only_while_every_death_was_marked() {
+    fn unmarked_entry_is_live_only_if_all_dead_entries_are_marked() {
         let mut dead = DeadEntries::none();
         dead.mark_dead(100);
         assert_eq!((dead.at(100), dead.at(200)), (Some(true), Some(false)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_forgets_the_marks_behind_it_and_no_others() {
+    fn truncation_removes_only_marks_behind_it() {
         for cut in 1_000..1_200u32 {
             let mut dead = DeadEntries::none();
             let offsets = || (64..5_000u32).step_by(HEAD_BYTES + 1);

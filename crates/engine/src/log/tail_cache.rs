@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_index_without_an_entry_leads_to_the_one_before() {
+    fn lookup_of_missing_log_index_finds_preceding_entry() {
         let mut recent = Recent::default();
         recent.record(3, 30);
         recent.record(7, 70);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn trimming_drops_whole_parts_and_remembers_what_to_skip_of_the_next() {
+    fn trim_drops_whole_parts_and_stores_skip_count_of_the_next() {
         let mut chain = Chain::default();
         chain.push(part(1, 3));
         chain.push(part(5, 2));

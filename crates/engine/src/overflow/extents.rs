@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_lie_over_one_another_and_zeros_need_no_bytes() {
+    fn later_extents_overlay_earlier_ones_and_zeros_store_no_bytes() {
         let mut out = vec![0; 6];
         copy_part_over(&mut out, 2, &written(0, &[1, 2, 3, 4]));
         copy_part_over(&mut out, 2, &written(7, &[9, 9, 9]));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_others_hide_goes_but_never_the_first() {
+    fn hidden_extent_is_dropped_unless_it_is_the_first() {
         let mut laid = ExtentOverlay::default();
         for (offset, units) in [(0, 4), (4, 4), (2, 0), (6, 2), (3, 9)] {
             assert_eq!(

@@ -31,7 +31,7 @@ fn names(disk: &SimulatedDisk) -> Vec<String> {
 }
 
 #[test]
-fn what_was_written_under_sync_is_durable_an_interval_after_the_change_to_interval() {
+fn entries_are_durable_one_interval_after_change_from_sync() {
     let mut engine = open(&SimulatedDisk::new(1));
     let p = partition(&mut engine, Durability::Sync);
     put(&mut engine, p, 1, b"k", b"v");
@@ -41,7 +41,7 @@ fn what_was_written_under_sync_is_durable_an_interval_after_the_change_to_interv
 }
 
 #[test]
-fn a_checkpoint_that_its_owner_begins_is_written_by_upkeep() {
+fn background_maintenance_writes_a_begun_checkpoint() {
     let disk = SimulatedDisk::new(2);
     let mut engine = open(&disk);
     let p = partition(&mut engine, Durability::DEFAULT);
@@ -74,7 +74,7 @@ fn each_partition_is_synced_after_its_own_interval() {
 }
 
 #[test]
-fn a_shorter_interval_counts_from_its_change_on_also_for_what_was_written_before() {
+fn shorter_interval_applies_to_earlier_writes_from_its_change() {
     let mut engine = open(&SimulatedDisk::new(4));
     let p = partition(&mut engine, Durability::Interval { ms: 10_000 });
     put(&mut engine, p, 1, b"k", b"v");

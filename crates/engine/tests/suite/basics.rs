@@ -37,7 +37,7 @@ fn list_payload(values: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_put_is_found_until_it_is_removed() {
+fn lookup_finds_record_until_removal() {
     let mut engine = open(&SimulatedDisk::new(1));
     let p = partition(&mut engine, Durability::DEFAULT);
     assert_eq!(get(&mut engine, p, b"a"), None);
@@ -149,7 +149,7 @@ fn older_versions_are_found_until_the_horizon_passes_them() {
 }
 
 #[test]
-fn one_flush_makes_a_batch_over_many_partitions_durable() {
+fn one_flush_makes_entries_of_many_partitions_durable() {
     let disk = SimulatedDisk::new(5);
     let mut engine = open(&disk);
     let handles: Vec<Handle> = (0..64)

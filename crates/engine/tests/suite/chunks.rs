@@ -63,7 +63,7 @@ fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
 
 /// Later writes reuse its memory, and its remaining bytes are read from the file.
 #[test]
-fn a_large_entry_that_was_replaced_leaves_memory_at_once() {
+fn replaced_large_entry_leaves_memory_at_once() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     write(&mut engine, p, EntryKind::Put, 0, &vec![1; 2 * MIB]);
@@ -149,7 +149,7 @@ fn corrupt_overwrite_fails_reads_and_hides_old_bytes() {
 /// A chunk longer than the memory blocks of the log: read in part and whole, from memory and from
 /// its file, with and without a trailer, and as zeros without bytes.
 #[test]
-fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
+fn long_chunk_reads_alike_from_memory_and_file() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     // The other entry makes the chunk begin inside a block.
@@ -288,7 +288,7 @@ fn multi_buffer_chunk_write_equals_contiguous_one() {
 
 /// One call for each block would cost a third more than a write to the file.
 #[test]
-fn a_long_entry_is_written_to_its_file_by_one_call_for_each_mebibyte() {
+fn long_entry_is_written_with_one_call_per_mebibyte() {
     let disk = SimulatedDisk::new(1);
     let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");

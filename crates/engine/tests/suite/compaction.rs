@@ -32,7 +32,7 @@ fn fill_segment(engine: &mut Store, p: Handle) {
 /// Compaction may be interrupted after any run, so that any of the entries may be gone while the
 /// others remain.
 #[test]
-fn appends_of_changing_kinds_come_back_as_the_last_record() {
+fn appends_of_changing_kinds_recover_as_last_record() {
     for operations in 0..200 {
         let disk = SimulatedDisk::new(operations);
         let (mut engine, p) = open(&disk);
@@ -68,7 +68,7 @@ fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, kind: EntryKind
 }
 
 #[test]
-fn the_epoch_of_a_committed_entry_is_known_though_compaction_dropped_it() {
+fn epoch_of_committed_entry_is_known_after_compaction() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     (1..4).for_each(|index| append(&mut engine, p, 1, index, EntryKind::Put, &[7; 1000]));
@@ -92,7 +92,7 @@ fn open_files(disk: &SimulatedDisk) -> u64 {
 }
 
 #[test]
-fn a_partition_that_is_removed_in_the_middle_of_its_upkeep_leaves_nothing_behind() {
+fn partition_dropped_during_maintenance_leaves_no_files_or_memory() {
     for steps in 0..60 {
         let disk = SimulatedDisk::new(steps);
         let (mut engine, p) = open(&disk);
@@ -169,7 +169,7 @@ fn deferred_drops_finish_at_clean_close() {
 }
 
 #[test]
-fn what_was_replaced_while_it_was_pinned_goes_when_it_is_unpinned() {
+fn segments_replaced_while_pinned_are_removed_at_unpin() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     (0..6).for_each(|_| fill_segment(&mut engine, p));

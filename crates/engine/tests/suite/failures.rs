@@ -34,7 +34,7 @@ fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, key: &[u8], val
 }
 
 #[test]
-fn a_sync_that_failed_is_not_healed_by_one_that_succeeds() {
+fn later_sync_does_not_clear_failed_sync() {
     let disk = SimulatedDisk::new(1);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1, Durability::DEFAULT);
@@ -129,7 +129,7 @@ fn entries_are_found_by_index_however_often_the_tail_was_cut() {
 }
 
 #[test]
-fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_more() {
+fn failed_file_removal_after_compaction_stops_only_its_partition() {
     for nth in 1..6 {
         let disk = SimulatedDisk::new(nth);
         let options =
@@ -157,7 +157,7 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
 }
 
 #[test]
-fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
+fn checkpoint_ends_when_awaited_log_is_truncated() {
     let disk = SimulatedDisk::new(6);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1, Durability::DEFAULT);
@@ -172,7 +172,7 @@ fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
 }
 
 #[test]
-fn what_was_committed_is_read_after_a_cut_that_failed() {
+fn committed_records_are_readable_after_failed_truncate() {
     for operation in [DiskOperation::ReadAt, DiskOperation::Truncate, DiskOperation::Sync] {
         let disk = SimulatedDisk::new(7);
         // With this option, memory is freed whenever possible.
@@ -191,7 +191,7 @@ fn what_was_committed_is_read_after_a_cut_that_failed() {
 }
 
 #[test]
-fn a_partition_whose_removal_failed_is_not_made_again_over_what_is_left() {
+fn partition_is_not_created_over_files_of_failed_drop() {
     for nth in 1..4 {
         let disk = SimulatedDisk::new(nth);
         let mut engine = open(&disk);

@@ -141,7 +141,7 @@ fn pinned(folder: &Path, prefix: &str) -> Files {
 }
 
 #[test]
-fn the_writer_writes_the_bytes_that_are_pinned() {
+fn writer_output_equals_pinned_bytes() {
     let written = write_everything();
     if std::env::var_os("ZEROHOP_WRITE_CORPUS").is_some() {
         for (path, bytes) in &written {
@@ -225,7 +225,7 @@ fn disk_with(files: Files, room: usize) -> SimulatedDisk {
 /// removed its replacement. Compaction kept parts 30 and 32 as removals, and later dropped entry
 /// 51, as nothing older needed it.
 #[test]
-fn a_list_whose_parts_are_kept_as_removals_does_not_come_back_from_a_checkpoint() {
+fn checkpoint_does_not_restore_list_with_parts_kept_as_removals() {
     let disk = disk_with(pinned(&corpus("died-parts"), ""), 0);
     let (mut engine, report) = Engine::open(disk, options()).expect("opens");
     assert_eq!(report.damage().next(), None);

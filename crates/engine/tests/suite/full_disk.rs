@@ -202,7 +202,7 @@ fn removals_free_a_full_disk_without_other_writes() {
 }
 
 #[test]
-fn writes_wait_for_dead_space_to_come_back_and_are_not_refused() {
+fn writes_wait_for_freed_dead_space_and_are_not_refused() {
     let disk = SimulatedDisk::new(1);
     disk.set_capacity(CAPACITY);
     let options = EngineOptions { starts_checkpoints: false, ..options(200 << 10) };
@@ -223,7 +223,7 @@ fn writes_wait_for_dead_space_to_come_back_and_are_not_refused() {
 /// Without a shortage of space, a log of removed data must not stay without limit: a timer causes
 /// the checkpoints.
 #[test]
-fn an_idle_partition_gives_back_what_is_dead() {
+fn idle_partition_frees_its_dead_space() {
     let disk = SimulatedDisk::new(1);
     let options = EngineOptions { starts_checkpoints: false, ..options(0) };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
@@ -261,7 +261,7 @@ fn compaction_without_space_ends_with_an_error() {
 }
 
 #[test]
-fn compacting_does_not_wait_for_a_log_that_cannot_be_written() {
+fn compaction_does_not_wait_for_unwritable_log() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
     let p = partition(&mut engine, INTERVAL);

@@ -45,7 +45,7 @@ fn syncs(disk: &SimulatedDisk) -> u64 {
 }
 
 #[test]
-fn many_partitions_with_little_each_are_made_durable_in_time_by_a_few_syncs() {
+fn few_syncs_make_many_small_partitions_durable_in_time() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, handles) = open(&disk);
     engine.maintain(1_000).expect("goes well");
@@ -68,7 +68,7 @@ fn many_partitions_with_little_each_are_made_durable_in_time_by_a_few_syncs() {
 }
 
 #[test]
-fn nothing_is_called_durable_before_its_sync_is_done() {
+fn entries_are_durable_only_after_their_sync() {
     for seed in 0..50 {
         let disk = SimulatedDisk::new(seed);
         let (mut engine, handles) = open(&disk);
@@ -94,7 +94,7 @@ fn nothing_is_called_durable_before_its_sync_is_done() {
 }
 
 #[test]
-fn what_one_partition_wrote_much_of_is_synced_where_it_stands() {
+fn large_writes_of_one_partition_are_synced_in_its_own_log() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, handles) = open(&disk);
     engine.maintain(1_000).expect("goes well");
@@ -110,7 +110,7 @@ fn what_one_partition_wrote_much_of_is_synced_where_it_stands() {
 }
 
 #[test]
-fn a_failed_flush_of_the_journal_leaves_every_partition_to_its_own_sync() {
+fn partitions_sync_their_own_logs_after_failed_journal_flush() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, handles) = open(&disk);
     engine.maintain(1_000).expect("goes well");
@@ -135,7 +135,7 @@ fn a_failed_flush_of_the_journal_leaves_every_partition_to_its_own_sync() {
 }
 
 #[test]
-fn a_disk_that_was_full_for_a_while_loses_nothing() {
+fn temporarily_full_disk_loses_no_entries() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, handles) = open(&disk);
     engine.maintain(1_000).expect("goes well");

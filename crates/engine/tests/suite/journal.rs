@@ -39,7 +39,7 @@ fn epochs(engine: &mut Store, p: Handle) -> Vec<u32> {
 }
 
 #[test]
-fn keys_are_hashed_by_the_same_seed_though_only_the_journal_is_left() {
+fn hash_seed_survives_when_only_the_journal_is_left() {
     for (seed, durability) in
         (0..20).flat_map(|n| [(n, Durability::Sync), (n, Durability::Interval { ms: 50 })])
     {
@@ -73,7 +73,7 @@ fn keys_are_hashed_by_the_same_seed_though_only_the_journal_is_left() {
 }
 
 #[test]
-fn a_large_entry_that_follows_a_cut_survives() {
+fn large_entry_after_truncate_survives() {
     for seed in 0..20 {
         let disk = SimulatedDisk::new(seed);
         let mut engine = open(&disk);
@@ -91,7 +91,7 @@ fn a_large_entry_that_follows_a_cut_survives() {
 }
 
 #[test]
-fn entries_of_a_lower_epoch_that_follow_a_cut_survive() {
+fn entries_of_lower_epoch_after_truncate_survive() {
     for seed in 0..20 {
         let disk = SimulatedDisk::new(seed);
         let mut engine = open(&disk);
@@ -112,7 +112,7 @@ fn entries_of_a_lower_epoch_that_follow_a_cut_survive() {
 }
 
 #[test]
-fn what_was_cut_off_stays_cut_off() {
+fn truncated_entries_stay_truncated_after_crash() {
     for seed in 0..20 {
         let disk = SimulatedDisk::new(seed);
         let mut engine = open(&disk);
@@ -127,7 +127,7 @@ fn what_was_cut_off_stays_cut_off() {
 }
 
 #[test]
-fn a_cut_that_was_not_finished_loses_nothing_of_others() {
+fn unfinished_truncate_loses_no_entries_of_other_partitions() {
     for operations in 0..30 {
         let disk = SimulatedDisk::new(operations);
         let mut engine = open(&disk);
@@ -147,7 +147,7 @@ fn a_cut_that_was_not_finished_loses_nothing_of_others() {
 }
 
 #[test]
-fn a_large_entry_behind_segments_that_were_not_synced_survives() {
+fn large_entry_behind_unsynced_segments_survives() {
     for seed in 0..50 {
         let disk = SimulatedDisk::new(seed);
         let mut engine = open(&disk);
@@ -162,7 +162,7 @@ fn a_large_entry_behind_segments_that_were_not_synced_survives() {
 }
 
 #[test]
-fn a_large_entry_that_was_cut_off_again_is_not_flushed() {
+fn truncated_large_entry_is_not_flushed() {
     let disk = SimulatedDisk::new(1);
     let mut engine = open(&disk);
     let p = partition(&mut engine, 1);
@@ -176,7 +176,7 @@ fn a_large_entry_that_was_cut_off_again_is_not_flushed() {
 }
 
 #[test]
-fn a_dropped_partition_stays_dropped_and_its_successor_is_kept() {
+fn dropped_partition_stays_dropped_and_successor_survives() {
     for seed in 0..20 {
         let disk = SimulatedDisk::new(seed);
         let mut engine = open(&disk);
@@ -272,7 +272,7 @@ fn sync_beside_interval(disk: &SimulatedDisk) -> (Store, Handle, Handle) {
 }
 
 #[test]
-fn a_flush_waits_for_the_one_that_upkeep_has_begun() {
+fn flush_waits_for_flush_begun_by_maintenance() {
     for seed in 0..40 {
         let disk = SimulatedDisk::new(seed);
         let (mut engine, p, other) = sync_beside_interval(&disk);
@@ -287,7 +287,7 @@ fn a_flush_waits_for_the_one_that_upkeep_has_begun() {
 }
 
 #[test]
-fn upkeep_calls_nothing_durable_that_the_journal_only_refers_to() {
+fn maintenance_reports_no_entry_durable_that_journal_only_refers_to() {
     for seed in 0..40 {
         let disk = SimulatedDisk::new(seed);
         let (mut engine, p, other) = sync_beside_interval(&disk);

@@ -10,7 +10,7 @@ use crate::support;
 const SEEDS: u64 = 3000;
 
 #[test]
-fn what_was_synced_comes_back_and_nothing_else_does() {
+fn recovery_restores_exactly_the_synced_entries() {
     let mut wrong = Vec::new();
     for seed in support::seeds(SEEDS) {
         if let Err(told) = support::run_seed(seed) {

@@ -16,7 +16,7 @@ fn finds(seed: u64) -> bool {
 }
 
 #[test]
-fn every_planted_bug_is_found_and_nothing_without_one() {
+fn test_finds_every_mutant_and_no_false_positive() {
     for bug in Bug::ALL {
         plant(Some(bug));
         let found = (0..SEEDS).find(|&seed| finds(seed));

@@ -73,7 +73,7 @@ fn a_crash_over_many_unsynced_segments_leaves_a_prefix() {
 
 /// A checkpoint between a compaction's copy and its end has a removal only as an absent record.
 #[test]
-fn what_was_removed_while_its_segment_was_rewritten_stays_removed() {
+fn record_removed_during_segment_compaction_stays_removed() {
     for steps in 0..80 {
         let disk = SimulatedDisk::new(steps);
         let (mut engine, p) = open(&disk, 32 << 10);
@@ -99,7 +99,7 @@ fn what_was_removed_while_its_segment_was_rewritten_stays_removed() {
 }
 
 #[test]
-fn a_record_of_another_kind_than_the_compacted_one_in_the_checkpoint_survives() {
+fn record_of_other_kind_than_in_checkpoint_survives_compaction() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk, 4 << 10);
     for _ in 0..2 {
@@ -138,7 +138,7 @@ fn corruption_beside_the_end_of_the_log_is_not_returned_after_a_checkpoint() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_stays_an_error_when_it_is_appended_to() {
+fn append_to_corrupt_record_keeps_its_error() {
     for flags in [0, FLAG_LIST] {
         let disk = SimulatedDisk::new(1);
         let (mut engine, p) = open(&disk, 4 << 10);
@@ -203,7 +203,7 @@ fn every_corrupt_byte_is_detected_or_harmless() {
 }
 
 #[test]
-fn compaction_ends_though_trims_and_older_versions_keep_what_it_would_drop() {
+fn compaction_ends_when_trims_and_versions_keep_dead_entries() {
     let (mut engine, p) = open(&SimulatedDisk::new(1), 4 << 10);
     engine.write(p, EntryKind::Append, FLAG_LIST, 1, b"list", b"\x05\0\0\0value").expect("is accepted");
     let to = engine.trim_point(p, b"list", 2).expect("reads").expect("some are left");
@@ -253,7 +253,7 @@ fn segments_too_far_apart_in_epoch_or_time_are_not_merged() {
 /// An entry that compaction leaves out is dead because of a newer entry, which must not be lost if
 /// the older one is gone.
 #[test]
-fn a_durable_value_survives_being_overwritten_while_its_segment_is_rewritten() {
+fn durable_value_survives_overwrite_during_segment_compaction() {
     for steps in 0..80 {
         let disk = SimulatedDisk::new(steps);
         let (mut engine, p) = open(&disk, 32 << 10);
@@ -284,7 +284,7 @@ fn a_durable_value_survives_being_overwritten_while_its_segment_is_rewritten() {
 }
 
 #[test]
-fn what_a_list_replaced_does_not_come_back_once_the_list_is_trimmed() {
+fn value_replaced_by_list_stays_absent_after_trim() {
     for operations in 0..80 {
         let disk = SimulatedDisk::new(operations);
         let (mut engine, p) = open(&disk, 4 << 10);
@@ -344,7 +344,7 @@ fn entries_are_found_by_index_after_a_checkpoint_and_a_torn_tail() {
 }
 
 #[test]
-fn an_empty_segment_that_a_crash_left_does_not_stand_in_the_way() {
+fn empty_segment_after_crash_does_not_block_appends() {
     let mut met = 0;
     for seed in 0..300 {
         let disk = SimulatedDisk::new(seed);

@@ -139,7 +139,7 @@ fn corrupt_entry_is_reported_repaired_and_rewritten() {
 }
 
 #[test]
-fn a_file_that_becomes_corrupt_under_what_memory_has_is_rewritten_from_that() {
+fn corrupt_file_is_rewritten_from_memory() {
     let disk = SimulatedDisk::new(2);
     let (mut engine, p) = open(&disk);
     for n in 0..600u32 {

@@ -166,7 +166,7 @@ fn incomplete_install_is_removed_after_crash() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn a_part_that_is_kept_is_found() {
+fn test_finds_every_snapshot_install_mutant() {
     use zerohop_engine::planted::{Bug, plant};
     for bug in Bug::OF_SNAPSHOT_INSTALL {
         plant(Some(bug));
@@ -216,7 +216,7 @@ fn install_on_full_disk_fails_and_can_be_retried() {
 }
 
 #[test]
-fn a_corrupt_entry_is_named_and_nothing_of_it_is_read() {
+fn corrupt_entry_is_reported_and_not_read() {
     let disk = SimulatedDisk::new(3);
     let (mut engine, p) = open(&disk);
     for number in 0..20_u8 {
@@ -238,7 +238,7 @@ fn a_corrupt_entry_is_named_and_nothing_of_it_is_read() {
 }
 
 #[test]
-fn runs_that_do_not_follow_are_refused() {
+fn segment_runs_out_of_order_are_refused() {
     let (mut from, p) = filled_store(1, Durability::DEFAULT);
     let (mut place, mut run) = (RunPlace::default(), Vec::new());
     let begins = from.read_run(p, &mut place, (u64::MAX, 1000), &mut run).expect("is read");

@@ -27,7 +27,7 @@ fn has_checkpoint(disk: &SimulatedDisk) -> bool {
 
 /// A mark behind the last entry says that the entry is synced; the mark itself is not synced.
 #[test]
-fn a_torn_mark_at_the_end_of_what_a_checkpoint_covers_is_cut_off() {
+fn torn_mark_at_end_of_checkpointed_log_is_truncated() {
     let mut met = 0;
     for seed in 0..400 {
         let disk = SimulatedDisk::new(seed);
@@ -72,7 +72,7 @@ fn a_torn_mark_at_the_end_of_what_a_checkpoint_covers_is_cut_off() {
 /// The process dies while the end of a sealed segment is only in the system's cache: the segment's
 /// last entry is durable, but not necessarily all of the segment.
 #[test]
-fn what_a_recovery_calls_durable_stands_though_the_segment_before_it_is_torn_behind_its_last_entry() {
+fn recovered_entries_stay_durable_behind_torn_sealed_segment() {
     for seed in 0..200 {
         let disk = SimulatedDisk::new(seed);
         let (mut engine, p) = open(&disk, "new");

@@ -8,7 +8,7 @@ use zerohop_engine::{
 };
 
 #[test]
-fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_batches() {
+fn one_maintenance_step_per_batch_of_any_size_bounds_dead_space() {
     const KEYS: u64 = 20_000;
     for batch in [16, 256, 2048] {
         let options = EngineOptions {
@@ -95,7 +95,7 @@ fn writers_wait_for_compaction_where_the_disk_is_slower_than_they_are() {
 }
 
 #[test]
-fn writers_wait_for_a_part_of_the_time_where_the_disk_is_large_beside_what_is_dead() {
+fn writers_wait_less_for_compaction_on_large_disk() {
     for calls_a_second in [50, 5_000, 31_250] {
         let all = greatest_over_live(60, calls_a_second, SMALL_DISK_BYTES);
         let part = greatest_over_live(60, calls_a_second, 1 << 40);
@@ -139,7 +139,7 @@ fn memory_partition_stays_bounded_under_overwrites() {
 }
 
 #[test]
-fn logs_on_disk_give_their_memory_to_a_partition_that_has_nothing_else() {
+fn logs_on_disk_yield_memory_to_memory_only_partition() {
     // Segments smaller than a block: each is a single, partial block.
     let options = EngineOptions {
         segment_bytes: 16 << 10,

@@ -54,7 +54,7 @@ fn indexes_after(engine: &mut Store, p: Handle, after: u64) -> Vec<u64> {
 }
 
 #[test]
-fn trailers_count_for_nothing_in_records_and_stay_with_their_entries() {
+fn trailers_stay_with_entries_and_outside_record_values() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     let put = |engine: &mut Store, kind, flags, at, key: &[u8], body: &[u8], trailer: &[u8]| {
@@ -88,7 +88,7 @@ fn trailers_count_for_nothing_in_records_and_stay_with_their_entries() {
 }
 
 #[test]
-fn bytes_that_can_be_no_trailer_are_part_of_the_record() {
+fn bytes_of_invalid_trailer_belong_to_record() {
     assert_eq!(split_trailer(FLAG_TRAILER, b""), (&b""[..], &b""[..]));
     assert_eq!(split_trailer(FLAG_TRAILER, &[7, 9]), (&[7, 9][..], &b""[..]));
     assert_eq!(split_trailer(FLAG_TRAILER, &[7, 0]), (&[7, 0][..], &b""[..]));
@@ -118,7 +118,7 @@ fn only_parts_with_requested_elements_are_returned() {
 }
 
 #[test]
-fn the_state_in_a_checkpoint_and_the_entries_behind_it_are_found_again() {
+fn recovery_finds_checkpoint_payload_and_later_entries() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     engine.declare_state_in_log(p).expect("is open");
@@ -193,7 +193,7 @@ fn dead_entry_with_state_stays_until_checkpoints_cover_it() {
 }
 
 #[test]
-fn a_checkpoint_is_due_once_enough_log_has_come_and_none_is_being_written() {
+fn checkpoint_is_due_after_enough_log_unless_one_is_in_progress() {
     let (mut engine, p) = open(&SimulatedDisk::new(1));
     assert_eq!(engine.checkpoint_is_due(p), Ok(false));
     let large = vec![0; 1 << 20];
@@ -210,7 +210,7 @@ fn a_checkpoint_is_due_once_enough_log_has_come_and_none_is_being_written() {
 }
 
 #[test]
-fn entries_before_a_torn_tail_are_found_though_the_checkpoint_knew_of_later_ones() {
+fn entries_before_torn_tail_survive_newer_checkpoint() {
     for steps in 0..12 {
         let disk = SimulatedDisk::new(steps);
         let (mut engine, p) = open(&disk);

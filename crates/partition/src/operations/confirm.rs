@@ -27,7 +27,7 @@ mod tests {
     use crate::testing::{PartitionBench, insert};
 
     #[test]
-    fn only_the_version_that_is_there_is_confirmed() {
+    fn confirm_accepts_only_the_current_version() {
         let mut bench = PartitionBench::new();
         let version = bench.write(b"k", insert(b"value")).version();
         assert_eq!(bench.read(b"k", Query::Confirm { version }).number(), Ok(1));

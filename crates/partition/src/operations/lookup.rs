@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_bytes_comes_with_the_length_of_all() {
+    fn byte_range_lookup_returns_total_length() {
         let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"0123456789")).number().expect("is done");
         for (start, stop, wanted) in [(0, 3, &b"012"[..]), (-3, i64::MAX, b"789"), (5, 5, b""), (20, 30, b"")]
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_comes_page_by_page_by_count_and_by_bytes() {
+    fn long_list_is_paged_by_count_and_by_bytes() {
         let mut bench = PartitionBench::new();
         for n in 0..6_000u32 {
             bench.write(b"k", append(&[&n.to_le_bytes()])).number().expect("is done");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_keys_with_the_prefix_that_have_not_expired_come() {
+    fn scan_returns_only_unexpired_keys_with_prefix() {
         let mut bench = PartitionBench::new();
         for n in 0..50u8 {
             bench.write(&[b'a', n], insert(b"v")).number().expect("is done");

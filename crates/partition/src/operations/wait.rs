@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_its_time_out_and_the_version_last_seen() {
+    fn wait_times_out_with_the_version_last_seen() {
         let mut bench = PartitionBench::new();
         let version = bench.write(b"k", insert(b"v")).version();
         let soon = bench.send_waiting_read(b"k", wait(WaitUntil::Absent), 10);

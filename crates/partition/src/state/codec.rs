@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_state_reads_back_and_every_prefix_of_it_is_refused(
+        fn partition_state_roundtrips_and_every_prefix_is_refused(
             writes in prop::collection::vec((0..4u64, 1..50u64), 0..20),
             keys in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..9), 1..99u64), 0..20),
         ) {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1_still_decode() {
+    fn version_1_bytes_decode() {
         let hex = "01000000010000000900000000000000080000000000000007000000000000000100000000000000\
                    64000000000000000200000000000000010000000000000003000000000000000100000003000000000000000\
                    3030000000000000002000000000000000500000000000000030000006b6579";

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_in_order_from_where_the_last_page_ended() {
+    fn blob_names_continue_in_order_from_last_page() {
         let mut names = HeaderNames::default();
         for name in ["b/2", "a", "b/1", "b/3", "c", "b/1"] {
             names.add(name.as_bytes());

@@ -131,7 +131,7 @@ fn split_count_needs_map_version_3() {
 }
 
 #[test]
-fn keyspaces_that_are_being_dropped_take_the_sixth_version() {
+fn draining_keyspaces_need_format_version_6() {
     let closed = MapChange::CloseKeyspace(KeyspaceId(0x0102));
     let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![closed] };
     let mut bytes = delta.encode();
@@ -142,7 +142,7 @@ fn keyspaces_that_are_being_dropped_take_the_sixth_version() {
 }
 
 #[test]
-fn tokens_take_the_fifth_version() {
+fn tokens_need_format_version_5() {
     const GOLDEN_5: &str = "
         5a484d44 0500 0000 0500000000000000 0900000000000000 02000000
         0a 8877665544332211 05 726f626f74 02 00000000 01 03000000 06
@@ -183,7 +183,7 @@ fn tokens_take_the_fifth_version() {
 }
 
 #[test]
-fn tokens_that_expire_take_the_seventh_version() {
+fn expiring_tokens_need_format_version_7() {
     const GOLDEN_7: &str = "
         5a484d44 0700 0000 0500000000000000 0900000000000000 02000000
         0d 8877665544332211 0807060504030201 00 05 726f626f74 01 00000000 01
@@ -249,7 +249,7 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 }
 
 #[test]
-fn each_fault_has_its_own_error() {
+fn each_decode_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
     assert_eq!(with_byte(4, 8), Err(DecodeError::Version { found: 8 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
@@ -303,7 +303,7 @@ fn placed() -> Vec<u8> {
 }
 
 #[test]
-fn placed_groups_are_told_in_few_bytes_whatever_their_number() {
+fn placed_groups_encode_in_few_bytes_for_any_count() {
     let bytes = placed();
     assert_eq!(bytes[4], 4);
     let (ring, exceptions) = (1 + 4 * 4 + 1, 4 + 2 * (4 + 14));
@@ -317,7 +317,7 @@ fn placed_groups_are_told_in_few_bytes_whatever_their_number() {
 }
 
 #[test]
-fn placed_groups_that_cannot_be_are_refused() {
+fn invalid_placed_groups_are_refused() {
     let bytes = placed();
     let at = bytes.len() - 68;
     let with = |place: usize, value: u8| {
@@ -343,7 +343,7 @@ fn placed_groups_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn counts_are_refused_before_anything_is_allocated_for_them() {
+fn excessive_counts_are_refused_before_allocation() {
     let mut bytes = golden();
     bytes[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
     let (count, limit) = (u32::MAX as usize, CHANGES_MAX);
@@ -359,7 +359,7 @@ fn counts_are_refused_before_anything_is_allocated_for_them() {
 }
 
 #[test]
-fn bytes_that_break_a_rule_of_maps_are_refused_by_that_rule() {
+fn decoded_map_that_breaks_a_rule_is_refused_with_that_rule() {
     let map = ClusterMap::of_one_node(node(1, 10, 2), 5).unwrap();
     let mut delta = map.to_delta();
     delta.changes.remove(0);
@@ -377,7 +377,7 @@ fn bytes_that_break_a_rule_of_maps_are_refused_by_that_rule() {
 
 proptest! {
     #[test]
-    fn maps_and_deltas_come_back_as_they_were(steps in steps()) {
+    fn maps_and_deltas_roundtrip(steps in steps()) {
         let (maps, deltas) = history(&steps);
         for map in &maps {
             let bytes = map.encode();
@@ -399,7 +399,7 @@ proptest! {
 
     /// Decodes the bytes of a real map with some changes, and builds a map from them; accepted bytes have only one encoding.
     #[test]
-    fn changed_bytes_never_panic_and_have_one_form(
+    fn changed_bytes_never_panic_and_have_one_encoding(
         steps in steps(),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         length: prop::sample::Index,

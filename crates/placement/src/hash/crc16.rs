@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_check_value_of_xmodem_holds() {
+    fn crc16_matches_xmodem_check_value() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(crc16(b""), 0);
     }
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slicing_gives_what_one_bit_at_a_time_gives(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn sliced_crc_equals_bitwise_crc(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let by_bit = bytes.iter().fold(0u16, |crc, byte| {
                 (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
                     (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn published_answers_hold() {
+    fn fnv1a_matches_published_values() {
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a(b"foo"), 0xdcb2_7518_fed9_d577);

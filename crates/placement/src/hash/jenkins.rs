@@ -73,7 +73,7 @@ mod tests {
 
     /// The results that `driver5` of the reference prints.
     #[test]
-    fn published_answers_hold() {
+    fn jenkins_matches_published_values() {
         let text = b"Four score and seven years ago";
         for (key, first_initial, second_initial, first, second) in [
             (&b""[..], 0, 0, 0xdead_beef, 0xdead_beef),

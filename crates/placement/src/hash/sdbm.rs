@@ -18,7 +18,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn answers_worked_out_by_hand_hold() {
+    fn sdbm_matches_hand_computed_values() {
         assert_eq!(sdbm(b""), 0);
         assert_eq!(sdbm(b"a"), 97);
         assert_eq!(sdbm(b"ab"), 97 * 65_599 + 98);

@@ -54,7 +54,7 @@ const PINNED: [(HashKind, u64, u64); 5] = [
 ];
 
 #[test]
-fn names_read_back_and_wrong_ones_are_told_the_right_ones() {
+fn hash_names_parse_and_unknown_name_error_lists_valid_ones() {
     for kind in HashKind::ALL {
         assert_eq!(kind.to_string().parse(), Ok(kind));
     }
@@ -92,7 +92,7 @@ fn likely_keys() -> Vec<(&'static str, Vec<Vec<u8>>)> {
 }
 
 #[test]
-fn top_bits_are_even_on_keys_that_differ_in_their_last_characters() {
+fn top_bits_are_even_for_keys_with_different_last_characters() {
     for (name, keys) in likely_keys() {
         for kind in HashKind::ALL.into_iter().filter(|kind| *kind != HashKind::Crc16) {
             for seed in [0, 1, 0x0123_4567_89ab_cdef] {
@@ -114,7 +114,7 @@ fn plain_fnv1a_and_sdbm_are_uneven_in_their_top_bits() {
 }
 
 #[test]
-fn finaliser_is_one_to_one() {
+fn finaliser_is_invertible() {
     // The inverse of its steps: each is a bijection of the 64-bit integers.
     fn undone(mut hash: u64) -> u64 {
         for inverse in [0x9cb4_b2f8_1293_37db_u64, 0x4f74_430c_22a5_4005] {
@@ -129,7 +129,7 @@ fn finaliser_is_one_to_one() {
 
 proptest! {
     #[test]
-    fn another_seed_spreads_the_same_keys_differently(one: u64, other: u64) {
+    fn different_seeds_place_keys_differently(one: u64, other: u64) {
         prop_assume!(one != other);
         let count = PartitionCount::new(256).unwrap();
         for kind in HashKind::ALL.into_iter().filter(|kind| *kind != HashKind::Crc16) {
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_of_one_hash_tag_share_all_bits(seed: u64, tag in "[a-z]{1,8}", before in "[a-z]{0,8}", after in "[a-z{}]{0,8}") {
+    fn keys_of_one_hash_tag_have_equal_hashes(seed: u64, tag in "[a-z]{1,8}", before in "[a-z]{0,8}", after in "[a-z{}]{0,8}") {
         let key = format!("{before}{{{tag}}}{after}");
         prop_assert_eq!(HashKind::Crc16.hash(seed, key.as_bytes()), HashKind::Crc16.hash(seed, tag.as_bytes()));
     }

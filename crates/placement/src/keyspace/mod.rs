@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_valid_and_as_the_design_says() {
+    fn defaults_are_valid_and_match_the_design() {
         let config = config();
         config.check().unwrap();
         assert_eq!((config.partitions.get(), config.replicas, config.min_in_sync), (256, 3, 2));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_where_data_lies_cannot_be_altered() {
+    fn settings_that_place_data_cannot_be_altered() {
         let old = config();
         let altered = |change: fn(&mut KeyspaceConfig)| {
             let mut next = old.clone();

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_with_the_place() {
+    fn invalid_names_are_refused_with_position() {
         assert_eq!(KeyspaceName::new(""), Err(NameError::Empty));
         assert_eq!(KeyspaceName::new(&"x".repeat(64)), Err(NameError::TooLong { bytes: 64 }));
         for (bad, at, character) in [

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_with_the_reason() {
+    fn invalid_addresses_are_refused_with_reason() {
         for (bad, why) in [
             ("", AddressError::Port),
             ("host", AddressError::Port),

@@ -262,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_table_holds_what_was_set_last_and_nothing_else(
+        fn group_list_returns_last_set_groups_only(
             mut model in proptest::collection::vec(groups(), 1..20),
             sets in proptest::collection::vec((any::<prop::sample::Index>(), groups()), 0..40),
         ) {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_names_each_instance_once_and_not_too_many() {
+    fn group_refuses_duplicate_and_too_many_members() {
         let group = |in_sync: &[u32], followers: &[u32]| ReplicaGroup {
             in_sync: in_sync.iter().copied().map(InstanceId).collect(),
             followers: followers.iter().copied().map(InstanceId).collect(),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_follow_is_refused_and_changes_nothing() {
+    fn delta_that_does_not_follow_is_refused_without_effect() {
         let (mut history, maps) = history(2);
         let before = history.since(maps[0].epoch());
         assert!(history.push(&create(&maps[0], 9)).is_err());

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_belong_to_one_node_each() {
+    fn each_instance_belongs_to_one_node() {
         let taken = |instance| Err(MapError::InstanceInUse { instance: InstanceId(instance) });
         assert_eq!(table(vec![node(1, 0, 4), node(2, 3, 1)]), taken(3));
         assert_eq!(table(vec![node(1, 7, 1), node(2, 7, 1)]), taken(7));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_one_to_255_instances() {
+    fn node_has_1_to_255_instances() {
         for instances in [0, 256] {
             assert_eq!(
                 table(vec![node(1, 0, instances)]),

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_lost_if_nobody_in_sync_is_up_or_one_whose_log_counts_is_missing() {
+    fn group_is_unavailable_when_required_logs_are_down() {
         let node = |id: u32, state| Node {
             id: NodeId(id),
             state,

@@ -122,7 +122,7 @@ fn only_matching_delta_or_newer_complete_map_is_applied() {
 }
 
 #[test]
-fn every_change_of_a_group_raises_its_epoch() {
+fn every_group_change_raises_its_epoch() {
     let map = one_node(2);
     let group = |epoch| ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(11));
     let raised = next(&map, vec![set_group(5, group(7))]).unwrap();
@@ -169,7 +169,7 @@ fn groups_name_only_instances_of_the_map() {
 }
 
 #[test]
-fn a_restarted_process_is_in_no_group_that_was_not_decided_again() {
+fn restarted_node_is_refused_in_groups_not_decided_again() {
     let map = one_node(2);
     let restarted = Node { incarnation: Incarnation(99), ..node(1, 10, 2) };
     let regroup = |partition| {
@@ -238,7 +238,7 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
 }
 
 #[test]
-fn a_whole_map_tells_how_often_a_keyspace_was_split() {
+fn complete_map_has_split_count_of_each_keyspace() {
     let split = || vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)];
     let twice = next(&next(&one_node(2), split()).unwrap(), split()).unwrap();
     let again = ClusterMap::decode(&twice.encode()).unwrap();
@@ -289,7 +289,7 @@ fn split_halves_each_partition_without_moves() {
 }
 
 #[test]
-fn keyspaces_in_the_same_ring_share_its_order_and_what_changes_is_an_exception() {
+fn keyspaces_share_ring_order_and_store_changes_as_exceptions() {
     const PARTITIONS: u32 = 1 << 16;
     let ring = |turn| Ring { first: InstanceId(0), count: 1000, step: 7, first_position: turn, splits: 0 };
     let nodes = (0..500).map(|id| MapChange::PutNode(node(id, id * 2, 2)));
@@ -315,7 +315,7 @@ fn keyspaces_in_the_same_ring_share_its_order_and_what_changes_is_an_exception()
 }
 
 #[test]
-fn a_map_that_would_not_fit_a_frame_is_refused() {
+fn map_too_large_for_a_frame_is_refused() {
     let mut map = one_node(1);
     let node = node(1, 10, 1);
     let refused = (2..100).find_map(|id| {
@@ -337,7 +337,7 @@ fn a_map_that_would_not_fit_a_frame_is_refused() {
 }
 
 #[test]
-fn the_next_map_shares_what_did_not_change() {
+fn next_map_shares_unchanged_parts() {
     let map = one_node(2);
     let after = next(&map, vec![create(2, "two", &map)]).unwrap();
     assert!(std::sync::Arc::ptr_eq(&map.nodes, &after.nodes));
@@ -346,7 +346,7 @@ fn the_next_map_shares_what_did_not_change() {
 
 proptest! {
     #[test]
-    fn joined_deltas_lead_where_the_single_ones_do(steps in steps(), from: prop::sample::Index, to: prop::sample::Index) {
+    fn joined_deltas_give_the_same_map_as_single_ones(steps in steps(), from: prop::sample::Index, to: prop::sample::Index) {
         let (maps, deltas) = history(&steps);
         let (a, b) = (from.index(maps.len()), to.index(maps.len()));
         let (from, to) = (a.min(b), a.max(b));
@@ -365,7 +365,7 @@ proptest! {
     }
 
     #[test]
-    fn every_key_has_a_route_to_the_primary_of_its_partition(steps in steps(), key in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn every_key_routes_to_the_primary_of_its_partition(steps in steps(), key in prop::collection::vec(any::<u8>(), 0..40)) {
         let (maps, _) = history(&steps);
         for map in &maps {
             for (id, keyspace) in map.keyspaces() {

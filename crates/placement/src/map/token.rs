@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_in_all_keyspaces_is_granted_in_each() {
+    fn grant_for_all_keyspaces_applies_to_each() {
         let token = entry(&[(3, 2), (0, 1)]).unwrap();
         let of = |keyspace| token.permissions(KeyspaceId(keyspace)).names();
         assert_eq!([of(0), of(3), of(4)], ["read", "read,write", "read"]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_permits_nothing_or_says_it_twice_is_none() {
+    fn token_with_empty_or_duplicate_grants_is_refused() {
         assert!(entry(&[(1, 7), (2, 4)]).is_some());
         for bad in [&[][..], &[(1, 0)], &[(1, 8)], &[(1, 1), (1, 2)]] {
             assert_eq!(entry(bad), None, "{bad:?}");

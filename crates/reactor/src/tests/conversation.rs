@@ -55,7 +55,7 @@ fn refused_hello_gets_a_reason_and_is_closed() {
 }
 
 #[test]
-fn a_batch_is_answered_with_one_write_for_each_connection() {
+fn batch_is_answered_with_one_write_per_connection() {
     let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
     let peers = [stand.connect_with_hello(), stand.connect_with_hello()];
     for peer in peers {
@@ -106,7 +106,7 @@ fn thousands_of_requests_in_one_write_are_answered_in_bounded_batches() {
 }
 
 #[test]
-fn requests_that_come_one_byte_at_a_time_are_put_together() {
+fn requests_received_byte_by_byte_are_reassembled() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.world.borrow_mut().connect();
     let sent = [hello(), lookups(2..5), insert(5, &[7; 40_000]), lookups(6..8)].concat();
@@ -122,7 +122,7 @@ fn requests_that_come_one_byte_at_a_time_are_put_together() {
 }
 
 #[test]
-fn answers_may_come_later_and_in_any_order() {
+fn answers_may_be_late_and_in_any_order() {
     let mut stand = ReactorStand::new(When::After(50), Limits::DEFAULT);
     let peer = stand.connect_with_hello();
     stand.answers(peer);

@@ -49,7 +49,7 @@ fn value(id: u64, key: &[u8]) -> (u64, StandAnswer) {
 }
 
 #[test]
-fn each_request_of_a_frame_is_answered_under_its_own_id() {
+fn each_request_of_coalesced_frame_is_answered_under_its_id() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.send(peer, &[coalesced_lookups(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
@@ -59,7 +59,7 @@ fn each_request_of_a_frame_is_answered_under_its_own_id() {
 }
 
 #[test]
-fn answers_of_one_batch_share_frames_whatever_order_they_come_in() {
+fn answers_of_one_batch_share_frames_in_any_order() {
     let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let keys: Vec<Vec<u8>> = (0..100u8).map(|key| vec![key]).collect();
@@ -90,7 +90,7 @@ fn late_answers_do_not_delay_others() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_by_itself() {
+fn unreadable_request_in_coalesced_frame_fails_alone() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let good = body_of(&lookup(0, b"good"));
@@ -117,7 +117,7 @@ fn what_cannot_be_read_is_refused_by_itself() {
 }
 
 #[test]
-fn a_client_that_has_not_agreed_is_refused_and_answered_frame_by_frame() {
+fn coalesced_frame_without_negotiation_is_refused() {
     let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
     let peer = stand.connect_with_hello();
     stand.answers(peer);

@@ -63,7 +63,7 @@ fn peer_messages_are_accepted_from_own_cluster_only() {
 }
 
 #[test]
-fn outgoing_link_greets_first_then_one_write_per_batch() {
+fn outgoing_link_sends_hello_first_then_one_write_per_batch() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = called(&mut stand);
     stand.send(peer, &ack());
@@ -117,7 +117,7 @@ fn refused_or_unanswered_connect_is_reported() {
 }
 
 #[test]
-fn a_complaint_ends_the_connection_so_that_none_is_answered_by_another() {
+fn failure_answer_from_peer_closes_link_without_reply() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = called(&mut stand);
     stand.send(peer, &[ack(), encoded(3, &Message::Answer(Err(Failure::Unauthorized)))].concat());

@@ -59,7 +59,7 @@ fn answerable_bad_requests_keep_the_connection() {
 }
 
 #[test]
-fn what_leaves_the_next_frame_unknown_closes_the_connection() {
+fn unknown_frame_boundary_closes_connection() {
     let too_long = Failure::FrameTooLong { length: u64::from(u32::MAX), limit: 16_908_288 };
     let wrong_version = Failure::UnsupportedVersion { min: 1, max: 1 };
     for (bytes, last_answer) in [
@@ -87,7 +87,7 @@ fn what_leaves_the_next_frame_unknown_closes_the_connection() {
 }
 
 #[test]
-fn nothing_is_accepted_before_hello() {
+fn requests_before_hello_are_refused() {
     for (bytes, request, failure) in [
         (encoded(4, &Message::Ping(Ping::default())), 4, What::HelloExpected.into()),
         (lookup(5, b"abc"), 5, What::HelloExpected.into()),

@@ -35,7 +35,7 @@ fn connection_without_hello_times_out() {
 }
 
 #[test]
-fn a_frame_that_is_begun_must_end() {
+fn unfinished_frame_times_out() {
     let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     let peer = stand.connect_with_hello();
     stand.advance_ms(300);
@@ -48,7 +48,7 @@ fn a_frame_that_is_begun_must_end() {
 }
 
 #[test]
-fn a_long_frame_has_the_time_that_a_slow_link_needs() {
+fn frame_time_limit_grows_with_frame_length() {
     let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
     let peer = stand.connect_with_hello();
     let frame = insert(2, &vec![1; 256 * 1000 - 10]);
@@ -80,7 +80,7 @@ fn client_that_reads_no_answers_is_closed() {
 }
 
 #[test]
-fn an_idle_connection_ends_but_not_one_that_waits_for_an_answer() {
+fn idle_connection_is_closed_unless_it_waits_for_answer() {
     let mut stand = ReactorStand::new(When::Never, LIMITS);
     let (idle, waiting) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.send(waiting, &lookup(2, b"abc"));

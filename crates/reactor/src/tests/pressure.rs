@@ -123,7 +123,7 @@ fn large_frames_without_memory_are_refused_with_retry() {
 }
 
 #[test]
-fn nothing_is_allocated_on_the_claim_of_a_length() {
+fn claimed_length_causes_no_allocation() {
     let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
     let peer = stand.connect_with_hello();
     stand.answers(peer);

@@ -128,7 +128,7 @@ fn missing_or_wrong_proof_is_refused_with_reason() {
 }
 
 #[test]
-fn a_proof_that_does_not_come_in_time_or_is_large_ends_the_connection() {
+fn late_or_oversized_proof_closes_connection() {
     let mut stand = stand_with_secret(Limits::DEFAULT);
     let (silent, _) = request_challenge(&mut stand, "ours", hello_message());
     stand.advance_ms(limits::HELLO_TIME_OUT_MS + 1);
@@ -284,7 +284,7 @@ fn outgoing_link_sends_nothing_before_mutual_proof() {
 }
 
 #[test]
-fn outgoing_link_sends_nothing_to_wrong_secret() {
+fn outgoing_link_sends_nothing_to_peer_with_wrong_secret() {
     let mut stand = stand_with_secret(Limits::DEFAULT);
     for text in [Some("another"), None] {
         let (peer, _) = called(&mut stand, text);

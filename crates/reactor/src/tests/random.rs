@@ -166,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_request_is_answered_once_and_rightly_whatever_happens_around_it(
+    fn random_schedules_answer_each_request_once_and_correctly(
         when in when(),
         sizes in prop::collection::vec(prop::collection::vec(1..2500usize, 0..30), CLIENTS..=CLIENTS),
         steps in prop::collection::vec(step(), 0..150),

@@ -32,7 +32,7 @@ fn thousands_of_requests_in_one_write_are_all_answered() {
 }
 
 #[test]
-fn one_byte_at_a_time_makes_the_same_requests() {
+fn requests_sent_byte_by_byte_are_reassembled() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
     let mut client = SocketClient::connect(server.address);
     for byte in [hello(), lookup(2, b"abc"), lookup(3, b"def")].concat() {
@@ -50,7 +50,7 @@ fn one_byte_at_a_time_makes_the_same_requests() {
 }
 
 #[test]
-fn answers_overtake_each_other() {
+fn early_answers_overtake_late_ones() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
     let mut client = SocketClient::connect_with_hello(server.address);
     client.send(&[lookup(2, b"later 2"), lookup(3, b"later 3"), lookup(4, b"now")].concat());
@@ -61,7 +61,7 @@ fn answers_overtake_each_other() {
 }
 
 #[test]
-fn a_client_that_never_reads_costs_bounded_memory_and_no_one_else_anything() {
+fn non_reading_client_uses_bounded_memory_and_delays_no_others() {
     let limits = Limits { unsent_bytes_max: 100_000, send_time_out_ms: 1_500, ..Limits::DEFAULT };
     let server = ReactorThread::start(5_000, limits);
     let mut deaf = SocketClient::connect_with_hello(server.address);
@@ -80,7 +80,7 @@ fn a_client_that_never_reads_costs_bounded_memory_and_no_one_else_anything() {
 }
 
 #[test]
-fn a_slow_reader_gets_everything_in_the_end() {
+fn slow_reader_gets_all_answers() {
     let limits = Limits { unsent_bytes_max: 100_000, ..Limits::DEFAULT };
     let server = ReactorThread::start(5_000, limits);
     let mut client = SocketClient::connect_with_hello(server.address);
@@ -158,7 +158,7 @@ fn the_last_answer_arrives_though_more_was_sent_than_is_read() {
 }
 
 #[test]
-fn other_protocols_get_a_line_and_the_end() {
+fn other_protocol_gets_a_line_and_is_closed() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
     let mut socket = TcpStream::connect(server.address).unwrap();
     socket.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -168,7 +168,7 @@ fn other_protocols_get_a_line_and_the_end() {
 }
 
 #[test]
-fn half_closed_redis_client_gets_its_replies() {
+fn half_closed_client_gets_its_answers() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
     let mut client = SocketClient::connect_with_hello(server.address);
     client.send(&[lookup(2, b"abc"), lookup(3, b"later")].concat());
@@ -215,7 +215,7 @@ fn many_clients_at_once_are_all_served() {
 }
 
 #[test]
-fn stopping_answers_what_is_in_flight() {
+fn stop_answers_requests_in_flight() {
     let server = ReactorThread::start(1, Limits::DEFAULT);
     let mut client = SocketClient::connect_with_hello(server.address);
     client.send(&lookup(2, b"later"));

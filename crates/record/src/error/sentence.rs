@@ -173,7 +173,7 @@ mod tests {
     use crate::error::What;
 
     #[test]
-    fn sentences_name_the_figures_and_the_way_out() {
+    fn error_messages_name_the_limits_and_the_remedy() {
         let long = Failure::KeyTooLong { length: 70_000, limit: 65_536 }.to_string();
         assert!(long.contains("70000") && long.contains("65536"), "{long}");
         let empty = Failure::KeyTooLong { length: 0, limit: 65_536 }.to_string();

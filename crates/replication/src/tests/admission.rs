@@ -23,7 +23,7 @@ fn lone_primary_to_admit() -> (TestNode, u64) {
 }
 
 #[test]
-fn a_follower_is_admitted_once_it_has_flushed_what_the_log_had_when_it_had_caught_up() {
+fn follower_is_admitted_after_flush_of_log_at_catch_up() {
     let (mut a, last) = lone_primary_to_admit();
     a.receive(2, 1, &acknowledge_call(last, 0));
     a.handle_event(ReplicaEvent::Tick);
@@ -37,7 +37,7 @@ fn a_follower_is_admitted_once_it_has_flushed_what_the_log_had_when_it_had_caugh
 }
 
 #[test]
-fn a_follower_that_fell_behind_meanwhile_must_flush_again() {
+fn follower_that_fell_behind_must_flush_again() {
     let (mut a, last) = lone_primary_to_admit();
     a.receive(2, 1, &acknowledge_call(last, 0));
     a.write(2, b"key", b"other");

@@ -38,7 +38,7 @@ fn break_with(node: &mut TestNode, act: impl FnOnce(&mut TestNode)) {
 }
 
 #[test]
-fn each_invariant_is_named() {
+fn each_broken_invariant_is_reported_by_name() {
     let found = broken_by(|one| one.lead.streams.clear());
     assert_eq!(found, Some("a primary has a stream for each other member"));
     assert_eq!(broken_by(|one| one.lead.epoch_marker = 99), Some(RULE));

@@ -38,7 +38,7 @@ fn commit_index_is_sent_with_next_entry_or_soon_after() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn a_broken_invariant_ends_the_step_with_its_name() {
+fn broken_invariant_ends_the_step_with_its_name() {
     let broken = |damage: fn(&mut Replica), invariant: &str| {
         let mut a = TestNode::new(1);
         a.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));

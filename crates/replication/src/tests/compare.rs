@@ -81,7 +81,7 @@ fn different_contents_are_found_and_reported() {
 }
 
 #[test]
-fn too_much_for_one_step_is_compared_in_smaller_slices() {
+fn comparison_too_large_for_one_step_uses_smaller_hash_ranges() {
     let (mut a, mut b) = pair();
     let value = vec![3; 1 << 20];
     for n in 0..24u64 {
@@ -118,7 +118,7 @@ fn silent_member_is_left_out_after_a_wait() {
 
 /// A partition may have one slice, and there are hundreds of partitions: five seconds for each would be many minutes.
 #[test]
-fn a_follower_that_does_not_get_on_is_not_waited_for() {
+fn comparison_does_not_wait_for_stuck_follower() {
     let (mut a, mut b) = pair();
     for node in [&mut a, &mut b] {
         node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[2])));

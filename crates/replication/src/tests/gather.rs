@@ -50,7 +50,7 @@ fn tick_due_us(a: &mut TestNode) -> u64 {
 }
 
 #[test]
-fn a_follower_gets_several_entries_in_one_message_where_one_in_sync_gets_each_at_once() {
+fn follower_gets_entries_coalesced_and_in_sync_replica_at_once() {
     let mut a = primary();
     for (request, passed_us) in [(1, 1_000), (2, 4_000), (3, 9_000)] {
         a.now_us += passed_us;
@@ -71,7 +71,7 @@ fn a_follower_gets_several_entries_in_one_message_where_one_in_sync_gets_each_at
 }
 
 #[test]
-fn many_entries_do_not_wait_for_others() {
+fn many_entries_are_sent_without_waiting_for_more() {
     let mut a = primary();
     for request in 0..=COALESCE_ENTRIES_MAX {
         a.write(request, b"key", b"value");
@@ -81,7 +81,7 @@ fn many_entries_do_not_wait_for_others() {
 }
 
 #[test]
-fn one_that_is_to_be_admitted_is_sent_everything_at_once() {
+fn follower_to_be_admitted_gets_entries_at_once() {
     // The target of a move.
     let mut a = primary();
     a.handle_event(ReplicaEvent::AdmissionRequested(member(3)));

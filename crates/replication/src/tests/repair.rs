@@ -99,7 +99,7 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
 /// The other member that has the entry may be gone at the next start. A primary alone that finds it corrupt then could bring up
 /// no other member, and no other member could become primary.
 #[test]
-fn what_was_repaired_stays_so_across_a_kill_though_nothing_more_is_written() {
+fn repaired_entry_survives_kill_without_further_writes() {
     let (mut a, kept) = corrupt_primary();
     a.granted_by(2);
     a.read(5_000);

@@ -55,7 +55,7 @@ fn begin(node: &mut TestNode, inherited: &InheritedState, view: GroupView) {
 /// A, cut off, is primary of epoch 1, with a lease of B. B is promoted in epoch 2, and would have to wait for that lease. Before
 /// it has waited, the keyspace is split, and B is primary of the children.
 #[test]
-fn a_child_waits_for_whom_its_parent_was_waiting_for() {
+fn child_waits_for_leases_its_parent_waited_for() {
     let mut node = promoted();
     let inherited = split_parent(&mut node, 3);
     begin(&mut node, &inherited, view(3, 2, &[3], &[]));
@@ -64,7 +64,7 @@ fn a_child_waits_for_whom_its_parent_was_waiting_for() {
 }
 
 #[test]
-fn a_child_of_a_primary_that_has_waited_waits_no_more() {
+fn child_of_primary_that_has_waited_does_not_wait() {
     let mut node = promoted();
     node.now_us += LEASE_WAIT_US;
     node.granted_by(3);
@@ -79,7 +79,7 @@ fn a_child_of_a_primary_that_has_waited_waits_no_more() {
 /// B is slow. While it copies its parent, C is primary of the child in epoch 3, with a lease of B. Then B is primary in epoch 4.
 /// B has never heard of C, so it waits for all instances that it has granted a lease.
 #[test]
-fn a_child_that_is_opened_late_waits_for_all_whom_it_has_granted() {
+fn child_opened_late_waits_for_all_leases_it_granted() {
     let mut node = settled_member();
     let inherited = split_parent(&mut node, 2);
     node.leases.set_map(MapEpoch(3));

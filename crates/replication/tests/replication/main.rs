@@ -68,7 +68,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn no_acknowledged_write_is_lost_and_one_primary_answers() {
+fn acknowledged_writes_survive_and_only_one_primary_answers() {
     let mut totals = Totals::default();
     let seeds = seeds();
     let count = seeds.end - seeds.start;
@@ -109,7 +109,7 @@ fn no_acknowledged_write_is_lost_and_one_primary_answers() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn same_seed_gives_the_same_run() {
     for seed in [3, 4] {
         let (first, second) = (run_seed(seed, None), run_seed(seed, None));
         assert_eq!((first.trace, first.totals), (second.trace, second.totals));

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_found_in_any_case_and_nothing_else_is() {
+    fn command_lookup_ignores_case_and_refuses_unknown_names() {
         for command in TABLE {
             assert_eq!(CommandRow::find(command.name.as_bytes()).unwrap().name, command.name);
             let upper = command.name.to_ascii_uppercase();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn keyed_commands_have_keys_and_no_others_run_at_partitions() {
+    fn only_commands_with_keys_run_at_partitions() {
         for command in TABLE {
             let keyed = matches!(command.how, Executor::Keyed(_)) || command.name == "watch";
             assert_eq!(keyed, command.keys.first > 0, "{}", command.name);

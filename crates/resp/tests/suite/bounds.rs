@@ -72,7 +72,7 @@ fn unauthenticated_clients_may_not_send_long_arguments() {
 }
 
 #[test]
-fn the_work_of_a_transaction_is_bounded_by_the_bytes_that_it_goes_through() {
+fn transaction_is_bounded_by_record_bytes_that_it_processes() {
     let mut client = ModelClient::new();
     client.bytes(&set(BULK_BYTES_MAX));
     client.send("MULTI");
@@ -121,7 +121,7 @@ fn a_queue_of_commands_is_bounded() {
 }
 
 #[test]
-fn a_reply_that_would_be_too_long_is_an_error() {
+fn oversized_reply_is_an_error() {
     let mut client = ModelClient::new();
     let value = vec![b'x'; BULK_BYTES_MAX];
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
@@ -144,7 +144,7 @@ fn steps(client: &mut ModelClient) -> (usize, String) {
 }
 
 #[test]
-fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
+fn step_over_long_keys_ends_early_and_command_continues() {
     let mut client = ModelClient::new();
     for n in 0..40 {
         let key = [format!("{{a}}{n:02}").as_bytes(), &b"a".repeat(65_000)].concat();
@@ -180,7 +180,7 @@ fn a_step_through_long_keys_ends_early_and_the_command_goes_on() {
 }
 
 #[test]
-fn a_scan_of_which_a_partition_cannot_answer_goes_on_later() {
+fn scan_continues_after_partition_was_busy() {
     let mut client = ModelClient::new();
     client.send("SET {b}1 v\nSET {a}1 v");
     client.world.remote.extend(0..4);

@@ -74,7 +74,7 @@ fn keys_of_several_partitions_are_refused_together() {
 }
 
 #[test]
-fn a_transaction_is_within_one_partition() {
+fn transaction_over_two_partitions_is_refused() {
     let mut client = ModelClient::new();
     let replies = client.send("MULTI\nSET {a}1 1\nSET {b}1 1\nEXEC\nGET {a}1");
     let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n$-1\r\n";
@@ -88,7 +88,7 @@ fn a_transaction_is_within_one_partition() {
 }
 
 #[test]
-fn what_a_connection_tells_of_itself_may_stand_in_a_transaction() {
+fn connection_queries_are_allowed_in_transaction() {
     let mut client = ModelClient::new();
     let replies =
         client.send("MULTI\nCLIENT ID\nSET k v\nCLIENT GETNAME\nCLUSTER KEYSLOT k\nINFO nothing\nEXEC");
@@ -102,7 +102,7 @@ fn what_a_connection_tells_of_itself_may_stand_in_a_transaction() {
 }
 
 #[test]
-fn replies_keep_order_though_units_do_not() {
+fn replies_keep_order_when_units_complete_out_of_order() {
     let mut client = ModelClient::new();
     client.world.remote.extend([0, 1, 3]);
     let replies = client.send("SET {a}1 first\nSET {b}1 second\nPING\nGET {c}1\nGET {a}1\nPING last");
@@ -115,7 +115,7 @@ fn replies_keep_order_though_units_do_not() {
 }
 
 #[test]
-fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
+fn cluster_aware_client_is_redirected_to_owner() {
     let mut client = ModelClient::new();
     client.world.remote.insert(3);
     client.world.moves = true;
@@ -135,7 +135,7 @@ fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
 }
 
 #[test]
-fn the_cluster_is_told_as_redis_tells_it() {
+fn cluster_commands_reply_in_redis_format() {
     let mut client = ModelClient::new();
     client.world.remote.insert(3);
     assert_eq!(client.send("CLUSTER KEYSLOT somekey"), ":11058\r\n");
@@ -246,7 +246,7 @@ fn all_partitions_command_survives_a_split() {
 }
 
 #[test]
-fn a_transaction_goes_where_its_keys_are_after_a_split() {
+fn transaction_is_routed_by_partitions_after_split() {
     let mut client = ModelClient::new();
     // Keys in the first of four partitions, and in the first two of eight.
     let eighth = |key: &String| key_slot(key.as_bytes()) / 2048;
@@ -269,7 +269,7 @@ fn a_transaction_goes_where_its_keys_are_after_a_split() {
 }
 
 #[test]
-fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() {
+fn starting_node_answers_cross_partition_commands_with_tryagain() {
     let mut client = ModelClient::new();
     client.world.serves_cross_partition_soon = true;
     for command in ["MGET a b", "MSET a 1 b 2", "WATCH a b"] {
@@ -287,7 +287,7 @@ fn while_a_node_starts_commands_over_several_partitions_are_to_be_tried_again() 
 }
 
 #[test]
-fn what_follows_a_command_over_all_partitions_waits_for_it() {
+fn later_commands_wait_for_command_over_all_partitions() {
     let mut client = ModelClient::new();
     client.send("SET {a}1 x");
     client.world.remote.extend([0, 1]);
@@ -297,7 +297,7 @@ fn what_follows_a_command_over_all_partitions_waits_for_it() {
 }
 
 #[test]
-fn watched_keys_that_change_undo_the_transaction() {
+fn change_of_watched_key_discards_transaction() {
     for is_away in [false, true] {
         let mut client = ModelClient::new();
         if is_away {
@@ -323,7 +323,7 @@ fn watched_keys_that_change_undo_the_transaction() {
 }
 
 #[test]
-fn a_record_that_expires_counts_as_changed() {
+fn expired_record_counts_as_changed() {
     let mut client = ModelClient::new();
     client.send("SET k v PX 500\nWATCH k\nMULTI\nPING");
     client.world.now_ms += 500;
@@ -331,7 +331,7 @@ fn a_record_that_expires_counts_as_changed() {
 }
 
 #[test]
-fn compare_and_swap_tells_what_it_saw() {
+fn compare_and_swap_returns_previous_value() {
     let mut client = ModelClient::new();
     let replies = client.send("ZH.CAS k a b\nSET k a EX 100\nZH.CAS k a b\nZH.CAS k a c\nGET k\nTTL k");
     assert_eq!(
@@ -342,7 +342,7 @@ fn compare_and_swap_tells_what_it_saw() {
 }
 
 #[test]
-fn a_wait_ends_when_the_value_is_there_or_the_time_is_over() {
+fn wait_ends_with_expected_value_or_at_time_out() {
     let mut client = ModelClient::new();
     assert_eq!(client.send("SET k a\nZH.WAIT k a 1000\nZH.WAIT k b 0"), "+OK\r\n:1\r\n:0\r\n");
     assert_eq!(client.send("ZH.WAIT k b 1000\nPING"), "");
@@ -395,7 +395,7 @@ fn a_failure_undoes_the_whole_transaction() {
 }
 
 #[test]
-fn replies_that_are_not_wanted_do_not_come() {
+fn client_reply_off_and_skip_suppress_replies() {
     for is_away in [false, true] {
         let mut client = ModelClient::new();
         if is_away {
@@ -425,7 +425,7 @@ fn clients_are_listed() {
 }
 
 #[test]
-fn the_server_is_told_of() {
+fn server_commands_describe_server() {
     let mut client = ModelClient::new();
     client.send("SET k v");
     let info = client.send("INFO");
@@ -457,7 +457,7 @@ fn quitting_closes_once_all_replies_are_out() {
 }
 
 #[test]
-fn bytes_that_are_no_command_close_after_an_error() {
+fn invalid_command_bytes_close_connection_after_error() {
     for (bytes, text) in [
         (&b"*1\r\n:1\r\n"[..], "-ERR Protocol error: expected '$', got ':'\r\n"),
         (b"*1\r\n$536870913\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
@@ -480,7 +480,7 @@ fn bytes_that_are_no_command_close_after_an_error() {
 }
 
 #[test]
-fn a_client_that_waits_for_too_much_is_not_read() {
+fn input_pauses_at_limit_of_pending_replies() {
     let mut client = ModelClient::new();
     client.world.remote.insert(3);
     let commands = "GET {a}1\r\n".repeat(PENDING_MAX + 10);
@@ -522,7 +522,7 @@ fn client_with_too_many_waiting_replies_is_closed() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_read() {
+fn input_pauses_while_client_does_not_read_replies() {
     let mut client = ModelClient::new();
     client.send(&format!("SET k {}", "x".repeat(60_000)));
     client.bytes("GET k\r\n".repeat(100).as_bytes());
@@ -539,7 +539,7 @@ fn a_client_that_does_not_read_is_not_read() {
 }
 
 #[test]
-fn a_ticket_that_is_not_waited_for_changes_nothing() {
+fn unexpected_ticket_is_ignored() {
     let mut client = ModelClient::new();
     let strange = Ticket { number: 99, part: 0 };
     assert!(!client.connection.complete(strange, b"+lost\r\n", &mut client.world, &mut client.out));

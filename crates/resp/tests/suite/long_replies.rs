@@ -100,7 +100,7 @@ fn no_page_is_read_while_output_is_full() {
 }
 
 #[test]
-fn a_long_reply_is_of_the_moment_of_its_command_whatever_is_changed() {
+fn long_reply_is_consistent_despite_later_changes() {
     for change in
         ["RPUSH {a}list more", "LTRIM {a}list 5 10", "DEL {a}list", "SET {a}list x", "RENAME {a}list {a}l"]
     {
@@ -117,7 +117,7 @@ fn a_long_reply_is_of_the_moment_of_its_command_whatever_is_changed() {
 }
 
 #[test]
-fn values_of_many_keys_are_of_one_moment_too() {
+fn long_multi_key_reply_is_consistent() {
     let mut client = ModelClient::new();
     let value = "v".repeat(256 << 10);
     let keys: Vec<String> = (0..400).map(|number| format!("{{a}}{number}")).collect();
@@ -136,7 +136,7 @@ fn values_of_many_keys_are_of_one_moment_too() {
 }
 
 #[test]
-fn long_values_of_more_keys_than_a_step_has_come_in_pieces() {
+fn long_values_of_many_keys_are_sent_in_pieces() {
     const KEYS: usize = PART_KEYS_MAX + 100;
     let mut client = ModelClient::new();
     let value = "v".repeat(64 << 10);
@@ -164,7 +164,7 @@ fn long_values_of_more_keys_than_a_step_has_come_in_pieces() {
 }
 
 #[test]
-fn what_is_short_or_whole_is_one_step_and_opens_nothing() {
+fn short_or_indivisible_reply_takes_one_step_without_snapshot() {
     let (mut client, values) = with_list(20, 100 << 10);
     assert!(values.len() * values[0].len() < STEP_REPLY_BYTES_MAX);
     assert!(client.send("LRANGE {a}list 0 -1").len() > values.len() * values[0].len());
@@ -181,7 +181,7 @@ fn what_is_short_or_whole_is_one_step_and_opens_nothing() {
 }
 
 #[test]
-fn a_client_that_closes_in_the_middle_leaves_nothing_open() {
+fn client_that_disconnects_during_long_reply_leaves_no_snapshot() {
     let (mut client, _) = with_list(100, 64 << 10);
     client.world.remote.insert(PARTITION);
     client.send("LRANGE {a}list 0 -1");
@@ -199,7 +199,7 @@ fn a_client_that_closes_in_the_middle_leaves_nothing_open() {
 }
 
 #[test]
-fn a_reply_that_cannot_be_read_on_is_an_error_before_it_has_begun_and_ends_the_connection_after() {
+fn lost_snapshot_gives_error_or_closes_started_reply() {
     for pages in [0, 1, 2] {
         let (mut client, _) = with_list(100, 64 << 10);
         client.world.remote.insert(PARTITION);
@@ -221,7 +221,7 @@ fn a_reply_that_cannot_be_read_on_is_an_error_before_it_has_begun_and_ends_the_c
 }
 
 #[test]
-fn replies_that_nobody_wants_are_not_read() {
+fn suppressed_long_reply_is_not_read() {
     let (mut client, _) = with_list(100, 64 << 10);
     client.send("CLIENT REPLY SKIP\nLRANGE {a}list 0 -1");
     let (all, _) = read_on(&mut client);
@@ -230,7 +230,7 @@ fn replies_that_nobody_wants_are_not_read() {
 }
 
 #[test]
-fn long_replies_that_are_pipelined_come_in_order() {
+fn pipelined_long_replies_keep_order() {
     let (mut client, values) = with_list(100, 64 << 10);
     client.world.remote.insert(PARTITION);
     client.send("LRANGE {a}list 0 -1\nLRANGE {a}list 1 -1\nGET {a}none\nLRANGE {a}list 2 -1");

@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn commands_over_several_partitions_are_answered_as_over_one(
+    fn cross_partition_commands_reply_as_on_one_partition(
         commands in prop::collection::vec(command().prop_filter("the same", is_partition_independent), 1..60),
         away in prop::collection::vec(0..PARTITIONS, 0..5),
         cut in 1..300usize,
@@ -282,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn one_byte_at_a_time_is_enough(commands in prop::collection::vec(command(), 1..20)) {
+    fn pipeline_in_single_bytes_gets_same_replies(commands in prop::collection::vec(command(), 1..20)) {
         let (_, expected) = one_by_one(&commands);
         let (_, replies) = in_pieces_delayed(&commands, &[], &[1], &[1]);
         prop_assert_eq!(String::from_utf8_lossy(&replies), String::from_utf8_lossy(&expected));

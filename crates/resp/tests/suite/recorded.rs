@@ -96,7 +96,7 @@ fn replies_are_those_of_redis_in_resp3() {
 }
 
 #[test]
-fn replies_are_those_of_redis_when_they_come_later() {
+fn delayed_replies_equal_those_of_redis() {
     check("2", true);
     check("3", true);
 }

@@ -6,7 +6,7 @@ use zerohop_resp::limits::UNPROVED_COMMANDS_MAX;
 use crate::connection::ModelClient;
 
 #[test]
-fn a_password_comes_first() {
+fn commands_are_refused_before_authentication() {
     let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     assert_eq!(client.send("GET k\nPING"), "-NOAUTH Authentication required.\r\n".repeat(2));
@@ -35,7 +35,7 @@ fn a_password_comes_first() {
 }
 
 #[test]
-fn a_client_that_says_much_and_no_password_is_closed() {
+fn connection_closes_after_too_many_unauthenticated_commands() {
     let mut client = ModelClient::new();
     client.world.password = Some(b"secret".to_vec());
     for left in (1..UNPROVED_COMMANDS_MAX).rev() {
@@ -53,7 +53,7 @@ fn a_client_that_says_much_and_no_password_is_closed() {
 }
 
 #[test]
-fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
+fn transaction_queues_only_permitted_commands() {
     let mut client = ModelClient::new();
     client.world.is_read_only = true;
     assert_eq!(client.send("MULTI\nGET k"), "+OK\r\n+QUEUED\r\n");
@@ -66,7 +66,7 @@ fn a_command_is_kept_for_a_transaction_only_if_its_client_may_do_it() {
 }
 
 #[test]
-fn what_waits_for_a_connection_has_room_or_is_refused() {
+fn commands_beyond_buffer_limit_are_refused() {
     let mut client = ModelClient::new();
     client.world.waiting_bytes_max = 100;
     assert_eq!(client.send("MULTI\nSET k 12345678901234567890"), "+OK\r\n+QUEUED\r\n");

@@ -37,7 +37,7 @@ fn client_with_keys(keys: usize) -> ModelClient {
 }
 
 #[test]
-fn a_command_of_many_keys_is_answered_as_one_where_its_partition_is_here() {
+fn command_of_many_keys_on_local_partition_gets_one_reply() {
     const KEYS: usize = 2 * PART_KEYS_MAX + 9;
     let mut client = client_with_keys(KEYS);
     let all = format!("*{KEYS}\r\n{}", "$1\r\nv\r\n".repeat(KEYS));
@@ -55,7 +55,7 @@ fn a_command_of_many_keys_is_answered_as_one_where_its_partition_is_here() {
 }
 
 #[test]
-fn a_step_has_few_keys_and_what_comes_behind_the_command_waits_for_all_of_them() {
+fn later_commands_wait_for_all_steps_of_multi_key_command() {
     const KEYS: usize = 3 * PART_KEYS_MAX;
     let mut client = client_with_keys(KEYS);
     client.world.remote.insert(PARTITION);
@@ -81,7 +81,7 @@ fn a_step_has_few_keys_and_what_comes_behind_the_command_waits_for_all_of_them()
 }
 
 #[test]
-fn what_was_done_before_a_step_fails_is_told() {
+fn failed_step_reports_completed_keys() {
     const KEYS: usize = 2 * PART_KEYS_MAX + 1;
     let mut client = client_with_keys(KEYS);
     client.world.remote.insert(PARTITION);
@@ -99,7 +99,7 @@ fn what_was_done_before_a_step_fails_is_told() {
 }
 
 #[test]
-fn more_keys_than_one_step_sets_are_refused_by_name_and_limit() {
+fn set_of_too_many_keys_is_refused_with_name_and_limit() {
     let mut client = ModelClient::new();
     for name in ["MSET", "MSETNX"] {
         client.bytes(&command(name, SET_KEYS_MAX + 1, Some("v")));
@@ -114,7 +114,7 @@ fn more_keys_than_one_step_sets_are_refused_by_name_and_limit() {
 }
 
 #[test]
-fn a_client_without_room_is_refused_before_anything_is_done() {
+fn command_beyond_buffer_limit_has_no_effect() {
     let mut client = client_with_keys(2 * PART_KEYS_MAX);
     client.world.waiting_bytes_max = 1000;
     assert!(send_command(&mut client, "DEL", 2 * PART_KEYS_MAX).starts_with("-OOM"));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_expanded_in_their_order_with_the_zeros_that_they_have() {
+    fn host_lists_expand_in_order_with_leading_zeros() {
         assert_eq!(
             names("node[001-003,007],gpu-[1-2]"),
             ["node001", "node002", "node003", "node007", "gpu-1", "gpu-2"]
@@ -295,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn what_a_list_names_is_read_as_the_same_again(hosts in prop::collection::btree_set("[a-z][a-z0-9.-]{0,8}(:[1-9][0-9]{0,3})?", 1..9)) {
+        fn plain_host_list_expands_to_itself(hosts in prop::collection::btree_set("[a-z][a-z0-9.-]{0,8}(:[1-9][0-9]{0,3})?", 1..9)) {
             let list = hosts.iter().cloned().collect::<Vec<_>>();
             prop_assert_eq!(names(&list.join(",")), list.clone());
             prop_assert_eq!(names(&list.join("\n")), list);

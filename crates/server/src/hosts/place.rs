@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_finds_itself_by_name_by_address_or_by_where_it_listens() {
+    fn process_finds_itself_by_name_address_or_listen_address() {
         let local = |name: &str| name == "127.0.0.1" || name == "10.0.0.2";
         let find =
             |list: &str, listen, called: &str| find_self(&expand(list).unwrap(), listen, called, 7400, local);

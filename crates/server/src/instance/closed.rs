@@ -87,7 +87,7 @@ mod tests {
     const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/closed");
 
     #[test]
-    fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
+    fn version_1_bytes_decode_and_encode_unchanged() {
         assert_eq!(encode(Incarnation(0x0102_0304_0506_0708)), PINNED);
         assert_eq!(decode(PINNED), Some(Incarnation(0x0102_0304_0506_0708)));
     }
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again_and_any_other_bytes_are_none(incarnation: u64, at in 0..BYTES, bit in 0..8) {
+        fn shutdown_marker_roundtrips_and_changed_bytes_are_ignored(incarnation: u64, at in 0..BYTES, bit in 0..8) {
             let mut bytes = encode(Incarnation(incarnation));
             prop_assert_eq!(decode(&bytes), Some(Incarnation(incarnation)));
             prop_assert_eq!(decode(&bytes[..at]), None);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_counted_in_the_bucket_that_reaches_it() {
+    fn value_is_counted_in_first_bucket_that_covers_it() {
         let mut histogram = Histogram::new();
         for value in [0, 1, 2, 3, 4, 1 << 17, 1 << 18, 1 << 40] {
             histogram.count(value);

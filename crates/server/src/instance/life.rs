@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
+    fn version_1_bytes_decode_and_encode_unchanged() {
         assert_eq!(sample().encode(), PINNED);
         assert_eq!(LifeRecord::decode(PINNED), Ok(sample()));
         let mut newer = PINNED.to_vec();
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(ceiling: u64, starts in prop::collection::vec(any::<u64>(), 0..=STARTS_MAX)) {
+        fn life_record_roundtrips(ceiling: u64, starts in prop::collection::vec(any::<u64>(), 0..=STARTS_MAX)) {
             let starts = starts.into_iter().map(Incarnation).collect();
             let life = LifeRecord { timestamp_bound: Timestamp(ceiling), starts };
             prop_assert_eq!(LifeRecord::decode(&life.encode()), Ok(life));

@@ -165,7 +165,7 @@ mod tests {
     const OPEN: SnapshotAsk<'static> = SnapshotAsk::Open { lease_ms: 1000, age_ms: 5000 };
 
     #[test]
-    fn a_token_opens_its_share_of_snapshots_and_all_tokens_leave_some() {
+    fn snapshots_are_limited_per_token_and_over_all_tokens() {
         let mut shares = TokenShares::default();
         let mut ask =
             |access, partition, id, ask, now_ms| shares.consume(access, &at(partition), &of(id, ask), now_ms);

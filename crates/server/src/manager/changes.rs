@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_cannot_be_is_refused_with_the_way_out() {
+    fn invalid_setting_is_refused_with_a_remedy() {
         let map = map();
         let create = |settings: KeyspaceSettings| refused(on(&map).create(&settings, KeyspaceId(5), 9));
         assert_eq!(create(requested_settings("default")).0, REFUSED_EXISTS);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_living_keyspace_changes_what_may_change_and_nothing_else() {
+    fn keyspace_alteration_changes_only_alterable_settings() {
         let map = map();
         let sync = KeyspaceSettings { durability: Some("sync".into()), ..requested_settings("default") };
         let decided = on(&map).alter(&sync).unwrap();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyspace_is_dropped_unless_it_is_the_one_that_must_be() {
+    fn keyspace_drop_is_accepted_except_for_default_keyspace() {
         let map = map();
         let named = |name: &str| KeyspaceDrop { name: name.into(), ..Default::default() };
         assert_eq!(refused(on(&map).drop(&named("default"))).0, REFUSED_SETTING);

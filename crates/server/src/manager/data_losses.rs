@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyspace_has_one_line_with_its_name_and_what_is_true_of_its_durability_and_how_to_end_it() {
+    fn loss_report_has_one_line_per_keyspace_with_durability_and_remedy() {
         let memory = map(Durability::Memory);
         let line = "keyspace scratch: durability memory: everything of 86 of 128 partitions is gone with the process of node 1. \
                     `zerohop recover acknowledge scratch` ends this report";

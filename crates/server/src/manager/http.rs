@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_there_before_any_instance_is() {
+    fn metrics_are_served_before_instances_exist() {
         let (status, body) = get(&shared(), "/metrics");
         assert_eq!(status, StatusCode::OK);
         assert!(body.contains("zerohop_serving 0.0\n") && body.ends_with("# EOF\n"), "{body}");

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_without_a_primary_are_told_apart_from_lost_ones() {
+    fn advice_distinguishes_partitions_without_primary_from_lost_ones() {
         let soon = "served again as soon as another copy takes over, usually within seconds";
         assert_eq!(advice_without_primary(true, 3, 0), format!("they are {soon}"));
         assert_eq!(advice_without_primary(true, 1, 0), format!("it is {soon}"));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_and_partitions_are_each_others_inverse() {
+    fn slot_ranges_and_partitions_map_to_each_other() {
         for partitions in [1, 2, 256, 16_384] {
             for partition in (0..partitions).map(PartitionId) {
                 let (first, last) = slots_of(partition, partitions);

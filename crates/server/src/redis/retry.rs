@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_a_unit_that_was_not_run_is_not_run_and_what_is_forgotten_counts_as_that() {
+    fn units_behind_returned_or_evicted_unit_are_returned() {
         let mut turned = RetryTable::new();
         turned.add('a', 5);
         assert!(turned.follows_one('a', 5));

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_of_other_names_or_hosts_are_others() {
+    fn cluster_id_differs_by_name_and_hosts() {
         let host = |port: u16| address(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
         let ids = [
             name_of("", &[host(1), host(2)]),

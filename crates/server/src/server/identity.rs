@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_every_other_text_refused() {
+    fn saved_identity_roundtrips_and_changed_bytes_are_refused() {
         let new = SavedMember { node: None, contacts: Vec::new(), map: Arc::default(), ..sample() };
         for saved in [sample(), new] {
             let bytes = saved.encode();

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_reach_and_what_is_taken_is_refused_with_the_reason() {
+    fn public_address_without_secret_and_port_in_use_are_refused() {
         for listen in ["0.0.0.0:0", "192.0.2.1:7400", "[::]:0"] {
             let error = check(listen.parse().unwrap(), false).unwrap_err();
             assert_eq!(check(listen.parse().unwrap(), true), Ok(()));

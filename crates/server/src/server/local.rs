@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
+    fn version_1_bytes_decode_and_encode_unchanged() {
         assert_eq!(sample().encode(), PINNED);
         assert_eq!(LocalCluster::decode(PINNED), Ok(sample()));
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_every_other_text_refused() {
+    fn local_cluster_file_roundtrips_and_changed_text_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("made");
         assert_eq!(LocalCluster::read(&data), Ok(None));

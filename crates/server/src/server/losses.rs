@@ -148,14 +148,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
+    fn version_1_bytes_decode_and_encode_unchanged() {
         assert_eq!(losses().encode(), PINNED);
         assert_eq!(SavedLosses::decode(PINNED), Some(losses()));
         assert_eq!(SavedLosses::decode(&SavedLosses::default().encode()), Some(SavedLosses::default()));
     }
 
     #[test]
-    fn acknowledged_losses_are_those_that_the_operator_has_seen() {
+    fn acknowledgement_covers_only_losses_seen_by_operator() {
         let map = sample().map;
         let keyspace = KeyspaceId(6);
         let mut recorded = SavedLosses([(KeyspaceId(5), MapEpoch(1))].into());

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_raises_every_epoch_and_moves_nothing() {
+    fn restart_raises_every_epoch_and_moves_no_partition() {
         let before = addresses([7401, 7402]);
         let saved = start(7, &before).first(ClusterId([3; 16]), 5, false).unwrap();
         let after = addresses([8401, 8402]);

@@ -189,14 +189,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
+    fn version_1_bytes_decode_and_encode_unchanged() {
         let saved = sample();
         assert_eq!(saved.encode(), PINNED);
         assert_eq!(SavedNode::decode(PINNED), Ok(saved));
     }
 
     #[test]
-    fn other_text_is_refused_with_a_message() {
+    fn invalid_bytes_are_refused_with_message() {
         let bytes = sample().encode();
         let changed = |at: usize, to: u8| {
             let mut bytes = bytes.clone();

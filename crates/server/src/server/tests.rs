@@ -12,7 +12,7 @@ fn mailboxes(server: &Server) -> &[ReactorMailbox<InstanceNotice>] {
 }
 
 #[test]
-fn an_instance_that_ends_by_a_fault_ends_the_node_with_its_reason() {
+fn failed_instance_ends_the_node_with_its_reason() {
     let server = in_memory(3);
     mailboxes(&server)[1].leave(InstanceNotice::Panic).unwrap();
     match server.wait() {
@@ -26,7 +26,7 @@ fn an_instance_that_ends_by_a_fault_ends_the_node_with_its_reason() {
 }
 
 #[test]
-fn any_thread_can_stop_it_and_stopping_twice_is_stopping() {
+fn server_stops_from_any_thread_and_repeated_stop_is_harmless() {
     let server = in_memory(2);
     let handle = server.stop_handle();
     let other = handle.clone();
@@ -37,7 +37,7 @@ fn any_thread_can_stop_it_and_stopping_twice_is_stopping() {
 }
 
 #[test]
-fn dropping_it_ends_its_threads() {
+fn server_drop_ends_its_threads() {
     let server = in_memory(2);
     let mailbox = mailboxes(&server)[0].clone();
     drop(server);
@@ -45,7 +45,7 @@ fn dropping_it_ends_its_threads() {
 }
 
 #[test]
-fn signals_can_be_asked_for_from_anywhere_also_from_a_runtime() {
+fn signal_handling_can_be_enabled_inside_a_runtime() {
     let server = in_memory(1);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async { server.stop_on_signals().unwrap() });

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invariant_that_every_turn_checks_is_named() {
+    fn turn_check_names_each_broken_invariant() {
         let both = |rule| (Some(rule), Some(rule));
         let found = broken_by(|session, handle| {
             let operation = session.operations.remove(handle).expect("waits");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invariant_of_everything_is_named() {
+    fn full_check_names_each_broken_invariant() {
         let only_all = |rule| (None, Some(rule));
         let found = broken_by(|session, _| session.operations.add_bytes(1));
         assert_eq!(found, only_all("the bytes of the operations are counted"));

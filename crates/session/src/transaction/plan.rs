@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_in_the_global_order_and_operations_on_one_partition_in_that_of_the_caller() {
+    fn plan_orders_parts_globally_and_keeps_order_of_operations() {
         let map = map(&[Configured::Sync, Configured::Memory, Configured::DEFAULT]);
         let keys: Vec<String> = (0..60).map(|at| format!("key-{at}")).collect();
         let items: Vec<CompositeItem> = keys
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_a_blob_goes_where_its_keys_are_routed() {
+    fn plan_places_blob_parts_by_their_routing_keys() {
         let map = map(&[Configured::DEFAULT]);
         let item = |key: &[u8]| {
             let write =

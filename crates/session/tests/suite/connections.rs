@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[test]
-fn operations_of_one_turn_are_sent_in_one_write() {
+fn operations_of_one_turn_take_one_socket_write() {
     let mut world = world(1);
     world.submit(lookup("warm"));
     world.run_until_idle();
@@ -64,7 +64,7 @@ fn large_collected_batch_is_sent_early() {
 }
 
 #[test]
-fn a_keyspace_may_ask_for_collecting_and_a_call_for_none() {
+fn request_can_skip_batch_delay_of_keyspace() {
     let mut cluster = FakeCluster::new(1, 1);
     let mut config = cluster.map.keyspace(KEYSPACE).unwrap().config().clone();
     config.batch_delay_us = 2000;

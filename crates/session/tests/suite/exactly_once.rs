@@ -173,7 +173,7 @@ proptest! {
     /// session before the copy arrives. Real connections do not repeat frames, so this test
     /// excludes repeats.
     #[test]
-    fn expired_sessions_repeat_nothing(seed: u64, faults in faults(), expire in 0..60u64, idle_ms in 0..100u32) {
+    fn expired_session_repeats_no_write(seed: u64, faults in faults(), expire in 0..60u64, idle_ms in 0..100u32) {
         run_world(seed, 150, NetworkFaultRates { repeat: 0, ..faults }, |cluster| {
             (cluster.expire, cluster.idle_ms) = (expire, idle_ms);
         });
@@ -181,7 +181,7 @@ proptest! {
 }
 
 #[test]
-fn without_faults_everything_is_done() {
+fn operations_succeed_without_faults() {
     for seed in 0..20 {
         let tally = run_world(seed, 300, NetworkFaultRates::default(), |_| {});
         // Resets and moves are a part of every world; operations with a limit of 20 ms may fail
@@ -206,7 +206,7 @@ fn most_operations_outlive_the_faults() {
 }
 
 #[test]
-fn one_seed_plays_the_same_way_twice() {
+fn same_seed_replays_identically() {
     let run = || {
         let mut world = SessionWorld::new(5, FakeCluster::new(INSTANCES, 5), |_| {});
         world.faults =

@@ -55,7 +55,7 @@ fn operations_for_one_instance_share_a_frame() {
 }
 
 #[test]
-fn each_instance_gets_a_frame_with_what_is_for_it() {
+fn each_instance_gets_one_frame_with_its_operations() {
     let mut world = ready(2);
     let tokens = append_each(&mut world, "together", TOGETHER);
     world.run_until_idle();
@@ -65,7 +65,7 @@ fn each_instance_gets_a_frame_with_what_is_for_it() {
 }
 
 #[test]
-fn what_is_submitted_in_one_turn_shares_a_frame_though_nothing_waits() {
+fn operations_of_one_turn_share_a_frame_without_batch_delay() {
     let mut world = ready(1);
     let tokens = append_each(&mut world, "now", Coalescing::Never);
     world.run_until_idle();
@@ -74,7 +74,7 @@ fn what_is_submitted_in_one_turn_shares_a_frame_though_nothing_waits() {
 }
 
 #[test]
-fn a_lone_operation_and_a_lone_batch_have_frames_of_their_own() {
+fn single_operation_or_batch_is_not_coalesced() {
     let mut world = ready(1);
     let keys = keys_of(&world, 3, 5);
     world.submit(append(&keys[0], "alone"));
@@ -88,7 +88,7 @@ fn a_lone_operation_and_a_lone_batch_have_frames_of_their_own() {
 }
 
 #[test]
-fn operations_on_one_partition_are_a_batch_in_the_frame() {
+fn operations_on_one_partition_form_one_batch_in_frame() {
     let mut world = ready(1);
     let keys: Vec<String> = (0..3).flat_map(|partition| keys_of(&world, partition, 4)).collect();
     let mut tokens = Vec::new();
@@ -114,7 +114,7 @@ fn change(value: &str) -> zerohop_wire::messages::WriteChange<'_> {
 }
 
 #[test]
-fn a_long_operation_has_a_frame_of_its_own_between_others() {
+fn long_operation_gets_its_own_frame() {
     let mut world = ready(1);
     let keys = a_key_each(&world);
     let long = vec![7; 40_000];
@@ -134,7 +134,7 @@ fn a_long_operation_has_a_frame_of_its_own_between_others() {
 }
 
 #[test]
-fn a_wait_has_a_frame_of_its_own_with_its_own_time_out() {
+fn wait_gets_its_own_frame() {
     let mut world = ready(1);
     let keys = a_key_each(&world);
     let query = Query::Wait { until: WaitUntil::Present };
@@ -172,7 +172,7 @@ fn redirected_request_leaves_others_of_its_frame() {
 }
 
 #[test]
-fn one_that_fails_leaves_the_others_and_is_sent_again_under_its_number() {
+fn failed_request_of_frame_is_retried_alone_under_its_number() {
     let mut world = ready(1);
     world.cluster.script.push_back((false, Failure::Busy { retry_after_ms: 1 }));
     // The second request takes effect, though its answer is a time-out.
@@ -206,7 +206,7 @@ fn refused_frame_is_resent_and_applied_once() {
 }
 
 #[test]
-fn a_damaged_frame_of_answers_ends_the_connection_and_nothing_is_done_twice() {
+fn corrupt_answer_frame_closes_connection_and_repeats_no_write() {
     let mut world = ready(1);
     let connects = world.connects.len();
     let tokens = append_each(&mut world, "answers", TOGETHER);

@@ -31,7 +31,7 @@ fn a_write_opens_a_session_once_and_numbers_per_partition() {
 }
 
 #[test]
-fn a_write_is_sent_again_under_its_number_after_a_reset() {
+fn write_is_retried_under_its_number_after_reset() {
     let mut world = world(1);
     world.submit(append("k", "first"));
     world.run_until_idle();
@@ -77,7 +77,7 @@ fn expired_session_is_replaced_and_unsent_work_retried() {
 }
 
 #[test]
-fn a_write_in_doubt_whose_session_expires_is_reported_and_not_repeated() {
+fn write_in_doubt_with_expired_session_is_unknown_and_not_retried() {
     let mut world = world(1);
     world.submit(append("k", "first"));
     world.run_until_idle();
@@ -140,7 +140,7 @@ fn busy_waits_as_long_as_the_server_requests() {
 }
 
 #[test]
-fn a_deadline_names_what_was_waited_for_and_what_went_wrong() {
+fn deadline_error_names_wait_reason_and_last_failure() {
     let mut world = world(1);
     world.cluster.down = vec!["m0:7400".to_owned()];
     let token = world.submit(lookup("k"));
@@ -197,7 +197,7 @@ fn more_operations_than_allowed_are_refused_at_once() {
 }
 
 #[test]
-fn a_wait_is_given_its_time_and_not_sent_again() {
+fn wait_carries_its_time_out_and_is_not_retried() {
     let mut world = world(1);
     world.faults.delay_us = 0;
     world.submit(lookup("k"));
@@ -217,7 +217,7 @@ fn a_wait_is_given_its_time_and_not_sent_again() {
 }
 
 #[test]
-fn operations_that_end_unsent_leave_nothing_behind() {
+fn expired_unsent_operations_do_not_block_later_ones() {
     let mut world = world(1);
     world.cluster.down = vec!["i0:7401".to_owned()];
     let last = append_within("k", "v", 1000);
@@ -235,7 +235,7 @@ fn operations_that_end_unsent_leave_nothing_behind() {
 }
 
 #[test]
-fn shutting_down_ends_everything_at_once() {
+fn shutdown_ends_all_operations_immediately() {
     let mut world = world(1);
     world.submit(lookup("warm"));
     world.run_until_idle();

@@ -18,7 +18,7 @@ fn partition_of(partition: u32) -> (PartitionId, PartitionCount) {
 }
 
 #[test]
-fn the_first_request_learns_the_map_and_the_next_goes_straight_to_the_owner() {
+fn first_request_fetches_map_and_next_one_reaches_owner_directly() {
     let mut world = world(3);
     let key = &keys_of(&world, 1, 1)[0];
     let token = world.submit(lookup(key));
@@ -38,7 +38,7 @@ fn the_first_request_learns_the_map_and_the_next_goes_straight_to_the_owner() {
 }
 
 #[test]
-fn a_stale_route_is_followed_at_once_by_the_delta_that_the_answer_carries() {
+fn redirect_applies_map_delta_and_retries_immediately() {
     let mut world = world(3);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(lookup(key));
@@ -180,7 +180,7 @@ fn unable_primary_causes_a_map_request() {
 }
 
 #[test]
-fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
+fn keyspace_lookup_by_name_uses_newest_map() {
     let mut world = world(1);
     let found = world.submit(SessionRequest::keyspace("default", MapEpoch(0), LIMIT_US));
     let missing = world.submit(SessionRequest::keyspace("absent", MapEpoch(0), LIMIT_US));
@@ -268,7 +268,7 @@ fn write_during_split_keeps_its_sequence_number() {
 }
 
 #[test]
-fn a_scan_that_counted_by_fewer_partitions_is_told_so() {
+fn scan_with_outdated_partition_count_fails_with_new_count() {
     let mut world = world(3);
     world.submit(lookup("k"));
     world.run_until_idle();

@@ -75,7 +75,7 @@ fn cluster_with_changed_secret_is_not_used() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn authentication_errors_name_remedy() {
     let mut world = world(Some(OURS), None);
     let token = world.submit(lookup("k"));
     world.run_until_idle();

@@ -90,7 +90,7 @@ fn one_frame_to_coordinator_returns_answers_in_order() {
 }
 
 #[test]
-fn what_has_changed_since_it_was_read_aborts_and_is_named() {
+fn changed_read_dependency_aborts_and_is_named() {
     let mut world = world(3);
     let keys = spread(&world, &[5, 2]);
     let seen = version(&mut world, &keys[0], b"old");
@@ -114,7 +114,7 @@ fn what_has_changed_since_it_was_read_aborts_and_is_named() {
 }
 
 #[test]
-fn nothing_and_too_much_are_refused_with_words() {
+fn empty_and_oversized_transactions_are_refused_with_reason() {
     let refused = |items| SessionRequest::transaction(items, LIMIT_US).unwrap_err();
     assert_eq!(refused(Vec::new()), InvalidTransaction::Empty);
     let limit = TRANSACTION_ITEMS_MAX as usize;
@@ -170,7 +170,7 @@ fn too_long_list_is_staged() {
 }
 
 #[test]
-fn what_has_expired_is_staged_again() {
+fn expired_staged_data_is_staged_again() {
     let mut world = world(3);
     world.cluster.abort.push_back(AbortReason::StagedGone);
     let large = vec![7; 200_000];
@@ -181,7 +181,7 @@ fn what_has_expired_is_staged_again() {
 }
 
 #[test]
-fn a_map_older_than_a_split_is_renewed_and_the_transaction_planned_again() {
+fn transaction_is_planned_again_after_split() {
     let mut world = world(3);
     // The upper half of partition 1 becomes partition 3.
     let keys = keys_of(&world, 1, 40);
@@ -217,7 +217,7 @@ fn repeated_transaction_returns_first_outcome() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_planned_again() {
+fn transaction_in_doubt_is_not_planned_again() {
     let mut world = world(3);
     let (reason, none) = (AbortReason::Misplaced, AbortReason::NONE);
     let misplaced = Failure::Aborted { reason, part: none, item: none };
@@ -331,7 +331,7 @@ fn read_locked_reads_take_one_round() {
 }
 
 #[test]
-fn eight_reads_at_three_instances_take_a_frame_and_a_write_for_each_and_round() {
+fn reads_take_one_frame_and_socket_write_per_instance_and_round() {
     let mut world = world(3);
     world.cluster.features = support::FEATURES;
     let keys = spread(&world, &[0, 1, 2, 3, 4, 5, 6, 7]);
@@ -393,7 +393,7 @@ fn unconfirmed_read_takes_one_round_and_reports_consistency() {
 }
 
 #[test]
-fn what_is_absent_is_read_by_a_transaction() {
+fn read_of_absent_record_uses_transaction() {
     let mut world = world(3);
     let keys = spread(&world, &[6, 1]);
     version(&mut world, &keys[0], b"six");
@@ -412,7 +412,7 @@ fn what_is_absent_is_read_by_a_transaction() {
 }
 
 #[test]
-fn what_is_changed_in_between_is_read_again_and_then_by_a_transaction() {
+fn concurrently_changed_read_is_retried_and_then_uses_transaction() {
     let mut world = world(3);
     let keys = spread(&world, &[6, 1]);
     for key in &keys {

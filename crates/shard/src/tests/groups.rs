@@ -314,7 +314,7 @@ fn broken_sole_copy_stops_until_the_next_start() {
 }
 
 #[test]
-fn a_start_without_a_map_removes_nothing() {
+fn start_without_map_removes_no_partition() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -330,7 +330,7 @@ fn a_start_without_a_map_removes_nothing() {
 }
 
 #[test]
-fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its_own() {
+fn idle_replicated_partitions_take_no_steps_or_messages() {
     const PARTITIONS: u32 = 1_024;
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =

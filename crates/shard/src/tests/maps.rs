@@ -31,7 +31,7 @@ fn folders(disk: &mut SimulatedDisk) -> Vec<String> {
 }
 
 #[test]
-fn a_keyspace_is_served_from_its_creation_to_its_drop_and_leaves_no_file() {
+fn keyspace_is_served_until_its_drop_and_leaves_no_file() {
     let mut bench = InstanceBench::new();
     let before = folders(&mut bench.disk);
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
@@ -96,7 +96,7 @@ fn memory_keyspace_survives_crash_after_durability_change() {
 }
 
 #[test]
-fn a_keyspace_that_becomes_one_in_memory_serves_on_and_begins_empty_at_the_next_start() {
+fn keyspace_altered_to_memory_serves_on_and_is_empty_after_restart() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -130,7 +130,7 @@ fn replies_awaiting_flush_are_sent_on_map_change() {
 }
 
 #[test]
-fn a_raised_epoch_keeps_data_and_refuses_the_old_one() {
+fn partition_keeps_its_data_when_its_epoch_rises() {
     let mut bench = InstanceBench::new();
     bench.store(DEFAULT, "a", "1");
     let partition = bench.envelope(DEFAULT, "a").partition.0;
@@ -171,7 +171,7 @@ fn partition_of_other_instance_is_refused() {
 }
 
 #[test]
-fn what_a_drop_left_behind_is_removed_at_the_next_start() {
+fn start_removes_files_of_dropped_keyspace() {
     let mut bench = InstanceBench::new();
     let map = ClusterMap::clone(bench.instance.map());
     let delta = create(&map, 2, "papers", Durability::Sync);
@@ -189,7 +189,7 @@ fn what_a_drop_left_behind_is_removed_at_the_next_start() {
 }
 
 #[test]
-fn a_change_that_does_not_follow_is_refused_and_nothing_is_done() {
+fn map_update_out_of_sequence_is_refused_without_effect() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);

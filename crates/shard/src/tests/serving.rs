@@ -38,7 +38,7 @@ fn written_record_is_found_and_answer_names_its_origin() {
 }
 
 #[test]
-fn a_synced_write_is_answered_by_the_flush_of_its_batch_and_not_before() {
+fn synced_write_is_answered_only_after_flush_of_its_batch() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -70,7 +70,7 @@ fn failed_flush_fails_all_waiting_requests() {
 }
 
 #[test]
-fn misrouted_request_is_told_the_newer_map_epoch() {
+fn misrouted_request_is_answered_with_newer_map_epoch() {
     let mut bench = InstanceBench::new();
     bench.instance.hello(1, &hello(CLUSTER, 1), bench.now).expect("is accepted");
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
@@ -97,7 +97,7 @@ fn misrouted_request_is_told_the_newer_map_epoch() {
 }
 
 #[test]
-fn names_of_nothing_are_answered_so() {
+fn request_for_unknown_keyspace_or_partition_is_refused() {
     let mut bench = InstanceBench::new();
     let envelope = bench.envelope(DEFAULT, "a");
     let strange = Envelope { keyspace: KeyspaceId(9), partition_epoch: PartitionEpoch(0), ..envelope };

@@ -100,7 +100,7 @@ fn records_of(bench: &mut InstanceBench) -> u64 {
 }
 
 #[test]
-fn names_of_partitions_that_were_never_split_stay_and_no_two_are_alike() {
+fn engine_ids_are_unique_and_unchanged_without_splits() {
     let plain = engine_id(KeyspaceId(7), 0, zerohop_wire::ids::PartitionId(9));
     assert_eq!(plain.0, 7 << 32 | 9);
     let mut names = BTreeSet::new();
@@ -114,7 +114,7 @@ fn names_of_partitions_that_were_never_split_stay_and_no_two_are_alike() {
 }
 
 #[test]
-fn a_split_keeps_every_record_and_shows_each_once() {
+fn split_keeps_every_record_exactly_once() {
     for durability in [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory] {
         let mut bench = filled_bench(durability);
         let delta = split(bench.instance.map());
@@ -158,7 +158,7 @@ fn split_survives_crash_and_continues_cleanup() {
 }
 
 #[test]
-fn a_crash_before_any_partition_was_split_has_the_start_do_it() {
+fn start_completes_split_after_crash_before_it() {
     for splits in 1..3 {
         let mut bench = filled_bench(Durability::Sync);
         let mut map = ClusterMap::clone(bench.instance.map());
@@ -262,7 +262,7 @@ fn full_disk_delays_a_split() {
 }
 
 #[test]
-fn partition_that_is_asked_for_is_split_before_the_others() {
+fn requested_partition_is_split_first() {
     let mut bench = filled_bench(Durability::Sync);
     // The disk has no room, so that nothing is split before the requests arrive.
     bench.disk.set_capacity(Some(0));
@@ -309,7 +309,7 @@ fn start_on_full_disk_delays_a_split() {
 
 /// A partition that a start or a map change could not open still has a log. Its children start with that log, and not empty.
 #[test]
-fn what_is_stored_and_not_open_is_split_as_well() {
+fn stored_partition_that_is_not_open_is_split() {
     let mut bench = filled_bench(Durability::Sync);
     let id = bench.instance.partitions.of(KeyspaceId(2))[1];
     drop(bench.instance.partitions.take_replica(KeyspaceId(2), id));
@@ -320,7 +320,7 @@ fn what_is_stored_and_not_open_is_split_as_well() {
 }
 
 #[test]
-fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
+fn keyspace_dropped_during_split_leaves_no_files() {
     let mut bench = filled_bench(Durability::Sync);
     let delta = split(bench.instance.map());
     bench.apply(&delta);

@@ -10,7 +10,7 @@ use crate::ClockReading;
 use crate::limits::{MAINTENANCE_BUSY_MS, MAINTENANCE_IDLE_MS, MAINTENANCE_MS};
 
 #[test]
-fn a_wait_ends_at_its_time_out_though_nothing_else_happens() {
+fn wait_ends_at_its_time_out_on_idle_instance() {
     let mut bench = InstanceBench::new();
     let wait = bench.wait(DEFAULT, "a", 700);
     let until_ms = bench.now.elapsed_ms + 700;
@@ -40,7 +40,7 @@ fn a_wait_ends_in_time_also_when_the_day_is_set_back() {
 }
 
 #[test]
-fn a_wait_is_answered_by_the_write_it_waits_for() {
+fn wait_is_answered_by_matching_write() {
     let mut bench = InstanceBench::new();
     let wait = bench.wait(DEFAULT, "a", 60_000);
     bench.end();
@@ -75,7 +75,7 @@ fn idle_instance_sleeps_and_busy_one_syncs_in_time() {
 }
 
 #[test]
-fn a_stop_answers_whoever_waits_and_a_close_leaves_a_short_way_back() {
+fn stop_answers_waits_and_closed_instance_restarts_with_its_data() {
     let mut bench = InstanceBench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
     bench.apply(&delta);
@@ -108,7 +108,7 @@ fn versions_rise_over_a_restart_though_the_day_was_set_back() {
 }
 
 #[test]
-fn what_a_sibling_has_stored_is_no_time_to_come_once_that_is_told() {
+fn instance_accepts_timestamps_stored_by_other_instance() {
     let mut bench = InstanceBench::new();
     // The node's clock was set back by an hour while it was down. The other instance has stored earlier versions.
     let newest = Timestamp::from_millis(bench.now.unix_ms + 3_600_000);

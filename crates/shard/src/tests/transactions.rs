@@ -226,7 +226,7 @@ impl InstanceNetwork {
 }
 
 #[test]
-fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
+fn transaction_over_two_instances_applies_at_one_version() {
     for (durability, asked) in [
         (Durability::Interval { ms: 100 }, Asked::Interval),
         (Durability::Sync, Asked::Sync),
@@ -359,7 +359,7 @@ fn changed_read_version_aborts_the_transaction() {
 }
 
 #[test]
-fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
+fn prepared_participant_learns_decision_after_restart() {
     for checkpoints in [false, true] {
         let mut world = InstanceNetwork::new(2, Durability::Sync);
         let keys = world.keys();
@@ -423,7 +423,7 @@ fn decision_survives_coordinator_restart() {
 }
 
 #[test]
-fn what_has_begun_is_not_called_misplaced_when_its_keyspace_is_altered_meanwhile() {
+fn started_transaction_continues_when_its_keyspace_is_altered() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let participant = world.holder(&keys[0]);
@@ -588,7 +588,7 @@ fn planted_bugs_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
     let seen_by: [(Bug, fn()); 3] = [
         (Bug::HoldIgnored, holds::write_waits_for_read_lock_expiry),
-        (Bug::TransactionTwice, a_transaction_over_partitions_of_two_instances_is_done_at_one_version),
+        (Bug::TransactionTwice, transaction_over_two_instances_applies_at_one_version),
         (Bug::IntentsIgnored, read_waits_for_pending_intents),
     ];
     for (bug, test) in seen_by {

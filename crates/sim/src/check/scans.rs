@@ -284,7 +284,7 @@ mod tests {
     const TWICE: &str = "is told twice";
 
     #[test]
-    fn a_key_that_is_there_all_the_while_comes_exactly_once() {
+    fn scan_must_return_continuously_present_key_once() {
         let there = || ScanHistory::default().insert("a", 1, 2).insert("b", 1, 2);
         there().scan(&[&["a"], &["b"]]).shows(&[]);
         there().scan(&[&["a"], &[]]).shows(&[GONE]);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_may_have_gone_meanwhile_need_not_come_and_may_come_twice() {
+    fn key_possibly_removed_during_scan_may_be_absent_or_repeated() {
         let there = || ScanHistory::default().insert("a", 1, 2);
         there().remove("a", 105, 106).scan(&[&[], &[]]).shows(&[]);
         there().call("a", 50, None, Act::Remove, OperationEnd::Unknown).scan(&[&[], &[]]).shows(&[]);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_written_meanwhile_comes_once_or_not() {
+    fn key_inserted_during_scan_may_appear_at_most_once() {
         ScanHistory::default().insert("a", 99, 101).scan(&[&[], &[]]).shows(&[]);
         ScanHistory::default().insert("a", 99, 101).scan(&[&["a"], &[]]).shows(&[]);
         ScanHistory::default().insert("a", 99, 101).scan(&[&["a"], &["a"]]).shows(&[TWICE]);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_shows_what_is_there_while_it_is_asked_for() {
+    fn page_may_show_only_keys_present_during_its_request() {
         ScanHistory::default().scan(&[&["a"]]).shows(&["never written"]);
         ScanHistory::default().insert("a", 111, 112).scan(&[&["a"]]).shows(&["before it was written"]);
         ScanHistory::default().insert("a", 109, 112).scan(&[&["a"]]).shows(&[]);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_keyspace_that_is_dropped_nothing_need_come() {
+    fn scan_of_dropped_keyspace_may_be_empty() {
         ScanHistory::default().insert("a", 1, 2).dropped(105).scan(&[&[]]).shows(&[]);
         ScanHistory::default().insert("a", 1, 2).dropped(300).scan(&[&[]]).shows(&[GONE]);
     }

@@ -157,7 +157,7 @@ fn not_found() -> OperationEnd {
 }
 
 #[test]
-fn overlapping_calls_may_take_effect_in_any_order_that_fits() {
+fn overlapping_calls_may_take_effect_in_any_consistent_order() {
     sync().insert(0, 10, 1).insert(5, 20, 2).reads(21, 22, 2).good();
     sync().insert(0, 10, 1).reads(2, 3, 1).reads(4, 5, 1).good();
     sync().insert(0, 10, 1).call(2, Some(3), Act::Lookup, not_found()).reads(4, 5, 1).good();
@@ -172,7 +172,7 @@ fn a_read_of_the_past_or_of_the_future_is_found() {
 }
 
 #[test]
-fn a_lost_update_is_found() {
+fn lost_update_is_found() {
     let add = |delta| Act::Increment { delta };
     let one = || sync().call(0, Some(9), add(5), counter(1, 5));
     one().call(1, Some(8), add(7), counter(2, 12)).good();
@@ -180,7 +180,7 @@ fn a_lost_update_is_found() {
 }
 
 #[test]
-fn a_write_of_unknown_outcome_may_stand_anywhere_later_or_nowhere() {
+fn write_of_unknown_outcome_may_take_effect_later_or_never() {
     let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), OperationEnd::Unknown);
     unknown().reads(6, 7, 1).reads(20, 21, 1).good();
     unknown().reads(6, 7, 1).reads(20, 21, 2).good();
@@ -190,7 +190,7 @@ fn a_write_of_unknown_outcome_may_stand_anywhere_later_or_nowhere() {
 }
 
 #[test]
-fn an_unknown_write_takes_effect_before_the_next_crash_or_never() {
+fn unknown_write_takes_effect_before_next_crash_or_never() {
     let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), OperationEnd::Unknown).outage(10, 12);
     unknown().audit(12, "key", Some(2)).reads(13, 14, 2).good();
     unknown().audit(12, "key", Some(1)).reads(13, 14, 1).good();
@@ -198,14 +198,14 @@ fn an_unknown_write_takes_effect_before_the_next_crash_or_never() {
 }
 
 #[test]
-fn sync_loses_nothing_that_was_acknowledged() {
+fn sync_durability_loses_no_acknowledged_write() {
     sync().insert(0, 1, 1).outage(10, 12).audit(12, "key", Some(1)).good();
     sync().insert(0, 1, 1).outage(10, 12).audit(12, "key", None).bad("linear");
     sync().insert(0, 1, 1).insert(2, 3, 2).outage(10, 12).audit(12, "key", Some(1)).bad("linear");
 }
 
 #[test]
-fn interval_loses_what_is_younger_than_the_interval_and_nothing_older() {
+fn interval_durability_may_lose_only_writes_within_interval() {
     let interval =
         || builder_with_durability(Durability::Interval { ms: 100 }).insert(0, 1, 1).insert(2_000, 2_001, 2);
     interval().outage(2_050, 2_060).audit(2_060, "key", Some(2)).reads(2_070, 2_071, 2).good();
@@ -229,7 +229,7 @@ fn loss_affects_only_the_log_tail() {
 }
 
 #[test]
-fn what_was_retried_across_a_loss_is_done_once() {
+fn write_retried_across_loss_is_applied_once() {
     let across = |seen: &[u64]| {
         let interval = builder_with_durability(Durability::Interval { ms: 100 }).call(
             40,
@@ -245,7 +245,7 @@ fn what_was_retried_across_a_loss_is_done_once() {
 }
 
 #[test]
-fn a_token_stands_once_and_never_after_its_write_was_denied() {
+fn token_may_appear_once_and_never_after_refused_write() {
     let one = |end| sync().call(0, Some(1), append(1), end);
     one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
     one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1, 1])).bad("once");
@@ -275,7 +275,7 @@ fn versions_rise_from_write_to_write_of_a_partition() {
 }
 
 #[test]
-fn versions_rise_across_losses_of_a_cluster_as_long_as_somebody_knows_how_high_they_were() {
+fn versions_rise_across_losses_if_timestamp_bound_survives() {
     let lost = || builder_with_durability(Durability::Memory).insert(0, 1, 5).of("a").loss(100, 0);
     lost().insert(110, 111, 7).of("b").good();
     lost().insert(110, 111, 5).of("b").bad("order");
@@ -293,7 +293,7 @@ fn versions_rise_across_losses_of_a_cluster_as_long_as_somebody_knows_how_high_t
 }
 
 #[test]
-fn a_call_ends_by_its_deadline_and_well_once_faults_have_ended() {
+fn call_must_end_by_its_deadline_and_succeed_after_faults() {
     sync().call(0, None, insert(1), OperationEnd::Open).bad("progress");
     let mut late = sync().insert(0, 900, 1);
     late.last().deadline = Time(100 * MS);
@@ -337,7 +337,7 @@ fn record_expires_exactly_at_its_time() {
 }
 
 #[test]
-fn a_record_that_had_expired_by_a_clock_set_ahead_may_be_there_again_once_that_is_set_back() {
+fn expired_record_may_reappear_after_clock_is_set_back() {
     let told = |clock_ms: u64, were_set: bool, version: u64| {
         let act = Act::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
         let info = Reply::Info {
@@ -442,7 +442,7 @@ fn cluster_loses_only_an_uncertain_log_tail() {
 }
 
 #[test]
-fn what_stands_before_something_seen_after_a_loss_is_there_too() {
+fn loss_keeps_all_writes_before_surviving_write() {
     let young = || {
         builder_with_durability(Durability::Memory)
             .insert(0, 1, 1)
@@ -456,7 +456,7 @@ fn what_stands_before_something_seen_after_a_loss_is_there_too() {
 }
 
 #[test]
-fn losses_follow_each_other_and_calls_may_straddle_them() {
+fn calls_may_span_successive_losses() {
     let twice = || {
         builder_with_durability(Durability::Memory)
             .insert(0, 1, 1)
@@ -481,7 +481,7 @@ fn list_done(version: u64) -> OperationEnd {
 }
 
 #[test]
-fn a_later_loss_may_leave_less_than_an_earlier_one_had_left() {
+fn later_loss_may_keep_less_than_earlier_loss() {
     // What was observed between the losses was in the log of a member that has restarted with an
     // empty disk since.
     let twice = |survives| {

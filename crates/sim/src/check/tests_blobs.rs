@@ -103,7 +103,7 @@ fn counter_record(key: u64, holds: i64) -> (u64, SnapshotRecord) {
 }
 
 #[test]
-fn what_a_snapshot_shows_never_changes() {
+fn snapshot_contents_never_change() {
     let two = || {
         BlobHistory::default().done(1, 2, vec![write(7, 71, 10)], &[]).done(
             30,
@@ -119,7 +119,7 @@ fn what_a_snapshot_shows_never_changes() {
 }
 
 #[test]
-fn a_snapshot_shows_nothing_later_than_its_time_and_nothing_that_cannot_be() {
+fn snapshot_shows_no_later_write_and_no_impossible_value() {
     let one = || BlobHistory::default().done(1, 2, vec![write(7, 71, 10)], &[]);
     one().snapshot(10, 12, 10, vec![shows(7, 71, 10)]).good();
     one().snapshot(10, 12, 9, vec![shows(7, 71, 10)]).bad("snapshot");
@@ -129,7 +129,7 @@ fn a_snapshot_shows_nothing_later_than_its_time_and_nothing_that_cannot_be() {
 }
 
 #[test]
-fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
+fn snapshot_shows_one_moment_between_its_start_and_opening() {
     let both = |from, to| {
         let first = vec![write(7, 70, 1), write(8, 80, 1)];
         BlobHistory::default().done(0, 0, first, &[]).done(
@@ -159,7 +159,7 @@ fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
 }
 
 #[test]
-fn of_two_transactions_while_a_snapshot_is_opened_the_later_may_be_in_it_alone() {
+fn snapshot_may_include_only_later_of_two_concurrent_transactions() {
     let two = || {
         let first = vec![write(7, 70, 1), write(8, 80, 1)];
         let told = BlobHistory::default().done(0, 0, first, &[]);
@@ -180,7 +180,7 @@ fn all_accounts_in_a_snapshot_add_up() {
 }
 
 #[test]
-fn what_a_snapshot_shows_after_a_loss_is_not_looked_at() {
+fn snapshot_is_not_checked_after_loss() {
     let changes = || vec![shows(7, 71, 10), (7, SnapshotRecord::nothing())];
     let one = || BlobHistory::default().done(1, 2, vec![write(7, 71, 10)], &[]);
     one().snapshot(10, 12, 20, changes()).loss(200).bad("snapshot");
@@ -188,7 +188,7 @@ fn what_a_snapshot_shows_after_a_loss_is_not_looked_at() {
 }
 
 #[test]
-fn a_blob_is_there_from_when_it_is_made_until_it_is_removed() {
+fn blob_exists_from_creation_to_removal() {
     let made = || BlobHistory::default().lives(1, 5, BlobLife::Seen(50));
     made().lives(6, 7, BlobLife::Seen(50)).good();
     BlobHistory::default().lives(1, 2, BlobLife::Absent).good();
@@ -205,7 +205,7 @@ fn a_blob_is_there_from_when_it_is_made_until_it_is_removed() {
 }
 
 #[test]
-fn a_removal_that_was_not_done_removes_nothing_and_one_of_unknown_end_may() {
+fn aborted_removal_has_no_effect_and_unknown_one_may() {
     let asked = |fate| {
         BlobHistory::default()
             .lives(1, 5, BlobLife::Seen(50))

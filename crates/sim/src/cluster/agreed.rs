@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_entries_may_be_applied_by_anybody_at_any_time() {
+    fn same_entries_may_be_applied_by_any_member_at_any_time() {
         let mut agreed = AgreedEntries::default();
         assert_eq!(agreed.applies(PARTITION, A, &applied(1, &[(1, 1), (2, 1)])), Ok(()));
         assert_eq!(agreed.applies(PARTITION, B, &applied(2, &[(2, 1), (3, 2)])), Ok(()));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_log_in_doubt_other_entries_may_stand_there_and_late_ones_of_before_are_no_matter() {
+    fn recovery_may_replace_entries_and_late_old_ones_are_ignored() {
         let mut agreed = AgreedEntries::default();
         assert_eq!(agreed.applies(PARTITION, A, &applied(2, &[(9, 2)])), Ok(()));
         agreed.begins_again(PARTITION, PartitionEpoch(4));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_synced_survives_and_what_is_not_survives_as_a_beginning() {
+    fn power_loss_keeps_synced_bytes_and_prefix_of_unsynced_ones() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
             let mut disk = ControlDisk::default();

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_a_message_behind_follows_and_one_that_stands_still_does_not() {
+    fn lagging_member_follows_only_if_it_makes_progress() {
         let judged = |third, before| check_group(&config(), 5, group(&[B], &[C]), &of(third), before);
         let follows = judged(member_contents(8, 3), Some(8));
         assert!(

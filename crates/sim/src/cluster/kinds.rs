@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_its_own_bit_and_names_are_read_back() {
+    fn each_fault_kind_has_its_own_bit() {
         for (at, kind) in FaultKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at);
             let one = Kinds::of(&[kind]);

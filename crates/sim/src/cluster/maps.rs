@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn two_maps_of_one_epoch_are_found_unless_they_are_the_same() {
+    fn different_maps_of_one_epoch_are_found() {
         let mut maps = Maps::default();
         let one = map(Vec::new());
         assert!(maps.see(&one) && maps.see(&one));

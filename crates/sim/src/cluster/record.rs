@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_survives_and_an_empty_disk_has_lived_through_nothing() {
+    fn life_file_survives_crash_and_is_default_on_empty_disk() {
         let mut disk = SimulatedDisk::new(3);
         assert_eq!(read(&mut disk), LifeFile::default());
         let mut record = LifeFile { timestamp_bound: Timestamp(9), ..LifeFile::default() };

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sync_what_was_old_enough_when_the_last_ended_is_there() {
+    fn recovery_without_sync_may_lack_only_recent_writes() {
         // 100 ms by a clock that may run slow, and some slack.
         let bound = 125_000 + INTERVAL_MARGIN_US;
         let both = [ended(A, 5), ended(B, 9)];

@@ -364,7 +364,7 @@ mod tests {
     use crate::trace::LineRetention;
 
     #[test]
-    fn what_a_seed_is_said_to_draw_is_what_it_plays() {
+    fn reported_draws_of_seed_match_its_run() {
         let (mut with, mut without) = (0, 0);
         for seed in 0..40 {
             let (drawn, cluster) =

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_of_an_older_epoch_after_a_newer_one() {
+    fn older_epoch_must_not_answer_after_newer_one() {
         let mut slices = split();
         assert_eq!(slices.answers(place(0, 2), A), Ok(()));
         assert_eq!(slices.answers(place(0, 3), A), Ok(()));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_before_the_split_is_about_its_partition_of_before() {
+    fn answer_before_split_covers_parent_hash_range() {
         let mut slices = split();
         // Partition 0 is at epoch 5 on B, while A is at epoch 3 of partition 1. B receives the
         // split while its answer is on the way out.
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_between_two_maps_is_not_judged() {
+    fn answers_of_epochs_between_observed_maps_are_not_checked() {
         let mut slices = split();
         assert_eq!(slices.answers(place(3, 12), B), Ok(()));
         assert_eq!(slices.answers(place(1, 10), A), Ok(()));

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_wait_in_their_direction_and_come_in_order() {
+    fn stalled_messages_wait_per_direction_and_keep_order() {
         let mut stalls = Stalls::default();
         let number = stalls.begin(1, Some(2), Some(Traffic::Instances));
         assert!(

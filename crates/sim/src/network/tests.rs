@@ -48,7 +48,7 @@ fn bytes_arrive_in_order_however_they_are_cut_and_delayed() {
 }
 
 #[test]
-fn a_connection_that_breaks_delivers_a_beginning_of_what_was_sent() {
+fn broken_connection_delivers_prefix_of_sent_bytes() {
     let sent: Vec<u8> = (0..100).collect();
     let mut kinds = [0; 2];
     for seed in 0..200 {
@@ -64,7 +64,7 @@ fn a_connection_that_breaks_delivers_a_beginning_of_what_was_sent() {
 }
 
 #[test]
-fn closing_comes_behind_what_was_sent_and_a_crash_loses_what_is_on_its_way() {
+fn close_follows_sent_bytes_and_crash_loses_bytes_in_transit() {
     let (mut network, link) = network(FAULT_FREE);
     network.send(Time(0), link, LinkEnd::Node, b"abc");
     network.close(Time(0), link, LinkEnd::Opener);

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_runs_at_its_rate_jumps_and_knows_its_bounds() {
+    fn clock_runs_at_its_rate_jumps_and_reports_its_bounds() {
         let mut clock = NodeClock::new(Time(0));
         assert_eq!(clock.show(Time(2_000_000)).unix_ms, START_UNIX_MS + 2_000);
         clock.restart(Time(2_000_000), -500, 2_000_000);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_follow_it_ahead_may_be_behind_until_a_process_begins() {
+    fn instance_may_lag_behind_advanced_clock_until_restart() {
         let mut clock = NodeClock::new(Time(0));
         clock.set(Time(1_000_000), -300);
         clock.set(Time(2_000_000), 800);

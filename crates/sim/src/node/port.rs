@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn that_time_is_up_says_what_a_record_is_to_who_waits_for_it_and_nothing_to_who_writes() {
+    fn only_time_out_of_wait_shows_record_state() {
         let seen = Timestamp::ZERO;
         let read = |query| Message::Read { seen, read: RecordRead { key: b"key", query } };
         assert!(shows_state_at_time_out(&read(Query::Wait { until: WaitUntil::Present })));

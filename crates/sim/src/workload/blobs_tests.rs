@@ -34,7 +34,7 @@ fn tail(appended: &[u64], last: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn a_blob_that_was_read_tells_whose_writes_it_shows() {
+fn blob_read_identifies_writes_that_it_shows() {
     let (first, second) = (token(3), token(4));
     let (one, other) = (numbers((-5, 0.5), 0), numbers((5, -0.5), 0b101));
     let tail = tail(&[21], &[22, 23]);
@@ -67,7 +67,7 @@ fn impossible_contents_are_detected() {
 }
 
 #[test]
-fn shares_that_do_not_add_up_are_noticed() {
+fn shares_with_wrong_sum_are_refused() {
     let whole = token(3);
     let of = |one: (i64, f64), other: (i64, f64)| {
         let (one, other) = (numbers(one, 0), numbers(other, 0));
@@ -79,7 +79,7 @@ fn shares_that_do_not_add_up_are_noticed() {
 }
 
 #[test]
-fn what_was_filled_in_and_is_written_over_is_noticed() {
+fn overwritten_staged_append_is_noticed() {
     let whole = token(3);
     let is_well = |tail: &[u8]| {
         let (one, other) = tail.split_at(CHUNK_BYTES as usize);
@@ -93,13 +93,13 @@ fn what_was_filled_in_and_is_written_over_is_noticed() {
 }
 
 #[test]
-fn attributes_come_back() {
+fn blob_attributes_decode_to_encoded_values() {
     assert_eq!(read_attributes(&attributes(12, 34, 56)), Some((12, 34, 56)));
     assert_eq!(read_attributes(b"<0000000012><0000000012>"), None);
 }
 
 #[test]
-fn marks_have_numbers_of_their_own() {
+fn marks_have_unique_ids() {
     let of = |edition| NUMBERS.flat_map(move |chunk| mark_reads(edition, chunk, 0));
     let all: std::collections::BTreeSet<u64> = (1..5)
         .flat_map(of)

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_found_in_what_was_made_of_them_and_nowhere_else() {
+    fn tokens_are_found_only_in_values_made_of_them() {
         let value = [token(7), token(123)].concat();
         assert_eq!(tokens_of(&value), [token(7), token(123)]);
         assert_eq!(tokens_of(&value[1..]), [token(123)]);

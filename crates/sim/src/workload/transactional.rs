@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_numbers_and_names_of_their_own() {
+    fn keys_have_unique_ids_and_names() {
         let all: Vec<ClassedKey> = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell]
             .into_iter()
             .flat_map(ClassedKey::all)
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_add_up_to_nothing_and_values_never_come_twice() {
+    fn transfers_sum_to_zero_and_values_are_unique() {
         let mut draws = PlanDraws::new(Random::new(1), true);
         let mut values = std::collections::BTreeSet::new();
         for _ in 0..1_000 {

@@ -207,7 +207,7 @@ fn find<'a>((bug, first): Row, clean: &'a CleanSeeds) -> impl Iterator<Item = (u
 }
 
 #[test]
-fn bugs_planted_in_clusters_are_found_by_seeds_that_show_nothing_else() {
+fn cluster_mutants_are_found_by_otherwise_clean_seeds() {
     // A panic is a finding as well; its location is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let from_the_first = |bugs: Vec<BugPlace>| bugs.into_iter().map(|bug| (bug, &[][..])).collect();

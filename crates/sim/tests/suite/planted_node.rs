@@ -30,7 +30,7 @@ fn each_is_found<B: Copy + fmt::Debug>(bugs: &[B], plant: fn(Option<B>)) {
 }
 
 /// A wait that is never woken ends at its time-out with the record's state at that time: late, but
-/// correct. The partition's own tests find it (`planted_waits_that_nobody_wakes_are_seen`).
+/// correct. The partition's own tests find it (`test_finds_waits_not_woken_mutant`).
 #[test]
 fn bugs_planted_in_partitions_are_found() {
     let bugs = partition::Bug::ALL.into_iter().filter(|bug| *bug != partition::Bug::WaitsNotWoken);
@@ -57,6 +57,6 @@ fn bugs_planted_in_engines_are_found() {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is_planted() {
+fn no_violation_is_found_without_mutant() {
     assert_eq!(first_found(CLEAN_SEEDS), None);
 }

@@ -3,7 +3,7 @@
 use zerohop_sim::{LineRetention, run, run_twice};
 
 #[test]
-fn a_seed_replays_to_the_byte_whatever_is_kept_of_its_trace() {
+fn seed_replays_identically_with_any_trace_retention() {
     let played = run_twice(3);
     assert_eq!(played.violations, []);
     let kept = run(3, LineRetention::All);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invariant_that_every_step_checks_is_named() {
+    fn step_check_names_each_broken_invariant() {
         let found = broken_by(|one| {
             one.writes.extend((10..13).map(|number| (Ticket(number), Holder::of_test(number))));
         });
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invariant_of_all_transactions_is_named() {
+    fn full_check_names_each_broken_invariant() {
         let held = |one: &mut Transactions, number| one.prepared.remove(&id(number)).expect("is prepared");
         let found = broken_by(|one| {
             one.prepared.get_mut(&id(1)).expect("is prepared").holder = Holder::of_test(1_000);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deferred_transaction_that_is_decided_breaks_nothing() {
+    fn decided_deferred_transaction_violates_no_invariant() {
         let found = broken_by(|one| {
             let held = one.prepared.get_mut(&id(1)).expect("is prepared");
             let HoldStage::Prepared(prepared) = held.stage else { panic!("{:?}", held.stage) };

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_cover_what_any_of_them_has_whatever_comes_first() {
+    fn covered_slices_equal_union_in_any_order() {
         let spans = [
             hash_range(1, 0, 3),
             hash_range(1, 4, 7),

@@ -174,7 +174,7 @@ fn entries_are_as_pinned_and_read_back() {
 }
 
 #[test]
-fn entries_of_the_version_before_are_read_with_participants_of_one_hash() {
+fn previous_version_entries_decode_with_single_hash_participants() {
     let vectors = include_str!("../golden/entries-1.hex").lines();
     let bytes = |line: &str| -> Vec<u8> {
         (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).unwrap()).collect()
@@ -206,7 +206,7 @@ fn parts_are_as_pinned_and_read_back() {
 }
 
 #[test]
-fn what_is_cut_or_too_long_is_refused() {
+fn truncated_and_overlong_encodings_are_refused() {
     let refuses = |whole: &[u8], is_read: &dyn Fn(&[u8]) -> bool| {
         assert!((0..whole.len()).all(|end| !is_read(&whole[..end])));
         assert!(!is_read(&[whole, b"0"].concat()));
@@ -222,7 +222,7 @@ fn what_is_cut_or_too_long_is_refused() {
 }
 
 #[test]
-fn other_versions_and_kinds_are_told() {
+fn unknown_versions_and_kinds_are_refused() {
     let mut bytes = messages().remove(3).encode();
     bytes[1] = 77;
     assert_eq!(Message::decode(&bytes), Err(CodecError::Kind { found: 77 }));
@@ -234,7 +234,7 @@ fn other_versions_and_kinds_are_told() {
 }
 
 #[test]
-fn counts_beyond_what_is_there_allocate_nothing() {
+fn oversized_count_is_refused_without_allocation() {
     let mut bytes = TransactionEntry::Expire { ids: vec![stage()] }.encode();
     bytes[2..6].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(TransactionEntry::decode(&bytes), Err(CodecError::Damaged));

@@ -190,7 +190,7 @@ fn part_prepared_at_other_index_is_released() {
 }
 
 #[test]
-fn what_was_decided_is_applied() {
+fn decided_transaction_is_applied() {
     let mut one = prepared();
     one.decide(1, 1);
     let logged = one.log();

@@ -81,7 +81,7 @@ fn the_bytes_are_those_of_the_specification() {
 }
 
 #[test]
-fn other_bytes_are_told_from_a_request() {
+fn invalid_admin_bytes_are_refused() {
     assert_eq!(AdminRequest::from_bytes(b"\x12\xff"), Err(What::NotAdmin.into()));
     let long = vec![0; ADMIN_BYTES_MAX + 1];
     assert!(matches!(AdminAnswer::from_bytes(&long), Err(Failure::FrameTooLong { .. })));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_make_up_is_refused() {
+    fn guessable_secrets_are_refused() {
         for text in [
             "00000000000000000000000000000000",
             "0123456789abcdef0123456789abcdef0123456789abcdef",

@@ -81,7 +81,7 @@ fn missing_or_unknown_proof_is_refused_first() {
 }
 
 #[test]
-fn a_server_that_proves_nothing_is_sent_nothing() {
+fn server_without_proof_is_refused() {
     let caller = credential(&secret()).add_proof_offer(&mut hello()).unwrap();
     assert_eq!(caller.clone().check(&ack()), failed(AuthFault::NoSecretThere));
     let odd = HelloAck { proof: Proof { method: 99, ..Proof::default() }, ..ack() };
@@ -91,7 +91,7 @@ fn a_server_that_proves_nothing_is_sent_nothing() {
 }
 
 #[test]
-fn whatever_is_changed_on_the_way_is_noticed() {
+fn any_change_of_handshake_is_detected() {
     let changes: [fn(&mut Hello<'static>, &mut HelloAck); 10] = [
         |hello, _| hello.version_max = 1,
         |hello, _| hello.features = Features(3),
@@ -118,7 +118,7 @@ fn whatever_is_changed_on_the_way_is_noticed() {
 }
 
 #[test]
-fn a_proof_serves_once_and_for_its_own_side_only() {
+fn proof_is_valid_once_and_only_for_its_side() {
     let mut sent = hello();
     let mut credential = credential(&secret());
     let caller = credential.add_proof_offer(&mut sent).unwrap();
@@ -208,7 +208,7 @@ fn token_grants_its_access_and_is_identified_by_number() {
 }
 
 #[test]
-fn no_nonce_comes_twice() {
+fn nonces_are_unique() {
     let mut nonces = Nonces::new([1; 32]);
     let drawn: std::collections::BTreeSet<[u8; 32]> = (0..100).map(|_| nonces.draw()).collect();
     assert_eq!(drawn.len(), 100);

@@ -53,7 +53,7 @@ fn sent(lengths: &[usize]) -> Vec<u8> {
 }
 
 #[test]
-fn a_lone_answer_is_what_it_would_be_without_gathering() {
+fn single_answer_is_not_coalesced() {
     let mut alone = Vec::new();
     let envelope = Envelope { request: RequestId(1), ..Envelope::default() };
     Encoder::default().encode(&envelope, &value(b"seven b"), &mut alone).unwrap();
@@ -70,7 +70,7 @@ fn many_short_answers_take_two_frames() {
 }
 
 #[test]
-fn a_frame_of_answers_ends_at_its_bounds() {
+fn coalesced_answer_frame_ends_at_its_limits() {
     let many = sent(&[0; 2 * COALESCED_MAX as usize]);
     let a_frame = COALESCED_BYTES / 40;
     assert!(a_frame < COALESCED_MAX as usize, "bytes bound it before their number does");
@@ -103,7 +103,7 @@ fn long_answer_is_sent_without_copy_in_order() {
 }
 
 #[test]
-fn an_answer_that_cannot_travel_leaves_no_trace() {
+fn oversized_answer_leaves_frame_unchanged() {
     let long = vec![0; zerohop_wire::limits::VALUE_BYTES_MAX + 1];
     for before in 0..4 {
         let (mut gathering, mut out, encoder) = (AnswerGathering::default(), Vec::new(), Encoder::default());
@@ -159,7 +159,7 @@ fn more_than_a_frame_may_have_are_refused() {
 }
 
 #[test]
-fn lengths_that_do_not_add_up_and_bytes_that_are_not_zero_are_refused() {
+fn inconsistent_lengths_and_nonzero_reserved_bytes_are_refused() {
     let request = GatheredRequest {
         keyspace: KeyspaceId(1),
         partition: PartitionId(2),
@@ -183,7 +183,7 @@ fn lengths_that_do_not_add_up_and_bytes_that_are_not_zero_are_refused() {
 }
 
 #[test]
-fn what_is_no_request_for_a_partition_is_refused_by_itself() {
+fn coalesced_non_partition_request_is_refused_alone() {
     let request = |kind: u16| GatheredRequest {
         keyspace: KeyspaceId(1),
         partition: PartitionId(2),
@@ -293,7 +293,7 @@ fn read_lock_uses_a_flag_and_the_time_out_field() {
 }
 
 #[test]
-fn a_header_is_as_long_as_told() {
+fn empty_frame_has_header_length() {
     let mut out = Vec::new();
     let encoder = Encoder::default();
     let start = encoder.begin(&mut out);

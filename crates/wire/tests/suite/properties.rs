@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     #[test]
-    fn every_message_comes_back_as_it_was_sent(seed in seed(), lz4: bool, body_checksum: bool) {
+    fn every_message_decodes_to_itself(seed in seed(), lz4: bool, body_checksum: bool) {
         let encoder = Encoder { body_checksum, ..if lz4 { LZ4 } else { Encoder::default() } };
         with_message(&seed, |message| {
             let mut bytes = b"already there".to_vec();
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn a_split_frame_is_the_same_bytes(mut seed in seed(), long in 0..40_000usize) {
+    fn split_encoding_equals_whole_encoding(mut seed in seed(), long in 0..40_000usize) {
         seed.value.resize(long, 7);
         with_message(&seed, |message| {
             let (mut whole, mut head) = (Vec::new(), Vec::new());
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn what_lies_in_several_places_is_the_same_on_the_wire(
+    fn multi_buffer_chunk_encodes_like_contiguous_one(
         bytes in prop::collection::vec(any::<u8>(), 0..60_000), piece_bytes in 1..9_000usize, knows: bool, lz4: bool
     ) {
         let (version, stamp) = (Timestamp(5), BlobStamp { id: 6, generation: 7 });

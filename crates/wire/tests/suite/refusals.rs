@@ -58,7 +58,7 @@ fn refusal(kind: Kind, body: &[u8]) -> Failure<'static> {
 }
 
 #[test]
-fn whom_a_frame_is_for_is_known_before_its_body_comes() {
+fn envelope_is_readable_before_body_arrives() {
     let frame = encode(&insert(b"key", &[7; 100])).unwrap();
     assert_eq!(DECODER.envelope(&frame[..HEADER_BYTES]), Some(ENVELOPE));
     assert_eq!(DECODER.envelope(&frame[..HEADER_BYTES - 1]), None);
@@ -68,7 +68,7 @@ fn whom_a_frame_is_for_is_known_before_its_body_comes() {
 }
 
 #[test]
-fn what_is_no_frame_closes_the_connection_at_its_first_byte() {
+fn non_frame_bytes_break_stream_at_first_byte() {
     for other in
         [&b"GET / HTTP/1.1\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"PING\r\n", b"\x16\x03\x01", b"\xfaZX"]
     {
@@ -112,7 +112,7 @@ fn wrong_version_names_the_negotiated_one() {
 }
 
 #[test]
-fn a_length_beyond_the_bound_is_refused_by_the_header_alone() {
+fn oversized_length_is_refused_by_header_alone() {
     let too_long = BODY_BYTES_MAX as u32 + 1;
     let head = FrameHeader { body_len: too_long, ..header(Kind::Insert.number(), b"") }.encode();
     let DecodeResult::Broken(broken) = DECODER.decode(&head) else { panic!() };
@@ -169,7 +169,7 @@ fn keys_and_values_beyond_their_bounds_are_named_by_client_and_server() {
 }
 
 #[test]
-fn the_longest_key_and_value_fit_one_frame() {
+fn longest_key_and_value_fit_one_frame() {
     let (key, value) = (vec![b'k'; KEY_BYTES_MAX], vec![b'v'; VALUE_BYTES_MAX]);
     let message = insert(&key, &value);
     let frame = encode(&message).unwrap();
@@ -199,7 +199,7 @@ fn more_items_than_a_batch_may_have_are_refused() {
 }
 
 #[test]
-fn a_count_that_is_not_that_of_the_items_is_refused() {
+fn wrong_item_count_is_refused() {
     let lookup = RecordOperation::Read(RecordRead { key: b"key", query: Query::Lookup });
     let operations = [lookup; 3];
     let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
@@ -211,7 +211,7 @@ fn a_count_that_is_not_that_of_the_items_is_refused() {
 }
 
 #[test]
-fn fields_that_contradict_each_other_are_named() {
+fn contradictory_fields_are_named() {
     let good = encode(&insert(b"key", b"value")).unwrap().split_off(HEADER_BYTES);
     let bad = |place: usize, byte: u8| {
         let mut body = good.clone();

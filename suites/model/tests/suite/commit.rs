@@ -37,7 +37,7 @@ fn a_commit_with_a_failover() {
 }
 
 #[test]
-fn a_commit_that_is_read() {
+fn commit_is_atomic_with_concurrent_reads() {
     holds(Commit { attempts: 1, reads: 2, entries: 1, ..BOUNDS }, 10_000);
 }
 
@@ -68,7 +68,7 @@ fn of_reads() {
 }
 
 #[test]
-fn what_must_hold_is_named() {
+fn model_checks_each_required_property() {
     let names = [ATOMIC, ONCE, NOT_LOST, CURRENT, WHOLE, ENDS];
     let properties = BOUNDS.properties();
     assert!(names.iter().all(|name| properties.iter().any(|property| property.name == *name)));

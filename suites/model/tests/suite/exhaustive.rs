@@ -18,7 +18,7 @@ fn holds(bounds: Bounds, at_least: usize) {
 }
 
 #[test]
-fn everything_but_restarts_over_three_epochs() {
+fn properties_hold_over_three_epochs_without_restarts() {
     holds(Bounds::new(3, 1), 100_000);
 }
 
@@ -38,12 +38,12 @@ fn verdicts_and_plans_over_four_epochs() {
 }
 
 #[test]
-fn a_restart_that_loses_what_was_not_flushed() {
+fn properties_hold_with_restart_that_loses_unflushed_entries() {
     holds(Bounds::new(3, 1).restarting(1), 500_000);
 }
 
 #[test]
-fn restarts_of_all_who_are_in_sync() {
+fn properties_hold_with_restarts_of_all_in_sync_replicas() {
     holds(
         Bounds { verdicts: false, ..Bounds::new(4, 1) }.without_proposals().unplanned().restarting(2),
         100_000,
@@ -51,12 +51,12 @@ fn restarts_of_all_who_are_in_sync() {
 }
 
 #[test]
-fn a_restart_under_sync_with_or_without_its_disk() {
+fn properties_hold_with_sync_restart_with_or_without_disk() {
     holds(Bounds::new(3, 1).without_proposals().unplanned().restarting(1).synced(), 100_000);
 }
 
 #[test]
-fn restarts_of_all_who_are_in_sync_under_sync() {
+fn properties_hold_with_sync_restarts_of_all_in_sync_replicas() {
     let bounds = Bounds { verdicts: false, ..Bounds::new(3, 1) }.without_proposals().unplanned();
     holds(Bounds { disks_lost: false, ..bounds.restarting(2).synced() }, 100_000);
 }

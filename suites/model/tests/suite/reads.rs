@@ -26,18 +26,18 @@ fn breaks(way: ReadMethod) {
 }
 
 #[test]
-fn a_second_round_holds_whatever_the_clocks_say() {
+fn confirmed_reads_are_consistent_with_any_clocks() {
     holds(ReadMethod::Confirmed, 1000);
 }
 
 #[test]
-fn promised_timestamps_hold_only_where_all_clocks_agree() {
+fn promised_timestamps_are_consistent_only_if_clocks_agree() {
     holds(ReadMethod::Promised { clocks_agree: true }, 100);
     breaks(ReadMethod::Promised { clocks_agree: false });
 }
 
 #[test]
-fn held_records_hold_only_where_no_hold_ends_early() {
+fn read_locks_are_consistent_only_if_none_ends_early() {
     holds(ReadMethod::ReadLocked { rates_agree: true }, 1000);
     breaks(ReadMethod::ReadLocked { rates_agree: false });
 }

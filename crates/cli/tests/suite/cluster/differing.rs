@@ -48,7 +48,7 @@ fn falsify(folder: &Path, key: &str, value: &str, other: &str) {
 }
 
 #[tokio::test]
-async fn verify_finds_a_differing_copy_and_reinstalls_it() {
+async fn verify_finds_differing_copy_and_reinstalls_it() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.json(&["keyspace", "create", "books", "--replicas", "3", "--partitions", "1"]);

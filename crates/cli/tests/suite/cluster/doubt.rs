@@ -25,7 +25,7 @@ fn strict(folder: &Path) -> NodeCluster {
 }
 
 #[test]
-fn a_write_whose_outcome_cannot_be_had_ends_the_program_with_a_code_of_its_own() {
+fn write_with_unknown_outcome_has_its_own_exit_code() {
     let folder = crate::support::folder();
     let cluster = strict(folder.path());
     // The paused nodes cannot acknowledge, and are more than half of the managers.

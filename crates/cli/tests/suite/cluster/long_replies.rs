@@ -158,7 +158,7 @@ fn primary(cluster: &NodeCluster) -> usize {
 }
 
 #[test]
-fn a_long_reply_whose_primary_fails_is_whole_and_of_one_moment_or_ends_with_its_connection() {
+fn long_reply_is_complete_and_consistent_or_closes_on_failover() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     let failures = [PrimaryFailure::Killed, PrimaryFailure::Stopped, PrimaryFailure::Paused];

@@ -28,7 +28,7 @@ async fn names(keyspace: &Keyspace) -> Vec<String> {
 /// With two nodes, header and chunks are on different nodes, which identify the blob by the
 /// transaction's version.
 #[tokio::test]
-async fn a_blob_is_made_written_and_read_by_one_transaction() {
+async fn transaction_creates_writes_and_reads_a_blob() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
@@ -69,7 +69,7 @@ async fn a_blob_is_made_written_and_read_by_one_transaction() {
 }
 
 #[tokio::test]
-async fn a_blob_is_replaced_by_one_transaction() {
+async fn transaction_replaces_a_blob() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
@@ -151,7 +151,7 @@ async fn transform_results_are_reported_after_commit() {
 
 /// Ranges of blobs that exist, are created, changed and removed, among records.
 #[tokio::test]
-async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
+async fn transaction_reads_ranges_and_records_with_its_own_changes() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
@@ -231,7 +231,7 @@ async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) ->
 }
 
 #[tokio::test]
-async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
+async fn transaction_removes_a_blob_after_each_of_its_changes() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -259,7 +259,7 @@ async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
 }
 
 #[tokio::test]
-async fn what_a_transaction_makes_and_removes_was_never_there() {
+async fn blob_created_and_removed_by_one_transaction_leaves_nothing() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
@@ -395,7 +395,7 @@ async fn blob_creation_is_atomic_through_a_node_kill() {
 /// More than a commit may contain: chunks are staged, and still belong to the blob that the
 /// transaction creates.
 #[tokio::test]
-async fn a_long_blob_is_made_by_one_transaction_whose_chunks_are_staged() {
+async fn transaction_creates_long_blob_with_staged_chunks() {
     const PART: usize = 48 << 20;
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);

@@ -71,7 +71,7 @@ fn lost_manager_is_replaced_by_another_node() {
 }
 
 #[test]
-fn bootstrap_node_without_folder_is_told_how_to_rejoin() {
+fn bootstrap_node_without_folder_gets_rejoin_advice() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.kill(2);

@@ -24,7 +24,7 @@ async fn all(blob: &Blob<'_>) -> Vec<u8> {
 
 /// A transaction reads its own changes with the values that the commit will store.
 #[tokio::test]
-async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
+async fn transaction_reads_blob_as_its_commit_will_store_it() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -67,7 +67,7 @@ async fn a_blob_is_read_back_as_the_commit_will_leave_it() {
 }
 
 #[tokio::test]
-async fn a_blob_that_others_changed_keeps_a_transaction_from_its_commit() {
+async fn concurrent_blob_change_aborts_transaction() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -121,7 +121,7 @@ async fn a_blob_that_others_changed_keeps_a_transaction_from_its_commit() {
 }
 
 #[tokio::test]
-async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
+async fn blob_creation_and_removal_are_atomic_with_transaction() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -161,7 +161,7 @@ async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn readers_leave_staged_appends_alone() {
+async fn readers_do_not_disturb_staged_appends() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -193,7 +193,7 @@ async fn readers_leave_staged_appends_alone() {
 
 /// Changes that only grow a blob are prepared concurrently; an append depends on the blob's size.
 #[tokio::test]
-async fn appends_of_several_never_stand_in_one_place() {
+async fn concurrent_blob_appends_do_not_overlap() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
@@ -229,7 +229,7 @@ async fn appends_of_several_never_stand_in_one_place() {
 
 /// Transforms without a return value are prepared concurrently; each takes effect exactly once.
 #[tokio::test]
-async fn numbers_that_many_change_silently_add_up() {
+async fn concurrent_transforms_without_return_value_add_up() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
@@ -325,7 +325,7 @@ async fn count(client: &Client, keyspace: &Keyspace) -> Result<u64, Error> {
 }
 
 #[tokio::test]
-async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
+async fn blob_and_record_changes_stay_atomic_when_a_node_is_killed() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     let client = connect(&cluster.endpoints()).await;

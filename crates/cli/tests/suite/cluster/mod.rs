@@ -37,7 +37,7 @@ use self::redis::Redis;
 const WORKERS: u64 = 8;
 
 #[tokio::test]
-async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_back_and_follows() {
+async fn acknowledged_writes_survive_node_kill_and_node_rejoins() {
     let folder = crate::support::folder();
     let began = Instant::now();
     let mut cluster = NodeCluster::start(folder.path(), 3);

@@ -33,7 +33,7 @@ fn moves(cluster: &NodeCluster, name: &str, to: &str) {
 }
 
 #[tokio::test]
-async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
+async fn partition_moved_under_load_stays_on_its_target() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_complete();

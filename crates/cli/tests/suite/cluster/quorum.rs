@@ -190,7 +190,7 @@ fn node_death_and_failovers_are_logged_in_one_line() {
 }
 
 #[test]
-fn a_keyspace_in_memory_is_in_trouble_after_a_kill_in_one_line_of_its_node_and_not_after_a_stop() {
+fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     let create =

@@ -14,7 +14,7 @@ use crate::support::wait_for;
 const ROLLS: u64 = 2;
 
 #[tokio::test]
-async fn nodes_that_are_restarted_in_turn_fail_nothing_and_hand_over_what_they_serve() {
+async fn rolling_restart_hands_primaries_over_and_fails_no_request() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_complete();

@@ -60,10 +60,10 @@ async fn one_keyspace(endpoints: &[String]) -> (Client, Keyspace) {
 }
 
 #[tokio::test]
-async fn a_transaction_of_more_than_its_client_holds_is_seen_whole_or_not_at_all() {
+async fn transaction_larger_than_client_memory_is_atomic() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 3);
-    let mut client = program("is_measured_if_told_where", MEASURED_AT, &cluster);
+    let mut client = program("staging_client_runs_if_endpoint_is_set", MEASURED_AT, &cluster);
     assert!(client.ended().success(), "what went wrong is shown above");
     let of_nodes: Vec<u64> = cluster.processes().map(resident_bytes_max).map(|bytes| bytes >> 20).collect();
     eprintln!("the nodes have taken {of_nodes:?} MiB");
@@ -74,7 +74,7 @@ async fn a_transaction_of_more_than_its_client_holds_is_seen_whole_or_not_at_all
 
 /// Not a test of its own: the client whose memory is measured, alone in its process.
 #[tokio::test]
-async fn is_measured_if_told_where() {
+async fn staging_client_runs_if_endpoint_is_set() {
     let Ok(endpoints) = std::env::var(MEASURED_AT) else { return };
     let endpoints: Vec<String> = endpoints.split(',').map(str::to_owned).collect();
     let (client, keyspace) = one_keyspace(&endpoints).await;
@@ -109,7 +109,7 @@ async fn is_measured_if_told_where() {
 }
 
 #[tokio::test]
-async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
+async fn transaction_above_a_limit_is_refused_before_sending() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
@@ -145,7 +145,7 @@ async fn one_operation_or_byte_too_many_is_refused_before_it_is_sent() {
 
 /// Not a test of its own: the client that is killed.
 #[tokio::test]
-async fn stages_for_ever_if_told_where() {
+async fn endless_staging_client_runs_if_endpoint_is_set() {
     let Ok(endpoint) = std::env::var(STAGES_AT) else { return };
     let endpoints: Vec<String> = endpoint.split(',').map(str::to_owned).collect();
     let client = connect(&endpoints).await;
@@ -169,7 +169,7 @@ async fn staged_data_of_killed_client_expires() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 3);
     let endpoints = cluster.endpoints();
-    let child = program("stages_for_ever_if_told_where", STAGES_AT, &cluster);
+    let child = program("endless_staging_client_runs_if_endpoint_is_set", STAGES_AT, &cluster);
     wait_for("much is staged", || staged_bytes(&endpoints), |bytes| *bytes >= STAGED_BYTES);
     // Dropping it kills the process.
     drop(child);

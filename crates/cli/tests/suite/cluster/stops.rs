@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use crate::cluster::nodes::NodeCluster;
 
 #[test]
-fn ctrl_c_of_a_node_hands_its_primaries_over_as_sigterm_does() {
+fn ctrl_c_and_sigterm_hand_over_primaries_of_node() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_complete();

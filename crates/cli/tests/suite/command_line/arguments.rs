@@ -7,7 +7,7 @@ use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zero
 use crate::support::terminal::OnTerminal;
 
 #[test]
-fn commands_have_the_names_that_others_give_them() {
+fn commands_accept_common_aliases() {
     let cluster = ServingProgram::in_memory();
     for (set, delete) in [("set", "del"), ("put", "rm")] {
         cluster.ok(&["kv", set, "colour", "blue"]);
@@ -24,7 +24,7 @@ fn commands_have_the_names_that_others_give_them() {
 }
 
 #[test]
-fn options_stand_before_the_command_too() {
+fn options_are_accepted_before_the_command() {
     let cluster = ServingProgram::in_memory();
     let run = |arguments: &[&str]| {
         let done = output(zerohop(arguments), b"");
@@ -39,7 +39,7 @@ fn options_stand_before_the_command_too() {
 }
 
 #[test]
-fn the_usage_does_not_ask_for_what_a_variable_gives() {
+fn usage_omits_options_given_by_environment_variables() {
     let mut command = zerohop(&["token", "revoke"]);
     command.env("ZEROHOP_ENDPOINT", "127.0.0.1:9").env("ZEROHOP_TOKEN_FILE", "token");
     let told = output(command, b"");
@@ -53,7 +53,7 @@ fn the_usage_does_not_ask_for_what_a_variable_gives() {
 }
 
 #[test]
-fn an_option_of_other_commands_is_refused_without_a_tip_to_pass_it_as_a_value() {
+fn option_of_other_command_is_refused_without_value_tip() {
     for arguments in [
         &["man", "--json"][..],
         &["--json", "completions", "bash"],
@@ -102,7 +102,7 @@ fn an_empty_variable_counts_as_not_set() {
 }
 
 #[test]
-fn a_time_of_0_and_one_that_is_too_long_are_refused_in_words() {
+fn zero_or_too_long_durations_are_refused_with_reason() {
     for command in [
         &["kv", "lookup", "k", "--timeout"][..],
         &["kv", "wait", "k", "--timeout"],
@@ -120,7 +120,7 @@ fn a_time_of_0_and_one_that_is_too_long_are_refused_in_words() {
 }
 
 #[test]
-fn an_address_that_is_none_is_refused_with_one_hint() {
+fn invalid_address_is_refused_with_one_hint() {
     for (command, option) in [("status", "--endpoint"), ("node", "--join"), ("node", "--listen")] {
         let memory = if command == "node" { &["--memory"][..] } else { &[] };
         for bad in ["localhost:", "a b", "host:0", "host:99999", ":7400"] {
@@ -178,7 +178,7 @@ fn unreachable_endpoints_are_reported_with_reason() {
 }
 
 #[test]
-fn refusals_say_what_was_asked_for_and_what_helps() {
+fn refusals_name_the_request_and_a_remedy() {
     let cluster = ServingProgram::in_memory();
     let told = |arguments: &[&str], expected: i32| {
         let told = cluster.run(arguments);

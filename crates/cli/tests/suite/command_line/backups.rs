@@ -256,7 +256,7 @@ fn backup_on_full_disk(cluster: &ServingProgram, path: &Path, blocks: u64) {
 }
 
 #[test]
-fn what_is_short_finds_no_room_when_it_leaves_the_buffer_or_with_the_manifest() {
+fn small_backup_reports_full_disk_at_buffer_flush_or_manifest() {
     let folder = crate::support::folder();
     let path = folder.path().join("half");
     let cluster = ServingProgram::in_memory();
@@ -312,7 +312,7 @@ fn interrupted_backup_leaves_nothing() {
 }
 
 #[test]
-fn snapshots_have_all_the_money_while_clients_transfer_it() {
+fn snapshots_have_constant_sum_during_transfers() {
     const ACCOUNTS: i64 = 40;
     const EACH: i64 = 100;
     let cluster = ServingProgram::up(&["--memory", "--instances", "2"]);
@@ -403,7 +403,7 @@ fn keyspaces(cluster: &ServingProgram) -> Vec<String> {
 }
 
 #[test]
-fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_which_is_told() {
+fn restore_to_fewer_nodes_reduces_replicas_and_reports_it() {
     let folder = crate::support::folder();
     let backup = folder.path().join("backup");
     let three = ServingProgram::start(zerohop(&["up", "--memory", "--nodes", "3", "--port", "0", "--json"]));
@@ -446,7 +446,7 @@ fn a_backup_of_more_nodes_is_restored_with_as_many_copies_as_there_are_nodes_whi
 }
 
 #[test]
-fn a_restore_that_cannot_make_a_keyspace_or_finds_one_full_changes_nothing() {
+fn refused_restore_changes_nothing() {
     let folder = crate::support::folder();
     let backup = folder.path().join("backup");
     let disk = ServingProgram::up(&["--data", text(&folder.path().join("data"))]);

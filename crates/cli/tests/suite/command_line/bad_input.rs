@@ -3,7 +3,7 @@
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 
 #[test]
-fn records_that_cannot_be_are_refused_and_the_cluster_serves_on() {
+fn invalid_records_are_refused_and_cluster_continues_to_serve() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "bytes", "text"]);
     cluster.ok(&["kv", "append", "list", "value"]);
@@ -95,7 +95,7 @@ fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
 }
 
 #[test]
-fn a_list_of_hosts_that_cannot_be_is_refused_with_the_way_out() {
+fn invalid_host_list_is_refused_with_a_remedy() {
     let folder = crate::support::folder();
     let file = folder.path().join("hosts");
     std::fs::write(&file, "127.0.0.1:7400\n127.0.0.1:7400\n").unwrap();

@@ -30,7 +30,7 @@ fn a_run_counts_every_operation_and_leaves_no_key_behind() {
 }
 
 #[test]
-fn one_that_is_interrupted_leaves_no_key_behind_either() {
+fn interrupted_bench_leaves_no_keys() {
     let endless = ["--ops", "10000000", "--clients", "2"];
     is_interrupted(&[&["bench", "kv", "--depth", "8"], &endless[..]].concat());
     is_interrupted(&[&["bench", "txn", "--accounts", "50"], &endless[..]].concat());
@@ -49,7 +49,7 @@ fn is_interrupted(arguments: &[&str]) {
 }
 
 #[test]
-fn without_its_keyspace_it_does_not_begin() {
+fn bench_without_its_keyspace_is_refused() {
     let cluster = ServingProgram::in_memory();
     let refused = cluster.run(&["bench", "kv", "-k", "nobody"]);
     assert_eq!(code(&refused), 3);
@@ -59,7 +59,7 @@ fn without_its_keyspace_it_does_not_begin() {
 }
 
 #[test]
-fn transfers_keep_the_sum_and_leave_no_key_behind() {
+fn transfer_bench_keeps_the_sum_and_leaves_no_keys() {
     let cluster = ServingProgram::in_memory();
     let report = cluster.json(&["bench", "txn", "--clients", "4", "--ops", "200", "--accounts", "50"]);
     assert_eq!(report["ok"], json!(true));
@@ -78,7 +78,7 @@ fn transfers_keep_the_sum_and_leave_no_key_behind() {
 }
 
 #[test]
-fn blobs_are_checked_byte_by_byte_and_none_is_left_behind() {
+fn blob_bench_checks_every_byte_and_removes_its_blobs() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "mine", "-k", "default", "/dev/null"]);
     let small = ["--blobs", "5", "--bytes", "300KiB", "--part", "1000", "--ops", "200", "--clients", "3"];

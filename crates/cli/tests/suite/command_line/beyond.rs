@@ -17,7 +17,7 @@ fn with_blob() -> ServingProgram {
 }
 
 #[test]
-fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed() {
+fn offsets_beyond_largest_blob_or_value_are_refused_without_change() {
     let cluster = with_blob();
     let beyond = "18446744073709551616";
     for (arguments, expected, part) in [
@@ -83,7 +83,7 @@ fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed()
 }
 
 #[test]
-fn a_transaction_with_something_beyond_a_limit_does_none_of_its_lines() {
+fn transaction_with_line_beyond_a_limit_has_no_effect() {
     let cluster = with_blob();
     let mut many = String::new();
     for at in 0..16_385 {

@@ -175,7 +175,7 @@ fn concurrent_clients_do_not_mix_bytes() {
 /// Concurrent writes over eight chunks; readers must find each write complete. Truncations and
 /// staged appends happen in between.
 #[test]
-fn what_lies_in_several_chunks_is_written_and_read_as_one() {
+fn multi_chunk_writes_and_reads_are_atomic() {
     const CHUNK: usize = 4096;
     const ALL: usize = 8 * CHUNK;
     let cluster = ServingProgram::in_memory();
@@ -280,7 +280,7 @@ fn dependent_write_is_refused_after_a_change() {
 }
 
 #[test]
-fn what_is_filled_in_is_seen_all_at_once_or_never() {
+fn staged_append_becomes_visible_atomically() {
     let cluster = ServingProgram::in_memory();
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
 #[test]
-fn write_depending_on_other_command_is_refused_after_a_change() {
+fn conditional_write_of_later_command_is_refused_after_a_change() {
     let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let seen = folder.path().join("seen");
@@ -63,7 +63,7 @@ fn write_depending_on_other_command_is_refused_after_a_change() {
 }
 
 #[test]
-fn what_no_read_has_written_is_refused_before_anything_is_sent() {
+fn invalid_read_version_file_is_refused_before_sending() {
     let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let file = folder.path().join("other");

@@ -81,7 +81,7 @@ fn acknowledged_files_are_intact_after_any_kill() {
 }
 
 #[test]
-fn people_get_a_few_lines_and_no_progress_where_there_is_no_terminal() {
+fn demo_prints_short_report_without_progress_off_terminal() {
     let root = crate::support::folder();
     make_files(root.path(), 5);
     let output = demo(root.path(), &[]);
@@ -93,7 +93,7 @@ fn people_get_a_few_lines_and_no_progress_where_there_is_no_terminal() {
 }
 
 #[test]
-fn empty_folder_is_fine_and_missing_one_is_reported() {
+fn empty_folder_is_accepted_and_missing_one_is_reported() {
     let root = crate::support::folder();
     let report = report(root.path(), &["--one-node"]);
     assert_eq!((&report["files"], &report["acknowledged"]), (&0.into(), &0.into()));
@@ -108,7 +108,7 @@ fn empty_folder_is_fine_and_missing_one_is_reported() {
 }
 
 #[test]
-fn data_stays_where_it_was_asked_for_and_is_not_stored_itself() {
+fn demo_keeps_given_data_folder_and_does_not_store_it() {
     let root = crate::support::folder();
     make_files(root.path(), 3);
     let data = root.path().join("data");
@@ -127,7 +127,7 @@ fn data_stays_where_it_was_asked_for_and_is_not_stored_itself() {
 }
 
 #[test]
-fn the_temporary_folder_is_removed_unless_it_is_to_be_kept() {
+fn temporary_folder_is_removed_unless_keep_is_given() {
     let root = crate::support::folder();
     make_files(root.path(), 3);
     let temporary = crate::support::folder();

@@ -51,7 +51,7 @@ fn a_sound_cluster_is_healthy() {
 }
 
 #[test]
-fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
+fn doctor_reports_down_node_and_its_consequences() {
     let mut command =
         zerohop(&["up", "--nodes", "3", "--memory", "--instances", "1", "--port", "0", "--json"]);
     command.args(["--log-level", "error"]);
@@ -102,7 +102,7 @@ fn missing_cluster_and_other_program_are_distinguished() {
 }
 
 #[test]
-fn files_of_secrets_that_others_may_read_are_a_problem() {
+fn secret_file_readable_by_others_is_a_problem() {
     let folder = crate::support::folder();
     let secret = folder.path().join("secret");
     let path = secret.to_str().unwrap();

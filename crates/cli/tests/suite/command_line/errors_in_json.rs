@@ -123,7 +123,7 @@ fn the_bytes_of_a_blob_are_json_too() {
 }
 
 #[test]
-fn what_a_transaction_did_not_find_is_told() {
+fn transaction_reports_missing_records_and_blobs() {
     let cluster = ServingProgram::in_memory();
     let told = cluster.run_with(&["txn"], b"blob rm none\nremove gone\ninsert k v\n");
     assert_eq!((code(&told), stdout(&told).as_str()), (0, ""), "{told:?}");
@@ -142,7 +142,7 @@ fn what_a_transaction_did_not_find_is_told() {
 }
 
 #[test]
-fn what_makes_files_and_tokens_prints_json() {
+fn commands_that_create_files_and_tokens_print_json() {
     let folder = crate::support::folder();
     let secret = new_secret(folder.path(), "secret");
     let cluster = up(&secret, &["--nodes", "1"]);

@@ -48,7 +48,7 @@ fn wait_until_complete(cluster: &ServingProgram) {
 }
 
 #[test]
-fn folders_without_data_do_not_say_how_many_nodes_there_are() {
+fn folders_without_data_do_not_determine_node_count() {
     for left in [&[1][..], &[1, 3]] {
         let folder = folder();
         let data = folder.path().join("data");
@@ -62,7 +62,7 @@ fn folders_without_data_do_not_say_how_many_nodes_there_are() {
 }
 
 #[test]
-fn the_number_of_nodes_may_be_another_until_there_is_data() {
+fn node_count_may_change_until_data_exists() {
     let folder = folder();
     let port = three();
     let address = |behind: u16| ([127, 0, 0, 1], port + behind).into();
@@ -143,7 +143,7 @@ fn killed_bootstrap_nodes_are_joined_by_later_ones() {
 }
 
 #[test]
-fn a_cluster_file_that_is_damaged_is_refused_with_what_to_do() {
+fn corrupt_cluster_file_is_refused_with_a_remedy() {
     let folder = folder();
     std::fs::write(folder.path().join("cluster"), "zerohopu and no more").unwrap();
     let refused = output(up(folder.path(), three(), &[]), b"");
@@ -182,7 +182,7 @@ fn has_moved(cluster: &ServingProgram, stored: &[String]) {
 }
 
 #[test]
-fn a_cluster_is_served_again_at_other_ports() {
+fn cluster_restarts_at_other_ports() {
     let folder = folder();
     let data = folder.path().join("data");
     let port = three();
@@ -235,7 +235,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_copy_of_a_cluster_that_is_served_is_refused_until_it_is_a_cluster_of_its_own() {
+fn copy_of_running_cluster_needs_a_new_cluster_id() {
     let folder = folder();
     let (data, copied) = (folder.path().join("data"), folder.path().join("copied"));
     let (port, other_port) = (three(), three());

@@ -17,7 +17,7 @@ fn is_refused(output: &Output, words: &[&str]) {
 }
 
 #[test]
-fn node_that_joins_itself_or_a_standalone_node_is_refused_with_the_reason() {
+fn join_of_itself_or_standalone_node_is_refused_with_reason() {
     let own = format!("127.0.0.1:{}", ports(2));
     is_refused(&join(&own, &own), &["only this node's own address", &own, "--hosts"]);
 

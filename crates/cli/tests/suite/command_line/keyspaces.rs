@@ -61,7 +61,7 @@ fn keyspaces_are_made_changed_shown_and_dropped() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_reason() {
+fn invalid_keyspace_requests_are_refused_with_reason() {
     let cluster = ServingProgram::in_memory();
     let refused = |arguments: &[&str], expected: i32, words: &str| {
         let output = cluster.run(arguments);
@@ -83,7 +83,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
 }
 
 #[test]
-fn without_a_cluster_that_is_said_soon() {
+fn missing_cluster_is_reported_quickly() {
     let mut command = zerohop(&["keyspace", "list"]);
     command.env("ZEROHOP_ENDPOINT", "127.0.0.1:9");
     let output = output(command, b"");
@@ -94,7 +94,7 @@ fn without_a_cluster_that_is_said_soon() {
 }
 
 #[test]
-fn a_keyspace_is_split_while_it_is_written_and_loses_nothing() {
+fn split_under_writes_loses_nothing() {
     const RECORDS: usize = 3_000;
     let folder = crate::support::folder();
     let cluster = ServingProgram::up(&["--data", folder.path().to_str().unwrap()]);

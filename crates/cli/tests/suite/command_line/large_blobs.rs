@@ -243,7 +243,7 @@ fn assert_unfinished(cluster: &ServingProgram, name: &str) {
 }
 
 #[test]
-fn a_blob_that_is_being_put_is_there_once_it_is_complete() {
+fn blob_appears_once_its_put_is_complete() {
     let cluster = ServingProgram::in_memory();
     let (putting, stdin) = half_put(&cluster, &["blob", "put", "b", "--attributes", "mine"]);
     assert_unfinished(&cluster, "b");
@@ -275,7 +275,7 @@ fn a_blob_that_is_being_put_is_there_once_it_is_complete() {
 }
 
 #[test]
-fn what_a_put_leaves_that_was_killed_is_no_blob_and_in_nobodys_way() {
+fn unfinished_blob_of_killed_put_is_hidden_and_blocks_nothing() {
     let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     let kill = |name: &str| {
@@ -308,7 +308,7 @@ fn what_a_put_leaves_that_was_killed_is_no_blob_and_in_nobodys_way() {
 }
 
 #[test]
-fn a_put_that_is_interrupted_leaves_nothing_and_replaces_nothing_that_is_short() {
+fn interrupted_put_leaves_nothing_and_replaces_nothing() {
     let cluster = ServingProgram::in_memory();
     let interrupt = |putting: RunningProcess, stdin: ChildStdin| {
         kill_process(putting.pid(), Signal::INT).unwrap();

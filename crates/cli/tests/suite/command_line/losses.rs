@@ -37,7 +37,7 @@ fn reported(cluster: &ServingProgram) -> Vec<String> {
 }
 
 #[test]
-fn standalone_node_reports_what_a_kill_may_have_cost_until_it_is_acknowledged() {
+fn standalone_node_reports_possible_loss_until_acknowledged() {
     let folder = crate::support::folder();
     let cluster = start(folder.path());
     for durability in ["memory", "sync"] {

@@ -19,7 +19,7 @@ fn bash_completes_commands_and_options() {
 }
 
 #[test]
-fn every_shell_has_its_completions() {
+fn every_shell_has_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = zerohop(&["completions", shell]).output().unwrap();
         assert_eq!(code(&output), 0, "{output:?}");
@@ -30,7 +30,7 @@ fn every_shell_has_its_completions() {
 }
 
 #[test]
-fn every_command_has_its_manual_page_with_exit_codes() {
+fn every_command_has_a_manual_page_with_exit_codes() {
     let output = zerohop(&["man"]).output().unwrap();
     let page = stdout(&output);
     assert!(page.contains(".TH zerohop 1") && page.contains("Exit codes"), "{page}");

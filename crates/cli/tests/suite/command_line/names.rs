@@ -82,7 +82,7 @@ fn a_line_of_a_pipe_never_breaks_inside_a_name() {
 }
 
 #[test]
-fn names_that_end_with_a_zero_byte_are_as_they_are() {
+fn null_option_prints_raw_names_ended_by_zero_bytes() {
     let cluster = program_with_records();
     for list in LISTS {
         for zero in ["-0", "--null"] {

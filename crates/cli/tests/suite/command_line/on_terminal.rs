@@ -182,7 +182,7 @@ fn foreign(told: &str) -> Option<String> {
 }
 
 #[test]
-fn every_command_ends_on_a_terminal_as_in_a_pipe_and_tells_it_nothing_foreign() {
+fn commands_end_equally_on_terminal_and_pipe_without_foreign_bytes() {
     let folder = crate::support::folder();
     let folders = ["pipe", "terminal", "pages"].map(|name| folder.path().join(name));
     for one in &folders {
@@ -227,7 +227,7 @@ fn every_command_ends_on_a_terminal_as_in_a_pipe_and_tells_it_nothing_foreign() 
 }
 
 #[test]
-fn what_is_foreign_to_a_terminal_is_known() {
+fn foreign_terminal_output_is_detected() {
     for fine in ["text\r\n", "\u{1b}[32m INFO\u{1b}[0m a\tb", "\r\u{1b}[Kbacked up 3", "\u{1b}[1;4mUsage"] {
         assert_eq!(foreign(fine), None, "{fine:?}");
     }

@@ -11,7 +11,7 @@ use crate::support::serving::{ServingProgram, code, pid, stderr, stdout, wait_un
 use crate::support::wait_for;
 
 #[test]
-fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
+fn ctrl_c_stops_cluster_cleanly_and_restart_finds_its_data() {
     let folder = crate::support::folder();
     let data = folder.path().to_str().unwrap();
     for (round, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
@@ -27,7 +27,7 @@ fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
 }
 
 #[test]
-fn a_cluster_that_is_killed_leaves_no_node_behind() {
+fn killed_cluster_leaves_no_node_processes() {
     let cluster = ServingProgram::in_memory();
     let node = cluster.node_pid();
     assert_eq!(cluster.end_with(Signal::KILL), None);
@@ -35,7 +35,7 @@ fn a_cluster_that_is_killed_leaves_no_node_behind() {
 }
 
 #[test]
-fn a_cluster_that_hangs_on_its_input_ends_with_it() {
+fn ends_with_input_option_stops_cluster_at_end_of_input() {
     let arguments = ["up", "--nodes", "1", "--memory", "--port", "0", "--json", "--ends-with-input"];
     let mut child = RunningProcess::start(zerohop(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()));
     let line = child.first_line();
@@ -51,7 +51,7 @@ fn a_cluster_that_hangs_on_its_input_ends_with_it() {
 }
 
 #[test]
-fn a_node_that_dies_ends_the_cluster_with_an_error() {
+fn node_death_ends_local_cluster_with_an_error() {
     let mut cluster = ServingProgram::in_memory();
     kill_process(cluster.node_pid(), Signal::KILL).unwrap();
     assert_eq!(cluster.wait(), Some(3));
@@ -76,7 +76,7 @@ fn node_without_parent_process_does_not_start() {
 }
 
 #[test]
-fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
+fn standalone_node_prints_its_addresses_and_stops_cleanly() {
     let folder = crate::support::folder();
     let mut command =
         zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--log-format", "json", "--json"]);
@@ -90,7 +90,7 @@ fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
 }
 
 #[test]
-fn instances_take_the_ports_behind_the_managers() {
+fn instances_use_the_ports_after_the_manager_port() {
     let port = ports(3);
     let arguments = ["--memory", "--instances", "2", "--port", &port.to_string()];
     let cluster =
@@ -102,7 +102,7 @@ fn instances_take_the_ports_behind_the_managers() {
 }
 
 #[test]
-fn a_command_that_comes_while_the_node_starts_waits_for_it() {
+fn command_waits_for_a_starting_node() {
     let folder = crate::support::folder();
     let endpoint = format!("127.0.0.1:{}", ports(2));
     let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--listen", &endpoint]);

@@ -73,7 +73,7 @@ fn write_records(cluster: &ServingProgram) {
 }
 
 #[test]
-fn backups_tell_on_a_terminal_how_far_they_have_come_and_nobody_else() {
+fn backup_commands_print_progress_only_on_a_terminal() {
     let folder = crate::support::folder();
     let [slow, quick] = ["slow", "quick"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
     let cluster = ServingProgram::in_memory();
@@ -155,7 +155,7 @@ fn interruption_is_reported_on_its_own_line() {
 }
 
 #[test]
-fn what_the_doctor_asks_for_is_told_on_a_terminal_and_taken_away() {
+fn doctor_progress_is_printed_on_terminal_and_erased() {
     let cluster = ServingProgram::in_memory();
     let (told, _, output) = OnTerminal::start(&cluster, &["doctor"]).end();
     assert!(stdout(&output).contains("clock"), "{output:?}");

@@ -148,7 +148,7 @@ fn bytes_extend_and_counters_count() {
 }
 
 #[test]
-fn a_record_is_taken_by_one_client() {
+fn record_take_succeeds_for_one_client_only() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "insert", "job", "build"]);
     assert_eq!(cluster.ok(&["kv", "take", "job"]), "build");

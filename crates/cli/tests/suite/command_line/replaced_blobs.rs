@@ -121,7 +121,7 @@ fn replaced_long_blob_is_atomic_at_any_kill() {
 }
 
 #[test]
-fn what_a_killed_writer_has_left_goes_with_the_blob_and_what_a_waiting_one_has_sent_stays() {
+fn blob_removal_cleans_up_killed_writer_but_not_waiting_one() {
     let cluster = ServingProgram::in_memory();
     let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
     let sent = repeated_byte(1, MANY_CHUNKS_BYTES);
@@ -148,7 +148,7 @@ fn what_a_killed_writer_has_left_goes_with_the_blob_and_what_a_waiting_one_has_s
 }
 
 #[test]
-fn puts_that_overlap_replace_one_after_the_other_whatever_is_there_by_then() {
+fn overlapping_replacing_puts_take_effect_in_sequence() {
     let cluster = ServingProgram::in_memory();
     let put = ["blob", "put", "b", "--replace", "--chunk", "4KiB"];
     let contents: Vec<Vec<u8>> = (1..5).map(|byte| repeated_byte(byte, MANY_CHUNKS_BYTES)).collect();
@@ -177,7 +177,7 @@ fn puts_that_overlap_replace_one_after_the_other_whatever_is_there_by_then() {
 }
 
 #[test]
-fn puts_and_removals_of_one_name_at_the_same_time_all_end_well() {
+fn concurrent_puts_and_removals_of_one_name_all_succeed() {
     let cluster = ServingProgram::in_memory();
     let contents: Vec<Vec<u8>> = [10, 3 * MIB, MANY_CHUNKS_BYTES]
         .iter()
@@ -214,7 +214,7 @@ fn puts_and_removals_of_one_name_at_the_same_time_all_end_well() {
 }
 
 #[test]
-fn clients_that_replace_remove_and_read_one_blob_at_the_same_time_all_get_their_turn() {
+fn concurrent_replacements_removals_and_reads_all_make_progress() {
     let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let replace = |byte: u8, is_staged: bool| {
@@ -280,7 +280,7 @@ fn clients_that_replace_remove_and_read_one_blob_at_the_same_time_all_get_their_
 }
 
 #[test]
-fn a_put_that_does_not_replace_finds_the_blob_of_another_put() {
+fn put_without_replace_is_refused_if_other_put_finished_first() {
     let cluster = ServingProgram::in_memory();
     let sent = repeated_byte(1, MANY_CHUNKS_BYTES);
     let exists = "zerohop: blob \"b\": there is one of this name already: --replace replaces it\n";
@@ -308,7 +308,7 @@ async fn poll_and_drop<T>(future: impl Future<Output = T>, steps: usize) -> Opti
 }
 
 #[test]
-fn contents_are_old_or_new_wherever_binding_them_is_cut_off_and_no_handle_reads_or_writes_old_ones() {
+fn interrupted_publish_leaves_old_or_new_contents_for_all_handles() {
     let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let (blob, remembering) = (keyspace.blob("b"), keyspace.blob("b"));
@@ -441,7 +441,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
 }
 
 #[test]
-fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
+fn reader_of_replaced_blob_gets_old_bytes_then_a_specific_error() {
     let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let blob = keyspace.blob("b");
@@ -472,7 +472,7 @@ fn a_reader_of_what_is_replaced_gets_old_bytes_and_then_an_error_of_its_own() {
 }
 
 #[test]
-fn more_chunks_than_go_at_once_are_replaced_by_one_step_and_then_removed() {
+fn blob_of_many_chunks_is_replaced_atomically_then_cleaned_up() {
     let cluster = ServingProgram::in_memory();
     let long = repeated_byte(7, MANY_CHUNKS_BYTES);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4KiB"], &long)), 0);

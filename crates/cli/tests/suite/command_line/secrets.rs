@@ -88,7 +88,7 @@ fn cluster_serves_only_clients_with_the_secret() {
 }
 
 #[test]
-fn a_client_with_a_secret_talks_to_no_cluster_without_one() {
+fn client_with_secret_refuses_cluster_without_one() {
     let folder = crate::support::folder();
     let ours = new_secret(folder.path(), "ours");
     let cluster = ServingProgram::in_memory();

@@ -13,7 +13,7 @@ const FOREIGN: &str = "a\u{1b}[2J\nb\u{9b}ü\\";
 const SHOWN: &str = "a\\x1b[2J\\nb\\xc2\\x9bü\\\\";
 
 #[test]
-fn foreign_bytes_have_one_form_in_every_error() {
+fn nonprintable_bytes_are_escaped_alike_in_every_error() {
     let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
     for (before, expected) in [
@@ -115,7 +115,7 @@ fn intervals_have_seconds_and_minutes() {
 }
 
 #[test]
-fn help_says_what_is_true_with_defaults_and_limits() {
+fn help_states_defaults_and_limits() {
     let help = |command: &[&str]| {
         let told = stdout(&output(zerohop(&[command, &["--help"]].concat()), b""));
         told.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -152,7 +152,7 @@ fn help_says_what_is_true_with_defaults_and_limits() {
 }
 
 #[test]
-fn one_cause_is_named_and_the_right_object() {
+fn errors_name_one_cause_and_the_right_object() {
     let cluster = ServingProgram::in_memory();
     let told = |arguments: &[&str], expected: i32| {
         let told = cluster.run(arguments);
@@ -195,7 +195,7 @@ fn one_cause_is_named_and_the_right_object() {
 }
 
 #[test]
-fn advice_for_a_file_that_is_not_private_is_about_its_kind() {
+fn advice_for_readable_secret_or_token_file_names_its_kind() {
     let folder = crate::support::folder();
     let secret = new_secret(folder.path(), "secret");
     let token = folder.path().join("token");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::serving::ServingProgram;
 
 #[test]
-fn the_json_has_the_shape_that_was_agreed() {
+fn status_json_has_the_documented_fields() {
     let folder = crate::support::folder();
     let cluster = ServingProgram::up(&["--instances", "2", "--data", folder.path().to_str().unwrap()]);
     let status = cluster.json(&["status"]);

@@ -46,7 +46,7 @@ fn nodes(cluster: &ServingProgram) -> usize {
 }
 
 #[test]
-fn a_folder_of_another_cluster_is_refused_by_the_one_that_it_is_to_join() {
+fn node_with_folder_of_other_cluster_cannot_join() {
     let folder = crate::support::folder();
     let data = folder.path().join("node");
     let data = data.to_str().unwrap();
@@ -78,7 +78,7 @@ fn standalone_folder_cannot_join_a_cluster() {
 }
 
 #[test]
-fn a_node_with_another_secret_or_none_ends_and_names_whom_it_asked_and_what_is_wrong() {
+fn node_with_wrong_or_missing_secret_ends_and_names_contact() {
     let folder = crate::support::folder();
     let (ours, another) = (new_secret(folder.path(), "ours"), new_secret(folder.path(), "another"));
     let with_secret = up(&ours, &["--nodes", "2"]);
@@ -140,7 +140,7 @@ fn answer_as_of(version: u8, mut stream: std::net::TcpStream) {
 
 /// The greeting of a node of another version to this one.
 #[test]
-fn a_node_refuses_who_speaks_no_version_of_its_own_and_says_which_it_speaks() {
+fn node_refuses_unsupported_versions_and_names_its_own() {
     let two = cluster("2");
     let mut stream = std::net::TcpStream::connect(two.endpoint()).unwrap();
     let hello = zerohop_wire::messages::Hello {
@@ -194,7 +194,7 @@ fn corrupt_format_file_is_named_with_a_remedy() {
 }
 
 #[test]
-fn more_copies_than_nodes_are_refused_and_warned_of_when_nodes_are_gone() {
+fn replicas_beyond_node_count_are_refused_or_warned_about() {
     let three = cluster("3");
     let asked = three.run(&["keyspace", "create", "many", "--replicas", "4"]);
     assert_eq!(code(&asked), 3, "{asked:?}");

@@ -457,7 +457,7 @@ impl KeyPaths {
 }
 
 #[test]
-fn help_is_read_in_both_of_its_layouts() {
+fn help_is_parsed_in_both_layouts() {
     let help = "Does it.\n\nUsage: zerohop do [OPTIONS] <KEY>\n\nArguments:\n  <KEY>\n          The key\n\nOptions:\n      \
                 --port <PORT>\n          Where, as in [1] [default:\n          any free one]\n          \n          [env: \
                 ZEROHOP_PORT=7]\n\n  -k, --kind <KIND>\n          What\n\n          Possible values:\n          - one: first\n          \

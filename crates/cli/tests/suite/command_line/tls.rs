@@ -86,7 +86,7 @@ fn three_nodes_and_their_clients_speak_tls_and_believe_only_their_ca() {
 }
 
 #[test]
-fn a_certificate_for_another_name_is_refused_and_so_is_a_server_that_speaks_no_tls() {
+fn client_refuses_other_certificate_names_and_servers_without_tls() {
     let folder = crate::support::folder();
     let ours = new_ca(folder.path(), "ours");
     let elsewhere = {
@@ -148,7 +148,7 @@ fn certificate_and_key_errors_are_reported() {
 }
 
 #[test]
-fn bad_handshakes_do_not_affect_others() {
+fn bad_handshakes_do_not_affect_other_connections() {
     let folder = crate::support::folder();
     let ours = new_ca(folder.path(), "ours");
     let cluster = up(&tls(&ours, "node"), "1");

@@ -78,7 +78,7 @@ impl TokenBench {
 }
 
 #[test]
-fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
+fn token_permits_only_its_permissions_in_each_keyspace() {
     let bench = TokenBench::new(&["--nodes", "3"]);
     bench.admin(&["keyspace", "create", "papers"]);
     bench.admin(&["kv", "insert", "k", "v", "--keyspace", "papers"]);
@@ -131,7 +131,7 @@ fn a_token_opens_what_it_permits_in_each_keyspace_and_nothing_else() {
 }
 
 #[test]
-fn a_revoked_token_opens_nothing_also_on_a_connection_that_is_open() {
+fn revoked_token_is_refused_even_on_open_connections() {
     let bench = TokenBench::new(&["--nodes", "2"]);
     let path = bench.token("robot", &["--all", "read"]);
     let token = Some(read_token(&path).unwrap());
@@ -263,7 +263,7 @@ fn expired_token_is_refused_everywhere() {
 }
 
 #[test]
-fn tokens_of_other_clusters_and_other_texts_are_refused() {
+fn tokens_of_other_clusters_and_invalid_tokens_are_refused() {
     let bench = TokenBench::new(&[]);
     let other = TokenBench::new(&[]);
     let foreign = other.token("foreign", &["--all", "read"]);

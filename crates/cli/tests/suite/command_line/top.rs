@@ -13,7 +13,7 @@ use crate::support::terminal::OnTerminal;
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
 #[test]
-fn what_is_done_in_the_time_is_told_as_a_rate() {
+fn top_prints_operations_per_interval_as_rates() {
     let cluster = ServingProgram::in_memory();
     let mut command = zerohop(&["top", "--json", "--interval", "500ms", "--endpoint", cluster.endpoint()]);
     let mut child = RunningProcess::start(command.stdout(Stdio::piped()));
@@ -38,7 +38,7 @@ fn what_is_done_in_the_time_is_told_as_a_rate() {
 }
 
 #[test]
-fn people_see_a_table_once_or_until_they_stop_it() {
+fn top_prints_table_once_or_until_stopped() {
     let cluster = ServingProgram::in_memory();
     let told = cluster.ok(&["top", "--once", "--interval", "100ms"]);
     let lines: Vec<&str> = told.lines().collect();
@@ -49,7 +49,7 @@ fn people_see_a_table_once_or_until_they_stop_it() {
 }
 
 #[test]
-fn a_key_ends_it_on_a_terminal() {
+fn q_key_ends_top_on_a_terminal() {
     let cluster = ServingProgram::in_memory();
     let mut top = OnTerminal::on_all_streams(&cluster, &["top", "--interval", "100ms"]);
     wait_for("a table", || top.output(), |told| told.contains("q ends"));

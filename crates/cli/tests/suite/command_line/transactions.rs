@@ -13,7 +13,7 @@ fn txn(cluster: &ServingProgram, lines: &[&str], json: bool) -> (i32, String, St
 }
 
 #[test]
-fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
+fn transaction_over_keyspaces_and_partitions_is_atomic() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["keyspace", "create", "other", "--durability", "memory"]);
     cluster.ok(&["kv", "insert", "door", "open"]);
@@ -42,7 +42,7 @@ fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
 }
 
 #[test]
-fn json_tells_each_result_and_every_no() {
+fn json_output_has_each_result_and_each_refusal() {
     let cluster = ServingProgram::in_memory();
     let (code, told, _) = txn(&cluster, &["incr n 5", "lookup n", "remove gone", "lookup gone"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
@@ -74,7 +74,7 @@ fn json_tells_each_result_and_every_no() {
 }
 
 #[test]
-fn numbers_in_records_are_transformed_among_other_lines_and_told() {
+fn transform_lines_change_numbers_and_print_results() {
     let cluster = ServingProgram::in_memory();
     let lines = ["insert m x", "transform n add 40", "transform f max -2.5 --type f64 --at 8", "incr c"];
     assert_eq!(txn(&cluster, &lines, false), (0, "40\n0.0\n1\n".to_owned(), String::new()));
@@ -96,7 +96,7 @@ fn numbers_in_records_are_transformed_among_other_lines_and_told() {
 }
 
 #[test]
-fn a_condition_is_told_by_its_line_where_several_write_the_key() {
+fn failed_condition_names_its_line_if_several_write_the_key() {
     let cluster = ServingProgram::in_memory();
     let lines = ["insert n 1", "", "lookup gone", "incr n", "insert n x --if-absent", "incr n"];
     let (code, told, why) = txn(&cluster, &lines, false);
@@ -108,7 +108,7 @@ fn a_condition_is_told_by_its_line_where_several_write_the_key() {
 }
 
 #[test]
-fn invalid_lines_are_numbered_and_nothing_is_sent() {
+fn invalid_line_is_reported_by_number_and_nothing_is_sent() {
     let cluster = ServingProgram::in_memory();
     for (lines, why) in [
         (["insert a b", "insert a"], "line 2 of the transaction"),
@@ -123,7 +123,7 @@ fn invalid_lines_are_numbered_and_nothing_is_sent() {
 }
 
 #[test]
-fn many_and_large_operations_are_one_transaction() {
+fn transaction_accepts_many_and_large_operations() {
     let cluster = ServingProgram::in_memory();
     let large = "v".repeat(300_000);
     // The lines are over all 256 partitions of the keyspace.
@@ -137,7 +137,7 @@ fn many_and_large_operations_are_one_transaction() {
 }
 
 #[test]
-fn transactions_of_several_programs_lose_nothing_to_each_other() {
+fn concurrent_transactions_of_several_programs_lose_no_update() {
     let cluster = ServingProgram::in_memory();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -221,7 +221,7 @@ fn blobs_change_among_records_or_not_at_all() {
 }
 
 #[test]
-fn what_no_blob_can_be_is_refused_by_its_line_and_nothing_is_done() {
+fn invalid_blob_line_is_refused_by_number_without_effect() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "b", "/dev/null"]);
     cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);

@@ -147,7 +147,7 @@ macro_rules! floats {
 }
 
 #[test]
-fn every_operator_on_every_type_does_what_the_guide_says_wherever_the_number_lies() {
+fn transform_operators_match_the_guide_for_each_type_and_offset() {
     let cluster = ServingProgram::in_memory();
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let client = patience::client(cluster.endpoint()).await.unwrap();

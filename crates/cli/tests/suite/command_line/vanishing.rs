@@ -122,7 +122,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
 }
 
 #[test]
-fn a_snapshot_whose_client_was_held_up_beyond_its_lease_is_told_to_be_gone() {
+fn read_of_snapshot_with_expired_lease_is_refused() {
     let cluster = ServingProgram::in_memory();
     in_runtime(async {
         let (client, keyspace) = keyspace_of(&cluster, "kept").await;

@@ -147,7 +147,7 @@ fn continues(text: &str) -> bool {
 }
 
 #[test]
-fn commands_are_found_and_what_is_not_run_is_left_out() {
+fn guide_parser_finds_commands_and_skips_other_blocks() {
     let guide = "text\n```sh\n# why\na \\\n  b   # do c\n\nfor x in 1; do\n  y\ndone\n```\n```text\nno\n```\n\
                  ```console\n$ p\nq\n\n$ cat <<'E'\none\nE\none\n```\n";
     let found: Vec<_> = commands(guide).into_iter().map(|c| (c.line, c.text, c.prints)).collect();

@@ -41,7 +41,7 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn every_command_in_the_guides_does_what_the_guide_says() {
+fn guide_commands_give_the_documented_output() {
     // The variable names guides that need other installed software.
     let named = std::env::var("ZEROHOP_GUIDES").unwrap_or_else(|_| GUIDES.join(" "));
     let mut commands = 0;

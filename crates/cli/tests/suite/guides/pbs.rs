@@ -6,7 +6,7 @@ use crate::guides::root;
 use crate::guides::shell::Shell;
 
 #[test]
-fn the_command_for_pbs_brings_a_node_up_on_the_hosts_of_its_file() {
+fn pbs_command_starts_nodes_on_hosts_of_its_file() {
     let guide = std::fs::read_to_string(root().join("docs/guide/batch.md")).unwrap();
     let (_, section) = guide.split_once("\n## PBS\n").unwrap();
     let section = section.split("\n## ").next().unwrap();

@@ -19,7 +19,7 @@ mod client;
 pub(crate) const VARIABLE: &str = "ZEROHOP_TEST_OF_GUIDES";
 
 /// The test that runs a program of a guide.
-pub(crate) const TEST: &str = "guides::programs::the_program_of_a_guide_does_what_the_guide_says";
+pub(crate) const TEST: &str = "guides::programs::guide_program_behaves_as_documented";
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -129,7 +129,7 @@ fn all() -> Vec<Program> {
 
 /// The shell of a guide runs this, with a program of the guide as its input.
 #[tokio::test]
-async fn the_program_of_a_guide_does_what_the_guide_says() {
+async fn guide_program_behaves_as_documented() {
     if std::env::var_os(VARIABLE).is_none() {
         return;
     }
@@ -144,7 +144,7 @@ async fn the_program_of_a_guide_does_what_the_guide_says() {
 }
 
 #[test]
-fn every_program_of_a_document_stands_here_and_every_one_here_in_a_document() {
+fn documented_programs_and_test_programs_are_the_same() {
     let mut left = all();
     let documents = ["", "docs", "docs/guide"].into_iter().flat_map(|folder| {
         let files = std::fs::read_dir(root().join(folder)).unwrap();

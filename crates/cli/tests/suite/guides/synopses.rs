@@ -90,7 +90,7 @@ fn help(words: &[String]) -> Option<String> {
 }
 
 #[test]
-fn every_command_that_the_documents_describe_is_there_with_its_options() {
+fn documented_commands_and_options_exist() {
     let (mut count, mut problems) = (0, Vec::new());
     for path in documents() {
         let found = synopses(&std::fs::read_to_string(&path).unwrap());
@@ -103,7 +103,7 @@ fn every_command_that_the_documents_describe_is_there_with_its_options() {
 }
 
 #[test]
-fn a_command_or_option_that_is_not_there_is_told() {
+fn unknown_command_or_option_in_synopsis_is_reported() {
     let guide = "```text\nzerohop kv lookup KEY [--all]\n               [--no-such N]    --other\nelsewhere --ignored\n\
                  zerohop nothing NAME\n```\n```sh\nzerohop kv --x\n```\n";
     let found = synopses(guide);

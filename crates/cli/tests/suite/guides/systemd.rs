@@ -24,7 +24,7 @@ fn setting(unit: &[String], name: &str) -> String {
 }
 
 #[test]
-fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_again() {
+fn guide_unit_starts_node_that_stops_cleanly_and_restarts() {
     let unit = systemd_unit();
     let home = crate::support::folder();
     let bin = home.path().join(".local/bin");
@@ -76,7 +76,7 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
 }
 
 #[test]
-fn the_unit_of_the_guide_is_one_as_far_as_systemd_is_here_to_say() {
+fn guide_unit_passes_systemd_verification() {
     let unit = systemd_unit();
     for section in ["[Unit]", "[Service]", "[Install]"] {
         assert!(unit.iter().any(|line| line == section), "{section}: {unit:#?}");

@@ -77,7 +77,7 @@ pub(crate) struct NodeAvailability {
 }
 
 #[test]
-fn what_was_acknowledged_survives_every_kill_and_nothing_is_done_twice() {
+fn acknowledged_writes_survive_kills_and_apply_once() {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
     };

@@ -91,7 +91,7 @@ fn report_and_check(name: &str, calls: Vec<Call>, struck: Time) {
 }
 
 #[test]
-fn a_node_is_killed_and_comes_back() {
+fn history_is_consistent_across_node_kill_and_restart() {
     under_load("killed", Net::loopback(), "default", |nodes| {
         nodes.kill(&[0]);
         std::thread::sleep(OUTAGE_MIN);
@@ -112,7 +112,7 @@ fn paused_node_resumes_as_former_primary() {
 }
 
 #[test]
-fn all_nodes_are_killed_at_once_and_start_again() {
+fn history_is_consistent_across_kill_of_all_nodes() {
     let folder = crate::support::folder();
     under_load_in(folder.path(), "all killed", Net::loopback(), "strict", |nodes| {
         nodes.kill(&[0, 1, 2]);
@@ -121,7 +121,7 @@ fn all_nodes_are_killed_at_once_and_start_again() {
 }
 
 #[test]
-fn nodes_are_started_again_one_after_the_other() {
+fn history_is_consistent_across_rolling_restart() {
     under_load("rolling restart", Net::loopback(), "default", |nodes| {
         for node in 0..NODES {
             nodes.stop(node);
@@ -198,7 +198,7 @@ fn spaces() -> Option<Net> {
 }
 
 #[test]
-fn a_node_is_cut_off_from_the_others_and_joined_again() {
+fn history_is_consistent_across_node_isolation() {
     let Some(net) = spaces() else { return };
     under_load("cut off both ways", net, "default", |nodes| {
         let ways = [(0, 1), (1, 0), (0, 2), (2, 0)];

@@ -39,7 +39,7 @@ fn remote_client_without_tls_is_refused_with_reason() {
         (7401, "PING\r\n", "-ERR only TLS is served"),
     ] {
         let mut program = nodes.net.client(&std::env::current_exe().unwrap());
-        program.args(["--exact", "process::tls::speaks_as_it_is_told", "--nocapture"]);
+        program.args(["--exact", "process::tls::remote_request_is_sent_if_variables_are_set", "--nocapture"]);
         program.env("ZEROHOP_TEST_SAY", words).env("ZEROHOP_TEST_TO", format!("{}:{port}", addresses[0]));
         let heard = program.stdin(Stdio::null()).output().unwrap();
         let heard = String::from_utf8_lossy(&heard.stderr).into_owned();
@@ -49,7 +49,7 @@ fn remote_client_without_tls_is_refused_with_reason() {
 
 /// Not a test: sends a request of the other test from another machine.
 #[test]
-fn speaks_as_it_is_told() {
+fn remote_request_is_sent_if_variables_are_set() {
     let (Ok(to), Ok(words)) = (std::env::var("ZEROHOP_TEST_TO"), std::env::var("ZEROHOP_TEST_SAY")) else {
         return;
     };

@@ -100,7 +100,7 @@ fn message(body: AgentBody) -> Message {
 }
 
 #[test]
-fn every_message_is_read_as_it_was_written_and_fits_a_frame() {
+fn messages_round_trip_and_fit_a_frame() {
     for body in bodies() {
         let message = message(body);
         let bytes = message.encode();
@@ -111,7 +111,7 @@ fn every_message_is_read_as_it_was_written_and_fits_a_frame() {
 }
 
 #[test]
-fn every_message_has_golden_bytes_that_are_read_back() {
+fn messages_match_golden_bytes_and_decode() {
     const PINNED: &str = include_str!("golden/messages.hex");
     let vectors = || short_bodies().into_iter().map(|body| (format!("{body:?}"), message(body).encode()));
     assert_golden(PINNED, vectors());
@@ -122,7 +122,7 @@ fn every_message_has_golden_bytes_that_are_read_back() {
 }
 
 #[test]
-fn what_is_longer_than_it_may_be_is_refused() {
+fn message_beyond_a_length_limit_is_refused() {
     let refused = |body| Message::decode(&message(body).encode()).unwrap_err().to_string();
     let piece = PieceOf { since: MapEpoch(0), epoch: MapEpoch(9), piece: 0 };
     let map = |piece, pieces, bytes| AgentBody::MapPiece {

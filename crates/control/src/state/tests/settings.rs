@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
+fn durability_may_change_only_for_single_copy_keyspaces() {
     for (nodes, is_done) in [(1, true), (3, false)] {
         let mut bench = StateBench::new(nodes, Durability::Interval { ms: 100 });
         let config = bench.state.map().keyspace(KEYSPACE).unwrap().config().clone();
@@ -15,7 +15,7 @@ fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
 }
 
 #[test]
-fn a_snapshot_that_counts_to_the_end_of_its_numbers_is_refused() {
+fn snapshot_with_exhausted_applied_count_is_refused() {
     let mut state = ControlState::new(Vec::new());
     state.requests.jump(APPLIED_MAX);
     assert_eq!(ControlState::decode(&state.encode()).as_ref(), Ok(&state));

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_and_rewritten_file_keeps_only_what_was_below_the_cut() {
+    fn truncated_and_rewritten_file_keeps_bytes_below_the_truncation() {
         for seed in 0..200 {
             let mut file = synced(1000);
             file.truncate(600);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_begun_sync_covers_what_was_issued_before_it_only() {
+    fn begun_sync_covers_only_earlier_writes() {
         let mut later_lost = false;
         for seed in 0..100 {
             let mut file = synced(100);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_sync_dropped_stays_dropped_after_a_good_one() {
+    fn later_sync_does_not_restore_bytes_dropped_by_failed_sync() {
         let mut dropped = false;
         for seed in 0..50 {
             let mut file = FileBytes::default();

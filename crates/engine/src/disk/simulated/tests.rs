@@ -24,7 +24,7 @@ fn read(disk: &mut SimulatedDisk, path: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn keeps_the_contract() {
+fn simulated_disk_satisfies_disk_contract() {
     for seed in 0..20 {
         check_contract(&mut SimulatedDisk::new(seed));
     }
@@ -38,7 +38,7 @@ fn agrees_with_the_model() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_disk() {
+fn same_seed_gives_the_same_disk() {
     let run = || {
         let mut disk = SimulatedDisk::new(5);
         check_against_model(&mut disk, 8, 300);
@@ -57,7 +57,7 @@ fn the_same_seed_gives_the_same_disk() {
 }
 
 #[test]
-fn a_duplicate_shares_nothing() {
+fn duplicate_disk_shares_no_state() {
     let mut disk = SimulatedDisk::new(1);
     append(&mut disk, "f", b"both");
     let mut other = disk.duplicate();

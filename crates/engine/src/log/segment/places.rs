@@ -44,7 +44,7 @@ mod tests {
     use crate::log::segment::Segment;
 
     #[test]
-    fn of_long_entries_each_is_known_and_of_short_ones_one_in_so_many_bytes() {
+    fn places_record_each_long_entry_and_sample_short_ones() {
         for entry_bytes in [POSITION_EVERY_BYTES + 200, POSITION_EVERY_BYTES, 3_000, 100] {
             let (mut places, mut known) = (Places::default(), 64);
             for index in 0..200 {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_not_known_any_more() {
+    fn truncation_removes_places_behind_it() {
         let (mut places, mut known) = (Places::default(), 0);
         for index in 1..10 {
             places.record((index, index * POSITION_EVERY_BYTES), &mut known);

@@ -6,7 +6,7 @@ use zerohop_wire::messages::RecordType;
 use crate::testing::{PartitionBench, append, insert};
 
 #[test]
-fn appending_makes_a_list_and_lengthens_it() {
+fn append_creates_a_list_and_lengthens_it() {
     let mut bench = PartitionBench::new();
     assert_eq!(bench.write(b"k", append(&[])).number(), Ok(0));
     assert_eq!(bench.list(b"k"), None);
@@ -25,7 +25,7 @@ fn appending_to_bytes_is_a_typed_error() {
 }
 
 #[test]
-fn an_append_costs_its_own_bytes_however_long_the_list() {
+fn append_cost_does_not_depend_on_list_length() {
     let mut bench = PartitionBench::new();
     let mut before = 0;
     for n in 0..2_000u64 {

@@ -13,7 +13,7 @@ fn swap<'a>(expected: Option<&'a [u8]>, new: Option<&'a [u8]>) -> WriteChange<'a
 }
 
 #[test]
-fn it_swaps_what_is_expected_and_returns_what_is_not() {
+fn compare_swap_replaces_expected_value_or_returns_seen_one() {
     let mut bench = PartitionBench::new();
     let none = Err(Failure::CompareFailed { version: Timestamp::ZERO, seen: None });
     assert_eq!(bench.write(b"k", swap(Some(b"a"), Some(b"b"))).number(), none);
@@ -31,7 +31,7 @@ fn it_swaps_what_is_expected_and_returns_what_is_not() {
 }
 
 #[test]
-fn a_replaced_record_keeps_its_expiry() {
+fn replaced_record_keeps_its_expiry() {
     let mut bench = PartitionBench::new();
     let insert = WriteChange::Insert(Insert { value: b"a", expiry: Expiry::AfterMs(20) });
     bench.write(b"k", insert).number().expect("is done");
@@ -41,7 +41,7 @@ fn a_replaced_record_keeps_its_expiry() {
 }
 
 #[test]
-fn a_list_is_never_what_is_expected() {
+fn compare_swap_refuses_a_list() {
     let mut bench = PartitionBench::new();
     bench.write(b"k", append(&[b"a"])).number().expect("is done");
     let wrong = Err(Failure::WrongType { found: RecordType::List });

@@ -31,7 +31,7 @@ fn expiry_is_set_cleared_and_applied() {
 }
 
 #[test]
-fn what_lengthens_a_record_leaves_its_expiry() {
+fn append_and_extend_keep_expiry() {
     let mut bench = PartitionBench::new();
     for (key, change) in
         [(&b"list"[..], append(&[b"a"])), (b"bytes", WriteChange::Extend(Extend { bytes: b"a" }))]

@@ -11,7 +11,7 @@ fn extend(bytes: &[u8]) -> WriteChange<'_> {
 }
 
 #[test]
-fn extending_makes_a_record_and_lengthens_it() {
+fn extend_creates_a_record_and_lengthens_it() {
     let mut bench = PartitionBench::new();
     assert_eq!(bench.write(b"k", extend(b"")).number(), Ok(0));
     assert_eq!(bench.bytes(b"k").as_deref(), Some(&b""[..]));
@@ -26,7 +26,7 @@ fn extending_makes_a_record_and_lengthens_it() {
 }
 
 #[test]
-fn what_would_become_too_long_or_is_a_list_is_refused() {
+fn extend_refuses_lists_and_too_long_values() {
     let mut bench = PartitionBench::new();
     let most = vec![7; VALUE_BYTES_MAX];
     bench.write(b"k", insert(&most)).number().expect("is done");

@@ -7,7 +7,7 @@ use zerohop_wire::messages::{Condition, Expiry, Insert, RecordType, WriteChange}
 use crate::testing::{PartitionBench, append, insert};
 
 #[test]
-fn an_insert_replaces_whatever_was_there() {
+fn insert_replaces_any_record() {
     let mut bench = PartitionBench::new();
     assert_eq!(bench.write(b"k", insert(b"one")).number(), Ok(0));
     assert_eq!(bench.bytes(b"k").as_deref(), Some(&b"one"[..]));
@@ -17,7 +17,7 @@ fn an_insert_replaces_whatever_was_there() {
 }
 
 #[test]
-fn failed_condition_changes_nothing() {
+fn failed_condition_leaves_record_unchanged() {
     let mut bench = PartitionBench::new();
     let mut when = |condition, value| bench.write_if(b"k", condition, insert(value));
     let none = Err(Failure::ConditionFailed { version: Timestamp::ZERO, found: None });

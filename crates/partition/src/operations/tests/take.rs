@@ -9,7 +9,7 @@ use crate::testing::{PartitionBench, append, insert};
 const TAKE: WriteChange<'static> = WriteChange::Take(Take);
 
 #[test]
-fn a_record_is_taken_once() {
+fn take_returns_a_record_only_once() {
     let mut bench = PartitionBench::new();
     let version = bench.write(b"k", insert(b"value")).version();
     let taken = bench.write(b"k", TAKE);
@@ -24,7 +24,7 @@ fn a_record_is_taken_once() {
 }
 
 #[test]
-fn a_record_that_is_too_long_stays() {
+fn take_keeps_too_long_record() {
     let mut bench = PartitionBench::new();
     let limit = TAKE_BYTES_MAX as u32;
     let long = vec![7; TAKE_BYTES_MAX + 1];

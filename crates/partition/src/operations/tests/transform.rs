@@ -30,7 +30,7 @@ fn transform_changes_only_its_bytes() {
 }
 
 #[test]
-fn a_record_grows_with_zeros_and_an_absent_one_is_all_zeros() {
+fn transform_reads_missing_bytes_as_zeros() {
     let mut bench = PartitionBench::new();
     let min = transform(Operator::Min, 3, -7_i32, Brings::New);
     assert_eq!(bench.write(b"k", min).number(), Ok(Number::bits(-7_i32)));
@@ -44,7 +44,7 @@ fn a_record_grows_with_zeros_and_an_absent_one_is_all_zeros() {
 }
 
 #[test]
-fn one_that_changes_nothing_leaves_the_version() {
+fn transform_without_change_keeps_the_version() {
     let mut bench = PartitionBench::new();
     let version = bench.write(b"k", transform(Operator::Max, 0, 9_u64, Brings::New)).version();
     let lower = bench.write(b"k", transform(Operator::Max, 0, 8_u64, Brings::New));

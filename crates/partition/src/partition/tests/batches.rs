@@ -73,7 +73,7 @@ fn a_repeated_batch_is_done_once_write_by_write() {
 }
 
 #[test]
-fn a_batch_of_nothing_is_answered_with_nothing() {
+fn empty_batch_gets_an_empty_answer() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     assert_eq!(send(&mut rig, 1, Stamp::default(), &[]), Some(Vec::new()));
 }
@@ -101,7 +101,7 @@ fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
 }
 
 #[test]
-fn a_wait_in_a_batch_is_answered_by_a_write_in_the_same_batch() {
+fn write_in_a_batch_answers_wait_in_the_same_batch() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = PartitionRig::new(durability);
         let operations = [read(b"k", Query::Wait { until: WaitUntil::Present }), write(b"k", insert(b"v"))];

@@ -126,7 +126,7 @@ fn chunk_refuses_writes_of_older_generation() {
 }
 
 #[test]
-fn keys_and_types_that_do_not_fit_are_refused() {
+fn chunk_operations_refuse_wrong_keys_and_types() {
     let mut bench = PartitionBench::new();
     let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
     let stamp = create(&mut bench, NAME);
@@ -145,7 +145,7 @@ fn keys_and_types_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
+fn blob_keys_accept_only_blob_operations() {
     let mut bench = PartitionBench::new();
     let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
     let stamp = create(&mut bench, NAME);
@@ -230,7 +230,7 @@ fn full_chunk_overwrite_makes_old_entries_dead() {
 
 /// The bytes go from the request into the log without a copy, for both ways of commit and for an atomic batch.
 #[test]
-fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
+fn long_chunk_writes_read_back_unchanged_also_after_crash() {
     let lengths = [1, SEPARATE_BYTES_MIN - 1, SEPARATE_BYTES_MIN, 65_600, 300_000];
     let bytes_of = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 / 5) as u8).collect() };
     let stamp = BlobStamp { id: 5, generation: 0 };
@@ -269,7 +269,7 @@ fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
 
 /// An instance has hundreds of partitions, and none of them is notified when another one is read.
 #[test]
-fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
+fn partition_keeps_no_read_buffer() {
     let mut rig = PartitionRig::new(Durability::Interval { ms: 10 });
     let key = chunk_key(NAME, 0).expect("a name");
     let bytes = vec![7; 6 << 20];
@@ -294,7 +294,7 @@ fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
 /// Ten thousand small writes into one chunk. It is read from one entry and those since it was last written completely. Hidden
 /// entries are dead, so compaction frees them.
 #[test]
-fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
+fn chunk_overwritten_many_times_keeps_few_entries_and_bytes() {
     const CHUNK: usize = 1 << 16;
     let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 0).expect("a name");
@@ -341,7 +341,7 @@ fn blob_beyond_chunk_limit_is_refused() {
 }
 
 #[test]
-fn names_come_in_order_page_by_page_and_through_a_crash() {
+fn blob_names_are_listed_in_order_by_page_also_after_crash() {
     let mut bench = PartitionBench::new();
     for n in 0..30 {
         create(&mut bench, format!("a/{:02}", n * 7 % 30).as_bytes());
@@ -372,7 +372,7 @@ fn names_come_in_order_page_by_page_and_through_a_crash() {
 }
 
 #[test]
-fn a_chunk_of_many_small_writes_is_written_again_now_and_then() {
+fn chunk_with_many_small_writes_is_rewritten_occasionally() {
     let mut bench = PartitionBench::new();
     let key = chunk_key(NAME, 0).expect("a name");
     let stamp = BlobStamp { id: 5, generation: 0 };
@@ -397,7 +397,7 @@ fn a_chunk_of_many_small_writes_is_written_again_now_and_then() {
 
 /// Hidden writes are no longer parts, so a long chunk has few parts. It is never copied, whatever is written.
 #[test]
-fn a_long_chunk_is_never_written_again_for_writes_of_4_kib() {
+fn long_chunk_is_not_rewritten_for_4_kib_writes() {
     const CHUNK: usize = 1 << 20;
     const WRITES: u64 = 2500;
     let mut bench = PartitionBench::new();

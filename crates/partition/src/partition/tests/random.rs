@@ -549,6 +549,6 @@ fn run(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn it_agrees_with_the_model_through_retries_flushes_and_crashes() {
+fn partition_matches_model_through_retries_flushes_and_crashes() {
     run(0..600);
 }

@@ -33,7 +33,7 @@ fn a_repeated_write_is_done_once_and_answered_alike() {
 }
 
 #[test]
-fn a_retry_that_overtakes_the_flush_waits_for_the_same_entry() {
+fn retry_before_flush_waits_for_the_same_entry() {
     let mut rig = PartitionRig::new(Durability::Sync);
     for request in 1..=3 {
         rig.write(token(request), stamp(1, 1), b"n", ADD);
@@ -77,7 +77,7 @@ fn failed_outcomes_are_first_outcomes_too() {
 }
 
 #[test]
-fn a_repeated_take_gets_the_record_again_also_after_a_crash() {
+fn retried_take_returns_the_record_also_after_crash() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = PartitionRig::new(durability);
         rig.write(token(1), Stamp::default(), b"k", insert(b"value"));
@@ -118,7 +118,7 @@ fn a_failed_condition_on_a_version_stays_failed() {
 }
 
 #[test]
-fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_version() {
+fn retry_of_failed_swap_returns_seen_value_or_only_its_version() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let long = vec![7; SEEN_VALUE_BYTES_MAX + 1];
     for (sequence, value) in [(1, &b"short"[..]), (2, &long)] {
@@ -140,7 +140,7 @@ fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_versio
 }
 
 #[test]
-fn what_the_session_has_the_answer_of_is_dropped() {
+fn retry_of_confirmed_write_is_dropped() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
     assert_eq!(counter(&mut rig, 2, stamp(2, 2)), Some(Ok(2)));
@@ -190,7 +190,7 @@ fn active_session_does_not_expire() {
 }
 
 #[test]
-fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_others() {
+fn full_session_table_refuses_writes_that_free_no_outcome() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let mut request = 0;
     let mut ask = |rig: &mut PartitionRig, nonce, sequence, lowest| {
@@ -222,7 +222,7 @@ fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_oth
 }
 
 #[test]
-fn reads_and_writes_without_a_session_leave_nothing_behind() {
+fn requests_without_session_leave_no_session_state() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     let read = RecordRead { key: b"k", query: Query::Lookup };

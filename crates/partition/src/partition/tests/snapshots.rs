@@ -105,7 +105,7 @@ fn answers(bench: &mut PartitionBench, keys: &[Vec<u8>]) -> Vec<OwnedAnswer> {
 }
 
 #[test]
-fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_open() {
+fn snapshot_reads_stay_the_same_while_it_is_open() {
     for seed in 0..6 {
         let mut random = Random::new(seed);
         let (mut bench, all) = (PartitionBench::new(), keys());
@@ -235,7 +235,7 @@ fn snapshot_expires_without_renewal_or_at_maximum_age() {
 }
 
 #[test]
-fn a_time_before_the_snapshot_and_one_in_the_future_are_refused() {
+fn read_before_snapshot_or_in_future_is_refused() {
     let mut bench = PartitionBench::new();
     bench.write(b"k", insert(b"v")).number().expect("is done");
     let at = open(&mut bench, 1);
@@ -252,7 +252,7 @@ fn a_time_before_the_snapshot_and_one_in_the_future_are_refused() {
 }
 
 #[test]
-fn snapshots_and_what_they_keep_are_bounded() {
+fn snapshots_and_their_retained_versions_are_bounded() {
     let mut bench = PartitionBench::new();
     for id in 0..SNAPSHOTS_MAX as u128 {
         open(&mut bench, id);
@@ -347,7 +347,7 @@ fn epoch_marker_bytes_name_retained_snapshots() {
 /// While too few members are there to commit anything, ticks append one mark that ends an overdue snapshot, and not one each. A log
 /// that gets one at each tick fills the disk.
 #[test]
-fn overdue_snapshot_is_ended_by_one_mark_until_that_is_committed() {
+fn overdue_snapshot_appends_only_one_uncommitted_end_mark() {
     let mut bench = PartitionBench::new();
     open(&mut bench, 1);
     let rig = &mut bench.at_once;

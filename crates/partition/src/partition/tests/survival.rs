@@ -56,7 +56,7 @@ fn state_is_recovered_from_log_and_from_checkpoint() {
 }
 
 #[test]
-fn a_checkpoint_waits_until_nothing_is_uncommitted() {
+fn checkpoint_waits_until_all_entries_are_committed() {
     let mut rig = PartitionRig::new(Durability::Sync);
     rig.write(token(1), stamp(1, 1), b"k", insert(b"v"));
     checkpoint(&mut rig);
@@ -154,7 +154,7 @@ fn a_log_of_a_later_epoch_and_entries_of_a_later_program_are_refused() {
 }
 
 #[test]
-fn entries_are_numbered_in_the_epoch_that_is_served() {
+fn entries_have_the_epoch_of_the_current_group() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     rig.engine.sync().expect("syncs");
@@ -189,7 +189,7 @@ fn entries_are_numbered_in_the_epoch_that_is_served() {
 }
 
 #[test]
-fn the_state_that_a_checkpoint_carries_reads_back() {
+fn checkpoint_payload_roundtrips() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     for sequence in 1..50 {
         let expiry = Expiry::AfterMs(sequence);

@@ -303,7 +303,7 @@ fn wait_sees_a_batch_atomically() {
 }
 
 #[test]
-fn read_only_unit_waits_for_its_dependencies() {
+fn read_only_batch_waits_for_its_dependencies() {
     let mut rig = PartitionRig::new(Durability::Sync);
     rig.write(token(1), Default::default(), b"k0", insert(b"v"));
     let value = UnitValue { list: None, bytes: b"v".to_vec(), deadline_ms: None };

@@ -21,7 +21,7 @@ fn write(rig: &mut PartitionRig, request: u64, key: &[u8], change: WriteChange<'
 }
 
 #[test]
-fn under_sync_a_write_is_answered_once_it_is_flushed_and_others_at_once() {
+fn sync_write_is_answered_after_flush_and_others_at_once() {
     for durability in [Durability::Memory, Durability::DEFAULT] {
         let mut rig = PartitionRig::new(durability);
         write(&mut rig, 1, b"k", insert(b"v"));
@@ -37,7 +37,7 @@ fn under_sync_a_write_is_answered_once_it_is_flushed_and_others_at_once() {
 }
 
 #[test]
-fn a_read_waits_for_the_writes_it_has_seen_and_for_no_others() {
+fn read_waits_only_for_commit_of_writes_it_has_seen() {
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"old", insert(b"o"));
     rig.flush();
@@ -74,7 +74,7 @@ fn a_failed_condition_and_an_absence_wait_too() {
 
 /// A removal is in flight and is never committed. A client that waits for the record must not be answered that it is absent.
 #[test]
-fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
+fn wait_ends_with_committed_state_only() {
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     rig.flush();
@@ -93,7 +93,7 @@ fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
 }
 
 #[test]
-fn every_operation_sees_what_is_not_yet_committed() {
+fn every_operation_sees_uncommitted_writes() {
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"list", append(&[b"a", b"b"]));
     rig.flush();
@@ -133,7 +133,7 @@ fn wait_sees_transient_state_within_one_flush() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn planted_waits_that_nobody_wakes_are_seen() {
+fn test_finds_waits_not_woken_mutant() {
     use crate::planted::{Bug, plant};
     let is_woken = || {
         let mut rig = PartitionRig::new(Durability::Memory);
@@ -168,7 +168,7 @@ fn failed_flush_answers_dependents_as_unknown() {
 }
 
 #[test]
-fn changing_to_a_lesser_durability_answers_what_was_waiting() {
+fn change_to_weaker_durability_answers_waiting_writes() {
     let mut rig = PartitionRig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
     rig.partition.set_durability(&mut rig.engine, Durability::DEFAULT, &mut rig.out).expect("changes");
@@ -183,7 +183,7 @@ fn changing_to_a_lesser_durability_answers_what_was_waiting() {
 }
 
 #[test]
-fn versions_rise_above_what_a_session_has_seen_and_the_far_future_is_refused() {
+fn versions_exceed_session_timestamp_and_far_future_is_refused() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let seen = Timestamp::new(rig.now.ms + 300, 5);
     rig.write(token(1), Stamp { seen, ..Stamp::default() }, b"k", insert(b"v"));

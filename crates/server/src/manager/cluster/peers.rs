@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greeting_of_own_process_or_without_agent_is_useless() {
+    fn hello_from_own_process_or_without_agent_is_rejected() {
         let own = Incarnation(7);
         let ack = |incarnation: u64, instance: u32, features| HelloAck {
             incarnation: Incarnation(incarnation),

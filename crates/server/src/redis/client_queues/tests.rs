@@ -59,7 +59,7 @@ fn units_are_sent_in_order() {
 }
 
 #[test]
-fn after_a_returned_unit_sending_resumes_from_it() {
+fn sending_resumes_from_returned_unit() {
     let mut lanes = queued_units(3, &[1, 2, 3]);
     let sent = send(&mut lanes, FAR, 0);
     lanes.take_unit(sent[0].1, 5);
@@ -86,7 +86,7 @@ fn units_for_new_target_wait_for_the_old_one() {
 }
 
 #[test]
-fn lost_writes_are_in_doubt_and_lost_reads_may_repeat() {
+fn lost_writes_have_unknown_outcome_and_lost_reads_are_retried() {
     // 1 and 3 only read.
     let mut lanes = queued_units(4, &[2]);
     send(&mut lanes, FAR, 0);
@@ -99,7 +99,7 @@ fn lost_writes_are_in_doubt_and_lost_reads_may_repeat() {
 }
 
 #[test]
-fn a_read_that_waits_again_is_not_run_behind_a_write_of_its_client() {
+fn returned_read_fails_after_later_write_of_its_client() {
     let mut lanes = queued_units(2, &[2]);
     let sent = send(&mut lanes, FAR, 0);
     lanes.not_run(sent[0].1, 1);
@@ -152,7 +152,7 @@ fn down_target_reports_no_more_outcomes() {
 }
 
 #[test]
-fn every_wait_ends_with_the_known_outcome() {
+fn overdue_units_end_with_their_known_outcome() {
     let mut lanes = queued_units(2, &[1, 2]);
     let unsent = (vec![9], true);
     assert!(lanes.push(queue_key(7), Ticket { number: 9, part: 0 }, unsent, 0));
@@ -228,7 +228,7 @@ fn after_split_units_follow_those_of_the_parent() {
 }
 
 #[test]
-fn what_waits_before_a_write_ends_also_where_a_split_lies_between() {
+fn earlier_waiting_unit_ends_at_later_write_across_split() {
     for (waits, written) in [(4, 5), (5, 4)] {
         let of = |bits: u32| {
             let partition = PartitionId(if bits == 5 { 10 } else { 5 });

@@ -43,7 +43,7 @@ fn only_cluster_aware_clients_get_moved_redirects() {
 }
 
 #[test]
-fn keys_of_several_partitions_are_refused_and_those_of_one_are_not() {
+fn keys_of_several_partitions_are_refused_unless_in_one_slot() {
     let server = in_memory(2);
     let mut redis = Redis::connect(addresses(&server)[1]);
     let crossed = Reply::Error("CROSSSLOT Keys in request don't hash to the same slot".to_owned());
@@ -59,7 +59,7 @@ fn keys_of_several_partitions_are_refused_and_those_of_one_are_not() {
 }
 
 #[test]
-fn until_a_node_can_do_commands_over_several_partitions_they_are_to_be_tried_again() {
+fn cross_partition_commands_get_tryagain_until_node_is_ready() {
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     for (spans, word) in [(true, "TRYAGAIN"), (false, "CROSSSLOT")] {
         let options = zerohop_server::ServerOptions::new(listen);

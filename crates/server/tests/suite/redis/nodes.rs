@@ -136,7 +136,7 @@ fn watches_waits_and_commands_on_all_keys_work_across_nodes() {
 }
 
 #[test]
-fn what_is_longer_than_a_frame_goes_to_another_node_and_back() {
+fn values_longer_than_a_frame_reach_another_node_and_return() {
     use std::io::Write;
     let nodes = nodes();
     let addresses = all(&nodes);
@@ -176,7 +176,7 @@ fn text(reply: Reply) -> String {
 }
 
 #[test]
-fn a_cluster_client_is_told_of_all_nodes_and_of_copies_and_is_sent_to_the_owner() {
+fn cluster_client_learns_all_replicas_and_is_redirected_to_primary() {
     let nodes = nodes();
     let addresses = all(&nodes);
     wait_until_served(&addresses);

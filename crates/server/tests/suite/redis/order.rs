@@ -6,7 +6,7 @@ use std::io::Write;
 use crate::redis::support::{Redis, Reply, addresses, bulk, command, in_memory, make_sync_keyspace, ok};
 
 #[test]
-fn replies_of_a_pipeline_over_all_instances_come_in_order() {
+fn pipeline_replies_over_all_instances_keep_order() {
     let server = in_memory(3);
     let mut redis = Redis::connect(addresses(&server)[0]);
     for round in 0..3 {
@@ -69,7 +69,7 @@ fn replies_keep_order_behind_disk_waits() {
 }
 
 #[test]
-fn a_watched_key_that_was_changed_undoes_a_transaction_and_a_wait_ends_with_the_value() {
+fn changed_watched_key_aborts_exec_and_wait_ends_at_its_value() {
     let server = in_memory(2);
     let addresses = addresses(&server);
     let (mut one, mut other) = (Redis::connect(addresses[0]), Redis::connect(addresses[1]));

@@ -103,7 +103,7 @@ fn too_long_value_is_refused_and_connection_stays() {
 }
 
 #[test]
-fn a_list_that_is_too_long_for_a_transaction_is_told_in_bytes_and_read_in_ranges() {
+fn list_too_long_for_transaction_is_refused_and_readable_in_ranges() {
     let server = in_memory(1);
     let mut redis = Redis::connect(addresses(&server)[0]);
     let value = vec![b'v'; 1 << 20];

@@ -96,7 +96,7 @@ fn list(address: SocketAddr, ends: &AtomicBool) -> u32 {
 }
 
 #[test]
-fn what_is_acknowledged_while_a_keyspace_is_split_is_there_and_in_order() {
+fn writes_acknowledged_during_split_survive_in_order() {
     let nodes = nodes();
     let addresses = all(&nodes);
     let manager = nodes[0].manager_address();

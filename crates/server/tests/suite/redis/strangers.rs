@@ -25,7 +25,7 @@ fn both_protocols_are_served_on_one_port() {
 }
 
 #[test]
-fn clients_are_listed_with_their_addresses_and_the_memory_of_the_process_is_told() {
+fn client_list_has_addresses_and_info_has_process_memory() {
     let server = in_memory(1);
     let mut redis = Redis::connect(addresses(&server)[0]);
     let Reply::Bulk(Some(list)) = redis.send_command("CLIENT LIST") else { panic!("a list is a bulk") };
@@ -39,7 +39,7 @@ fn clients_are_listed_with_their_addresses_and_the_memory_of_the_process_is_told
 }
 
 #[test]
-fn a_command_may_come_byte_by_byte_and_half_of_one_hurts_nobody() {
+fn byte_by_byte_command_runs_and_partial_ones_block_no_client() {
     let server = in_memory(2);
     let address = addresses(&server)[0];
     let mut halves: Vec<Redis> = (0..20).map(|_| Redis::connect(address)).collect();
@@ -63,7 +63,7 @@ fn a_command_may_come_byte_by_byte_and_half_of_one_hurts_nobody() {
 }
 
 #[test]
-fn a_gigabyte_that_is_only_claimed_is_refused_at_once() {
+fn claimed_gigabyte_is_refused_at_once() {
     let server = in_memory(1);
     let address = addresses(&server)[0];
     for claim in [
@@ -84,7 +84,7 @@ fn a_gigabyte_that_is_only_claimed_is_refused_at_once() {
 }
 
 #[test]
-fn non_reading_client_is_closed_and_blocks_no_one() {
+fn non_reading_client_is_closed_and_blocks_no_others() {
     let server = in_memory(2);
     let address = addresses(&server)[0];
     let mut deaf = Redis::connect(address);

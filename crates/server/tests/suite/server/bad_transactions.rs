@@ -34,7 +34,7 @@ fn items(part: &mut TransactionPart) -> &mut Vec<TransactionItem> {
 type Spoil = fn(&mut Vec<TransactionPart>);
 
 #[test]
-fn transactions_that_contradict_themselves_or_a_limit_are_refused_and_leave_nothing() {
+fn malformed_or_oversized_transactions_abort_without_effect() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), fixed_ports())).unwrap();
     let keyspace = block_on(async { create(&client(&server).await, "accounts", Some("sync")).await });

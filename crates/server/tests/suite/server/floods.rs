@@ -134,7 +134,7 @@ fn unproven_connection_is_closed_at_its_time_limit() {
 }
 
 #[test]
-fn unproven_connection_that_sends_much_is_closed() {
+fn unproven_connection_that_sends_too_much_is_closed() {
     let server = secured(ConnectionLimits::default());
     let address = addresses(&server)[0];
     let long = vec![b'x'; 2000];
@@ -193,7 +193,7 @@ fn http_without_bearer_gets_one_answer() {
 }
 
 #[test]
-fn a_head_that_does_not_come_ends_an_http_connection() {
+fn http_connection_with_unfinished_header_is_closed() {
     let limits =
         ConnectionLimits { unproven_time_out: Duration::from_millis(300), ..ConnectionLimits::default() };
     let server = secured(limits);
@@ -207,7 +207,7 @@ fn a_head_that_does_not_come_ends_an_http_connection() {
 }
 
 #[test]
-fn a_token_queues_what_it_may_do_and_its_share_of_the_memory() {
+fn token_queues_only_permitted_commands_within_its_memory_share() {
     let share = 1 << 20;
     let server = secured(ConnectionLimits { token_waiting_bytes_max: share, ..ConnectionLimits::default() });
     block_on(async {
@@ -251,7 +251,7 @@ fn a_token_queues_what_it_may_do_and_its_share_of_the_memory() {
 }
 
 #[test]
-fn a_revoked_token_hears_nothing_of_what_it_waited_for() {
+fn revoked_token_gets_no_answer_to_its_waits() {
     let server = secured(ConnectionLimits::default());
     block_on(async {
         let robot = token(&server, 7, READ_WRITE).await;
@@ -380,7 +380,7 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
 }
 
 #[test]
-fn a_wrong_password_is_waited_out_and_only_an_administrator_sees_the_connections_of_others() {
+fn wrong_password_delays_client_and_only_admin_lists_all_connections() {
     let server = secured(ConnectionLimits::default());
     block_on(async {
         let (one, other) = (token(&server, 7, READ).await, token(&server, 8, READ).await);

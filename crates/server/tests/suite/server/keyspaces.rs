@@ -21,7 +21,7 @@ fn refused(answer: AdminReply) -> AdminRefusal {
 }
 
 #[test]
-fn a_new_keyspace_is_served_once_the_answer_is_there() {
+fn new_keyspace_is_served_once_create_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     block_on(async {
@@ -42,7 +42,7 @@ fn a_new_keyspace_is_served_once_the_answer_is_there() {
 }
 
 #[test]
-fn a_living_keyspace_is_altered_under_load_and_loses_nothing() {
+fn keyspace_alteration_under_load_loses_no_records() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     block_on(async {
@@ -109,7 +109,7 @@ fn dropped_keyspace_name_can_be_reused_empty() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn invalid_keyspace_change_is_refused_without_effect() {
     let server = in_memory(1);
     block_on(async {
         let client = client(&server).await;
@@ -148,7 +148,7 @@ fn keyspaces_are_as_they_were_after_a_restart() {
 }
 
 #[test]
-fn a_change_that_cannot_be_saved_is_not_made_and_the_node_serves_on() {
+fn unsaved_change_has_no_effect_and_node_keeps_serving() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     block_on(async {

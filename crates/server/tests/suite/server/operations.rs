@@ -89,7 +89,7 @@ fn an_instance_is_as_good_an_endpoint_as_the_manager() {
 }
 
 #[test]
-fn many_clients_each_find_what_they_wrote() {
+fn many_clients_read_their_own_writes() {
     const CLIENTS: usize = 40;
     const KEYS: usize = 50;
     let server = in_memory(2);

@@ -78,7 +78,7 @@ fn start_waits_for_predecessor_folder_and_ports() {
 }
 
 #[test]
-fn what_does_not_fit_the_data_is_refused_with_what_would() {
+fn options_that_contradict_data_are_refused_with_valid_value() {
     let folder = tempfile::tempdir().unwrap();
     Server::start(on(folder.path(), anywhere())).unwrap().stop().unwrap();
     let other = ServerOptions { instances: Some(3), ..on(folder.path(), anywhere()) };
@@ -129,7 +129,7 @@ fn memory_keyspaces_are_lost_with_the_process() {
 }
 
 #[test]
-fn a_server_stops_while_clients_wait_and_leaves_nothing_running() {
+fn server_stops_during_client_waits_and_closes_its_port() {
     let server = in_memory(2);
     let address = server.manager_address();
     block_on(async {

@@ -219,7 +219,7 @@ fn many_simultaneous_requests_are_bounded_and_answered() {
 }
 
 #[test]
-fn a_control_request_that_comes_to_an_instance_is_answered_by_the_manager() {
+fn manager_answers_control_request_sent_to_an_instance() {
     let server = in_memory(2);
     let create = |name: &str| {
         let settings = KeyspaceSettings { name: name.to_owned(), ..KeyspaceSettings::default() };

@@ -214,7 +214,7 @@ pub(crate) fn coordinator<'k>(node: &NodeClient, keys: &[&'k str]) -> &'k str {
 }
 
 #[test]
-fn a_transaction_over_two_instances_is_done_once_and_a_restart_keeps_it() {
+fn transaction_over_two_instances_runs_once_and_survives_restart() {
     let folder = tempfile::tempdir().unwrap();
     let listen = fixed_ports();
     let server = Server::start(on(folder.path(), listen)).unwrap();

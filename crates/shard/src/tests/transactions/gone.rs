@@ -133,7 +133,7 @@ fn dropping_keyspace_drains_after_its_decisions() {
 }
 
 #[test]
-fn a_part_of_a_closed_keyspace_is_refused_and_what_is_prepared_there_is_waited_for() {
+fn draining_keyspace_refuses_new_parts_and_waits_for_prepared_ones() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     // The participant's answers are lost: it is prepared, and nothing is decided.
@@ -160,7 +160,7 @@ fn a_part_of_a_closed_keyspace_is_refused_and_what_is_prepared_there_is_waited_f
 }
 
 #[test]
-fn a_coordinator_that_does_not_know_yet_is_refused_by_the_part_in_the_closed_keyspace() {
+fn participant_in_draining_keyspace_refuses_unaware_coordinator() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
@@ -199,7 +199,7 @@ fn drained_report_is_repeated_with_backoff() {
 
 /// No copy of the coordinator's partition knows that the other keyspace is being dropped.
 #[test]
-fn what_is_drained_stays_so_with_several_copies_though_no_copy_of_the_coordinator_knows_of_the_drop() {
+fn drained_keyspace_refuses_transactions_of_unaware_coordinator_group() {
     for copies in [1u32, 2] {
         let mut world = InstanceNetwork::new(4, Durability::Sync);
         world.create_other(OTHER);

@@ -100,7 +100,7 @@ fn full_disk_accepts_removals_and_refuses_writes() {
 }
 
 #[test]
-fn what_cannot_even_be_refused_in_the_log_is_not_begun() {
+fn transaction_without_disk_space_for_its_refusal_is_not_started() {
     let mut world = InstanceNetwork::reserving(RESERVE_BYTES, 2, Durability::Sync);
     let keys = world.long_keys();
     for key in &keys {

@@ -47,7 +47,7 @@ impl InstanceNetwork {
 }
 
 #[test]
-fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
+fn scan_after_transaction_shows_its_changes_in_every_partition() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.half_notified();
     let scan = world.scan(&keys[0], false);
@@ -65,7 +65,7 @@ fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
 }
 
 #[test]
-fn a_scan_waits_for_no_transaction_longer_than_a_bound_and_for_none_that_comes_later() {
+fn scan_waits_for_earlier_transactions_only_and_for_limited_time() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.half_notified();
     let scan = world.scan(&keys[0], false);

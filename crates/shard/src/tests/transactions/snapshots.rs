@@ -252,7 +252,7 @@ fn run_seeds(seeds: std::ops::Range<u64>) {
 
 /// `ZEROHOP_SEEDS` sets a larger number of seeds.
 #[test]
-fn every_snapshot_has_all_the_money_whatever_is_transferred_and_whoever_is_primary() {
+fn snapshots_show_constant_total_during_transfers_and_failovers() {
     let more = std::env::var("ZEROHOP_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
     run_seeds(0..more.unwrap_or(6));
 }

@@ -48,7 +48,7 @@ impl InstanceNetwork {
 }
 
 #[test]
-fn what_was_prepared_over_both_halves_is_done_in_both_children() {
+fn transaction_prepared_before_split_applies_in_both_children() {
     for is_of_three in [false, true] {
         let mut world =
             if is_of_three { world_of_three() } else { InstanceNetwork::new(2, Durability::Sync) };
@@ -88,7 +88,7 @@ fn what_was_prepared_over_both_halves_is_done_in_both_children() {
 }
 
 #[test]
-fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
+fn transaction_undecided_before_split_is_aborted() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let [lower, upper, other] = torn(&world);
     let participant = world.holder(&lower);
@@ -152,7 +152,7 @@ fn planted_bugs_of_splits_are_seen() {
     use zerohop_partition::planted::{Bug as Here, plant as plant_here};
     use zerohop_transaction::planted::{Bug, plant};
     let is_seen =
-        || std::panic::catch_unwind(what_was_prepared_over_both_halves_is_done_in_both_children).is_err();
+        || std::panic::catch_unwind(transaction_prepared_before_split_applies_in_both_children).is_err();
     plant(Some(Bug::SiblingsUntold));
     let seen = is_seen();
     plant(None);

@@ -102,7 +102,7 @@ impl InstanceNetwork {
 }
 
 #[test]
-fn what_is_staged_outlives_a_crash_and_is_done_once() {
+fn staged_data_survives_crash_and_is_applied_once() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     world.staged(1, &keys[0], piece(b'a'));
@@ -160,7 +160,7 @@ fn abandoned_staged_data_expires() {
 }
 
 #[test]
-fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
+fn staged_data_survives_failover_and_expires_there() {
     let mut world = InstanceNetwork::new(3, Durability::Sync);
     let keys = world.keys();
     for (partition, key) in keys.iter().enumerate() {
@@ -189,7 +189,7 @@ fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
 }
 
 #[test]
-fn what_was_staged_before_a_split_is_done_in_the_child_that_has_its_key_and_leaves_nothing_in_the_other() {
+fn data_staged_before_split_applies_in_child_with_its_key_only() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     world.staged(1, &keys[0], piece(b'a'));
@@ -252,7 +252,7 @@ fn staged_piece_belongs_to_one_transaction() {
 }
 
 #[test]
-fn large_staged_data_goes_to_the_log() {
+fn large_staged_data_is_stored_in_log() {
     let mut world = InstanceNetwork::new(1, Durability::Interval { ms: 100 });
     let keys = world.keys();
     let long = vec![b'a'; 4 << 20];

@@ -49,13 +49,13 @@ fn concurrent_transactions_may_have_happened_in_any_order() {
 }
 
 #[test]
-fn a_read_of_less_than_had_been_written_before_it_began_is_found() {
+fn stale_read_is_found() {
     let history = [committed(0, 1, &[append(X, 1)]), committed(2, 3, &[read(X, &[])])];
     assert_eq!(cycle_of(&history), [EdgeReason::ReadWrite, EdgeReason::RealTime]);
 }
 
 #[test]
-fn a_lost_update_is_found() {
+fn lost_update_is_found() {
     let history = [
         committed(0, 9, &[read(X, &[]), append(X, 1)]),
         committed(0, 9, &[read(X, &[]), append(X, 2)]),
@@ -65,7 +65,7 @@ fn a_lost_update_is_found() {
 }
 
 #[test]
-fn half_of_a_transaction_that_is_read_is_found() {
+fn partially_visible_transaction_is_found() {
     let history =
         [committed(0, 9, &[append(X, 1), append(Y, 2)]), committed(0, 9, &[read(X, &[1]), read(Y, &[])])];
     assert_eq!(cycle_of(&history), [EdgeReason::WriteRead, EdgeReason::ReadWrite]);
@@ -82,7 +82,7 @@ fn write_skew_is_found() {
 }
 
 #[test]
-fn writers_that_two_lists_order_otherwise_are_found() {
+fn contradictory_write_order_of_two_lists_is_found() {
     let history = [
         committed(0, 9, &[append(X, 1), append(Y, 2)]),
         committed(0, 9, &[append(X, 3), append(Y, 4)]),
@@ -92,7 +92,7 @@ fn writers_that_two_lists_order_otherwise_are_found() {
 }
 
 #[test]
-fn what_was_seen_by_one_and_not_by_a_later_one_is_found() {
+fn write_missing_in_later_read_is_found() {
     let writer = Transaction {
         end: None,
         fate: TransactionFate::Unknown,
@@ -128,7 +128,7 @@ fn anomaly_without_cycle_is_reported() {
 }
 
 #[test]
-fn transactions_that_never_were_leave_no_trace() {
+fn unseen_unknown_and_aborted_transactions_are_accepted() {
     let unknown =
         Transaction { end: None, fate: TransactionFate::Unknown, ..committed(0, 0, &[append(X, 1)]) };
     let aborted = Transaction { fate: TransactionFate::Aborted, ..committed(0, 1, &[append(X, 2)]) };
@@ -137,7 +137,7 @@ fn transactions_that_never_were_leave_no_trace() {
 }
 
 #[test]
-fn what_is_from_the_midst_of_a_transaction_is_found() {
+fn intermediate_read_is_found() {
     let writer = committed(0, 9, &[append(X, 1), append(X, 2)]);
     let reader = committed(0, 9, &[read(X, &[1])]);
     assert_eq!(check(&[writer, reader]), Err(Anomaly::Intermediate { reader: 1, value: 1 }));
@@ -147,7 +147,7 @@ fn what_is_from_the_midst_of_a_transaction_is_found() {
 }
 
 #[test]
-fn a_transaction_reads_what_it_has_written() {
+fn transaction_must_read_its_own_writes() {
     let own = committed(0, 9, &[read(X, &[]), append(X, 1), read(X, &[1]), append(X, 2), read(X, &[1, 2])]);
     assert_eq!(check(&[own]), Ok(()));
     let own = committed(0, 9, &[append(X, 1), read(X, &[])]);
@@ -169,7 +169,7 @@ fn read_action(key: u64, value: u64, version: u64) -> CheckedAction {
 }
 
 #[test]
-fn versions_order_what_is_written_to_registers() {
+fn versions_order_register_writes() {
     let history = [
         committed(0, 1, &[write(X, 1, Some(10))]),
         // Only the transaction that has read it proves that it took effect.
@@ -189,7 +189,7 @@ fn versions_order_what_is_written_to_registers() {
 }
 
 #[test]
-fn a_version_has_one_value_and_a_value_one_version() {
+fn value_and_version_must_match_one_to_one() {
     let history = [committed(0, 1, &[write(X, 1, Some(10))]), committed(0, 9, &[read_action(X, 1, 11)])];
     assert_eq!(check(&history), Err(Anomaly::Versions { one: 0, other: 1, key: X }));
     let history = [committed(0, 1, &[write(X, 1, Some(10))]), committed(0, 1, &[write(X, 2, Some(10))])];
@@ -265,7 +265,7 @@ fn simplest_cycle_is_reported_with_its_class() {
 }
 
 #[test]
-fn real_time_is_kept_over_many() {
+fn real_time_violation_is_found_across_many_transactions() {
     // One after the other, without overlap: the first reads as if the last had not run.
     let mut history: Vec<Transaction> =
         (0..2_000).map(|at| committed(at * 2, at * 2 + 1, &[append(X, at)])).collect();

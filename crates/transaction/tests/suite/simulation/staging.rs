@@ -133,7 +133,7 @@ fn staged_piece_in_use_does_not_expire() {
 }
 
 #[test]
-fn a_piece_is_of_one_transaction_until_that_is_released() {
+fn staged_piece_belongs_to_one_transaction_until_release() {
     let mut group = with_a_piece();
     prepare(&mut group, Time(1), (2, 1));
     prepare(&mut group, Time(1), (3, 1));
@@ -157,7 +157,7 @@ fn a_piece_is_of_one_transaction_until_that_is_released() {
 }
 
 #[test]
-fn pieces_that_are_records_are_in_a_checkpoint_by_name() {
+fn checkpoint_has_only_ids_of_pieces_stored_as_records() {
     use zerohop_transaction::ParticipantState;
     let mut state = ParticipantState::default();
     let entry = TransactionEntry::StagePiece { id: PIECE, bytes: 9 << 20 };

@@ -143,7 +143,7 @@ fn check_history(seed: u64, folder: &str) {
 }
 
 #[test]
-fn every_synced_byte_and_name_survives_and_no_other_name_shows() {
+fn synced_bytes_and_names_survive_and_no_other_names_appear() {
     for seed in 0..4000 {
         check_history(seed, "");
         check_history(seed, "deep/down");
@@ -173,7 +173,7 @@ fn a_disk_lives_through_crash_after_crash() {
 }
 
 #[test]
-fn a_file_without_a_synced_name_can_vanish_with_its_synced_bytes() {
+fn file_without_synced_name_may_be_lost_with_synced_bytes() {
     let mut outcomes = [0; 2];
     for seed in 0..50 {
         let mut disk = SimulatedDisk::new(seed);
@@ -188,7 +188,7 @@ fn a_file_without_a_synced_name_can_vanish_with_its_synced_bytes() {
 }
 
 #[test]
-fn a_removed_file_can_come_back_with_its_bytes_until_the_folder_is_synced() {
+fn removed_file_may_reappear_until_its_folder_is_synced() {
     let mut came_back = 0;
     for seed in 0..50 {
         let mut disk = SimulatedDisk::new(seed);
@@ -234,7 +234,7 @@ fn ids_and_tickets_end_with_a_crash_and_are_not_reused() {
 }
 
 #[test]
-fn after_the_power_is_cut_nothing_answers_and_nothing_more_becomes_durable() {
+fn disk_without_power_fails_all_calls_and_stores_nothing() {
     for operations in 0..6 {
         let mut disk = SimulatedDisk::new(operations);
         let id = append(&mut disk, "f", b"kept");

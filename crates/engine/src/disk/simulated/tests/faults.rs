@@ -7,7 +7,7 @@ fn is_failure<T>(answer: DiskResult<T>) -> bool {
 }
 
 #[test]
-fn the_nth_call_of_a_kind_fails_and_no_other() {
+fn only_the_chosen_call_of_an_operation_fails() {
     let mut disk = SimulatedDisk::new(1);
     let id = append(&mut disk, "f", b"");
     disk.fail_nth(DiskOperation::Append, 3);
@@ -59,7 +59,7 @@ fn failure_rate_is_met() {
 }
 
 #[test]
-fn a_failed_sync_is_not_healed_by_the_next_one() {
+fn later_sync_does_not_clear_failed_sync() {
     for begun in [false, true] {
         let mut lost = 0;
         for seed in 0..50 {
@@ -102,7 +102,7 @@ fn a_failed_folder_sync_leaves_a_prefix_of_names_durable_and_can_be_repeated() {
 }
 
 #[test]
-fn a_full_disk_writes_nothing_and_freed_space_counts() {
+fn full_disk_refuses_writes_until_space_is_freed() {
     let mut disk = SimulatedDisk::new(4);
     disk.set_capacity(1000);
     let first = append(&mut disk, "a", &[1; 600]);
@@ -122,7 +122,7 @@ fn a_full_disk_writes_nothing_and_freed_space_counts() {
 }
 
 #[test]
-fn space_is_counted_again_after_a_crash() {
+fn free_space_is_recomputed_after_a_crash() {
     let mut disk = SimulatedDisk::new(5);
     disk.set_capacity(10_000);
     let id = append(&mut disk, "kept", &[1; 600]);
@@ -133,7 +133,7 @@ fn space_is_counted_again_after_a_crash() {
 }
 
 #[test]
-fn corruption_changes_durable_bytes_and_says_which() {
+fn corruption_changes_durable_bytes_and_reports_them() {
     let mut disk = SimulatedDisk::new(6);
     assert_eq!(disk.corrupt_random(3), []);
     for (path, bytes) in [("a", vec![0u8; 100]), ("d/b", vec![0; 100_000])] {
@@ -232,7 +232,7 @@ fn calls_and_bytes_are_counted() {
 }
 
 #[test]
-fn switching_one_fault_on_does_not_shift_the_draws_of_the_others() {
+fn fault_switch_does_not_shift_random_draws_of_other_faults() {
     let run = |faults: SimulatedFaults, corruption: usize| {
         let mut disk = SimulatedDisk::new(10);
         let id = append(&mut disk, "f", &[1; 9000]);
