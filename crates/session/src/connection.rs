@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use zerohop_wire::auth::Caller;
-use zerohop_wire::messages::HelloAck;
-use zerohop_wire::{Decoder, Encoder};
-
+use crate::collected_operations::CollectedOperations;
+use crate::connection_protocol::ConnectionProtocol;
 use crate::error::AttemptFailure;
 use crate::slots::Handle;
+use crate::unanswered_frames::UnansweredFrames;
 use zerohop_base::time::Time;
 
 /// Identifies one opening of a connection: a later one to the same address has another id.
@@ -35,25 +34,13 @@ pub(crate) struct Connection {
     /// Operations to send, in order, each in a request of its own.
     pub(crate) queue: VecDeque<Handle>,
     /// Operations that wait for others, to be sent together.
-    pub(crate) collected: Vec<Handle>,
-    pub(crate) collected_bytes: usize,
-    /// The time at which the collected operations must be sent, and the number of bytes from which they are sent earlier.
-    pub(crate) collect_due: Time,
-    pub(crate) collect_bytes: usize,
-    /// Number of frames in flight.
-    pub(crate) frames_in_flight: u32,
-    /// Number of these frames whose operations have been sent again, or have ended.
-    pub(crate) overdue: u32,
+    pub(crate) collected: CollectedOperations,
+    pub(crate) unanswered: UnansweredFrames,
     /// Number of failed openings in a row.
     pub(crate) failures: u32,
-    pub(crate) encoder: Encoder,
-    pub(crate) decoder: Decoder,
+    pub(crate) protocol: ConnectionProtocol,
     /// Frames that the session passes to the shell at the end of the turn.
     pub(crate) out: Vec<u8>,
-    /// The server accepts coalesced frames.
-    pub(crate) accepts_coalesced: bool,
-    /// The server supports read locks with a time limit and reports them.
-    pub(crate) supports_read_locks: bool,
     /// The frame at the end of `out` to which the session still adds requests.
     pub(crate) open: Option<OpenFrame>,
     /// The connection is in the list of those to visit in this turn.
@@ -63,16 +50,9 @@ pub(crate) struct Connection {
     pub(crate) draining: bool,
     /// The session opens the connection to request the map, even if no operation waits for it.
     pub(crate) for_map: bool,
-    /// The time when bytes last arrived, or when the first frame after an idle time was sent.
-    pub(crate) quiet_since: Time,
-    pub(crate) pinged: bool,
     /// When an operation was last added to the queue.
     pub(crate) used: Time,
     pub(crate) last: Option<AttemptFailure>,
-    /// The state of a handshake that has offered a proof, until it is answered.
-    pub(crate) caller: Option<Caller>,
-    /// The server's reply to the greeting, until the server has accepted the proof.
-    pub(crate) proving: Option<Box<HelloAck>>,
 }
 
 /// A coalesced frame that is still open.
@@ -104,28 +84,17 @@ impl Connection {
             serial: 0,
             phase: ConnectionPhase::Resting { until: now },
             queue: VecDeque::new(),
-            collected: Vec::new(),
-            collected_bytes: 0,
-            collect_due: Time::NEVER,
-            collect_bytes: usize::MAX,
-            frames_in_flight: 0,
-            overdue: 0,
+            collected: CollectedOperations::new(),
+            unanswered: UnansweredFrames::new(now),
             failures: 0,
-            encoder: Encoder::default(),
-            decoder: Decoder::before_hello(),
+            protocol: ConnectionProtocol::before_hello(),
             out: Vec::new(),
-            accepts_coalesced: false,
-            supports_read_locks: false,
             open: None,
             dirty: false,
             draining: false,
             for_map: false,
-            quiet_since: now,
-            pinged: false,
             used: now,
             last: None,
-            caller: None,
-            proving: None,
         }
     }
 
@@ -134,12 +103,7 @@ impl Connection {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.frames_in_flight == 0 && self.queue.is_empty() && self.collected.is_empty()
-    }
-
-    /// Whether the collected operations must be sent now.
-    pub(crate) fn collected_is_due(&self, now: Time) -> bool {
-        !self.collected.is_empty() && (now >= self.collect_due || self.collected_bytes >= self.collect_bytes)
+        self.unanswered.count() == 0 && self.queue.is_empty() && self.collected.is_empty()
     }
 
     /// When the session must visit the connection next.
@@ -149,23 +113,15 @@ impl Connection {
             ConnectionPhase::Resting { until } => until,
             ConnectionPhase::Ready => {
                 // Operations that are already due wait for an answer to free a slot, not for a time.
-                let quiet = match (self.frames_in_flight, self.pinged) {
-                    (0, _) => Time::NEVER,
-                    (_, false) => self.quiet_since.after_us(quiet_us),
-                    (_, true) => self.quiet_since.after_us(quiet_us.saturating_mul(2)),
-                };
-                quiet.min(self.collect_due)
+                self.unanswered.due(quiet_us).min(self.collected.due())
             }
         }
     }
 
     /// Removes and returns all operations that wait to be sent.
     pub(crate) fn take_waiting(&mut self) -> Vec<Handle> {
-        self.collected_bytes = 0;
-        self.collect_due = Time::NEVER;
-        self.collect_bytes = usize::MAX;
         let mut waiting: Vec<Handle> = self.queue.drain(..).collect();
-        waiting.append(&mut self.collected);
+        waiting.append(&mut self.collected.take().0);
         waiting
     }
 }

@@ -14,7 +14,9 @@
 
 mod backoff;
 mod buffer_pool;
+mod collected_operations;
 mod connection;
+mod connection_protocol;
 mod effect;
 mod error;
 mod in_flight_frame;
@@ -30,6 +32,7 @@ mod slots;
 
 mod timers;
 mod transaction;
+mod unanswered_frames;
 
 pub use connection::ConnectionId;
 pub use effect::{ConnectionLoss, SessionEffect};

@@ -136,7 +136,7 @@ mod tests {
         let only_all = |rule| (None, Some(rule));
         let found = broken_by(|session, _| session.operations.add_bytes(1));
         assert_eq!(found, only_all("the bytes of the operations are counted"));
-        let found = broken_by(|session, _| session.connections.existing(0).overdue += 1);
+        let found = broken_by(|session, _| session.connections.existing(0).unanswered.add_overdue());
         assert_eq!(found, only_all("each connection counts its frames in flight"));
         let found = broken_by(|session, handle| {
             let operation = session.operations.get_mut(handle).expect("waits");

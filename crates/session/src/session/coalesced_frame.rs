@@ -49,7 +49,7 @@ impl ConnectionTable {
         let Some(connection) = self.get_mut(index) else { return };
         if let Some(OpenFrame { start, frame: flight, time_out_ms }) = connection.open.take() {
             let envelope = Envelope { request: request_id(flight, 0), time_out_ms, ..Envelope::default() };
-            connection.encoder.end(start, &envelope, Kind::Gather, &mut connection.out);
+            connection.protocol.encoder.end(start, &envelope, Kind::Gather, &mut connection.out);
         }
     }
 

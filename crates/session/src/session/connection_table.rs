@@ -10,7 +10,7 @@ use bytes::Bytes;
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
 use zerohop_wire::ids::{InstanceId, RequestId};
 use zerohop_wire::messages::Message;
-use zerohop_wire::{Decoder, Encoder, Envelope, Failure};
+use zerohop_wire::{Encoder, Envelope, Failure};
 
 use super::check::SESSION;
 use crate::connection::{Connection, ConnectionId, ConnectionPhase};
@@ -267,11 +267,9 @@ impl ConnectionTable {
         connection.failures = connection.failures.saturating_add(1);
         let until = now.after_us(pause_us(connection.failures));
         connection.phase = ConnectionPhase::Resting { until };
-        connection.decoder = Decoder::before_hello();
-        connection.encoder = Encoder::default();
+        connection.protocol.reset();
         connection.out.clear();
         connection.open = None;
-        (connection.caller, connection.proving) = (None, None);
         connection.last = Some(trouble.clone());
         let was_for_map = std::mem::take(&mut connection.for_map);
         timers.arm(Subject::Connection(index), until);
@@ -327,12 +325,7 @@ impl ConnectionTable {
         match collect {
             None => connection.queue.push_back(handle),
             Some(collect) => {
-                connection.collected.push(handle);
-                connection.collected_bytes += bytes;
-                connection.collect_bytes = connection.collect_bytes.min(collect.bytes as usize);
-                let due = now.after_us(collect.delay_us.into());
-                if due < connection.collect_due {
-                    connection.collect_due = due;
+                if let Some(due) = connection.collected.push(now, handle, bytes, collect) {
                     timers.arm(Subject::Connection(index), due);
                 }
             }
@@ -353,11 +346,7 @@ impl ConnectionTable {
     pub(super) fn launch(&mut self, now: Time, index: u32, cargo: Cargo, timers: &mut Timers) -> Handle {
         let quiet_us = self.limits.quiet_us;
         let connection = self.existing(index);
-        if connection.frames_in_flight == 0 {
-            connection.quiet_since = now;
-            connection.pinged = false;
-        }
-        connection.frames_in_flight += 1;
+        connection.unanswered.add(now);
         timers.arm(Subject::Connection(index), connection.due(quiet_us));
         self.frames.insert(Flight { connection: index, sent: now, cargo, overdue: false })
     }
@@ -367,8 +356,7 @@ impl ConnectionTable {
         let flight = self.frames.remove(handle)?;
         let index = flight.connection;
         let connection = self.existing(index);
-        connection.frames_in_flight -= 1;
-        connection.overdue -= u32::from(flight.overdue);
+        connection.unanswered.remove(flight.overdue);
         if !connection.queue.is_empty() || !connection.collected.is_empty() || connection.draining {
             self.mark_dirty(index);
         }
@@ -407,21 +395,21 @@ impl ConnectionTable {
         let index = flight.connection;
         let window = self.limits.window_frames;
         let connection = self.existing(index);
-        connection.overdue += 1;
-        (connection.overdue > window / 2).then_some(index)
+        connection.unanswered.add_overdue();
+        (connection.unanswered.overdue() > window / 2).then_some(index)
     }
 
     /// Whether a connection has room for another request.
     pub(super) fn may_send_more(&self, index: u32) -> bool {
         let Some(connection) = self.get(index) else { return false };
-        let another = connection.frames_in_flight < self.limits.window_frames
+        let another = connection.unanswered.count() < self.limits.window_frames
             && self.frames.len() < FRAMES_IN_FLIGHT_MAX;
         another || self.has_room_in_open(connection)
     }
 
     /// Whether the server of this connection has agreed to read locks.
     pub(super) fn supports_read_locks(&self, index: u32) -> bool {
-        self.get(index).is_some_and(|one| one.supports_read_locks)
+        self.get(index).is_some_and(|one| one.protocol.supports_read_locks)
     }
 
     /// Sends a request of the session itself on a connection, ahead of the operations in its queue.
@@ -460,7 +448,7 @@ impl ConnectionTable {
         {
             connection.out = buffer;
         }
-        (&mut connection.out, connection.encoder)
+        (&mut connection.out, connection.protocol.encoder)
     }
 
     /// Removes and returns the complete frames of a connection, unless neither they nor `tail` have bytes.
@@ -509,7 +497,8 @@ impl ConnectionTable {
             (*all, *overdue) = (*all + 1, *overdue + u32::from(flight.overdue));
         }
         let counts_frames = self.places.iter().zip(0..).all(|(connection, index)| {
-            let counted = connection.as_ref().map_or((0, 0), |one| (one.frames_in_flight, one.overdue));
+            let counted =
+                connection.as_ref().map_or((0, 0), |one| (one.unanswered.count(), one.unanswered.overdue()));
             counted == frames.get(&index).copied().unwrap_or_default()
         });
         check_rules(SESSION, [(counts_frames, "each connection counts its frames in flight")])
@@ -542,7 +531,7 @@ mod tests {
         let found = broken_by(|table| table.mark_dirty(0));
         assert_eq!(found, both("a turn visits each connection that has something to send"));
         let miscounted = (None, Some("each connection counts its frames in flight"));
-        assert_eq!(broken_by(|table| table.existing(0).frames_in_flight += 1), miscounted);
-        assert_eq!(broken_by(|table| table.existing(0).overdue += 1), miscounted);
+        assert_eq!(broken_by(|table| table.existing(0).unanswered.add(Time(1))), miscounted);
+        assert_eq!(broken_by(|table| table.existing(0).unanswered.add_overdue()), miscounted);
     }
 }

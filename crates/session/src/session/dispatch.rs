@@ -387,16 +387,12 @@ impl<T> Session<T> {
             }
             ConnectionPhase::Resting { until } if now >= until => self.open_again(now, index),
             ConnectionPhase::Ready => {
-                if now >= connection.collect_due {
-                    // From now on they only wait for room; their time has passed.
-                    (connection.collect_due, connection.collect_bytes) = (Time::NEVER, 0);
-                }
-                let quiet =
-                    connection.frames_in_flight > 0 && now >= connection.quiet_since.after_us(quiet_us);
-                if connection.due(quiet_us) <= now && quiet && connection.pinged {
+                connection.collected.pass_time(now);
+                let quiet = connection.unanswered.is_quiet(now, quiet_us);
+                if connection.due(quiet_us) <= now && quiet && connection.unanswered.is_pinged() {
                     self.lose(now, index, silent, true);
-                } else if quiet && !connection.pinged {
-                    connection.pinged = true;
+                } else if quiet && !connection.unanswered.is_pinged() {
+                    connection.unanswered.record_ping();
                     let map_epoch = self.mapping.epoch();
                     self.connections.send_own(
                         now,

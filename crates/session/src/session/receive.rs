@@ -10,7 +10,7 @@ use zerohop_wire::ids::RequestId;
 use zerohop_wire::messages::{
     Hello, HelloAck, Map, Message, OperationAnswer, SessionOpened, TransactionDone,
 };
-use zerohop_wire::{Advice, BrokenStream, DecodeResult, Decoder, Encoder, Failure, Features, HEADER_BYTES};
+use zerohop_wire::{Advice, BrokenStream, DecodeResult, Encoder, Failure, Features, HEADER_BYTES};
 
 use super::Session;
 use super::answers::{AnswerMeaning, FailureReaction, version_in};
@@ -50,7 +50,7 @@ impl<T> Session<T> {
         let credential = self.settings.credential.as_mut();
         let caller =
             credential.map(|one| one.add_proof_offer(&mut hello).expect("the name was cut to its bound"));
-        self.connections.existing(index).caller = caller;
+        self.connections.existing(index).protocol.caller = caller;
         self.connections.send_own(now, index, &Message::Hello(hello), Cargo::Hello, &mut self.timers);
     }
 
@@ -67,9 +67,7 @@ impl<T> Session<T> {
     /// Removes all complete frames from the front of `input`. Returns how many bytes `input` must have in total before the next frame is complete.
     pub fn received(&mut self, now: Time, id: ConnectionId, input: &mut BytesMut) -> usize {
         if let Some(index) = self.connections.live(id) {
-            let connection = self.connections.existing(index);
-            connection.quiet_since = now;
-            connection.pinged = false;
+            self.connections.existing(index).unanswered.record_bytes(now);
         }
         loop {
             let Some(index) = self.connections.live(id) else {
@@ -103,7 +101,7 @@ impl<T> Session<T> {
     }
 
     fn handle_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> ReceiveStep {
-        let decoder = self.connections.existing(index).decoder;
+        let decoder = self.connections.existing(index).protocol.decoder;
         match decoder.decode(bytes) {
             DecodeResult::Need(bytes) => ReceiveStep::Need(bytes),
             DecodeResult::Frame { frame, used } => {
@@ -311,7 +309,7 @@ impl<T> Session<T> {
     fn handle_hello_ack(&mut self, now: Time, index: u32, ack: &HelloAck) {
         let cluster = self.cluster;
         let connection = self.connections.existing(index);
-        let prove = match Caller::check_if_any(connection.caller.take(), ack) {
+        let prove = match Caller::check_if_any(connection.protocol.caller.take(), ack) {
             Ok(prove) => prove,
             Err(failure) => return self.refused(now, index, failure),
         };
@@ -319,13 +317,10 @@ impl<T> Session<T> {
             let address = Arc::clone(&connection.address);
             return self.lose(now, index, AttemptFailure::OtherCluster { address }, true);
         }
-        connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
-        connection.decoder = Decoder::with_version(ack.version, ack.features);
-        connection.accepts_coalesced = ack.features.has(Features::COALESCED);
-        connection.supports_read_locks = ack.features.has(Features::READ_LOCKS);
+        connection.protocol.agree(ack);
         match prove {
             Some(prove) => {
-                connection.proving = Some(Box::new(*ack));
+                connection.protocol.proving = Some(Box::new(*ack));
                 self.connections.send_own(now, index, &Message::Prove(prove), Cargo::Prove, &mut self.timers);
             }
             None => self.ready(now, index, ack),
@@ -334,7 +329,7 @@ impl<T> Session<T> {
 
     /// The server has accepted the client's proof.
     fn proved(&mut self, now: Time, index: u32) {
-        if let Some(ack) = self.connections.existing(index).proving.take() {
+        if let Some(ack) = self.connections.existing(index).protocol.proving.take() {
             self.ready(now, index, &ack);
         }
     }
@@ -345,7 +340,7 @@ impl<T> Session<T> {
             self.settings.compress_from_bytes.filter(|_| ack.features.has(Features::LZ4));
         let body_checksum = self.settings.body_checksum;
         let connection = self.connections.existing(index);
-        connection.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
+        connection.protocol.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
         connection.phase = ConnectionPhase::Ready;
         if std::mem::take(&mut connection.for_map) {
             self.mapping.hurry(now);

@@ -53,9 +53,9 @@ impl<T> Transmitter<'_, T> {
         let Self { now, index, .. } = self;
         let connection = self.connections.existing(index);
         if connection.phase == ConnectionPhase::Ready {
-            let collected = if connection.collected_is_due(now) { connection.collected.len() } else { 0 };
+            let collected = if connection.collected.is_due(now) { connection.collected.len() } else { 0 };
             // A single request has no other request to share a frame with.
-            let gathers = connection.accepts_coalesced && collected + connection.queue.len() > 1;
+            let gathers = connection.protocol.accepts_coalesced && collected + connection.queue.len() > 1;
             if collected > 0 {
                 self.send_collected(gathers);
             }
@@ -161,11 +161,7 @@ impl<T> Transmitter<'_, T> {
     /// server supports that.
     fn send_collected(&mut self, gathers: bool) {
         let connection = self.connections.existing(self.index);
-        let handles = std::mem::take(&mut connection.collected);
-        let bytes_max = connection.collect_bytes;
-        connection.collected_bytes = 0;
-        connection.collect_due = Time::NEVER;
-        connection.collect_bytes = usize::MAX;
+        let (handles, bytes_max) = connection.collected.take();
 
         let mut placed: Vec<PlacedOperation> = Vec::with_capacity(handles.len());
         for handle in handles {
@@ -192,9 +188,7 @@ impl<T> Transmitter<'_, T> {
         }
         if !left.is_empty() {
             // Their time has passed; now they wait for room.
-            let connection = self.connections.existing(self.index);
-            connection.collected = left;
-            connection.collect_bytes = 0;
+            self.connections.existing(self.index).collected.put_back(left);
         }
     }
 
