@@ -81,6 +81,13 @@ struct ReplicaSlot {
     replica: Replica,
 }
 
+impl ReplicaSlot {
+    fn new(key: PartitionKey, replica: Replica) -> Self {
+        let lone_epoch = replica.lone_epoch();
+        Self { lone_epoch, key, tick_due_us: u64::MAX, is_touched: false, is_unflushed: false, replica }
+    }
+}
+
 /// When replicas need a tick.
 #[derive(Debug, Default)]
 struct Schedule {
@@ -154,14 +161,7 @@ impl Replicas {
             self.newest = self.newest.max(replica.newest());
         }
         self.shared += usize::from(is_shared);
-        let slot = Some(ReplicaSlot {
-            lone_epoch: replica.lone_epoch(),
-            key,
-            tick_due_us: u64::MAX,
-            is_touched: false,
-            is_unflushed: false,
-            replica,
-        });
+        let slot = Some(ReplicaSlot::new(key, replica));
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -272,8 +272,7 @@ impl Replicas {
         }
     }
 
-    /// Passes a request to the replica of its partition; `None`: the partition is not here. The caller must call
-    /// [`Replicas::end_batch`] afterwards.
+    /// Passes a request to the replica of its partition, as [`Replicas::step`] does; `None`: the partition is not here.
     ///
     /// # Errors
     /// As [`Replica::step`].
@@ -300,13 +299,11 @@ impl Replicas {
         if !std::mem::replace(&mut slot.is_touched, true) {
             self.schedule.touched.push(at);
         }
-        Some(match result {
-            LoneServed::Still(result) => result,
-            LoneServed::Broken(result) => {
-                slot.lone_epoch = None;
-                result
-            }
-        })
+        if matches!(result, LoneServed::Broken(_)) {
+            slot.lone_epoch = None;
+        }
+        let (LoneServed::Still(done) | LoneServed::Broken(done)) = result;
+        Some(done)
     }
 
     fn step_at<D: Disk>(
