@@ -92,7 +92,16 @@ fn processes(shop: &Workshop, xtask: &Path, _: u64) -> Command {
     split_words(
         shop,
         xtask,
-        &["again", "zerohop suite", "zerohop-server suite", "--times", "2", "--beside", "2"],
+        &[
+            "again",
+            "zerohop suite",
+            "zerohop-server suite",
+            "zerohop-redis suite",
+            "--times",
+            "2",
+            "--beside",
+            "2",
+        ],
     )
 }
 

@@ -13,7 +13,7 @@ use zerohop_wire::{Elements, Failure, Message, Permission};
 ///
 /// # Errors
 /// The permission is missing, or the token is no longer valid.
-pub(crate) fn permits(
+pub fn permits(
     map: &ClusterMap,
     access: Access,
     keyspace: KeyspaceId,

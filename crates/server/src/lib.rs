@@ -5,23 +5,23 @@
 //!   server     a node: its data folder, its instances, its manager; started and stopped together
 //!   manager    a node's control requests, map changes, status and metrics, on tokio
 //!   instance   a thread that serves records: the pure instance as the service of a reactor (`zerohop_reactor`)
-//!   redis      clients of Redis: their commands run as units, forwarded between the instances of a node
+//!   gateway    what an instance and a gateway have to do with each other
 //!   logging    the structured log
 //!   access     what a connection may do: everything, or what its token permits
 //! ```
 
 mod access;
+pub mod gateway;
 pub mod hosts;
 mod instance;
 pub mod logging;
 mod manager;
-mod redis;
 mod server;
 
 pub use self::server::limits;
 pub use self::server::{
     ClusterOptions, ConnectionLimits, FolderOwner, ForcedCluster, JoinMethod, LocalCluster, LocalStart,
-    NoRoom, REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, ReplyAddress, SAVED_BYTES_MAX,
-    SavedError, SavedNode, ServeError, Server, ServerOptions, Spanning, StartError, StopHandle, TlsOptions,
-    found_again, holds_data, instances_default, new_cluster, node_folder, owner,
+    REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, SAVED_BYTES_MAX, SavedError, SavedNode,
+    ServeError, Server, ServerOptions, StartError, StopHandle, TlsOptions, found_again, holds_data,
+    instances_default, new_cluster, node_folder, owner,
 };

@@ -12,7 +12,7 @@ use crate::workshop::{Failure, Workshop, cannot_start};
 pub const BENCHMARKS: &str = "bench-*";
 
 /// Packages whose integration tests start processes and wait for them most of the time.
-const WAITING_PACKAGES: [&str; 3] = ["zerohop", "zerohop-server", "zerohop-client"];
+const WAITING_PACKAGES: [&str; 4] = ["zerohop", "zerohop-server", "zerohop-redis", "zerohop-client"];
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]

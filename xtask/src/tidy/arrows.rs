@@ -20,8 +20,8 @@ const FLOORS: [&[&str]; 10] = [
 ];
 
 /// Crates that run in a client's process.
-const CLIENT_SIDE: [&str; 6] =
-    ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
+const CLIENT_SIDE: [&str; 5] =
+    ["crates/session", "crates/client", "crates/backup", "crates/layers/*", "python"];
 
 /// Crates that a client never compiles.
 const SERVER_ONLY: [&str; 8] = [

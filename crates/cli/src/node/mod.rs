@@ -154,6 +154,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     let cluster = arguments.cluster.options(arguments.listen)?;
     let listen = cluster.as_ref().and_then(hosts::listen_of).or(arguments.listen).unwrap_or(LISTEN_DEFAULT);
     let mut options = ServerOptions::new(listen);
+    options.gateway = Some(zerohop_redis::GATEWAY);
     (options.cluster, options.insecure) = (cluster, arguments.cluster.insecure);
     (options.secret, options.tls) = (arguments.secret.read()?, arguments.tls.read()?);
     options.local = arguments.cluster.local();

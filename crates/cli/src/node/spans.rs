@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use zerohop_client::{ClientOptions, ClientTls, Secret};
 use zerohop_redis::Spans;
-use zerohop_server::{NoRoom, ReplyAddress, Server, Spanning};
+use zerohop_server::Server;
+use zerohop_server::gateway::{NoRoom, ReplyAddress, Spanning};
 
 /// The pause before a reply is sent again to an instance whose queue is full. An instance empties
 /// its queue every few microseconds.

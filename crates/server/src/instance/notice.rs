@@ -13,7 +13,7 @@ use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;
-use crate::redis::{ReplyBatch, Siblings, Spanning, Units};
+use crate::gateway::{ReplyBatch, Siblings, Spanning, Units};
 
 /// A message to an instance's thread.
 #[derive(Debug)]

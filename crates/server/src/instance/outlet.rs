@@ -11,7 +11,7 @@ use zerohop_wire::{Failure, Message};
 use super::ceilings::Ceilings;
 use super::links::Links;
 use super::notice::InstanceMessage;
-use crate::redis::{UNIT_TOKEN_BIT, UnitAnswer};
+use crate::gateway::{UNIT_TOKEN_BIT, UnitAnswer};
 
 /// The targets of effects other than answers to connections.
 #[derive(Debug)]

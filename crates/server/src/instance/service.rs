@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -28,8 +27,8 @@ use super::notice::{Figures, InstanceMessage, InstanceNotice};
 use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
 use crate::access::permits_request;
+use crate::gateway::{Gateway, InstanceContext};
 use crate::manager::{ControlJob, ReplyTo};
-use crate::redis::Clients;
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
 
 /// The service; see the module.
@@ -38,7 +37,8 @@ pub(crate) struct InstanceService<D: Disk> {
     instance: Instance<D>,
     /// The index of this instance in the node, from zero.
     instance_index: usize,
-    clients: Clients,
+    gateway: Box<dyn Gateway<D>>,
+    outlet: Outlet,
     manager: mpsc::Sender<ControlJob>,
     /// Control requests that the manager has not answered, by the number of the forwarded request.
     forwarded: BTreeMap<u64, RequestToken>,
@@ -71,7 +71,7 @@ const FLUSHES_PER_TURN_MAX: usize = 4;
 impl<D: Disk> InstanceService<D> {
     pub(crate) fn new(
         instance: Instance<D>,
-        (place, redis_time_out): (usize, Duration),
+        (place, gateway): (usize, Box<dyn Gateway<D>>),
         ceilings: Ceilings,
         (manager, words): (mpsc::Sender<ControlJob>, Option<mpsc::Sender<InstanceMessage>>),
     ) -> Self {
@@ -86,7 +86,8 @@ impl<D: Disk> InstanceService<D> {
         InstanceService {
             instance,
             instance_index: place,
-            clients: Clients::new(place, outlet, redis_time_out),
+            gateway,
+            outlet,
             manager,
             forwarded: BTreeMap::new(),
             next_request_number: 0,
@@ -102,9 +103,20 @@ impl<D: Disk> InstanceService<D> {
         }
     }
 
+    /// Calls the gateway with this instance.
+    fn with_gateway<R>(
+        &mut self,
+        now: Now,
+        replies: &mut Replies<'_>,
+        call: impl FnOnce(&mut dyn Gateway<D>, &mut InstanceContext<'_, '_, D>) -> R,
+    ) -> R {
+        let InstanceService { instance, outlet, gateway, .. } = self;
+        call(&mut **gateway, &mut InstanceContext { instance, now, replies, outlet })
+    }
+
     /// Announces that units may soon have keys in several partitions.
     pub(crate) fn await_spanning(&mut self) {
-        self.clients.await_spanning();
+        self.gateway.await_spanning();
     }
 
     pub(crate) fn into_instance(self) -> Instance<D> {
@@ -167,8 +179,8 @@ impl<D: Disk> InstanceService<D> {
             stats: self.instance.stats(),
             counters: replies.counters().clone(),
             connections: replies.connections(),
-            links: self.clients.outlet().links.open(),
-            peer_dropped: self.clients.outlet().links.dropped(),
+            links: self.outlet.links.open(),
+            peer_dropped: self.outlet.links.dropped(),
             batch_requests: self.batch_requests,
             batch_us: self.batch_us,
         })
@@ -219,7 +231,7 @@ impl<D: Disk> Service for InstanceService<D> {
             return self.forward(token, admin.encoded, replies);
         }
         let to = Token { connection: token.connection.to_u64(), request: token.request };
-        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+        let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
     }
 
@@ -240,20 +252,23 @@ impl<D: Disk> Service for InstanceService<D> {
         replies: &mut Replies<'_>,
     ) {
         if let Message::Peer(PeerMessage { from, call, .. }) = &message {
-            let here = (&mut self.instance, now, &mut *replies);
             match call {
                 Call::UnitAsk(ask) => {
-                    return self.clients.handle_unit_piece(connection, *from, (envelope, ask), here);
+                    return self.with_gateway(now, replies, |gateway, at| {
+                        gateway.handle_unit_piece((connection, *from), envelope, ask, at)
+                    });
                 }
                 Call::UnitTold(told) => {
-                    return self.clients.handle_outcome_piece(connection, *from, told, here);
+                    return self.with_gateway(now, replies, |gateway, at| {
+                        gateway.handle_outcome_piece((connection, *from), told, at)
+                    });
                 }
                 _ => {}
             }
         }
         // No client is answered: the token names no connection.
         let to = Token { connection: u64::MAX >> 1, request: RequestId(0) };
-        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+        let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
     }
 
@@ -264,16 +279,16 @@ impl<D: Disk> Service for InstanceService<D> {
         _now: Now,
         replies: &mut Replies<'_>,
     ) {
-        self.clients.outlet().links.linked(connection, answer, replies);
+        self.outlet.links.linked(connection, answer, replies);
     }
 
     fn notice(&mut self, notice: InstanceNotice, now: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
             InstanceNotice::Map { delta, done } => {
-                let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+                let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
-                self.clients.outlet().links.follow(self.instance.map(), replies);
-                self.clients.map_changed(&self.instance, now);
+                self.outlet.links.follow(self.instance.map(), replies);
+                self.with_gateway(now, replies, |gateway, at| gateway.map_changed(at));
                 // Requests that wait with a token that is no longer valid end now, not when they are answered.
                 let map = self.instance.map();
                 replies.end_tokens(|id| match map.token(id) {
@@ -298,16 +313,22 @@ impl<D: Disk> Service for InstanceService<D> {
             }
             InstanceNotice::Siblings(siblings, newest) => {
                 self.instance.not_before(newest);
-                self.clients.set_siblings(siblings);
+                self.gateway.set_siblings(siblings);
             }
-            InstanceNotice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
-            InstanceNotice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
-            InstanceNotice::Spanning(spanning) => self.clients.set_spanning(spanning),
+            InstanceNotice::Run(units) => {
+                self.with_gateway(now, replies, |gateway, at| gateway.run_for(&units, at))
+            }
+            InstanceNotice::Ran(replied) => {
+                self.with_gateway(now, replies, |gateway, at| gateway.ran(&replied, at))
+            }
+            InstanceNotice::Spanning(spanning) => self.gateway.set_spanning(spanning),
             InstanceNotice::Spanned { connection, ticket, reply } => {
-                self.clients.spanned((connection, ticket, &reply), (&mut self.instance, now, replies));
+                self.with_gateway(now, replies, |gateway, at| {
+                    gateway.spanned((connection, ticket), &reply, at)
+                });
             }
-            InstanceNotice::Yield(done) => self.clients.yield_writes(done, now.elapsed_ms),
-            InstanceNotice::EndClients(done) => self.clients.end(done, replies),
+            InstanceNotice::Yield(done) => self.gateway.yield_writes(done, now),
+            InstanceNotice::EndClients(done) => self.gateway.end(done, replies),
             InstanceNotice::Stop => return Flow::Stop,
             #[cfg(test)]
             InstanceNotice::Panic => panic!("a fault planted by a test"),
@@ -316,7 +337,10 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 
     fn next_deadline_ms(&self) -> Option<u64> {
-        let clients_ms = self.clients.next_deadline_ms(self.now_ms).unwrap_or(u64::MAX);
+        let has_answers = !self.outlet.answered.is_empty();
+        let clients_ms =
+            if has_answers { Some(self.now_ms) } else { self.gateway.next_deadline_ms(self.now_ms) };
+        let clients_ms = clients_ms.unwrap_or(u64::MAX);
         Some(self.instance.next_tick_ms().min(clients_ms))
     }
 
@@ -327,20 +351,20 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
         self.now_ms = now.elapsed_ms;
-        if let Some(ceiling) = self.clients.outlet().timestamp_bounds.take_synced_bound() {
+        if let Some(ceiling) = self.outlet.timestamp_bounds.take_synced_bound() {
             self.instance.timestamp_bound_synced(ceiling);
         }
-        self.clients.step((&mut self.instance, now, replies));
+        self.with_gateway(now, replies, |gateway, at| gateway.step(at));
         for _ in 0..FLUSHES_PER_TURN_MAX {
-            let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+            let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
             self.instance.end_of_batch(time(now), &mut effects);
-            if !self.clients.send_answers((&mut self.instance, now, replies)) {
+            if !self.with_gateway(now, replies, |gateway, at| gateway.send_answers(at)) {
                 break;
             }
         }
         self.log_disk_space();
-        self.clients.send((&mut self.instance, now, replies));
-        self.clients.outlet().links.call(self.instance.map(), now, replies);
+        self.with_gateway(now, replies, |gateway, at| gateway.send(at));
+        self.outlet.links.call(self.instance.map(), now, replies);
         let requests = std::mem::take(&mut self.batch);
         if requests > 0 {
             self.batch_requests.count(requests);
@@ -353,9 +377,9 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 
     fn closed(&mut self, connection: ConnectionId) {
-        self.clients.outlet().links.closed(connection, self.now_ms);
+        self.outlet.links.closed(connection, self.now_ms);
         self.instance.disconnected(connection.to_u64());
-        self.clients.closed(connection, &mut self.instance, self.now_ms);
+        self.gateway.closed(connection, &mut self.instance, self.now_ms);
     }
 
     fn stopping(&mut self, now: Now, replies: &mut Replies<'_>) {
@@ -363,10 +387,10 @@ impl<D: Disk> Service for InstanceService<D> {
             // Not `Unavailable`, because the client would repeat the request, which may well be done.
             replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
         }
-        let mut effects = OutletEffects { replies, outlet: self.clients.outlet(), now };
+        let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
         self.instance.stop(time(now), &mut effects);
-        self.clients.send_answers((&mut self.instance, now, replies));
-        self.clients.stop((&mut self.instance, now, replies));
+        self.with_gateway(now, replies, |gateway, at| gateway.send_answers(at));
+        self.with_gateway(now, replies, |gateway, at| gateway.stop(at));
     }
 
     fn foreign(
@@ -381,7 +405,7 @@ impl<D: Disk> Service for InstanceService<D> {
             self.batch_since = Stopwatch::start();
         }
         self.batch += 1;
-        self.clients.receive(connection, bytes, (&mut self.instance, now, replies), out)
+        self.with_gateway(now, replies, |gateway, at| gateway.receive(connection, bytes, at, out))
     }
 }
 

@@ -65,7 +65,8 @@ impl ServiceBench {
             manager_messages: None,
             proofs: None,
             serves_cross_partition: false,
-            redis_time_out: crate::redis::limits::TIME_OUT_DEFAULT,
+            redis_time_out: crate::server::limits::REDIS_TIME_OUT_DEFAULT,
+            gateway: None,
             limits: Limits::DEFAULT,
         };
         let (opened_out, opened) = sync_channel(2);

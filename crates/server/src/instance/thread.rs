@@ -20,6 +20,7 @@ use super::ceilings::Ceilings;
 use super::closed;
 use super::notice::{InstanceMessage, InstanceNotice};
 use super::service::InstanceService;
+use crate::gateway::{Gateway, GatewayStart, NoGateway};
 use crate::manager::{ControlJob, ManagerInput};
 use crate::server::NodeFolder;
 use crate::server::limits::DAMAGE_REPORTED_MAX;
@@ -47,6 +48,8 @@ pub(crate) struct InstancePlan {
     pub(crate) serves_cross_partition: bool,
     /// See [`crate::server::ServerOptions::redis_time_out`].
     pub(crate) redis_time_out: Duration,
+    /// See [`crate::server::ServerOptions::gateway`].
+    pub(crate) gateway: Option<GatewayStart>,
     pub(crate) limits: Limits,
 }
 
@@ -131,6 +134,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
         proofs,
         serves_cross_partition: spans,
         redis_time_out,
+        gateway,
         limits,
         ..
     } = plan;
@@ -154,7 +158,11 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
         instance.begin_above(now, before.timestamp_bound);
     }
     let newest = instance.newest();
-    let mut service = InstanceService::new(instance, (place, redis_time_out), ceilings, (jobs, words));
+    let gateway = gateway.map_or_else(
+        || Box::new(NoGateway) as Box<dyn Gateway<NodeDisk>>,
+        |GatewayStart(start)| start(place, redis_time_out),
+    );
+    let mut service = InstanceService::new(instance, (place, gateway), ceilings, (jobs, words));
     if spans {
         service.await_spanning();
     }

@@ -53,7 +53,7 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 
 pub(crate) use self::cluster::{ClusterPlan, FirstKeyspace, OpeningOrder};
 pub(crate) use self::instances::InstanceHandle;
-pub(crate) use self::process::resident_bytes;
+pub use self::process::resident_bytes;
 pub(crate) use self::shared::NodeIdentity;
 
 use self::jobs::JobWorker;

@@ -4,7 +4,8 @@ use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Resident memory of this process in bytes; `None` if the system does not report it.
-pub(crate) fn resident_bytes() -> Option<u64> {
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
     // Pages: total, resident, …
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;

@@ -188,6 +188,7 @@ pub(super) fn start(
         proofs,
         serves_cross_partition: options.serves_cross_partition,
         redis_time_out: options.redis_time_out,
+        gateway: options.gateway,
         limits: options.connections.of_instance(),
     };
     let plans: Vec<InstancePlan> =

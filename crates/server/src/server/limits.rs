@@ -45,6 +45,18 @@ pub const END_CLIENTS_WAIT: Duration = Duration::from_secs(2);
 /// How long the node serves after that: the other primaries learn that it has yielded, and its clients learn where to go.
 pub const HAND_OVER_LINGER: Duration = Duration::from_millis(100);
 
+/// How long a unit of a Redis client waits for its partition to be served, over all attempts; a setting of the node
+/// overrides it. Twice the two seconds of a failover, and longer than the three of an orderly
+/// hand-over of a stopping node. An instance that is silent for longer is cut off, or blocked by
+/// its disk.
+pub const REDIS_TIME_OUT_DEFAULT: Duration = Duration::from_secs(4);
+
+/// The shortest such time: with less, every restart would cause errors.
+pub const REDIS_TIME_OUT_MIN: Duration = Duration::from_millis(500);
+
+/// The longest: no program needs an answer after it.
+pub const REDIS_TIME_OUT_MAX: Duration = Duration::from_secs(600);
+
 /// Interval of the checks whether other nodes have taken over.
 pub const HAND_OVER_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 

@@ -53,7 +53,7 @@ pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
 pub use self::force_new_cluster::{ForcedCluster, found_again};
 pub(crate) use self::identity::SavedMember;
-pub use self::limits::ConnectionLimits;
+pub use self::limits::{ConnectionLimits, REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN};
 pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
 pub(crate) use self::losses::SavedLosses;
 pub use self::new_cluster::new_cluster;
@@ -65,18 +65,13 @@ use self::limits::{
 };
 use self::listen::Listeners;
 use self::maps::Start;
+use crate::gateway::{GatewayStart, Siblings, Spanning};
 use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
 use crate::manager::{self, ClusterMode, InstanceHandle, ManagerInput, ManagerPlan, NodeIdentity, Serve};
-use crate::redis::Siblings;
-pub use crate::redis::limits::{
-    TIME_OUT_DEFAULT as REDIS_TIME_OUT_DEFAULT, TIME_OUT_MAX as REDIS_TIME_OUT_MAX,
-    TIME_OUT_MIN as REDIS_TIME_OUT_MIN,
-};
-pub use crate::redis::{NoRoom, ReplyAddress, Spanning};
 pub use zerohop_reactor::TlsOptions;
 
 /// The options of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The manager's address; the instances use the ports that follow. Port 0: all use free ports.
     pub listen: SocketAddr,
@@ -104,6 +99,8 @@ pub struct ServerOptions {
     pub serves_cross_partition: bool,
     /// How long commands of Redis clients wait for a partition without a primary, and for an answer of another instance.
     pub redis_time_out: Duration,
+    /// The gateway of each instance. `None`: connections of other protocols get an error.
+    pub gateway: Option<GatewayStart>,
     /// Host names for which HTTP is served without a secret, in addition to loopback names, the address of the connection, and the system's name of
     /// this machine.
     pub http_names: Vec<String>,
@@ -128,6 +125,7 @@ impl ServerOptions {
             tls: None,
             serves_cross_partition: false,
             redis_time_out: REDIS_TIME_OUT_DEFAULT,
+            gateway: None,
             http_names: Vec::new(),
             connections: ConnectionLimits::default(),
         }
@@ -456,6 +454,7 @@ impl Assembly<'_> {
             proofs,
             serves_cross_partition: options.serves_cross_partition,
             redis_time_out: options.redis_time_out,
+            gateway: options.gateway,
             limits: options.connections.of_instance(),
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);

@@ -3,13 +3,9 @@
 //! No test asserts how long something takes, because machines may be slow. Tests wait for a state
 //! (`support::waiting`), and give up after minutes.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "tests, which play clients, and have children that talk to them by stdout"
-)]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, which play clients")]
 
-mod redis;
+#[path = "../../../gateways/redis/tests/suite/redis/connection.rs"]
+mod redis_connection;
 mod server;
 mod support;

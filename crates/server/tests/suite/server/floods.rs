@@ -13,7 +13,7 @@ use zerohop_wire::auth::{Secret, Token};
 use zerohop_wire::messages::WaitUntil;
 use zerohop_wire::{AuthFault, Permission, What};
 
-use crate::redis::support::{Redis, Reply, addresses, command, ok};
+use crate::redis_connection::{Redis, Reply, addresses, command, ok};
 use crate::server::support::{admin, anywhere, block_on, default_keyspace, status};
 use crate::support::give_up::GIVE_UP_AFTER;
 use crate::support::waiting::wait_for;
@@ -34,8 +34,15 @@ fn few_unproven_limits() -> ConnectionLimits {
 /// A node with one instance and a secret.
 fn secured(connections: ConnectionLimits) -> Server {
     let options = ServerOptions::new(anywhere());
-    Server::start(ServerOptions { instances: Some(1), secret: Some(secret()), connections, ..options })
-        .unwrap()
+    let gateway = Some(zerohop_redis::GATEWAY);
+    Server::start(ServerOptions {
+        instances: Some(1),
+        secret: Some(secret()),
+        connections,
+        gateway,
+        ..options
+    })
+    .unwrap()
 }
 
 async fn client(server: &Server, token: Option<Token>) -> Client {

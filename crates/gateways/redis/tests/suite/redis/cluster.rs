@@ -63,8 +63,12 @@ fn cross_partition_commands_get_tryagain_until_node_is_ready() {
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     for (spans, word) in [(true, "TRYAGAIN"), (false, "CROSSSLOT")] {
         let options = zerohop_server::ServerOptions::new(listen);
-        let options =
-            zerohop_server::ServerOptions { instances: Some(2), serves_cross_partition: spans, ..options };
+        let options = zerohop_server::ServerOptions {
+            instances: Some(2),
+            serves_cross_partition: spans,
+            gateway: Some(zerohop_redis::GATEWAY),
+            ..options
+        };
         let server = zerohop_server::Server::start(options).unwrap();
         let mut redis = Redis::connect(addresses(&server)[0]);
         for command in ["MGET a b c d", "WATCH a b c d", "DEL a b c d"] {

@@ -1,18 +1,10 @@
-//! A node, and a client that sends the protocol's bytes.
+//! A client that sends the protocol's bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::support::give_up::GIVE_UP_AFTER;
-use zerohop_client::Client;
-use zerohop_server::{Server, ServerOptions};
-use zerohop_wire::admin::{AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings};
-
-/// A node in memory.
-pub(crate) fn in_memory(instances: usize) -> Server {
-    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    Server::start(ServerOptions { instances: Some(instances), ..ServerOptions::new(listen) }).unwrap()
-}
+use zerohop_server::Server;
 
 /// The addresses of its instances.
 pub(crate) fn addresses(server: &Server) -> Vec<SocketAddr> {
@@ -37,10 +29,6 @@ pub(crate) enum Reply {
 
 pub(crate) fn ok() -> Reply {
     Reply::Simple("OK".to_owned())
-}
-
-pub(crate) fn bulk(bytes: &str) -> Reply {
-    Reply::Bulk(Some(bytes.as_bytes().to_vec()))
 }
 
 /// A command as an array of bulks.
@@ -123,37 +111,4 @@ fn parse(bytes: &[u8]) -> Option<(Reply, usize)> {
         other => panic!("no reply begins with {other}"),
     };
     Some((reply, used))
-}
-
-/// Makes a keyspace of one partition with `sync` durability, through the native protocol.
-pub(crate) fn make_sync_keyspace(manager: SocketAddr, name: &str) {
-    make_keyspace(manager, name, "sync");
-}
-
-/// The same with any durability.
-pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
-    let settings = KeyspaceSettings {
-        name: name.to_owned(),
-        partitions: Some(1),
-        durability: Some(durability.to_owned()),
-        ..KeyspaceSettings::default()
-    };
-    about_keyspace(manager, AdminQuestion::CreateKeyspace(settings));
-}
-
-/// Splits a keyspace to so many partitions.
-pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
-    let partitions = Some(partitions);
-    let settings = KeyspaceSettings { name: name.to_owned(), partitions, ..KeyspaceSettings::default() };
-    about_keyspace(manager, AdminQuestion::AlterKeyspace(settings));
-}
-
-fn about_keyspace(manager: SocketAddr, ask: AdminQuestion) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let client = Client::connect(&manager.to_string()).await.unwrap();
-        let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
-        let answer = AdminAnswer::from_bytes(&answer).unwrap().answer;
-        assert!(matches!(answer, Some(AdminReply::Keyspace(_))), "{answer:?}");
-    });
 }

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
+use zerohop_server::gateway::InstanceContext;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::client_queues::ClientLane;
-use super::scheduler::{InstanceContext, RunningUnit, UnitOrigin, UnitScheduler, unavailable};
+use super::scheduler::{RunningUnit, UnitOrigin, UnitScheduler, unavailable};
 
 /// The ends of all waits. All waits last equally long, so the ends are in the order of the
 /// beginnings.

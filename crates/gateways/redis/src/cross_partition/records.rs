@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use zerohop_client::{Error, Expiry, Keyspace, Range, Record, Transaction};
 use zerohop_resp::{Deadline, FoundRecord, GatheredChange, GatheredContents, Info};
 
-use crate::limits::FETCHES_MAX;
+use super::limits::FETCHES_MAX;
 
 /// Reads records, and the contents of those marked `true`. They must be unchanged at commit.
 pub(crate) async fn fetch(

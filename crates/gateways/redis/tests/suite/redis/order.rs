@@ -40,6 +40,7 @@ fn replies_keep_order_behind_disk_waits() {
     let options = zerohop_server::ServerOptions {
         data: Some(folder.path().to_owned()),
         instances: Some(2),
+        gateway: Some(zerohop_redis::GATEWAY),
         ..zerohop_server::ServerOptions::new(listen)
     };
     let server = zerohop_server::Server::start(options).unwrap();

@@ -22,7 +22,12 @@ pub(super) fn nodes() -> Vec<Server> {
     let start = |me: usize| {
         let way = JoinMethod::Together { hosts: hosts.clone(), own_index: me, name: "redis".to_owned() };
         let cluster = Some(ClusterOptions { way, domain: me as u32 + 1, capacity: 1 });
-        let options = ServerOptions { instances: Some(2), cluster, ..ServerOptions::new(hosts[me]) };
+        let options = ServerOptions {
+            instances: Some(2),
+            cluster,
+            gateway: Some(zerohop_redis::GATEWAY),
+            ..ServerOptions::new(hosts[me])
+        };
         Server::start(options).unwrap()
     };
     std::thread::scope(|scope| {

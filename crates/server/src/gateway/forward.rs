@@ -1,60 +1,71 @@
 //! Units that another instance of this node must run, and their replies: one notice each way per
 //! batch.
 //!
-//! Every sent unit has a number, under which its outcome comes back ([`super::client_queues`]).
+//! Every sent unit has a number, under which its outcome comes back of the sender.
 
 use std::sync::Arc;
 
-use zerohop_reactor::{NoticeError, ReactorMailbox};
-use zerohop_resp::PartitionPlace;
+use zerohop_reactor::{ConnectionId, NoticeError, ReactorMailbox};
+use zerohop_resp::{PartitionPlace, Ticket};
 use zerohop_wire::ids::InstanceId;
 use zerohop_wire::messages::UnitVerdict;
 
+use super::ReplyAddress;
 use super::limits::OUTGOING_BYTES_MAX;
 use crate::instance::InstanceNotice;
 
 /// Units for one instance, back to back.
 #[derive(Debug, Default)]
-pub(crate) struct Units {
+pub struct Units {
     /// The sender: its index among the node's instances.
-    pub(super) from: usize,
-    pub(super) items: Vec<ForwardItem>,
-    pub(super) bytes: Vec<u8>,
+    pub from: usize,
+    /// The units, in the order of their bytes.
+    pub items: Vec<ForwardItem>,
+    /// Their bytes.
+    pub bytes: Vec<u8>,
 }
 
+/// One of the units of [`Units`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ForwardItem {
-    pub(super) number: u64,
+pub struct ForwardItem {
+    /// The number under which its outcome comes back.
+    pub number: u64,
     /// The number of the unit before it: this unit is not run if that one was not. 0: it depends on
     /// none.
-    pub(super) behind: u64,
-    pub(super) to: PartitionPlace,
+    pub behind: u64,
+    /// Its partition.
+    pub to: PartitionPlace,
     /// Where its bytes end.
-    pub(super) end: usize,
+    pub end: usize,
 }
 
 /// Replies of one instance, back to back.
 #[derive(Debug, Default)]
-pub(crate) struct ReplyBatch {
-    pub(super) items: Vec<AnsweredUnit>,
-    pub(super) bytes: Vec<u8>,
+pub struct ReplyBatch {
+    /// The outcomes, in the order of their bytes.
+    pub items: Vec<AnsweredUnit>,
+    /// Their bytes.
+    pub bytes: Vec<u8>,
 }
 
+/// One of the outcomes of [`ReplyBatch`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AnsweredUnit {
-    pub(super) number: u64,
+pub struct AnsweredUnit {
+    /// The number of its unit.
+    pub number: u64,
     /// The outcome; only a reply has bytes.
-    pub(super) verdict: UnitVerdict,
-    pub(super) end: usize,
+    pub verdict: UnitVerdict,
+    /// Where its bytes end.
+    pub end: usize,
 }
 
 /// All instances of a node, by their place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Siblings(pub(crate) Arc<[(InstanceId, ReactorMailbox<InstanceNotice>)]>);
+pub struct Siblings(pub(crate) Arc<[(InstanceId, ReactorMailbox<InstanceNotice>)]>);
 
 /// What the other instances receive at the end of this turn.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub struct Outgoing {
     siblings: Siblings,
     this_instance: usize,
     /// By place.
@@ -63,11 +74,14 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(me: usize) -> Outgoing {
+    /// Nothing to send yet. `me` is the sender's index among the node's instances.
+    #[must_use]
+    pub fn new(me: usize) -> Outgoing {
         Outgoing { this_instance: me, ..Outgoing::default() }
     }
 
-    pub(super) fn set_siblings(&mut self, siblings: Siblings) {
+    /// All instances of the node are known.
+    pub fn set_siblings(&mut self, siblings: Siblings) {
         let count = siblings.0.len();
         let from = self.this_instance;
         self.units_by_instance.resize_with(count, || Units { from, ..Units::default() });
@@ -75,36 +89,32 @@ impl Outgoing {
         self.siblings = siblings;
     }
 
-    /// The mailbox of the instance itself.
-    pub(super) fn own(&self) -> Option<&ReactorMailbox<InstanceNotice>> {
-        self.siblings.0.get(self.this_instance).map(|(_, mailbox)| mailbox)
+    /// The address of one of the instance's own clients, for a reply from another thread. `None`: the instances of the node are not known yet.
+    #[must_use]
+    pub fn reply_address(&self, connection: ConnectionId, ticket: Ticket) -> Option<ReplyAddress> {
+        let (_, own) = self.siblings.0.get(self.this_instance)?;
+        Some(ReplyAddress::new(own.clone(), connection, ticket))
     }
 
     /// The index of an instance among those of this node.
-    pub(super) fn index_of(&self, instance: InstanceId) -> Option<usize> {
+    pub fn index_of(&self, instance: InstanceId) -> Option<usize> {
         self.siblings.0.iter().position(|(id, _)| *id == instance)
     }
 
     /// Whether the instance with this index may be sent more units in this batch.
-    pub(super) fn has_room(&self, place: usize) -> bool {
+    pub fn has_room(&self, place: usize) -> bool {
         self.units_by_instance.get(place).is_some_and(|units| units.bytes.len() <= OUTGOING_BYTES_MAX)
     }
 
     /// Adds a unit for the instance with this index.
-    pub(super) fn add_unit(
-        &mut self,
-        place: usize,
-        (number, behind): (u64, u64),
-        to: PartitionPlace,
-        unit: &[u8],
-    ) {
+    pub fn add_unit(&mut self, place: usize, (number, behind): (u64, u64), to: PartitionPlace, unit: &[u8]) {
         let Some(units) = self.units_by_instance.get_mut(place) else { return };
         units.bytes.extend_from_slice(unit);
         units.items.push(ForwardItem { number, behind, to, end: units.bytes.len() });
     }
 
     /// Adds the outcome of a unit for the instance with this index, whose client sent the unit.
-    pub(super) fn add_outcome(&mut self, place: usize, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
+    pub fn add_outcome(&mut self, place: usize, number: u64, verdict: UnitVerdict, bytes: &[u8]) {
         let Some(replies) = self.replies.get_mut(place) else { return };
         replies.bytes.extend_from_slice(bytes);
         replies.items.push(AnsweredUnit { number, verdict, end: replies.bytes.len() });
@@ -112,7 +122,7 @@ impl Outgoing {
 
     /// Sends everything. Where a mailbox is full, replies stay here, because the sender waits for
     /// them; units go to `refused`. Whether something stays.
-    pub(super) fn send(&mut self, mut refused: impl FnMut(u64)) -> bool {
+    pub fn send(&mut self, mut refused: impl FnMut(u64)) -> bool {
         let mut stays = false;
         for (place, (_, mailbox)) in self.siblings.0.iter().enumerate() {
             let replies = &mut self.replies[place];

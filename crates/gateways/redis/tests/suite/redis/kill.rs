@@ -23,7 +23,13 @@ const KEYS: usize = 20;
 fn start(root: &Path) -> Server {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let data = Some(root.to_owned());
-    Server::start(ServerOptions { data, instances: Some(1), ..ServerOptions::new(listen) }).unwrap()
+    Server::start(ServerOptions {
+        data,
+        instances: Some(1),
+        gateway: Some(zerohop_redis::GATEWAY),
+        ..ServerOptions::new(listen)
+    })
+    .unwrap()
 }
 
 /// In the child: serves until its parent is gone.

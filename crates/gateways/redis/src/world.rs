@@ -7,6 +7,7 @@ use zerohop_resp::{
     ConnectionWorld, Layout, PartitionPlace, ServerInfo, Ticket, Unit, UnitResult, WrongPassword,
     failure_reply,
 };
+use zerohop_server::gateway::{InstanceContext, permits, resident_bytes};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
@@ -15,9 +16,7 @@ use super::client_queues::ClientLane;
 use super::clients::RedisClient;
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, layout, partition_of_slot, split};
-use super::scheduler::{InstanceContext, UnitOrigin, UnitScheduler, encoded, may_come_again};
-use crate::access::permits;
-use crate::manager::resident_bytes;
+use super::scheduler::{UnitOrigin, UnitScheduler, encoded, may_come_again};
 
 /// The instance while one of its clients is being served.
 pub(super) struct ClientWorld<'h, 'r, D: Disk> {
@@ -129,11 +128,13 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
             return UnitResult::Done;
         }
         let name = self.keyspace_name(keyspace);
-        let (spanning, own) = (self.scheduler.spanning.as_ref(), self.scheduler.outgoing.own());
-        let taken = spanning.zip(own).is_some_and(|(spanning, own)| {
-            let asker = super::cross_partition::ReplyAddress::new(own.clone(), self.connection, ticket);
-            spanning.start_unit(&name, encoded(unit), asker).is_ok()
-        });
+        let asker = self.scheduler.outgoing.reply_address(self.connection, ticket);
+        let taken = self
+            .scheduler
+            .spanning
+            .as_ref()
+            .zip(asker)
+            .is_some_and(|(spanning, asker)| spanning.start_unit(&name, encoded(unit), asker).is_ok());
         if taken {
             self.scheduler.spanning_count += 1;
             return UnitResult::Later;

@@ -1,6 +1,7 @@
 //! Redis clients of a whole node, over real sockets: ownership of keys, order, and hostile clients.
 
 mod cluster;
+mod connection;
 mod kill;
 mod long_replies;
 mod nodes;

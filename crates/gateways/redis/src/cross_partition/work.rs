@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use zerohop_client::{AbortReason, Client, Error, Failure, Keyspace, Reason, Transaction};
 use zerohop_resp::{GatherStep, GatheredRecords, Scratch, Shares, Unit, error_reply, failure_reply};
 
-use crate::Cluster;
-use crate::records::{fetch, write};
+use super::Cluster;
+use super::records::{fetch, write};
 
 /// Executes a unit and appends its reply, also if it fails.
 pub(crate) async fn execute(cluster: &Cluster, name: &str, unit: &[u8], reply: &mut Vec<u8>) {

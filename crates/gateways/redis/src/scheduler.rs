@@ -8,18 +8,15 @@ use std::time::Duration;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::{ProgramResult, Token, answer_snapshot};
 use zerohop_placement::ClusterMap;
-use zerohop_reactor::{ConnectionId, Now, Replies};
+use zerohop_reactor::ConnectionId;
 use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
-use zerohop_shard::Instance;
+use zerohop_server::gateway::{InstanceContext, Outgoing, Spanning, UNIT_TOKEN_BIT};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::client_queues::{ClientLane, ClientQueues, FailedUnit, Flight, UnitFailure, UnitTarget};
-use super::clients::time;
-use super::cross_partition::Spanning;
 use super::execution::{Execution, RecordWait};
-use super::forward::Outgoing;
 use super::limits::{
     BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
 };
@@ -27,10 +24,6 @@ use super::overdue::Overdue;
 use super::remote::{Head, RemoteLinks};
 use super::retry::RetryTable;
 use super::shutdown::ShutdownProgress;
-use crate::instance::{Outlet, OutletEffects};
-
-/// Sets tokens of units apart from those of requests: no connection has so high a number.
-pub(crate) const UNIT_TOKEN_BIT: u64 = 1 << 31;
 
 /// The connection in tokens of units that another instance has sent.
 const OF_OTHERS: u64 = u64::MAX;
@@ -56,8 +49,6 @@ pub(super) struct UnitScheduler {
     /// `spanning` will be set: the node is starting.
     pub(super) awaits_spanning: bool,
     scratch: Scratch,
-    /// Where the effects of the instance go.
-    pub(super) outlet: Outlet,
     pub(super) steps: VecDeque<ScheduledStep>,
     /// Replies to this instance's clients that are not delivered yet.
     pub(super) ready: VecDeque<(ConnectionId, Ticket, Vec<u8>)>,
@@ -105,20 +96,6 @@ pub(super) struct ScheduledStep {
     pub(super) unit: Vec<u8>,
 }
 
-/// The instance, the time, and the way to answer its own clients.
-pub(super) struct InstanceContext<'a, 'r, D: Disk> {
-    pub(super) instance: &'a mut Instance<D>,
-    pub(super) now: Now,
-    pub(super) replies: &'a mut Replies<'r>,
-}
-
-impl<D: Disk> InstanceContext<'_, '_, D> {
-    pub(super) fn this_member(&self) -> Member {
-        let identity = self.instance.identity();
-        Member { instance: identity.instance, incarnation: identity.incarnation }
-    }
-}
-
 impl UnitOrigin {
     fn connection(self) -> u64 {
         match self {
@@ -134,7 +111,7 @@ pub(super) fn may_come_again(failure: &Failure<'_>) -> bool {
 }
 
 impl UnitScheduler {
-    pub(super) fn new(place: usize, outlet: Outlet, time_out: Duration) -> UnitScheduler {
+    pub(super) fn new(place: usize, time_out: Duration) -> UnitScheduler {
         UnitScheduler {
             under_way: BTreeMap::new(),
             next_number: 0,
@@ -147,7 +124,6 @@ impl UnitScheduler {
             spanning_count: 0,
             awaits_spanning: false,
             scratch: Scratch::default(),
-            outlet,
             steps: VecDeque::new(),
             ready: VecDeque::new(),
             is_stuck: false,
@@ -182,11 +158,10 @@ impl UnitScheduler {
         let token = Token { connection: asker.connection(), request: RequestId(number) };
         let me = at.this_member();
         let snapshot = answer_snapshot(me, number);
-        let UnitScheduler { scratch, outlet, .. } = self;
+        let scratch = &mut self.scratch;
         let mut program = Execution { unit, scratch, waits: None, snapshot, paged: None };
         let place = (to.keyspace, to.partition);
-        let mut effects = OutletEffects { replies: at.replies, outlet, now: at.now };
-        let ran = at.instance.run(time(at.now), token, place, (&mut program, reply), &mut effects);
+        let ran = at.run(token, place, (&mut program, reply));
         let waits = program.waits.take();
         match (ran?, waits) {
             (ProgramResult::Now, None) => Ok(true),
@@ -256,8 +231,7 @@ impl UnitScheduler {
         let read = RecordRead { key: &key, query: Query::Wait { until } };
         let message = Message::Read { seen: Timestamp::ZERO, read };
         let token = Token { connection: asker.connection(), request: RequestId(number) };
-        let mut effects = OutletEffects { replies: at.replies, outlet: &mut self.outlet, now: at.now };
-        at.instance.request(time(at.now), token, &envelope, &message, &mut effects);
+        at.request(token, &envelope, &message);
     }
 
     /// Queues a step of a command over all partitions, or of a long reply. `false`: there is no
@@ -448,7 +422,7 @@ impl UnitScheduler {
         }
         let (target, peer) = match self.outgoing.index_of(primary) {
             Some(place) => (UnitTarget::Sibling(place), Member::default()),
-            None => match self.outlet.links.reach(primary, now_ms) {
+            None => match at.reach(primary) {
                 Some((connection, peer)) => (UnitTarget::Wire(connection), peer),
                 None => return later,
             },
@@ -504,9 +478,13 @@ impl UnitScheduler {
     }
 
     /// Where a partition's units are sent at the moment.
-    pub(super) fn target(&self, primary: InstanceId) -> Option<UnitTarget> {
+    pub(super) fn target<D: Disk>(
+        &self,
+        at: &InstanceContext<'_, '_, D>,
+        primary: InstanceId,
+    ) -> Option<UnitTarget> {
         let sibling = self.outgoing.index_of(primary).map(UnitTarget::Sibling);
-        sibling.or_else(|| self.outlet.links.connection_to(primary).map(UnitTarget::Wire))
+        sibling.or_else(|| at.connection_to(primary).map(UnitTarget::Wire))
     }
 }
 

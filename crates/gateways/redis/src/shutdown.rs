@@ -6,9 +6,11 @@
 //! ```
 
 use tokio::sync::oneshot;
+use zerohop_engine::disk::Disk;
 use zerohop_placement::ClusterMap;
-use zerohop_reactor::Replies;
+use zerohop_reactor::{Now, Replies};
 use zerohop_resp::{PartitionPlace, Unit};
+use zerohop_server::gateway::InstanceContext;
 use zerohop_wire::ids::InstanceId;
 
 use super::clients::Clients;
@@ -28,6 +30,16 @@ pub(super) struct ShutdownProgress {
 }
 
 impl ShutdownProgress {
+    /// New writes wait; `done` is notified once those under way have ended.
+    pub(super) fn yield_writes(&mut self, done: oneshot::Sender<()>, now: Now) {
+        (self.yields_until_ms, self.yielded) = (Some(now.elapsed_ms + YIELD_MS), Some(done));
+    }
+
+    /// No command is accepted any more; `done` is notified once all accepted ones are answered.
+    pub(super) fn end(&mut self, done: oneshot::Sender<()>) {
+        (self.ends, self.ended) = (true, Some(done));
+    }
+
     /// Whether a unit is not run here because another instance is about to be primary of its
     /// partition.
     pub(super) fn withholds(
@@ -45,21 +57,9 @@ impl ShutdownProgress {
 }
 
 impl Clients {
-    /// New writes wait for other instances to take over; `done` is notified once those under way
-    /// have ended.
-    pub(crate) fn yield_writes(&mut self, done: oneshot::Sender<()>, now_ms: u64) {
-        let farewell = &mut self.scheduler.farewell;
-        (farewell.yields_until_ms, farewell.yielded) = (Some(now_ms + YIELD_MS), Some(done));
-    }
-
-    /// No command is accepted any more; `done` is notified once all accepted ones are answered.
-    pub(crate) fn end(&mut self, done: oneshot::Sender<()>, replies: &mut Replies<'_>) {
-        (self.scheduler.farewell.ends, self.scheduler.farewell.ended) = (true, Some(done));
-        self.close(replies, false);
-    }
-
     /// Continues the shutdown; called at the end of each turn.
-    pub(super) fn end_on(&mut self, now_ms: u64, replies: &mut Replies<'_>) {
+    pub(super) fn end_on<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        let now_ms = at.now.elapsed_ms;
         let farewell = &mut self.scheduler.farewell;
         if farewell.yields_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             // No instance has taken over.
@@ -69,9 +69,9 @@ impl Clients {
             // A receiver that is gone does not matter.
             self.scheduler.farewell.yielded.take().map(|done| done.send(()));
         }
-        if self.scheduler.farewell.ended.is_some() && !self.scheduler.has_unfinished() {
+        if self.scheduler.farewell.ended.is_some() && !self.scheduler.has_unfinished(at.has_answers()) {
             // The rest waits for records: nothing of it was executed.
-            self.close(replies, true);
+            self.close(at.replies, true);
             self.scheduler.farewell.ended.take().map(|done| done.send(()));
         }
     }
@@ -82,7 +82,7 @@ impl Clients {
     }
 
     /// Closes the connections of clients that wait for no answer, or of all.
-    fn close(&mut self, replies: &mut Replies<'_>, all: bool) {
+    pub(super) fn close(&mut self, replies: &mut Replies<'_>, all: bool) {
         for client in self.clients().filter(|client| all || !client.connection.is_waiting()) {
             replies.close(client.id, &[]);
         }
@@ -96,9 +96,9 @@ impl UnitScheduler {
     }
 
     /// Whether answers are missing that do not wait for a record.
-    fn has_unfinished(&self) -> bool {
+    fn has_unfinished(&self, has_answers: bool) -> bool {
         let runs = self.under_way.values().any(|one| one.waiting_unit.is_none());
-        let waits = !self.steps.is_empty() || !self.ready.is_empty() || !self.outlet.answered.is_empty();
+        let waits = !self.steps.is_empty() || !self.ready.is_empty() || has_answers;
         runs || waits || self.spanning_count > 0 || self.client_queues.has_unfinished()
     }
 }

@@ -1,0 +1,545 @@
+//! The Redis clients of one instance, and the units under way here for them and for other
+//! instances.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use zerohop_engine::disk::Disk;
+use zerohop_placement::NodeState;
+use zerohop_placement::map::DEFAULT_KEYSPACE;
+use zerohop_reactor::{ConnectionId, Foreign, Now, Replies};
+use zerohop_resp::{Connection, NextStep, PartitionPlace, Ticket, Unit};
+use zerohop_server::gateway::{
+    Gateway, InstanceContext, ReplyBatch, Siblings, Spanning, UNIT_TOKEN_BIT, UnitAnswer, Units,
+};
+use zerohop_shard::Instance;
+use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::messages::{Member, UnitReport, UnitRequest, UnitVerdict};
+use zerohop_wire::{Envelope, Failure};
+
+use super::client_queues::{ClientLane, ClientQueues, UnitTarget};
+use super::delays::{Delays, log_wrong_passwords};
+use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
+use super::remote::Head;
+use super::scheduler::{RunningUnit, ScheduledStep, UnitOrigin, UnitScheduler, may_come_again, with_wait};
+use super::world::ClientWorld;
+
+/// All Redis clients of an instance.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    /// By the slot of their connection.
+    table: Vec<Option<RedisClient>>,
+    next_client: u64,
+    /// Clients that have recently sent a wrong password.
+    delays: Delays,
+    pub(super) scheduler: UnitScheduler,
+}
+
+#[derive(Debug)]
+pub(super) struct RedisClient {
+    pub(super) id: ConnectionId,
+    pub(super) connection: Connection,
+}
+
+impl Clients {
+    /// No clients. `place` is the instance's index on its node. Units wait at most `time_out` for
+    /// their partition.
+    pub(crate) fn new(place: usize, time_out: Duration) -> Clients {
+        let scheduler = UnitScheduler::new(place, time_out);
+        // Client numbers are unique in the process: each instance starts at its index and counts in
+        // steps.
+        Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), scheduler }
+    }
+
+    /// All clients, in the order of their connections.
+    pub(super) fn clients(&self) -> impl Iterator<Item = &RedisClient> {
+        self.table.iter().flatten()
+    }
+
+    fn run_of_other<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        (source, number, behind): (UnitTarget, u64, u64),
+        to: PartitionPlace,
+        bytes: &[u8],
+    ) {
+        let asker = UnitOrigin::Other { source, number };
+        if self.scheduler.sent_back.follows_one(source, behind) {
+            return self.scheduler.send_back(source, number);
+        }
+        let ran = match Unit::decode(bytes) {
+            Ok(unit) if unit.is_step() && self.scheduler.put_off(to, asker, &unit) => return,
+            Ok(unit) if !unit.is_step() && !self.scheduler.is_full() => {
+                let mut reply = Vec::new();
+                let ran = self.scheduler.run(at, to, asker, &unit, &mut reply);
+                ran.map(|is_done| is_done.then_some(reply))
+            }
+            Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
+            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+        };
+        match ran {
+            Ok(reply) => reply.into_iter().for_each(|reply| self.scheduler.reply(asker, reply)),
+            Err(failure) if may_come_again(&failure) => self.scheduler.send_back(source, number),
+            Err(failure) => self.scheduler.fail(asker, &failure),
+        }
+    }
+
+    fn handle_message<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        number: u64,
+        verdict: UnitVerdict,
+        reply: &[u8],
+    ) {
+        let (lanes, now) = (&mut self.scheduler.client_queues, at.now);
+        if lanes.target_of(number).is_none() {
+            return;
+        }
+        match verdict {
+            UnitVerdict::Replied => {
+                if let Some(flight) = lanes.take_unit(number, now.elapsed_ms) {
+                    if flight.may_write {
+                        self.scheduler.written(now.elapsed_ms, flight.queue, flight.ticket);
+                    }
+                    self.deliver(at, flight.queue.connection, flight.ticket, reply);
+                }
+            }
+            UnitVerdict::NotRun => lanes.not_run(number, now.elapsed_ms),
+            UnitVerdict::Waits(until_ms) => {
+                let Some(unit) = lanes.unit_of(number) else { return };
+                let unit = with_wait(unit, until_ms);
+                let left_ms = until_ms.saturating_sub(now.unix_ms);
+                lanes.waits(number, unit, now.elapsed_ms.saturating_add(left_ms));
+            }
+        }
+    }
+
+    /// Handles an answer of the instance. Whether a unit has run again because of it.
+    fn handle_answer<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        number: u64,
+        answer: UnitAnswer,
+    ) -> bool {
+        let Some(mut under_way) = self.scheduler.under_way.remove(&number) else { return false };
+        let asker = under_way.reply_to;
+        let parked = match answer {
+            UnitAnswer::Failed(failure) => {
+                if under_way.may_write && !self.is_newest(asker) {
+                    // A later unit may have run elsewhere.
+                    under_way.retry_copy = None;
+                }
+                self.scheduler.failed(at, under_way, &failure);
+                return false;
+            }
+            UnitAnswer::Reply(bytes) if under_way.waiting_unit.is_none() => {
+                self.scheduler.reply(asker, bytes);
+                return false;
+            }
+            // No wait for a record: the time-out means that the outcome is unknown.
+            UnitAnswer::WaitEnded if under_way.waiting_unit.is_none() => {
+                self.scheduler.failed(at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+                return false;
+            }
+            UnitAnswer::Reply(_) | UnitAnswer::WaitEnded => under_way.waiting_unit.take(),
+        };
+        match parked {
+            Some(parked) if !parked.is_waiting => {
+                self.scheduler.park(at, number, asker, parked);
+                false
+            }
+            Some(parked) => {
+                let unit = with_wait(&parked.unit, parked.waits.until_ms);
+                let mut reply = Vec::new();
+                let ran = match Unit::decode(&unit) {
+                    Ok(unit) => self.scheduler.run(at, parked.to, asker, &unit, &mut reply),
+                    Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+                };
+                match ran {
+                    Ok(true) => self.scheduler.reply(asker, reply),
+                    Ok(false) => {}
+                    Err(failure) => self.scheduler.refused(at, parked.to, asker, (unit, false), &failure),
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether a client has sent nothing after this unit.
+    fn is_newest(&self, asker: UnitOrigin) -> bool {
+        let UnitOrigin::Client { connection, ticket } = asker else { return true };
+        let client = self.table.get(connection.slot as usize).and_then(Option::as_ref);
+        client.is_some_and(|client| client.id == connection && client.connection.is_newest(ticket))
+    }
+
+    fn deliver_ready<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        while let Some((connection, ticket, reply)) = self.scheduler.ready.pop_front() {
+            self.deliver(at, connection, ticket, &reply);
+        }
+    }
+
+    /// Passes a reply to a client.
+    fn deliver<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        id: ConnectionId,
+        ticket: Ticket,
+        reply: &[u8],
+    ) {
+        let complete = |client: &mut RedisClient, here: &mut ClientWorld<'_, '_, D>, out: &mut Vec<u8>| {
+            client.connection.complete(ticket, reply, here, out)
+        };
+        self.serve(at, id, complete);
+    }
+
+    /// A client's delay after a wrong password is over.
+    fn end_delay<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, id: ConnectionId) {
+        self.serve(at, id, |client, _, _| {
+            client.connection.end_delay();
+            true
+        });
+    }
+
+    /// Passes an event to a client: `hear` returns whether to receive more from it.
+    fn serve<D: Disk>(
+        &mut self,
+        at: &mut InstanceContext<'_, '_, D>,
+        id: ConnectionId,
+        hear: impl FnOnce(&mut RedisClient, &mut ClientWorld<'_, '_, D>, &mut Vec<u8>) -> bool,
+    ) {
+        let Some(mut client) = self.out_of_table(id) else { return };
+        let mut out = Vec::new();
+        let ends = self.scheduler.farewell.ends;
+        let mut here = ClientWorld {
+            at: at.reborrow(),
+            scheduler: &mut self.scheduler,
+            others: &self.table,
+            connection: id,
+        };
+        let mut goes_on = hear(&mut client, &mut here, &mut out);
+        let mut closes = ends && !client.connection.is_waiting();
+        if client.connection.awaits_output_space() && !out.is_empty() {
+            // It continues once this is sent.
+        } else if ends {
+            goes_on = false;
+        } else if goes_on {
+            // Without new bytes: it may have waited to close until all its output was sent.
+            match client.connection.receive(&[], &mut here, &mut out).then {
+                NextStep::More => {}
+                NextStep::PauseInput => {
+                    let waits = client.connection.is_waiting() && !client.connection.awaits_output_space();
+                    goes_on = !(waits || client.connection.is_delayed())
+                }
+                NextStep::Close => closes = true,
+            }
+        }
+        let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.buffered_bytes());
+        at.replies.set_has_more(id, client.connection.awaits_output_space());
+        self.table[id.slot as usize] = Some(client);
+        at.replies.set_buffered(id, held_bytes);
+        if closes {
+            at.replies.close(id, &out);
+        } else {
+            at.replies.resume(id, &out, !goes_on, waits);
+        }
+    }
+
+    fn welcome<D: Disk>(
+        &mut self,
+        id: ConnectionId,
+        instance: &Instance<D>,
+        now: Now,
+        peer: Option<SocketAddr>,
+    ) -> RedisClient {
+        let slot = id.slot as usize;
+        if self.table.len() <= slot {
+            self.table.resize_with(slot + 1, || None);
+        }
+        let number = self.next_client;
+        self.next_client += zerohop_server::limits::INSTANCES_MAX as u64;
+        self.scheduler.clients += 1;
+        let me = instance.identity().instance;
+        let local = instance.map().instance(me).map_or("", |instance| instance.addr);
+        let now_us = now.unix_ms * 1000;
+        // A peer that has disconnected meanwhile has no address.
+        let address = peer.map_or_else(|| "?:0".to_owned(), |peer| peer.to_string());
+        let connection = Connection::new(number, DEFAULT_KEYSPACE, &address, local, now_us);
+        RedisClient { id, connection }
+    }
+
+    fn out_of_table(&mut self, id: ConnectionId) -> Option<RedisClient> {
+        let entry = self.table.get_mut(id.slot as usize)?;
+        entry.take_if(|client| client.id == id)
+    }
+}
+
+impl<D: Disk> Gateway<D> for Clients {
+    fn set_siblings(&mut self, siblings: Siblings) {
+        self.scheduler.outgoing.set_siblings(siblings);
+    }
+
+    fn await_spanning(&mut self) {
+        self.scheduler.awaits_spanning = true;
+    }
+
+    fn set_spanning(&mut self, spanning: Arc<dyn Spanning>) {
+        self.scheduler.spanning = Some(spanning);
+        self.scheduler.awaits_spanning = false;
+    }
+
+    fn spanned(
+        &mut self,
+        (connection, ticket): (ConnectionId, Ticket),
+        reply: &[u8],
+        at: &mut InstanceContext<'_, '_, D>,
+    ) {
+        self.scheduler.spanning_count = self.scheduler.spanning_count.saturating_sub(1);
+        self.deliver(at, connection, ticket, reply);
+    }
+
+    fn receive(
+        &mut self,
+        id: ConnectionId,
+        bytes: &[u8],
+        at: &mut InstanceContext<'_, '_, D>,
+        out: &mut Vec<u8>,
+    ) -> Foreign {
+        let mut client = match self.out_of_table(id) {
+            Some(client) => client,
+            None => self.welcome(id, at.instance, at.now, at.replies.peer(id)),
+        };
+        if self.scheduler.farewell.ends {
+            let waits = client.connection.is_waiting();
+            self.table[id.slot as usize] = Some(client);
+            let held = Foreign::Used { used: 0, need: 0, pauses: true, waits };
+            return if waits { held } else { Foreign::Close };
+        }
+        let mut here = ClientWorld {
+            at: at.reborrow(),
+            scheduler: &mut self.scheduler,
+            others: &self.table,
+            connection: id,
+        };
+        let received = client.connection.receive(bytes, &mut here, out);
+        let (waits, is_delayed) = (client.connection.is_waiting(), client.connection.is_delayed());
+        let wants_room = client.connection.awaits_output_space();
+        at.replies.set_buffered(id, client.connection.buffered_bytes());
+        at.replies.set_has_more(id, wants_room);
+        if is_delayed && let Some(times) = self.delays.wrong(id, at.now.elapsed_ms) {
+            log_wrong_passwords(times, at.replies.peer(id));
+        }
+        let result = match received.then {
+            NextStep::More => {
+                let need = bytes.len() - received.used + 1;
+                Foreign::Used { used: received.used, need, pauses: false, waits }
+            }
+            NextStep::PauseInput => {
+                let holds = waits && !wants_room || is_delayed;
+                Foreign::Used { used: received.used, need: 0, pauses: holds, waits }
+            }
+            NextStep::Close => Foreign::Close,
+        };
+        self.table[id.slot as usize] = Some(client);
+        result
+    }
+
+    fn closed(&mut self, id: ConnectionId, instance: &mut Instance<D>, now_ms: u64) {
+        if let Some(client) = self.out_of_table(id) {
+            self.scheduler.clients -= 1;
+            self.scheduler.client_queues.closed(id);
+            self.scheduler.end_pages(instance.map(), (id, client.connection.ends()), now_ms);
+            return instance.disconnected(id.to_u64() | UNIT_TOKEN_BIT);
+        }
+        let target = UnitTarget::Wire(id);
+        let mut over = Vec::new();
+        self.scheduler.client_queues.fail_target(target, now_ms, &mut over);
+        self.scheduler.over(over);
+        self.scheduler.wires.closed(id);
+        self.scheduler.sent_back.closed(target);
+        // Nobody receives the result of its waits; pending units end by themselves.
+        let is_of_it =
+            |one: &RunningUnit| matches!(one.reply_to, UnitOrigin::Other { source, .. } if source == target);
+        self.scheduler.under_way.retain(|_, one| one.waiting_unit.is_none() || !is_of_it(one));
+    }
+
+    fn map_changed(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        let map = at.instance.map();
+        let mut over = Vec::new();
+        let mut lanes =
+            std::mem::replace(&mut self.scheduler.client_queues, ClientQueues::new(Duration::ZERO));
+        let scheduler = &self.scheduler;
+        let primary = |lane: ClientLane| {
+            let found = map.keyspace(lane.keyspace)?;
+            // All partitions that the lane's partition has become, if the keyspace was split since.
+            let further = found.config().partitions.bits().checked_sub(lane.bits)?;
+            let first = lane.partition.0 << further;
+            let mut parts = (first..first + (1 << further)).map(|part| found.group(PartitionId(part)));
+            let primary = parts.next()??.primary;
+            let has_all = parts.all(|group| group.is_some_and(|group| group.primary == primary));
+            scheduler.target(at, primary).filter(|_| has_all)
+        };
+        let is_down = |target| match target {
+            UnitTarget::Sibling(_) => false,
+            UnitTarget::Wire(connection) => {
+                let at_it = at.instance_at(connection).and_then(|id| map.instance(id));
+                let node = at_it.and_then(|instance| map.node(instance.node));
+                node.is_none_or(|node| node.state() == NodeState::Down)
+            }
+        };
+        lanes.map_changed(at.now.elapsed_ms, primary, is_down, &mut over);
+        self.scheduler.client_queues = lanes;
+        self.scheduler.over(over);
+    }
+
+    fn run_for(&mut self, units: &Units, at: &mut InstanceContext<'_, '_, D>) {
+        let mut begin = 0;
+        for item in &units.items {
+            let bytes = &units.bytes[begin..item.end];
+            begin = item.end;
+            let source = UnitTarget::Sibling(units.from);
+            self.run_of_other(at, (source, item.number, item.behind), item.to, bytes);
+        }
+    }
+
+    fn handle_unit_piece(
+        &mut self,
+        (connection, from): (ConnectionId, Member),
+        envelope: &Envelope,
+        ask: &UnitRequest<'_>,
+        at: &mut InstanceContext<'_, '_, D>,
+    ) {
+        let to = PartitionPlace { keyspace: envelope.keyspace, partition: envelope.partition };
+        let UnitRequest { number, behind, total, at: begin, piece } = *ask;
+        let head = Head::RunUnit { number, behind, to };
+        let Some(unit) = self.scheduler.wires.receive_piece(connection, from, head, (total, begin, piece))
+        else {
+            return;
+        };
+        let source = UnitTarget::Wire(connection);
+        if !self.scheduler.wires.has_room(connection) {
+            return self.scheduler.send_back(source, number);
+        }
+        self.run_of_other(at, (source, number, behind), to, &unit);
+    }
+
+    fn ran(&mut self, replied: &ReplyBatch, at: &mut InstanceContext<'_, '_, D>) {
+        let mut begin = 0;
+        for item in &replied.items {
+            let bytes = &replied.bytes[begin..item.end];
+            begin = item.end;
+            self.handle_message(at, item.number, item.verdict, bytes);
+        }
+    }
+
+    fn handle_outcome_piece(
+        &mut self,
+        (connection, from): (ConnectionId, Member),
+        told: &UnitReport<'_>,
+        at: &mut InstanceContext<'_, '_, D>,
+    ) {
+        let UnitReport { number, verdict, total, at: begin, piece } = *told;
+        if self.scheduler.client_queues.target_of(number) != Some(UnitTarget::Wire(connection)) {
+            // It has timed out.
+            return;
+        }
+        let head = Head::Outcome { number, verdict };
+        let Some(reply) = self.scheduler.wires.receive_piece(connection, from, head, (total, begin, piece))
+        else {
+            return;
+        };
+        self.handle_message(at, number, verdict, &reply);
+    }
+
+    fn step(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        self.scheduler.pump(at);
+        for _ in 0..STEPS_PER_TURN_MAX {
+            let Some(ScheduledStep { to, reply_to: asker, unit: bytes }) = self.scheduler.steps.pop_front()
+            else {
+                return;
+            };
+            let mut reply = Vec::new();
+            let (ran, may_write) = match Unit::decode(&bytes) {
+                Ok(unit) => (self.scheduler.run(at, to, asker, &unit, &mut reply), unit.may_write()),
+                Err(_) => (Err(zerohop_wire::What::Unexpected.into()), true),
+            };
+            match ran {
+                Ok(true) => self.scheduler.reply(asker, reply),
+                Ok(false) => {}
+                Err(failure) => self.scheduler.refused(at, to, asker, (bytes, may_write), &failure),
+            }
+        }
+    }
+
+    fn send_answers(&mut self, at: &mut InstanceContext<'_, '_, D>) -> bool {
+        let mut has_run = false;
+        while let Some(id) = self.delays.take_due(at.now.elapsed_ms) {
+            self.end_delay(at, id);
+        }
+        let mut over = Vec::new();
+        self.scheduler.client_queues.overdue(at.now.elapsed_ms, &mut over);
+        self.scheduler.over(over);
+        self.scheduler.end_overdue(at);
+        while at.has_answers() || !self.scheduler.ready.is_empty() {
+            for (number, answer) in at.take_answers() {
+                has_run |= self.handle_answer(at, number, answer);
+            }
+            self.deliver_ready(at);
+        }
+        has_run
+    }
+
+    fn send(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        self.scheduler.pump(at);
+        let mut refused = Vec::new();
+        self.scheduler.is_stuck = self.scheduler.outgoing.send(|number| refused.push(number));
+        refused
+            .into_iter()
+            .for_each(|number| self.scheduler.client_queues.not_run(number, at.now.elapsed_ms));
+        self.scheduler.is_stuck |= self.scheduler.wires.flush(at.this_member(), at.replies);
+        self.end_on(at);
+    }
+
+    fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
+        let scheduler = &self.scheduler;
+        if !scheduler.steps.is_empty() || !scheduler.ready.is_empty() {
+            return Some(now_ms);
+        }
+        let retry_ms = scheduler.is_stuck.then_some(now_ms + 1);
+        let other_ms = [
+            scheduler.client_queues.next_ms(),
+            scheduler.overdue.next_ms(),
+            self.delays.next_ms(),
+            self.next_end_ms(),
+        ];
+        retry_ms.into_iter().chain(other_ms.into_iter().flatten()).min()
+    }
+
+    fn stop(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+        for ScheduledStep { reply_to: asker, .. } in std::mem::take(&mut self.scheduler.steps) {
+            if let UnitOrigin::Other { source, number } = asker {
+                self.scheduler.send_back(source, number);
+            }
+        }
+        for under_way in std::mem::take(&mut self.scheduler.under_way).into_values() {
+            self.scheduler.failed(at, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+        }
+        let mut over = Vec::new();
+        self.scheduler.client_queues.stop(&mut over);
+        self.scheduler.over(over);
+        self.deliver_ready(at);
+        self.scheduler.outgoing.send(|_| ());
+        self.scheduler.wires.flush(at.this_member(), at.replies);
+    }
+
+    fn yield_writes(&mut self, done: oneshot::Sender<()>, now: Now) {
+        self.scheduler.farewell.yield_writes(done, now);
+    }
+
+    fn end(&mut self, done: oneshot::Sender<()>, replies: &mut Replies<'_>) {
+        self.scheduler.farewell.end(done);
+        self.close(replies, false);
+    }
+}

@@ -1,0 +1,57 @@
+//! A node, and its keyspaces.
+
+use std::net::SocketAddr;
+
+use zerohop_client::Client;
+use zerohop_server::{Server, ServerOptions};
+use zerohop_wire::admin::{AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings};
+
+pub(crate) use super::connection::{Redis, Reply, addresses, command, ok};
+
+/// A node in memory.
+pub(crate) fn in_memory(instances: usize) -> Server {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    Server::start(ServerOptions {
+        instances: Some(instances),
+        gateway: Some(zerohop_redis::GATEWAY),
+        ..ServerOptions::new(listen)
+    })
+    .unwrap()
+}
+
+pub(crate) fn bulk(bytes: &str) -> Reply {
+    Reply::Bulk(Some(bytes.as_bytes().to_vec()))
+}
+
+/// Makes a keyspace of one partition with `sync` durability, through the native protocol.
+pub(crate) fn make_sync_keyspace(manager: SocketAddr, name: &str) {
+    make_keyspace(manager, name, "sync");
+}
+
+/// The same with any durability.
+pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
+    let settings = KeyspaceSettings {
+        name: name.to_owned(),
+        partitions: Some(1),
+        durability: Some(durability.to_owned()),
+        ..KeyspaceSettings::default()
+    };
+    about_keyspace(manager, AdminQuestion::CreateKeyspace(settings));
+}
+
+/// Splits a keyspace to so many partitions.
+pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
+    let partitions = Some(partitions);
+    let settings = KeyspaceSettings { name: name.to_owned(), partitions, ..KeyspaceSettings::default() };
+    about_keyspace(manager, AdminQuestion::AlterKeyspace(settings));
+}
+
+fn about_keyspace(manager: SocketAddr, ask: AdminQuestion) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&manager.to_string()).await.unwrap();
+        let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
+        let answer = AdminAnswer::from_bytes(&answer).unwrap().answer;
+        assert!(matches!(answer, Some(AdminReply::Keyspace(_))), "{answer:?}");
+    });
+}
