@@ -19,6 +19,7 @@
 //! | 23 | `ValueTooLong` | length (8), limit (4) |
 //! | 24 | `StaleBlob` | id (8), generation (8) |
 //! | 25 | `NeedHeader` | none |
+//! | 26 | `TooMany` | count (8), limit (4) |
 //! | 32 | a transaction is committed | timestamp (8), parts (4), of each its results: length (4), bytes |
 //! | 33 | a transaction is aborted | by whom: keyspace (4), hash (8); reason (1), item (4) |
 
@@ -70,6 +71,10 @@ pub(crate) enum WriteOutcome {
         length: u64,
         limit: u32,
     },
+    TooMany {
+        count: u64,
+        limit: u32,
+    },
     /// The outcome of a transaction over several partitions.
     Ended(Box<Ended>),
     StaleBlob(BlobStamp),
@@ -91,6 +96,7 @@ impl From<ApplyOutcome> for WriteOutcome {
             ApplyOutcome::NotANumber => WriteOutcome::NotANumber,
             ApplyOutcome::Overflow => WriteOutcome::Overflow,
             ApplyOutcome::ValueTooLong { length, limit } => WriteOutcome::ValueTooLong { length, limit },
+            ApplyOutcome::TooMany { count, limit } => WriteOutcome::TooMany { count, limit },
         }
     }
 }
@@ -130,6 +136,7 @@ impl WriteOutcome {
             WriteOutcome::ValueTooLong { length, limit } => {
                 Failure::ValueTooLong { length: *length, limit: *limit }
             }
+            WriteOutcome::TooMany { count, limit } => Failure::TooMany { count: *count, limit: *limit },
             // The number named a transaction before and another request now. No client does that.
             WriteOutcome::Ended(_) => What::Window.into(),
         })
@@ -203,6 +210,10 @@ impl WriteOutcome {
                 put(23, &[*length]);
                 out.extend_from_slice(&limit.to_le_bytes());
             }
+            WriteOutcome::TooMany { count, limit } => {
+                put(26, &[*count]);
+                out.extend_from_slice(&limit.to_le_bytes());
+            }
             WriteOutcome::Ended(ended) => encode_ended(ended, out),
         }
     }
@@ -272,6 +283,7 @@ impl WriteOutcome {
             24 => WriteOutcome::StaleBlob(BlobStamp { id: from.u64()?, generation: from.u64()? }),
             25 => WriteOutcome::NeedHeader,
             23 => WriteOutcome::ValueTooLong { length: from.u64()?, limit: from.u32()? },
+            26 => WriteOutcome::TooMany { count: from.u64()?, limit: from.u32()? },
             tag @ (ENDED_COMMITTED | ENDED_ABORTED) => {
                 WriteOutcome::Ended(Box::new(decode_ended(tag, from)?))
             }
@@ -359,6 +371,7 @@ mod tests {
             WriteOutcome::NotANumber,
             WriteOutcome::Overflow,
             WriteOutcome::ValueTooLong { length: 1 << 40, limit: 7 },
+            WriteOutcome::TooMany { count: 1 << 40, limit: 7 },
             WriteOutcome::Ended(Box::new(Ended::Committed {
                 timestamp: other,
                 results: vec![Bytes::from_static(b"one"), Bytes::new()],

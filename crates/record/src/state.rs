@@ -132,6 +132,7 @@ pub enum ApplyOutcome {
     NotANumber,
     Overflow,
     ValueTooLong { length: u64, limit: u32 },
+    TooMany { count: u64, limit: u32 },
 }
 
 /// A change, and the outcome to answer once the change is committed.

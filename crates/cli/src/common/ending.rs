@@ -51,6 +51,8 @@ pub(crate) enum CommandError {
     Secret(zerohop_client::SecretFileError),
     /// A manager refused it.
     Refused(String),
+    /// The record is larger than the operation allows.
+    TooLarge(String),
     /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
@@ -182,7 +184,10 @@ impl fmt::Display for CommandError {
                  ZEROHOP_ENDPOINT"
             ),
             Self::Secret(error) => error.fmt(f),
-            Self::Refused(reason) | Self::UnderWay(reason) | Self::Partly(reason) => f.write_str(reason),
+            Self::Refused(reason)
+            | Self::TooLarge(reason)
+            | Self::UnderWay(reason)
+            | Self::Partly(reason) => f.write_str(reason),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")
             }

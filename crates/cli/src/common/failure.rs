@@ -59,6 +59,7 @@ pub(crate) fn reason(error: &CommandError) -> &'static str {
         CommandError::NoCluster(_) => "no_cluster",
         CommandError::Secret(_) => "secret",
         CommandError::Refused(_) => "refused",
+        CommandError::TooLarge(_) => "too_large",
         CommandError::UnderWay(_) => "under_way",
         CommandError::Partly(_) => "partly_done",
         CommandError::Unexpected => "unexpected",

@@ -1,10 +1,13 @@
 //! `zerohop kv take`.
 
 use clap::Args;
+use zerohop_client::Failure;
+use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, record, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::names::beginning;
 
 #[derive(Args, Debug)]
 pub(crate) struct TakeArguments {
@@ -23,6 +26,19 @@ pub(super) async fn run(arguments: TakeArguments) -> Result<CommandEnding, Comma
         // All of it is here: no further page is read.
         Ok(Some(taken)) => record::show(&place, &keyspace, &key, taken, None).await,
         Ok(None) => refusal::not_found(&place, &key),
-        Err(error) => refusal::print_refusal(&place, &key, error),
+        Err(error) => match error.failure() {
+            Some(Failure::ValueTooLong { .. } | Failure::TooMany { .. }) => {
+                Err(CommandError::TooLarge(too_large(&key)))
+            }
+            _ => refusal::print_refusal(&place, &key, error),
+        },
     }
+}
+
+fn too_large(key: &[u8]) -> String {
+    format!(
+        "key {}: the record is larger than what is taken: {TAKE_BYTES_MAX} bytes, or {LIST_PAGE_VALUES_MAX} values with 4 bytes more for each. \
+         It is unchanged: look it up, then remove it with --if-version",
+        beginning(key)
+    )
 }

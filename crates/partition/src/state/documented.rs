@@ -242,6 +242,12 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
         ),
         (25, "`NeedHeader`", WriteOutcome::NeedHeader, vec![none()]),
         (
+            26,
+            "`TooMany`",
+            WriteOutcome::TooMany { count: a, limit: 0x0102_0304 },
+            vec![number("count", a), field("limit", 0x0102_0304u32.to_le_bytes())],
+        ),
+        (
             32,
             "a transaction is committed",
             ended(EndedOutcome::Committed { timestamp: version, results }),

@@ -3,12 +3,12 @@
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::Kind;
-use crate::limits::TAKE_BYTES_MAX;
+use crate::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 use crate::record::RecordType;
 use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
 
 /// Removes the record and returns it. Answers like a lookup of the record, or `NotFound`; `ValueTooLong` if it has more than
-/// `TAKE_BYTES_MAX` bytes.
+/// `TAKE_BYTES_MAX` bytes, and `TooMany` if it is a list of more than `LIST_PAGE_VALUES_MAX` values. The record stays then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Take;
 
@@ -21,7 +21,7 @@ impl<'a> WriteOperation<'a> for Take {
         answer: "value, or list",
         needs: &[Permission::Write, Permission::Read],
         log: LogKind::Remove,
-        errors: &[ErrorCode::NotFound, ErrorCode::WrongType, ErrorCode::ValueTooLong],
+        errors: &[ErrorCode::NotFound, ErrorCode::WrongType, ErrorCode::ValueTooLong, ErrorCode::TooMany],
         since: 1,
     };
 
@@ -44,8 +44,12 @@ impl<'a> WriteOperation<'a> for Take {
             RecordType::Bytes if length > TAKE_BYTES_MAX as u64 => return Ok(too_long(length)),
             RecordType::Bytes => record.load()?,
             RecordType::List => {
-                let Ok(count) = u32::try_from(length) else { return Ok(too_long(u64::MAX)) };
-                record.buffer().extend_from_slice(&count.to_le_bytes());
+                // An answer has no more values, so that all that is taken arrives.
+                if length > u64::from(LIST_PAGE_VALUES_MAX) {
+                    let refused = ApplyOutcome::TooMany { count: length, limit: LIST_PAGE_VALUES_MAX };
+                    return Ok(EvaluatedWrite::nothing(refused));
+                }
+                record.buffer().extend_from_slice(&(length as u32).to_le_bytes());
                 if record.load_values(0..length, TAKE_BYTES_MAX)? < length {
                     return Ok(too_long(TAKE_BYTES_MAX as u64 + 1));
                 }

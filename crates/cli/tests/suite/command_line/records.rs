@@ -170,6 +170,13 @@ fn record_take_succeeds_for_one_client_only() {
     let refused = cluster.run(&["kv", "take", "long"]);
     assert!(code(&refused) != 0 && stderr(&refused).contains("65536"), "{refused:?}");
     assert_eq!(cluster.run(&["kv", "lookup", "long"]).stdout.len(), (64 << 10) + 1);
+    let values: Vec<String> = (0..4096).map(|number| number.to_string()).collect();
+    let append = ["kv", "append", "many"].into_iter().chain(values.iter().map(String::as_str));
+    cluster.ok(&append.collect::<Vec<_>>());
+    cluster.ok(&["kv", "append", "many", "4097"]);
+    let refused = cluster.run(&["kv", "take", "many"]);
+    assert!(code(&refused) == 3 && stderr(&refused).contains("It is unchanged: look it up"), "{refused:?}");
+    assert_eq!(cluster.ok(&["kv", "lookup", "many"]).lines().count(), 4097);
 }
 
 #[test]

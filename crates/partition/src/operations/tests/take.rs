@@ -1,8 +1,8 @@
 //! `take` over a partition.
 
 use zerohop_wire::Failure;
-use zerohop_wire::limits::TAKE_BYTES_MAX;
-use zerohop_wire::messages::{Query, Take, WriteChange};
+use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
+use zerohop_wire::messages::{Query, Range, Take, Trim, WriteChange};
 
 use crate::testing::{PartitionBench, append, insert};
 
@@ -38,4 +38,19 @@ fn take_keeps_too_long_record() {
     bench.write(b"list", append(&[&value, &value])).number().expect("is done");
     assert_eq!(bench.write(b"list", TAKE).number(), Err(Failure::ValueTooLong { length, limit }));
     assert_eq!(bench.list(b"list").map(|list| list.len()), Some(2));
+}
+
+#[test]
+fn list_of_more_values_than_an_answer_has_stays() {
+    let mut bench = PartitionBench::new();
+    let values: Vec<&[u8]> = vec![b"v"; LIST_PAGE_VALUES_MAX as usize];
+    bench.write(b"list", append(&values)).number().expect("is done");
+    bench.write(b"list", append(&[b"w"])).number().expect("is done");
+    let (count, limit) = (u64::from(LIST_PAGE_VALUES_MAX) + 1, LIST_PAGE_VALUES_MAX);
+    assert_eq!(bench.write(b"list", TAKE).number(), Err(Failure::TooMany { count, limit }));
+    assert_eq!(bench.list(b"list").map(|list| list.len()), Some(values.len()), "the first page of it");
+    let keep = Range { start: 1, stop: i64::MAX };
+    bench.write(b"list", WriteChange::Trim(Trim { keep })).number().expect("is done");
+    assert_eq!(bench.write(b"list", TAKE).list().map(|list| list.len()), Some(values.len()));
+    assert_eq!(bench.read(b"list", Query::Lookup).number(), Err(Failure::NotFound));
 }

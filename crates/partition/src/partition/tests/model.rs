@@ -289,6 +289,7 @@ fn evaluate(
         ApplyOutcome::NotANumber => Err(Failure::NotANumber),
         ApplyOutcome::Overflow => Err(Failure::Overflow),
         ApplyOutcome::ValueTooLong { length, limit } => Err(Failure::ValueTooLong { length, limit }),
+        ApplyOutcome::TooMany { count, limit } => Err(Failure::TooMany { count, limit }),
         ApplyOutcome::Taken { .. } => unreachable!("it draws no take"),
     }
 }
