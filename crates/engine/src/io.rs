@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
-use crate::limits::{DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES};
+use crate::limits::{DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES, JOURNAL_INLINE_BYTES_MAX};
 
 /// Shared by the partitions of one engine, passed on as `&mut`.
 pub(crate) struct Io<D> {
@@ -23,7 +23,7 @@ impl<D: Disk> Io<D> {
     pub(crate) fn full_or(&mut self, error: EngineError) -> EngineError {
         match error {
             EngineError::Disk(DiskError::Full) => {
-                self.space.is_full = true;
+                self.space.found_full();
                 EngineError::DiskFull { free_bytes: self.disk.free_bytes().unwrap_or(0) }
             }
             other => other,
@@ -78,6 +78,8 @@ pub(crate) struct Space {
     free_bytes: Option<u64>,
     /// See [`crate::Engine::set_admits_all`].
     admits_all: bool,
+    /// A segment could not be written for lack of room, and the retry is not scheduled yet.
+    needs_retry: bool,
 }
 
 impl Space {
@@ -89,6 +91,7 @@ impl Space {
             is_full: false,
             free_bytes: None,
             admits_all: false,
+            needs_retry: false,
         }
     }
 
@@ -111,12 +114,27 @@ impl Space {
         self.free_bytes.unwrap_or(u64::MAX)
     }
 
+    /// The disk refused a write for lack of room: the free space is read again before the next entry is accepted.
+    pub(crate) fn found_full(&mut self) {
+        self.is_full = true;
+        self.until_check_bytes = 0;
+    }
+
+    /// As [`Space::found_full`], for the write of a segment, which is retried.
+    pub(crate) fn segment_found_full(&mut self) {
+        self.found_full();
+        self.needs_retry = true;
+    }
+
+    /// Whether the write of a segment must be scheduled again.
+    pub(crate) fn take_needs_retry(&mut self) -> bool {
+        std::mem::take(&mut self.needs_retry)
+    }
+
     /// See [`crate::Engine::check_disk_space`].
     pub(crate) fn check_disk_space(&mut self, disk: &mut impl Disk) {
         // A disk that does not report its free space reports a full disk when it is written to.
-        let Ok(free) = disk.free_bytes() else { return };
-        let free = i64::try_from(free).unwrap_or(i64::MAX);
-        self.free_bytes = u64::try_from(free.saturating_sub(self.reserve_bytes)).ok().or(Some(0));
+        let Ok(free) = self.check(disk) else { return };
         if free <= self.reserve_bytes {
             self.is_full = true;
         } else if free >= self.reserve_bytes + self.reserve_bytes / 8 + DISK_FULL_END_BYTES as i64 {
@@ -145,7 +163,9 @@ impl Space {
         bytes: u64,
         is_removal: bool,
     ) -> EngineResult<()> {
-        if self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
+        // A long entry has no copy in the journal: it needs room for its segment now.
+        let is_long = bytes > JOURNAL_INLINE_BYTES_MAX as u64;
+        if is_long || self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
             self.check(disk)?;
         }
         let floor = if is_removal { -self.reserve_bytes / 2 } else { 0 };
@@ -157,13 +177,14 @@ impl Space {
         Ok(())
     }
 
-    /// Reads the free space again. Accepted and unwritten data is covered by the reserve: it is at most a block a partition
-    /// and a journal batch.
-    fn check(&mut self, disk: &mut impl Disk) -> EngineResult<()> {
+    /// Reads the free space again, and returns it. Accepted and unwritten data is covered by the reserve: it is at most a
+    /// block a partition and a journal batch. If another program has filled the disk since, the journal's preallocated
+    /// space is for this data.
+    fn check(&mut self, disk: &mut impl Disk) -> EngineResult<i64> {
         let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
         self.credit_bytes = free.saturating_sub(self.reserve_bytes);
         self.free_bytes = u64::try_from(self.credit_bytes).ok().or(Some(0));
         self.until_check_bytes = FREE_SPACE_CHECK_BYTES as i64;
-        Ok(())
+        Ok(free)
     }
 }

@@ -9,7 +9,7 @@ use super::{FilesDisk, started};
 
 /// Zeros are written after a file's end for half its length, within these limits: a small journal stays small, and the thread needs only some
 /// milliseconds for a piece.
-const ZEROED_AHEAD_MIN: u64 = 256 << 10;
+const ZEROED_AHEAD_MIN: u64 = 1 << 20;
 const ZEROED_AHEAD_MAX: u64 = 4 << 20;
 
 impl FilesDisk {

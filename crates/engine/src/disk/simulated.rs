@@ -159,7 +159,13 @@ impl SimulatedDisk {
 
     /// Total bytes that all files may have; `None` for no limit.
     pub fn set_capacity(&self, bytes: impl Into<Option<u64>>) {
-        self.state().capacity = bytes.into();
+        self.state().limits.capacity = bytes.into();
+    }
+
+    /// Sets how many bytes are allocated ahead for a file of which it is told that it grows ([`Disk::reserve`]), from now on;
+    /// none at first.
+    pub fn set_preallocated_bytes(&self, bytes: u64) {
+        self.state().limits.preallocated_bytes = bytes;
     }
 
     /// Sets after how many polls a started sync is done at the latest, from now on; [`SYNC_POLLS_MAX`] at first.
@@ -228,13 +234,16 @@ impl Disk for SimulatedDisk {
             return Err(error);
         }
         let added = data.len() as u64;
-        let has_room = state.free() >= added;
+        let free = state.free();
         let bytes = state.file(file, DiskOperation::Append)?;
-        if !has_room {
+        let ahead = bytes.allocated_ahead();
+        let more = added.saturating_sub(ahead);
+        if free < more {
             return Err(DiskError::Full);
         }
         bytes.append(data);
-        state.used += added;
+        bytes.set_allocated_ahead(ahead.saturating_sub(added));
+        state.used += more;
         state.counts.bytes_written += added;
         Ok(())
     }
@@ -317,10 +326,13 @@ impl Disk for SimulatedDisk {
         if state.power_is_off() {
             return;
         }
+        let ahead = state.limits.preallocated_bytes.min(state.free());
         if let Ok(number) = state.number(file, DiskOperation::Append)
             && let Some(file) = state.files.get_mut(&number)
         {
             file.reserve(bytes as usize);
+            state.used += ahead;
+            file.set_allocated_ahead(file.allocated_ahead() + ahead);
         }
     }
 

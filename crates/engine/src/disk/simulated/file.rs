@@ -25,6 +25,8 @@ pub(super) struct FileBytes {
     failed_tail: Vec<u8>,
     /// The length up to which the device may hold zeros behind it.
     reserved: usize,
+    /// Bytes of space that it occupies beyond its end.
+    allocated_ahead: u64,
 }
 
 /// The changes to a file since a moment.
@@ -65,6 +67,15 @@ impl FileBytes {
     /// Space was reserved up to this length.
     pub(super) fn reserve(&mut self, bytes: usize) {
         self.reserved = bytes.min(self.issued.len() + RESERVED_BYTES_MAX);
+    }
+
+    /// Space that is allocated and unused: appends fill it first.
+    pub(super) fn allocated_ahead(&self) -> u64 {
+        self.allocated_ahead
+    }
+
+    pub(super) fn set_allocated_ahead(&mut self, bytes: u64) {
+        self.allocated_ahead = bytes;
     }
 
     /// An append that failed after part of it had reached the device.

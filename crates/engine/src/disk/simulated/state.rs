@@ -18,7 +18,7 @@ pub(super) struct SimulatedState {
     pub(super) next_id: u64,
     /// Issued bytes of all files that have a name.
     pub(super) used: u64,
-    pub(super) capacity: Option<u64>,
+    pub(super) limits: SpaceLimits,
     pub(super) faults: SimulatedFaults,
     pub(super) fail_nth: BTreeMap<DiskOperation, u64>,
     pub(super) operations_until_power_cut: Option<u64>,
@@ -27,6 +27,15 @@ pub(super) struct SimulatedState {
     pub(super) elapsed_us: u64,
     pub(super) counts: OperationCounts,
     pub(super) random: Streams,
+}
+
+/// How the disk gives space to files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SpaceLimits {
+    /// Bytes of all files together; `None` for no limit.
+    pub(super) capacity: Option<u64>,
+    /// Bytes that it allocates ahead for a file of which it is told that it grows.
+    pub(super) preallocated_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -69,7 +78,7 @@ impl SimulatedState {
             begun: BTreeMap::new(),
             next_id: 0,
             used: 0,
-            capacity: None,
+            limits: SpaceLimits::default(),
             faults: SimulatedFaults::default(),
             fail_nth: BTreeMap::new(),
             operations_until_power_cut: None,
@@ -178,7 +187,8 @@ impl SimulatedState {
     pub(super) fn remove_unnamed(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         self.open.retain(|_, open| *open != number);
-        self.used -= self.files[&number].issued().len() as u64;
+        let file = &self.files[&number];
+        self.used -= file.issued().len() as u64 + file.allocated_ahead();
     }
 
     pub(super) fn restart(&mut self) {
@@ -188,11 +198,12 @@ impl SimulatedState {
         let mut named: Vec<u64> = self.names.files().into_iter().map(|(_, number)| number).collect();
         named.sort_unstable();
         self.files.retain(|number, _| named.binary_search(number).is_ok());
-        self.used = self.files.values().map(|bytes| bytes.issued().len() as u64).sum();
+        let space = |file: &FileBytes| file.issued().len() as u64 + file.allocated_ahead();
+        self.used = self.files.values().map(space).sum();
     }
 
     pub(super) fn free(&self) -> u64 {
-        self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used))
+        self.limits.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used))
     }
 
     pub(super) fn id(&mut self) -> u64 {
