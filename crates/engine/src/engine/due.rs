@@ -37,7 +37,7 @@ impl<D: Disk> Engine<D> {
                 }
             }
         }
-        let is_wanted = !upkeep.dirty.is_empty() && self.journal_stopped.is_none() && !io.space.is_full();
+        let is_wanted = upkeep.wants_spare && self.journal_stopped.is_none() && !io.space.is_full();
         if !is_wanted || !journal.needs_spare() {
             return Ok(());
         }

@@ -35,6 +35,7 @@ impl<D: Disk> Engine<D> {
             }
             _ => (durability, wanted_log_options),
         };
+        self.maintenance.wants_spare |= matches!(durability, Durability::Interval { .. });
         if self.store(handle)?.1.durability == durability {
             return Ok(durability);
         }

@@ -20,6 +20,8 @@ pub(super) struct Upkeep {
     pub(super) dirty: BTreeSet<(u64, Handle)>,
     /// When the sync of each of them is due.
     pub(super) sync_due: BTreeMap<Handle, u64>,
+    /// Partitions of `interval` are open: the journal needs preallocated space before the first of their entries.
+    pub(super) wants_spare: bool,
     /// Partitions whose entries were copied to the journal since its last flush started.
     pub(super) journaling: BTreeSet<Handle>,
     /// The clock at the last call.
@@ -55,6 +57,7 @@ impl Upkeep {
     pub(super) fn new() -> Upkeep {
         Upkeep {
             dirty: BTreeSet::new(),
+            wants_spare: false,
             journaling: BTreeSet::new(),
             sync_due: BTreeMap::new(),
             now_ms: 0,

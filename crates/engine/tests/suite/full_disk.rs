@@ -488,3 +488,22 @@ fn entries_accepted_just_before_the_disk_was_filled_survive() {
         }
     }
 }
+
+#[test]
+fn first_entries_of_an_instance_survive_on_a_disk_filled_before() {
+    let disk = SimulatedDisk::new(9);
+    disk.set_capacity(CAPACITY);
+    disk.set_preallocated_bytes(16 << 10);
+    let (mut engine, _) = Engine::open(disk.clone(), options(200 << 10)).expect("opens");
+    let p = partition(&mut engine, INTERVAL);
+    maintain(&mut engine, 1000);
+    engine.check_disk_space();
+    take_all_space(&disk);
+    engine.write(p, EntryKind::Put, 0, 0, &key(0), &value(0)).expect("nothing shows it yet");
+    engine.close().expect("the journal has space");
+    disk.crash();
+    let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
+    engine.commit_all().expect("commits");
+    let p = partition(&mut engine, INTERVAL);
+    check(&mut engine, p, &[0].into());
+}
