@@ -5,10 +5,12 @@
 //! control a terminal; only the contents of records and blobs are [`raw`].
 //!
 //! If the reader is gone (`zerohop … | head`), the command ends quietly; any other failure to write
-//! the output is an error like others.
+//! the output is an error like others. Once a command has changed something ([`note_done`]), each
+//! failure to write is an error that says so.
 
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
@@ -77,6 +79,22 @@ pub(crate) fn has_result() -> bool {
     HAS_RESULT.load(Ordering::Relaxed)
 }
 
+/// What the command has done, if it has changed something.
+static DONE: OnceLock<&'static str> = OnceLock::new();
+
+/// The subject of a change of records or blobs.
+pub(crate) const WRITE: &str = "the write";
+
+/// The subject of any other change.
+pub(crate) const COMMAND: &str = "the command";
+
+/// Notes that the command has changed something: from now on, a result that cannot be printed is an
+/// error which says that this is done.
+pub(crate) fn note_done(what: &'static str) {
+    // A command has one subject, so that a second call has the same.
+    let _ = DONE.set(what);
+}
+
 /// Writes bytes unchanged, and flushes.
 pub(crate) fn raw(pieces: &[&[u8]]) -> Result<(), CommandError> {
     if pieces.iter().any(|piece| !piece.is_empty()) {
@@ -103,9 +121,10 @@ pub(crate) fn prompt(text: &str) {
 }
 
 fn failed(error: &io::Error) -> CommandError {
-    match error.kind() {
-        ErrorKind::BrokenPipe => CommandError::OutputClosed,
-        _ => CommandError::system("writing", Path::new("standard output"), error),
+    match (DONE.get(), error.kind()) {
+        (Some(what), _) => CommandError::Unprinted { what, reason: error.to_string() },
+        (None, ErrorKind::BrokenPipe) => CommandError::OutputClosed,
+        (None, _) => CommandError::system("writing", Path::new("standard output"), error),
     }
 }
 

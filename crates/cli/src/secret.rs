@@ -58,7 +58,14 @@ struct BearerOutput {
 pub(crate) fn run(command: &SecretCommand) -> Result<CommandEnding, CommandError> {
     match command {
         SecretCommand::New(SecretNewArguments { path, json }) => {
+            if path.symlink_metadata().is_ok() {
+                return Err(CommandError::Refused(format!(
+                    "{} exists already, and is not changed: name another file, or use this one if it has the secret",
+                    names::path(path)
+                )));
+            }
             write_new_secret(path).map_err(CommandError::Secret)?;
+            output::note_done(output::COMMAND);
             if *json {
                 output::json(&SecretNewOutput { file: path.display().to_string() })?;
                 return Ok(CommandEnding::Done);

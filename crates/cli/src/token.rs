@@ -134,6 +134,7 @@ pub(crate) async fn run(command: TokenCommand) -> Result<CommandEnding, CommandE
         }
         TokenCommand::Revoke(RevokeArguments { name, target, json }) => {
             admin::revoke_token(&target.connect().await?, &name).await?;
+            output::note_done(output::COMMAND);
             if json {
                 output::json(&RevokeOutput { name: &name, done: true })?;
             }
@@ -169,6 +170,7 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
         drop(std::fs::remove_file(&path));
         return Err(error);
     }
+    output::note_done(output::COMMAND);
     if json {
         output::json(&TokenNewOutput {
             id: format!("{:016x}", token.id()),

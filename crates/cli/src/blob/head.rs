@@ -80,6 +80,9 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, Comm
     {
         return refusal::print_refusal(&place, &name, error);
     }
+    if arguments.set_attributes.is_some() {
+        output::note_done(output::WRITE);
+    }
     let Some(info) = blob.stat().await? else { return refusal::not_found(&place, &name) };
     let shown = Info {
         name: Name(&name),
@@ -117,6 +120,7 @@ pub(super) async fn remove(arguments: BlobRemoveArguments) -> Result<CommandEndi
 }
 
 fn done(place: &BlobPlace, name: &[u8]) -> Result<CommandEnding, CommandError> {
+    output::note_done(output::WRITE);
     if place.json {
         output::json(&BlobDone { name: Name(name), done: true })?;
     }

@@ -50,6 +50,16 @@ struct StoredBlob<'a> {
     size: u64,
 }
 
+/// The JSON of a put that a signal has ended.
+#[derive(Serialize)]
+struct InterruptedPut<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    done: bool,
+    reason: &'static str,
+    error: &'a str,
+}
+
 pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, CommandError> {
     let PutArguments { name, file, replace, chunk, attributes, place } = arguments;
     let name = name.into_bytes();
@@ -96,10 +106,17 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
                     "what was sent could not be removed: it is not a finished blob; `zerohop blob rm` removes it"
                 }
             };
-            output::problem(&format!("zerohop: interrupted; {rest}"));
+            let told = format!("interrupted; {rest}");
+            if place.json {
+                let shown =
+                    InterruptedPut { name: Name(&name), done: false, reason: "interrupted", error: &told };
+                output::json(&shown)?;
+            }
+            output::problem(&format!("zerohop: {told}"));
             return Ok(CommandEnding::Interrupted);
         }
     };
+    output::note_done(output::WRITE);
     if place.json {
         output::json(&StoredBlob { name: Name(&name), done: true, size })?;
     }

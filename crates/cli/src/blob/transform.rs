@@ -42,7 +42,11 @@ pub(super) async fn run(arguments: BlobTransformArguments) -> Result<CommandEndi
     let BlobTransformArguments { name, transform, place } = arguments;
     let name = name.into_bytes();
     let keyspace = place.open().await?;
-    match transform.run(&keyspace.blob(name.clone())).await? {
+    let number = transform.run(&keyspace.blob(name.clone())).await?;
+    if number.is_ok() {
+        output::note_done(output::WRITE);
+    }
+    match number {
         Ok(shown) if place.json => {
             output::json(&ChangedNumber { name: Name(&name), done: true, value: shown.value })?
         }

@@ -125,6 +125,7 @@ pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEndi
             Err(error) => return refusal::print_refusal(&place, &name, error),
         }
     };
+    output::note_done(output::WRITE);
     if !place.json {
         output::result(&at.to_string())?;
     }
@@ -137,6 +138,7 @@ fn print_written(
     at: u64,
     length: u64,
 ) -> Result<CommandEnding, CommandError> {
+    output::note_done(output::WRITE);
     if place.json {
         output::json(&WrittenRange { name: Name(name), done: true, at, length })?;
     }

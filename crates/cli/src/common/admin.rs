@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
-use zerohop_client::{Client, DropOptions};
+use tokio::time::{sleep, timeout};
+use zerohop_client::{Client, DropOptions, Reason};
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, KeyspaceStatus,
     LossesAcknowledge, ManagersSet, NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover,
@@ -13,11 +13,15 @@ use zerohop_wire::admin::{
 };
 
 use super::ending::CommandError;
+use super::view;
 use crate::output;
 
 /// How long to repeat a question to a manager that cannot answer yet; the time-out, if that is
 /// shorter.
 const NOT_NOW_MAX: Duration = Duration::from_secs(5);
+
+/// How long to wait for the status after a command that is in doubt.
+const DOUBT_STATUS_MAX: Duration = Duration::from_secs(2);
 
 /// The pause before it is asked again.
 const NOT_NOW_PAUSE: Duration = Duration::from_millis(100);
@@ -54,7 +58,11 @@ pub(crate) async fn drop_keyspace(
     (at_once, wait): (bool, Duration),
 ) -> Result<KeyspaceStatus, CommandError> {
     let tell = |reason: &str| output::problem(&format!("Waiting up to {wait:?}: {reason}."));
-    Ok(client.drop_keyspace_with(name, DropOptions { at_once, wait }, tell).await?)
+    let dropped = client.drop_keyspace_with(name, DropOptions { at_once, wait }, tell).await;
+    match dropped {
+        Err(error) if error.is_unknown() => Err(in_doubt(client, &error).await),
+        dropped => Ok(dropped?),
+    }
 }
 
 /// Sets the state of a node.
@@ -196,7 +204,7 @@ fn done(answer: AdminReply) -> Result<(), CommandError> {
 /// still reads its data.
 async fn request_until_answered(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
     match answer(client, ask).await? {
-        AdminReply::Refused(refused) => Err(CommandError::Refused(refused.reason)),
+        AdminReply::Refused(refused) => Err(CommandError::refused(&refused.code, refused.reason)),
         answer => Ok(answer),
     }
 }
@@ -206,7 +214,10 @@ async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, Comma
     let request = Bytes::from(AdminRequest::of(ask).to_bytes());
     let mut left = client.options().deadline.min(NOT_NOW_MAX);
     loop {
-        let answer = client.admin(request.clone()).await?;
+        let answer = match client.admin(request.clone()).await {
+            Err(error) if error.is_unknown() => return Err(in_doubt(client, &error).await),
+            answer => answer?,
+        };
         match AdminAnswer::from_bytes(&answer).map_err(|_| CommandError::Unexpected)?.answer {
             // A refusal changes nothing, so the question can be repeated.
             Some(AdminReply::Refused(refused)) if refused.code == REFUSED_FAILED && !left.is_zero() => {
@@ -218,6 +229,32 @@ async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, Comma
             None => return Err(CommandError::Unexpected),
         }
     }
+}
+
+/// The error of a control command that may or may not be done, with what a manager says about the
+/// control group.
+async fn in_doubt(client: &Client, error: &zerohop_client::Error) -> CommandError {
+    let why = match error {
+        zerohop_client::Error::Operation { reason, .. } => match &**reason {
+            Reason::Unknown { why } => why.to_string(),
+            reason => reason.to_string(),
+        },
+        error => error.to_string(),
+    };
+    let told = format!(
+        "the command may or may not be done ({why}): `zerohop status` shows it; look before you repeat it"
+    );
+    let request = Bytes::from(AdminRequest::of(AdminQuestion::Status(StatusGet {})).to_bytes());
+    let status = match timeout(DOUBT_STATUS_MAX, client.admin(request)).await {
+        Ok(Ok(answer)) => AdminAnswer::from_bytes(&answer).ok().and_then(|answer| answer.answer),
+        _ => None,
+    };
+    CommandError::InDoubt(match status {
+        Some(AdminReply::Status(status)) if !view::has_quorum(&status) => format!(
+            "{told}. The control group has no quorum, and decides nothing before more of its nodes are up"
+        ),
+        _ => told,
+    })
 }
 
 fn keyspace(answer: AdminReply) -> Result<KeyspaceStatus, CommandError> {

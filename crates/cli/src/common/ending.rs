@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use zerohop_client::Failure;
+use zerohop_wire::admin::{REFUSED_EXISTS, REFUSED_FORBIDDEN, REFUSED_UNKNOWN};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::names;
@@ -14,7 +15,14 @@ use crate::demo::DemoError;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 a negative result (not found, a condition or comparison failed, a wait found nothing, or a check \
 found lost or wrong data); 2 the command line is wrong; 3 the command failed and changed nothing; 4 a write may or may \
-not be done, a restore is done in part, or a drop is still in progress; 130 interrupted.";
+not be done, or is done and its result could not be printed, a restore is done in part, or a drop is still in progress; 130 interrupted.";
+
+/// The word for a missing permission.
+pub(crate) const FORBIDDEN: &str = "forbidden";
+/// The word for a missing keyspace.
+pub(crate) const NO_KEYSPACE: &str = "no_keyspace";
+/// The word for a name that is in use.
+pub(crate) const EXISTS: &str = "exists";
 
 const CODE_NO: u8 = 1;
 const CODE_USAGE: u8 = 2;
@@ -51,8 +59,12 @@ pub(crate) enum CommandError {
     Secret(zerohop_client::SecretFileError),
     /// A manager refused it.
     Refused(String),
-    /// The record is larger than the operation allows.
-    TooLarge(String),
+    /// A manager refused it, or something is missing; the word for programs, and the sentence.
+    RefusedAs { word: &'static str, reason: String },
+    /// A control command may or may not be done.
+    InDoubt(String),
+    /// Something was changed, but the result could not be printed.
+    Unprinted { what: &'static str, reason: String },
     /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
@@ -76,11 +88,22 @@ impl CommandError {
         Self::System { operation, path: path.to_owned(), reason: error.to_string() }
     }
 
+    /// The error for the refusal of a control request with this code.
+    pub(crate) fn refused(code: &str, reason: String) -> Self {
+        let word = match code {
+            REFUSED_UNKNOWN => NO_KEYSPACE,
+            REFUSED_FORBIDDEN => FORBIDDEN,
+            REFUSED_EXISTS => EXISTS,
+            _ => return Self::Refused(reason),
+        };
+        Self::RefusedAs { word, reason }
+    }
+
     /// Whether it may or may not be done, or is done in part.
     pub(crate) fn is_unknown(&self) -> bool {
         match self {
             Self::Client(error) | Self::Blob(error) => error.is_unknown(),
-            Self::UnderWay(_) | Self::Partly(_) => true,
+            Self::UnderWay(_) | Self::Partly(_) | Self::InDoubt(_) => true,
             Self::Logged(error) => error.is_unknown(),
             _ => false,
         }
@@ -91,6 +114,7 @@ impl CommandError {
             Self::OutputClosed => ExitCode::SUCCESS,
             Self::Usage(_) => ExitCode::from(CODE_USAGE),
             Self::Logged(error) => error.code(),
+            Self::Unprinted { .. } => ExitCode::from(CODE_UNKNOWN),
             error if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
             _ => ExitCode::from(CODE_FAILED),
         }
@@ -101,6 +125,7 @@ impl CommandError {
         match self {
             Self::Client(error) => Self::Blob(error),
             Self::Refused(reason) => Self::Refused(of_blob(&reason)),
+            Self::RefusedAs { word, reason } => Self::RefusedAs { word, reason: of_blob(&reason) },
             other => other,
         }
     }
@@ -108,7 +133,7 @@ impl CommandError {
     /// Names the keyspace in the error if a token lacks a permission there and the name is known.
     pub(crate) fn naming<'n>(self, name: impl FnOnce(KeyspaceId) -> Option<&'n str>) -> Self {
         let Self::Client(error) = &self else { return self };
-        lacking(error, name).map_or(self, Self::Refused)
+        lacking(error, name).map_or(self, |reason| Self::RefusedAs { word: FORBIDDEN, reason })
     }
 }
 
@@ -143,7 +168,7 @@ pub(crate) fn lacking<'n>(
 impl From<zerohop_client::Error> for CommandError {
     fn from(error: zerohop_client::Error) -> Self {
         match error {
-            zerohop_client::Error::Refused { reason, .. } => Self::Refused(reason.into()),
+            zerohop_client::Error::Refused { code, reason } => Self::refused(&code, reason.into()),
             zerohop_client::Error::UnderWay { .. } => Self::UnderWay(error.to_string()),
             error => Self::Client(error),
         }
@@ -185,9 +210,15 @@ impl fmt::Display for CommandError {
             ),
             Self::Secret(error) => error.fmt(f),
             Self::Refused(reason)
-            | Self::TooLarge(reason)
+            | Self::RefusedAs { reason, .. }
+            | Self::InDoubt(reason)
             | Self::UnderWay(reason)
             | Self::Partly(reason) => f.write_str(reason),
+            Self::Unprinted { what, reason } => write!(
+                f,
+                "{what} is done, but its result could not be printed: writing to standard output failed: {reason}. Do \
+                 not repeat it without a look at what is there"
+            ),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")
             }

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use tokio::runtime::{Builder, Runtime};
@@ -10,9 +11,14 @@ use tokio::sync::oneshot;
 
 use super::ending::CommandError;
 
+/// Pairs of descriptors that an event loop and the first connections need.
+const SPARE_PAIRS: usize = 5;
+
 /// A runtime on this thread alone: a command does nothing while it waits.
 pub(crate) fn runtime() -> Result<Runtime, CommandError> {
-    let built = Builder::new_current_thread().enable_all().build();
+    // The library panics, instead of returning an error, if the descriptors end while it starts.
+    let spare: std::io::Result<Vec<_>> = (0..SPARE_PAIRS).map(|_| UnixStream::pair()).collect();
+    let built = spare.map(drop).and_then(|()| Builder::new_current_thread().enable_all().build());
     built.map_err(|error| CommandError::system("starting the event loop", Path::new("zerohop"), &error))
 }
 

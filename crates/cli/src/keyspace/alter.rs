@@ -7,6 +7,7 @@ use super::KeyspacePlace;
 use super::settings::{ChangeableSettings, print_one};
 use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct AlterArguments {
@@ -28,6 +29,8 @@ pub(super) async fn run(arguments: AlterArguments) -> Result<CommandEnding, Comm
     let settings =
         KeyspaceSettings { name, replicas, min_in_sync, durability, ..KeyspaceSettings::default() };
     let client = place.target.connect().await?;
-    print_one(&place, admin::alter(&client, settings).await?)?;
+    let altered = admin::alter(&client, settings).await?;
+    output::note_done(output::COMMAND);
+    print_one(&place, altered)?;
     Ok(CommandEnding::Done)
 }

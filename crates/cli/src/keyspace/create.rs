@@ -8,6 +8,7 @@ use super::KeyspacePlace;
 use super::settings::{ChangeableSettings, print_one};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{admin, quantity};
+use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct CreateArguments {
@@ -42,7 +43,9 @@ pub(super) async fn run(arguments: CreateArguments) -> Result<CommandEnding, Com
         chunk_bytes: chunk_size,
     };
     let client = place.target.connect().await?;
-    print_one(&place, admin::create(&client, settings).await?)?;
+    let created = admin::create(&client, settings).await?;
+    output::note_done(output::COMMAND);
+    print_one(&place, created)?;
     Ok(CommandEnding::Done)
 }
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::KeyspacePlace;
-use super::settings::print_one;
 use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{names, quantity};
@@ -31,6 +31,13 @@ pub(crate) struct DropArguments {
     place: KeyspacePlace,
 }
 
+/// The JSON of a keyspace that was dropped.
+#[derive(Serialize)]
+struct DropOutput<'a> {
+    name: &'a str,
+    done: bool,
+}
+
 pub(super) async fn run(arguments: DropArguments) -> Result<CommandEnding, CommandError> {
     let DropArguments { name, yes, at_once, wait, place } = arguments;
     if !yes && stdin().is_terminal() && !confirm(&name)? {
@@ -38,9 +45,10 @@ pub(super) async fn run(arguments: DropArguments) -> Result<CommandEnding, Comma
         return Ok(CommandEnding::No);
     }
     let client = place.target.connect().await?;
-    let dropped = admin::drop_keyspace(&client, &name, (at_once, wait)).await?;
+    admin::drop_keyspace(&client, &name, (at_once, wait)).await?;
+    output::note_done(output::COMMAND);
     if place.json {
-        print_one(&place, dropped)?;
+        output::json(&DropOutput { name: &name, done: true })?;
     }
     Ok(CommandEnding::Done)
 }

@@ -6,7 +6,7 @@ use zerohop_wire::admin::KeyspaceStatus;
 
 use super::KeyspacePlace;
 use super::settings::{ShownKeyspace, print_one};
-use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::ending::{CommandEnding, CommandError, NO_KEYSPACE};
 use crate::common::{admin, names};
 use crate::output;
 
@@ -34,10 +34,11 @@ pub(super) async fn run(arguments: ShowArguments) -> Result<CommandEnding, Comma
 pub(super) async fn find(client: &Client, name: &str) -> Result<KeyspaceStatus, CommandError> {
     let status = admin::status(client).await?;
     status.keyspaces.into_iter().find(|keyspace| keyspace.name == name).ok_or_else(|| {
-        CommandError::Refused(format!(
+        let reason = format!(
             "there is no keyspace {}: `zerohop keyspace list` names those that there are",
             names::quoted(name.as_bytes())
-        ))
+        );
+        CommandError::RefusedAs { word: NO_KEYSPACE, reason }
     })
 }
 

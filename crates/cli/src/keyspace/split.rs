@@ -8,6 +8,7 @@ use super::settings::print_one;
 use super::show::find;
 use crate::common::admin;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct SplitArguments {
@@ -25,6 +26,8 @@ pub(crate) async fn run(arguments: SplitArguments) -> Result<CommandEnding, Comm
     // once.
     let partitions = Some(keyspace.partitions.saturating_mul(2));
     let settings = KeyspaceSettings { name, partitions, ..KeyspaceSettings::default() };
-    print_one(&place, admin::alter(&client, settings).await?)?;
+    let altered = admin::alter(&client, settings).await?;
+    output::note_done(output::COMMAND);
+    print_one(&place, altered)?;
     Ok(CommandEnding::Done)
 }

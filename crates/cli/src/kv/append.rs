@@ -64,6 +64,9 @@ pub(super) fn print_length(
     key: &[u8],
     length: Result<u64, zerohop_client::Error>,
 ) -> Result<CommandEnding, CommandError> {
+    if length.is_ok() {
+        output::note_done(output::WRITE);
+    }
     match length {
         Ok(length) if place.json => output::json(&GrownRecord { key: JsonKey(key), done: true, length })?,
         Ok(length) => output::result(&length.to_string())?,

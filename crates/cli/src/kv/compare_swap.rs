@@ -79,6 +79,7 @@ pub(super) async fn run(arguments: CompareSwapArguments) -> Result<CommandEnding
     let swap = keyspace.compare_swap(&key, expected.as_deref(), new.as_deref());
     match swap.condition(arguments.condition.into()).await {
         Ok(version) => {
+            output::note_done(output::WRITE);
             if place.json {
                 output::json(&SwapOutput { key: JsonKey(&key), done: true, version: version.to_string() })?;
             }

@@ -33,7 +33,11 @@ struct Sum<'a> {
 pub(super) async fn run(arguments: IncrementArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let keyspace = place.open().await?;
-    match keyspace.increment(&key, arguments.delta).condition(arguments.condition.into()).await {
+    let sum = keyspace.increment(&key, arguments.delta).condition(arguments.condition.into()).await;
+    if sum.is_ok() {
+        output::note_done(output::WRITE);
+    }
+    match sum {
         Ok(value) if place.json => output::json(&Sum { key: JsonKey(&key), done: true, value })?,
         Ok(value) => output::result(&value.to_string())?,
         Err(error) => return refusal::print_refusal(&place, &key, error),

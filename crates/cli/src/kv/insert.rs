@@ -50,6 +50,7 @@ pub(super) async fn run(arguments: InsertArguments) -> Result<CommandEnding, Com
     let keyspace = place.open().await?;
     match keyspace.insert_until(&key, &value, expiry).condition(arguments.condition.into()).await {
         Ok(version) => {
+            output::note_done(output::WRITE);
             if place.json {
                 output::json(&InsertOutput { key: JsonKey(&key), done: true, version: version.to_string() })?;
             }

@@ -80,6 +80,9 @@ pub(crate) struct KvPlace {
     /// Prints JSON. Bytes that are not UTF-8 are in fields whose names end in _base64.
     #[arg(long)]
     json: bool,
+    /// Whether the record that is shown was removed: its only copy is in this process.
+    #[arg(skip)]
+    removes_shown: bool,
 }
 
 /// A key, any bytes.
@@ -159,7 +162,10 @@ async fn done(command: KvCommand) -> Result<CommandEnding, CommandError> {
         KvCommand::Insert(arguments) => insert::run(arguments).await,
         KvCommand::Lookup(arguments) => lookup::run(arguments).await,
         KvCommand::Remove(arguments) => remove::run(arguments).await,
-        KvCommand::Take(arguments) => take::run(arguments).await,
+        KvCommand::Take(mut arguments) => {
+            arguments.place.removes_shown = true;
+            take::run(arguments).await
+        }
         KvCommand::Append(arguments) => append::run(arguments).await,
         KvCommand::Extend(arguments) => extend::run(arguments).await,
         KvCommand::Cas(arguments) => compare_swap::run(arguments).await,

@@ -50,6 +50,9 @@ pub(super) async fn show(
     record: Record,
     range: Option<Range>,
 ) -> Result<CommandEnding, CommandError> {
+    if place.removes_shown {
+        output::note_done(output::WRITE);
+    }
     match record {
         Record::Bytes { version, length, bytes } if place.json => {
             let head = Head {

@@ -31,6 +31,7 @@ pub(super) async fn run(arguments: KvRemoveArguments) -> Result<CommandEnding, C
     let keyspace = place.open().await?;
     match keyspace.remove(&key).condition(arguments.condition.into()).await {
         Ok(true) => {
+            output::note_done(output::WRITE);
             if place.json {
                 output::json(&RemoveOutput { key: JsonKey(&key), done: true })?;
             }

@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: TakeArguments) -> Result<CommandEnding, Comma
         Ok(None) => refusal::not_found(&place, &key),
         Err(error) => match error.failure() {
             Some(Failure::ValueTooLong { .. } | Failure::TooMany { .. }) => {
-                Err(CommandError::TooLarge(too_large(&key)))
+                Err(CommandError::RefusedAs { word: "too_large", reason: too_large(&key) })
             }
             _ => refusal::print_refusal(&place, &key, error),
         },

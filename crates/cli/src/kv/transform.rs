@@ -52,7 +52,11 @@ pub(super) async fn run(arguments: KvTransformArguments) -> Result<CommandEnding
     let KvTransformArguments { key, transform, condition, place } = arguments;
     let key = key.into_bytes();
     let record = TransformedRecord { keyspace: place.open().await?, key: &key, condition: condition.into() };
-    match transform.run(&record).await? {
+    let number = transform.run(&record).await?;
+    if number.is_ok() {
+        output::note_done(output::WRITE);
+    }
+    match number {
         Ok(shown) if place.json => {
             output::json(&TransformOutput { key: JsonKey(&key), done: true, value: shown.value })?
         }

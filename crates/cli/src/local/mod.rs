@@ -166,14 +166,16 @@ impl StartingNode {
     pub(crate) async fn ready(self) -> Result<LocalNode, CommandError> {
         let StartingNode { mut child, output, listen } = self;
         match timeout(START_MAX, ReadyNode::read(output)).await {
-            Ok(Some(ready)) => Ok(LocalNode { child, ready }),
-            // The node reports the reason on standard error, which it shares with this process.
-            Ok(None) => match timeout(KILL_MAX, child.wait()).await {
-                Ok(Ok(status)) => Err(CommandError::Node(format!(
-                    "the node at {} did not start ({}): see its message above",
-                    listen,
-                    exit_text(status)
-                ))),
+            Ok(Ok(ready)) => Ok(LocalNode { child, ready }),
+            // The node reports the reason in its line too, unless it was killed.
+            Ok(Err(cause)) => match timeout(KILL_MAX, child.wait()).await {
+                Ok(Ok(status)) => Err(CommandError::Node(match cause {
+                    Some(cause) => format!("the node at {listen} did not start: {cause}"),
+                    None => format!(
+                        "the node at {listen} did not start ({}): see its message above",
+                        exit_text(status)
+                    ),
+                })),
                 _ => Err(CommandError::Node(format!(
                     "the process started as a node at {} says nothing that this program understands",
                     listen
@@ -235,12 +237,15 @@ impl NodePlan {
 }
 
 impl ReadyNode {
-    /// Reads the line that a node prints once it serves. `None`: it printed something else, or
-    /// ended.
-    async fn read(output: ChildStdout) -> Option<ReadyNode> {
+    /// Reads the line that a node prints once it serves. The error: it printed the reason why it
+    /// ends, or something else.
+    async fn read(output: ChildStdout) -> Result<ReadyNode, Option<String>> {
         let mut line = String::new();
-        BufReader::new(output.take(READY_BYTES_MAX)).read_line(&mut line).await.ok()?;
-        serde_json::from_str(&line).ok()
+        BufReader::new(output.take(READY_BYTES_MAX)).read_line(&mut line).await.map_err(|_| None)?;
+        serde_json::from_str(&line).map_err(|_| {
+            let failed: Option<serde_json::Value> = serde_json::from_str(&line).ok();
+            failed.and_then(|failed| Some(failed.get("error")?.as_str()?.to_owned()))
+        })
     }
 }
 

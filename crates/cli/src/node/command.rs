@@ -57,6 +57,7 @@ pub(crate) struct NodeListArguments {
 #[derive(Args, Debug)]
 pub(crate) struct OneNode {
     /// The number of the node, as `zerohop node list` prints it.
+    #[arg(value_parser = node_number)]
     node: u32,
     #[command(flatten)]
     target: ClusterTarget,
@@ -92,6 +93,11 @@ struct ListedManager {
     manager: String,
 }
 
+/// Parses the number of a node. For clap.
+fn node_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write the number of a node, which `zerohop node list` prints".to_owned())
+}
+
 pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandError> {
     match command {
         NodeCommand::List(arguments) => {
@@ -116,6 +122,7 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
         NodeCommand::Managers(arguments) => managers(arguments).await?,
         NodeCommand::Remove(one) => {
             admin::remove_node(&one.target.connect().await?, one.node).await?;
+            output::note_done(output::COMMAND);
             one.print("removed")?;
         }
     }
@@ -125,6 +132,7 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
 impl OneNode {
     async fn set_state(&self, state: &'static str) -> Result<(), CommandError> {
         admin::set_node_state(&self.target.connect().await?, self.node, state).await?;
+        output::note_done(output::COMMAND);
         self.print(state)
     }
 
@@ -141,6 +149,7 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
     let client = target.connect().await?;
     if !set.is_empty() {
         admin::set_managers(&client, set).await?;
+        output::note_done(output::COMMAND);
     }
     let status = admin::status(&client).await?;
     view::print_problems(&status, json)?;

@@ -132,9 +132,14 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
 }
 
 pub(super) async fn release(arguments: ReleaseArguments) -> Result<CommandEnding, CommandError> {
-    let ReleaseArguments { partition: PartitionName { keyspace, partition }, target, json } = arguments;
+    let ReleaseArguments { partition: name, target, json } = arguments;
+    let PartitionName { keyspace, partition } = name.clone();
     let asked = PartitionMove { keyspace: keyspace.clone(), partition, node: None, instance: None };
-    admin::move_partition(&target.connect().await?, asked).await?;
+    admin::move_partition(&target.connect().await?, asked).await.map_err(|error| match error {
+        CommandError::Refused(reason) => CommandError::Refused(format!("partition {name}: {reason}")),
+        error => error,
+    })?;
+    output::note_done(output::COMMAND);
     if json {
         output::json(&ReleaseOutput { keyspace: &keyspace, partition, done: true })?;
     }

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_wire::words::counted;
 
-use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::ending::{CommandEnding, CommandError, NO_KEYSPACE};
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, names, view};
 use crate::output;
@@ -43,10 +43,11 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding
     if let Some(name) = &keyspace
         && !status.keyspaces.iter().any(|one| one.name == *name)
     {
-        return Err(CommandError::Refused(format!(
+        let reason = format!(
             "there is no keyspace {}: nothing is reported missing there; `zerohop keyspace list` names those that there are",
             names::quoted(name.as_bytes())
-        )));
+        );
+        return Err(CommandError::RefusedAs { word: NO_KEYSPACE, reason });
     }
     // Data that goes missing later is reported again.
     let partitions = admin::acknowledge_losses(&client, keyspace.as_deref(), status.map_epoch).await?;

@@ -13,9 +13,11 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use zerohop_client::{Client, Expiry, Info, Keyspace, Promise, Record, Timestamp, Transaction};
+use zerohop_client::{
+    Client, Expiry, Failure, Info, Keyspace, Promise, Reason, Record, Timestamp, Transaction,
+};
 
-use crate::common::ending::{CommandEnding, CommandError, lacking};
+use crate::common::ending::{CommandEnding, CommandError, FORBIDDEN, lacking};
 use crate::common::target::ClusterTarget;
 use line::{Line, LineOperation};
 
@@ -34,6 +36,9 @@ pub(crate) struct TxnArguments {
     #[arg(long)]
     json: bool,
 }
+
+/// The most bytes of a key, for the error of an empty key.
+const KEY_BYTES_MAX: u32 = 64 << 10;
 
 /// The return value of an operation, or the means to get it after the commit.
 enum LineResult {
@@ -115,7 +120,7 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
                 found.next().map(|(name, _)| name.as_deref().unwrap_or(&arguments.keyspace))
             };
             if let Some(why) = lacking(&error, named) {
-                return Err(CommandError::Refused(why));
+                return Err(CommandError::RefusedAs { word: FORBIDDEN, reason: why });
             }
             let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
             show::refused(arguments.json, (lines, &progress), error)
@@ -148,6 +153,12 @@ async fn step(
     operation: &LineOperation,
 ) -> Result<Result<LineResult, Option<Info>>, zerohop_client::Error> {
     let key = operation.at().key.as_bytes();
+    if key.is_empty() && !matches!(operation, LineOperation::Blob(_)) {
+        // The transaction as a whole would be refused, without a word about the key.
+        let failure = Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX };
+        let reason = Box::new(Reason::Answer { failure });
+        return Err(zerohop_client::Error::Operation { key: Some(key.into()), reason });
+    }
     Ok(Ok(match operation {
         LineOperation::Insert { value, ttl, condition, .. } => {
             // The server refuses an expiry that is too long, so that the largest value is right for

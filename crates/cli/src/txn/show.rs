@@ -7,10 +7,10 @@ use zerohop_client::{AbortReason, CommittedTransaction, Error, Failure, Info, Re
 
 use super::line::{Line, LineOperation};
 use super::{LineResult, TxnProgress, blob};
-use crate::common::ending::{CommandEnding, CommandError, of_blob};
-use crate::common::failure;
+use crate::common::ending::{CommandEnding, CommandError, EXISTS, of_blob};
+use crate::common::failure::{self, FailedObject};
 use crate::common::names::{self, first_bytes};
-use crate::common::shown::{JsonKey, JsonValue};
+use crate::common::shown::{JsonKey, JsonValue, Name};
 use crate::kv::refusal::type_name;
 use crate::output;
 
@@ -27,7 +27,7 @@ struct TxnOutput<'a> {
 struct ShownOperation<'a> {
     operation: &'static str,
     #[serde(flatten)]
-    key: Option<JsonKey<'a>>,
+    about: FailedObject<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     done: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,11 +56,11 @@ struct ShownOperation<'a> {
 #[derive(Default, Serialize)]
 struct TxnRefusal<'a> {
     done: bool,
-    /// `check_failed`, `condition_failed`, `not_found` for a blob, or the word for an error.
+    /// `check_failed`, `condition_failed`, `not_found` or `exists` for a blob, or the word for an error.
     reason: &'static str,
     line: Option<usize>,
     #[serde(flatten)]
-    key: Option<JsonKey<'a>>,
+    about: FailedObject<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +74,14 @@ struct TxnRefusal<'a> {
 
 fn key(line: &Line) -> &[u8] {
     line.operation.at().key.as_bytes()
+}
+
+/// The key of a record or the name of a blob, for JSON.
+fn about(line: &Line) -> FailedObject<'_> {
+    match is_of_blob(line) {
+        true => FailedObject { key: None, name: Some(Name(key(line))) },
+        false => FailedObject { key: Some(JsonKey(key(line))), name: None },
+    }
 }
 
 fn is_of_blob(line: &Line) -> bool {
@@ -93,16 +101,20 @@ pub(super) fn committed(
     brought: &[LineResult],
     committed: &CommittedTransaction,
 ) -> Result<CommandEnding, CommandError> {
+    let is_read = |one: &LineResult| matches!(one, LineResult::Record(_) | LineResult::Checked);
+    if !brought.iter().all(is_read) {
+        output::note_done(output::WRITE);
+    }
     let mut ending = CommandEnding::Done;
     let mut results = Vec::with_capacity(lines.len());
     for (line, brought) in lines.iter().zip(brought) {
         let shown = ShownOperation {
             operation: line.operation.name(),
-            key: Some(JsonKey(key(line))),
+            about: about(line),
             ..ShownOperation::default()
         };
         let (shown, refusal) = match one(brought, committed) {
-            Ok(one) => (ShownOperation { operation: shown.operation, key: shown.key, ..one }, None),
+            Ok(one) => (ShownOperation { operation: shown.operation, about: shown.about, ..one }, None),
             Err(error) => {
                 ending = CommandEnding::No;
                 (ShownOperation { done: Some(false), reason: Some(reason(&error)), ..shown }, Some(error))
@@ -213,7 +225,7 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
             done: false,
             reason: "check_failed",
             line: Some(line.number),
-            key: Some(JsonKey(key(line))),
+            about: about(line),
             found: Some(found.is_some()),
             version,
             record: found.map(|info| type_name(info.record)),
@@ -267,7 +279,7 @@ pub(super) fn refused(
     if let Some((line, no)) = blob_line.zip(NoBlob::of(&error)) {
         return no.show(is_json, line);
     }
-    let Error::Operation { key: about, reason } = &error else {
+    let Error::Operation { key: named, reason } = &error else {
         let Some(line) = line else { return Err(error.into()) };
         let told = format!("line {}: {}; nothing was done", line.number, sentence(line, &error));
         return Err(refusal(is_json, line, &error, told)?);
@@ -275,8 +287,9 @@ pub(super) fn refused(
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
     match line {
         _ if is_condition && is_json => {
-            let (line, key) = (line.map(|line| line.number), about.as_deref().map(JsonKey));
-            output::json(&TxnRefusal { reason: "condition_failed", line, key, ..TxnRefusal::default() })?;
+            let named = FailedObject { key: named.as_deref().map(JsonKey), name: None };
+            let (line, about) = (line.map(|line| line.number), line.map_or(named, about));
+            output::json(&TxnRefusal { reason: "condition_failed", line, about, ..TxnRefusal::default() })?;
         }
         Some(line) if is_condition => {
             let key = names::beginning(key(line));
@@ -306,9 +319,15 @@ pub(super) fn refused(
 /// The error about a line, which is printed as JSON if that is asked for.
 fn refusal(is_json: bool, line: &Line, error: &Error, told: String) -> Result<CommandError, CommandError> {
     if is_json {
-        let (reason, key) = (failure::of_client(error), Some(JsonKey(key(line))));
+        let (reason, about) = (failure::of_client(error), about(line));
         let line = Some(line.number);
-        output::json(&TxnRefusal { reason, line, key, error: Some(told.clone()), ..TxnRefusal::default() })?;
+        output::json(&TxnRefusal {
+            reason,
+            line,
+            about,
+            error: Some(told.clone()),
+            ..TxnRefusal::default()
+        })?;
     }
     Ok(CommandError::Refused(told))
 }
@@ -331,11 +350,11 @@ impl NoBlob {
     fn show(self, is_json: bool, line: &Line) -> Result<CommandEnding, CommandError> {
         let (reason, told) = match self {
             NoBlob::Absent => ("not_found", "there is no such blob"),
-            NoBlob::There => ("condition_failed", "there is one of this name"),
+            NoBlob::There => (EXISTS, "there is one of this name"),
         };
         if is_json {
-            let (number, key) = (Some(line.number), Some(JsonKey(key(line))));
-            output::json(&TxnRefusal { reason, line: number, key, ..TxnRefusal::default() })?;
+            let (number, about) = (Some(line.number), about(line));
+            output::json(&TxnRefusal { reason, line: number, about, ..TxnRefusal::default() })?;
         } else {
             let name = names::beginning(key(line));
             output::problem(&format!("zerohop: line {}: blob {name}: {told}; nothing was done", line.number));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use zerohop_disk::OpenDiskError;
 use zerohop_engine::disk::DiskError;
 use zerohop_placement::MapError;
+use zerohop_system::descriptors::Descriptors;
 use zerohop_wire::ids::InstanceId;
 use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::{by_number, counted};
@@ -42,8 +43,8 @@ pub enum StartError {
     Descriptors {
         /// The process's limit.
         limit: u64,
-        /// The number that its data needs.
-        reserved: u64,
+        /// The number that its data and the rest of the process need.
+        required: u64,
     },
     /// The data folder could not be opened, for example because another process uses it.
     Folder(OpenDiskError),
@@ -134,6 +135,14 @@ pub enum ServeError {
     },
 }
 
+impl StartError {
+    /// The error for this limit of descriptors, with the least limit that these instances need.
+    pub(super) fn too_few_descriptors(limit: u64, instances: usize) -> Self {
+        let is_enough = |most: &u64| !Descriptors::new(Some(*most), instances as u64).is_too_few();
+        StartError::Descriptors { limit, required: (limit..).find(is_enough).unwrap_or(u64::MAX) }
+    }
+}
+
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -154,9 +163,9 @@ impl fmt::Display for StartError {
                 counted(*has, "instance"),
                 by_number(*asked, "was", "were")
             ),
-            StartError::Descriptors { limit, reserved } => write!(
+            StartError::Descriptors { limit, required } => write!(
                 f,
-                "this process may have {limit} descriptors, and data alone needs {reserved}: allow it more (`ulimit -n`, or nofile in \
+                "this process may have {limit} descriptors, and needs {required}: allow it as many (`ulimit -n`, or nofile in \
                  limits.conf), or start with fewer --instances"
             ),
             StartError::Folder(error) => error.fmt(f),
@@ -168,7 +177,7 @@ impl fmt::Display for StartError {
             StartError::Map(error) => write!(f, "the cluster map cannot be brought up to date: {error}"),
             StartError::Listen { address, reason } => write!(
                 f,
-                "cannot listen at {address}: {reason}; another process may have the port, give another with --listen"
+                "cannot listen at {address}: {reason}; another process may have the port, give another with --listen (`zerohop up`: --port)"
             ),
             StartError::Instance { instance, reason } => {
                 write!(f, "instance {instance} could not open its data: {reason}")

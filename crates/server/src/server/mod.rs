@@ -577,7 +577,7 @@ fn share_descriptors(instances: usize) -> Result<(), StartError> {
     let descriptors = Descriptors::share_among(instances);
     let reserved = descriptors.reserved();
     match descriptors.limit() {
-        Some(limit) if descriptors.is_too_few() => Err(StartError::Descriptors { limit, reserved }),
+        Some(limit) if descriptors.is_too_few() => Err(StartError::too_few_descriptors(limit, instances)),
         limit => {
             info!(limit, reserved, "this process may have {descriptors}");
             Ok(())

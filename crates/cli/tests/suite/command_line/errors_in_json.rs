@@ -37,14 +37,14 @@ fn every_error_is_a_line_of_json_and_a_sentence() {
         (&["blob", "put", "", "/dev/null"], 3, "empty", json!({"name": ""})),
         (&["blob", "put", "b", "/dev/null", "--chunk", "5000"], 2, "usage", json!({"name": "b"})),
         (&["blob", "get", "b", "-k", "nowhere"], 3, "no_keyspace", json!({"name": "b"})),
-        (&["keyspace", "show", "nowhere"], 3, "refused", json!({})),
-        (&["keyspace", "create", "default"], 3, "refused", json!({})),
+        (&["keyspace", "show", "nowhere"], 3, "no_keyspace", json!({})),
+        (&["keyspace", "create", "default"], 3, "exists", json!({})),
         (&["partition", "release", "default/0"], 3, "refused", json!({})),
         (&["node", "drain", "1"], 3, "refused", json!({})),
         (&["node", "up", "1"], 3, "refused", json!({})),
         (&["node", "remove", "1"], 3, "refused", json!({})),
         (&["token", "revoke", "nobody"], 3, "refused", json!({})),
-        (&["recover", "acknowledge", "nowhere"], 3, "refused", json!({})),
+        (&["recover", "acknowledge", "nowhere"], 3, "no_keyspace", json!({})),
         (&["restore", "/no such folder"], 3, "refused", json!({})),
         (&["status", "--endpoint", "127.0.0.1:9"], 3, "no_cluster", json!({})),
         (&["status", "--endpoint", "a b"], 2, "usage", json!({})),
@@ -78,7 +78,14 @@ fn every_error_is_a_line_of_json_and_a_sentence() {
     assert_eq!((code(&told), &one_line(&stdout(&told))["reason"]), (2, &json!("usage")));
     let told = cluster.run_with(&["txn", "--json"], b"insert a b\nblob create \"\"\n");
     let line = one_line(&stdout(&told));
-    assert_eq!((&line["reason"], &line["line"]), (&json!("empty"), &json!(2)), "{line}");
+    assert_eq!((&line["reason"], &line["line"], &line["name"]), (&json!("empty"), &json!(2), &json!("")));
+    let told = cluster.run_with(&["txn", "--json"], b"insert \"\" x\n");
+    let line = one_line(&stdout(&told));
+    assert_eq!((&line["reason"], &line["line"], &line["key"]), (&json!("empty"), &json!(1), &json!("")));
+    cluster.ok(&["blob", "put", "there", "/dev/null"]);
+    let told = cluster.run_with(&["txn", "--json"], b"blob create there\n");
+    let line = one_line(&stdout(&told));
+    assert_eq!((code(&told), &line["reason"], &line["name"]), (1, &json!("exists"), &json!("there")));
 }
 
 #[test]

@@ -34,4 +34,5 @@ mod tokens;
 mod top;
 mod transactions;
 mod transforms;
+mod unprinted;
 mod vanishing;

@@ -192,9 +192,9 @@ fn blobs_change_among_records_or_not_at_all() {
         txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm nobody"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
     let expected = json!([
-        { "operation": "blob read", "key": "b", "length": 1, "value": "\0" },
-        { "operation": "blob append", "key": "b", "done": true, "at": 4100 },
-        { "operation": "blob rm", "key": "nobody", "done": false, "found": false, "reason": "not_found" },
+        { "operation": "blob read", "name": "b", "length": 1, "value": "\0" },
+        { "operation": "blob append", "name": "b", "done": true, "at": 4100 },
+        { "operation": "blob rm", "name": "nobody", "done": false, "found": false, "reason": "not_found" },
     ]);
     assert_eq!((code, &told["results"]), (0, &expected));
     // A number within a chunk, and a number across two, which depends on the version that was read.
@@ -210,7 +210,7 @@ fn blobs_change_among_records_or_not_at_all() {
     assert_eq!(txn(&cluster, &lines, false), (0, "40\n40\n2.5\n2.5\n0\n14\n".to_owned(), String::new()));
     let (_, told, _) = txn(&cluster, &["blob transform n add 1 --type u8", "blob rm n"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
-    let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "value": 43 });
+    let expected = json!({ "operation": "blob transform", "name": "n", "done": true, "value": 43 });
     assert_eq!(told["results"][0], expected);
     // If one line is refused, no line takes effect; a line about a blob may be several writes.
     let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];

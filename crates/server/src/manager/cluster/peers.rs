@@ -214,7 +214,8 @@ fn useless(ack: &HelloAck, own: Incarnation) -> Option<&'static str> {
     }
     Some(match ack.instance {
         InstanceId(0) => {
-            "it is a standalone node, which no other node can join: start a cluster with --hosts on all its nodes"
+            "it is a standalone node, which no other node can join, or the port of an instance: name the port of a node's \
+             manager, which `zerohop node list` prints, or start a cluster with --hosts on all its nodes"
         }
         _ => {
             "it is the port of an instance: name the port of a node's manager, which `zerohop node list` prints"
