@@ -46,6 +46,7 @@ pub(crate) fn run(command: &FolderCommand) -> Result<CommandEnding, CommandError
     let FolderCommand::NewCluster(NewClusterArguments { folder, id, json }) = command;
     let (folders, cluster) =
         new_cluster(folder, *id).map_err(|error| CommandError::Refused(error.to_string()))?;
+    output::note_done(output::COMMAND);
     let cluster = cluster.0.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -51,6 +51,7 @@ pub(super) async fn run(arguments: AcknowledgeArguments) -> Result<CommandEnding
     }
     // Data that goes missing later is reported again.
     let partitions = admin::acknowledge_losses(&client, keyspace.as_deref(), status.map_epoch).await?;
+    output::note_done(output::COMMAND);
     if json {
         output::json(&AcknowledgeOutput { keyspace: keyspace.as_deref(), partitions })?;
         return Ok(CommandEnding::Done);

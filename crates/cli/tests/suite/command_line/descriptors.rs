@@ -95,3 +95,13 @@ fn too_few_descriptors_names_the_required_number() {
     assert_eq!(output.status.code(), Some(3), "{told}");
     assert!(told.contains("may have 40 descriptors, and needs "), "{told}");
 }
+
+#[test]
+fn client_without_descriptors_ends_with_a_sentence() {
+    let mut command = Command::new("sh");
+    let client = [env!("CARGO_BIN_EXE_zerohop"), "kv", "lookup", "k", "--endpoint", "127.0.0.1:9"];
+    let output = command.args(["-c", r#"ulimit -n 6 && exec "$@""#, "sh"]).args(client).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("starting the event loop failed"), "{told}");
+}

@@ -141,7 +141,7 @@ fn transaction_reports_missing_records_and_blobs() {
     let told = cluster.run_with(&["txn", "--json"], b"blob rm none\nremove gone\nremove k\n");
     let results = one_line(&stdout(&told))["results"].clone();
     let wanted = json!([
-        {"operation": "blob rm", "key": "none", "done": false, "found": false, "reason": "not_found"},
+        {"operation": "blob rm", "name": "none", "done": false, "found": false, "reason": "not_found"},
         {"operation": "remove", "key": "gone", "done": false, "found": false, "reason": "not_found"},
         {"operation": "remove", "key": "k", "done": true, "found": true},
     ]);
