@@ -42,6 +42,7 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 mod timers;
+mod unsettled;
 mod view;
 mod waits;
 mod write_buffer;
@@ -55,3 +56,4 @@ pub use partition::open::{MemberOptions, PartitionOpenError, RestoreReport};
 pub use partition::{Partition, PartitionFigures};
 pub use program::{Program, ProgramResult, SnapshotOpening, answer_snapshot};
 pub use snapshots::view::PastView;
+pub use unsettled::InheritedReplies;

@@ -8,6 +8,7 @@ use zerohop_wire::{Elements, Failure, Message, pack};
 
 use crate::event::{PartitionEffects, Token};
 use crate::limits::{PENDING_REPLIES_MAX, PENDING_REPLY_BYTES_MAX};
+use crate::unsettled::{InheritedReplies, UnsettledReply};
 
 /// An answer that owns its bytes.
 #[derive(Debug)]
@@ -39,17 +40,6 @@ pub(crate) struct PendingReplies {
     failed: Option<Failure<'static>>,
 }
 
-/// A kept reply; see [`PendingReplies::retain_batches`].
-#[derive(Debug)]
-struct UnsettledReply {
-    /// [`u64::MAX`]: the fate of its entry cannot be determined here.
-    index: u64,
-    to: Token,
-    reply: Reply,
-    /// Its entry was truncated from the log.
-    is_truncated: bool,
-}
-
 impl Reply {
     pub(crate) fn of(answer: &OperationAnswer<'_>) -> Reply {
         match answer {
@@ -64,7 +54,7 @@ impl Reply {
         }
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Reply::Small(_) | Reply::Transaction(_) => 0,
             Reply::Packed(bytes) | Reply::Raw(bytes) | Reply::Batch { packed: bytes, .. } => bytes.len(),
@@ -81,7 +71,7 @@ impl Reply {
         }
     }
 
-    fn fail(&self, to: Token, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+    pub(crate) fn fail(&self, to: Token, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         if !matches!(self, Reply::Transaction(_)) {
             effects.answer(to, &Message::Answer(Err(self.failure_for(failure))));
         }
@@ -176,9 +166,7 @@ impl PendingReplies {
     ) {
         for (index, to, reply) in self.queue.drain(..) {
             match reply {
-                Reply::Raw(_) => {
-                    self.retained.push_back(UnsettledReply { index, to, reply, is_truncated: false })
-                }
+                Reply::Raw(_) => self.retained.push_back(UnsettledReply::new(index, to, reply)),
                 _ => {
                     self.bytes -= reply.bytes();
                     reply.fail(to, failure, effects);
@@ -207,21 +195,32 @@ impl PendingReplies {
     /// committed anywhere.
     pub(crate) fn resolve_retained(&mut self, through: u64, effects: &mut dyn PartitionEffects) {
         while self.retained.front().is_some_and(|one| one.index <= through)
-            && let Some(UnsettledReply { to, reply, is_truncated: is_cut, .. }) = self.retained.pop_front()
+            && let Some(one) = self.retained.pop_front()
         {
-            self.bytes -= reply.bytes();
-            match is_cut {
-                true => effects.answer(to, &Message::Answer(Err(Failure::Unavailable { retry_after_ms: 0 }))),
-                false => reply.send(to, effects),
-            }
+            self.bytes -= one.bytes();
+            one.settle(effects);
         }
+    }
+
+    /// Removes the kept replies, for the children of a split.
+    pub(crate) fn take_retained(&mut self) -> InheritedReplies {
+        let replies: Vec<UnsettledReply> = self.retained.drain(..).collect();
+        self.bytes -= replies.iter().map(UnsettledReply::bytes).sum::<usize>();
+        InheritedReplies(replies)
+    }
+
+    /// Keeps the replies that the parent of a split has passed on, until `until_us` at most.
+    pub(crate) fn adopt_retained(&mut self, replies: InheritedReplies, until_us: u64) {
+        self.bytes += replies.0.iter().map(UnsettledReply::bytes).sum::<usize>();
+        self.retained.extend(replies.0);
+        self.retained_until_us = until_us;
     }
 
     /// Answers all kept replies with a failure.
     pub(crate) fn fail_retained(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        for UnsettledReply { to, reply, .. } in self.retained.drain(..) {
-            self.bytes -= reply.bytes();
-            reply.fail(to, failure, effects);
+        for one in self.retained.drain(..) {
+            self.bytes -= one.bytes();
+            one.fail(failure, effects);
         }
     }
 

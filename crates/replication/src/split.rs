@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use zerohop_engine::disk::Disk;
+use zerohop_partition::InheritedReplies;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 
+use super::limits::RETAINED_REPLY_US;
 use super::{Context, GroupView, Replica, ReplicaEffects, Role, failed};
 
 /// The state that children need beside their log.
@@ -23,6 +25,8 @@ pub struct InheritedState {
     view: GroupView,
     former_primaries: BTreeSet<InstanceId>,
     has_unknown_former_primaries: bool,
+    /// Replies that wait for the fate of the last entries. Each child gets a clone: [`InheritedReplies::share_among`].
+    pub replies: InheritedReplies,
     /// See [`InheritedState::follows_at_once`].
     born_in: Option<PartitionEpoch>,
 }
@@ -42,14 +46,14 @@ impl InheritedState {
 
 impl Replica {
     /// Ends as a partition that is split. Waiting requests are answered with this failure, and their clients turn to the
-    /// children.
+    /// children. The replies of atomic batches that are in the log go to the children.
     pub fn end_by_split<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         failure: &Failure<'static>,
         effects: &mut dyn ReplicaEffects,
     ) -> InheritedState {
-        self.partition.step_down(failure, effects);
+        let replies = self.partition.step_down_for_split(failure, effects);
         while let Some(one) = self.lead.wait_queue.take_first(|_| true) {
             effects.answer(one.token, &failed(failure.clone()));
         }
@@ -73,12 +77,17 @@ impl Replica {
             view: self.view.clone(),
             former_primaries: former,
             has_unknown_former_primaries: self.former.has_unknown && !has_settled,
+            replies,
             born_in: None,
         }
     }
 
-    /// Adopts the parent's inherited state, before the map's group is set.
-    pub fn inherit(&mut self, inherited: &InheritedState, epoch: PartitionEpoch) {
+    /// Adopts the parent's inherited state, before the map's group is set. `now_us` is the time of the monotonic clock, in
+    /// microseconds.
+    pub fn inherit(&mut self, inherited: &InheritedState, epoch: PartitionEpoch, now_us: u64) {
+        if !inherited.replies.is_empty() {
+            self.partition.adopt_replies(inherited.replies.clone(), now_us + RETAINED_REPLY_US);
+        }
         self.health.needs_state |= inherited.needs_state;
         self.health.is_intact &= inherited.is_intact;
         self.health.has_corruption |= inherited.has_corruption;

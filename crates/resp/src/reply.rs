@@ -94,7 +94,8 @@ impl<'a> ReplyWriter<'a> {
             // Commands have no sequence numbers, so a repeat is not safe.
             Failure::TimedOut { .. } => {
                 return self.error(
-                    "ERR the command may have been done or not: the node that was to do it stopped answering. Look before you repeat it",
+                    "ERR the command may have been done or not: the node that was to do it did not report the outcome (it has failed or is cut \
+                     off, or the partition was being split or moved). Look before you repeat it",
                 );
             }
             _ => "ERR",

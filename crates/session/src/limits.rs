@@ -24,7 +24,7 @@ pub const WINDOW_FRAMES_DEFAULT: u32 = 1024;
 /// redirecting the client to each other.
 pub const REDIRECTS_MAX: u8 = 16;
 
-/// Maximum number of times that a transaction is planned again, because of a newer map or because its staged data had expired.
+/// Maximum number of times that a transaction is planned again from one and the same map, for example because its staged data had expired.
 pub const REPLANS_MAX: u32 = 8;
 
 /// Number of confirming rounds of a read of several records before it runs as a transaction, which waits for writers instead.

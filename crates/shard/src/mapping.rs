@@ -261,7 +261,7 @@ impl<D: Disk> Instance<D> {
             );
             result = result.and(self.drop_replica(keyspace, id));
         }
-        result.and(self.forget_splits(keyspace).map_err(MapChangeError::from))
+        result.and(self.forget_splits(keyspace, effects).map_err(MapChangeError::from))
     }
 }
 

@@ -529,7 +529,7 @@ impl<D: Disk> Instance<D> {
         let mut replica = Replica::open(&mut self.engine, me, name, options)
             .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
         if let Some(inherited) = self.splits.inherited_state(keyspace, id) {
-            replica.inherit(inherited, group.epoch);
+            replica.inherit(inherited, group.epoch, micros(self.clock.elapsed_ms()));
         }
         replica.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
         replica.await_read_locks(self.holding.ends_ms);

@@ -114,10 +114,13 @@ impl Splits {
 
     /// A client or another member has asked for a child: its parent is split before those that nothing waits for.
     pub(super) fn prefer(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
-        if let Some(parent) = self.waiting_parent(keyspace, partition)
-            && self.preferred.len() < SPLITS_PREFERRED_MAX
-            && !self.preferred.contains(&parent)
-        {
+        if let Some(parent) = self.waiting_parent(keyspace, partition) {
+            self.prefer_parent(parent);
+        }
+    }
+
+    fn prefer_parent(&mut self, parent: ParentName) {
+        if self.preferred.len() < SPLITS_PREFERRED_MAX && !self.preferred.contains(&parent) {
             self.preferred.push_back(parent);
         }
     }
@@ -262,8 +265,12 @@ impl<D: Disk> Instance<D> {
                     inherited.follows_at_once(children.epoch);
                 }
                 let state = Some((inherited.applied, std::mem::take(&mut inherited.state)));
+                let has_replies = !inherited.replies.is_empty();
                 let parent = Parent { state, inherited: Some(inherited) };
                 self.splits.pending.insert(name, parent);
+                if has_replies {
+                    self.splits.prefer_parent(name);
+                }
             }
             self.split_unopened(keyspace, found.splits());
             self.splits.set_level(keyspace, found.splits());
@@ -327,12 +334,12 @@ impl<D: Disk> Instance<D> {
         let name = (keyspace, splits, parent);
         let id = engine_id(keyspace, splits, parent);
         let Some(found) = map.keyspace(keyspace) else {
-            self.splits.pending.remove(&name);
+            self.forget_parent(name, &Failure::UnknownKeyspace { keyspace }, effects);
             return self.engine.drop_partition(id);
         };
         let children = children_of(found, self.identity.instance, (splits, parent));
         if children.is_empty() {
-            self.splits.pending.remove(&name);
+            self.forget_parent(name, &unavailable(), effects);
             return self.engine.drop_partition(id);
         }
         let ids: Vec<_> = children.iter().map(|child| engine_id(keyspace, found.splits(), *child)).collect();
@@ -350,7 +357,14 @@ impl<D: Disk> Instance<D> {
             self.counters.record_error(&error);
         }
         self.splits.completed += 1;
-        let inherited = self.splits.pending.remove(&name).and_then(|parent| parent.inherited);
+        let mut inherited = self.splits.pending.remove(&name).and_then(|parent| parent.inherited);
+        if let Some(inherited) = &mut inherited {
+            match children.len() == 1 << (found.splits() - splits) {
+                true => inherited.replies.share_among(u32::try_from(children.len()).unwrap_or(u32::MAX)),
+                // Another member knows what became of the entries in the other children.
+                false => self.fail_replies((keyspace, parent), inherited, &unavailable(), effects),
+            }
+        }
         for child in children {
             if let Some(inherited) = &inherited {
                 self.splits.inherited_states.insert((keyspace, child), inherited.clone());
@@ -361,6 +375,34 @@ impl<D: Disk> Instance<D> {
             }
         }
         Ok(())
+    }
+
+    /// A parent is not split any more.
+    fn forget_parent(
+        &mut self,
+        name: ParentName,
+        failure: &Failure<'static>,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        let removed = self.splits.pending.remove(&name);
+        if let Some(mut inherited) = removed.and_then(|parent| parent.inherited) {
+            self.fail_replies((name.0, name.2), &mut inherited, failure, effects);
+        }
+    }
+
+    /// The children that could learn the fate of these replies are not here.
+    fn fail_replies(
+        &mut self,
+        key: (KeyspaceId, PartitionId),
+        inherited: &mut InheritedState,
+        failure: &Failure<'static>,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        let Instance { history, connections, counters, transit, .. } = self;
+        let mut relay = relay(history, connections, counters, transit, effects);
+        let epoch = inherited.epoch();
+        relay.origin = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, read_lock_us: 0 };
+        inherited.replies.fail(failure, &mut relay);
     }
 
     /// Carries out all waiting splits, however long that takes, for an owner that serves no requests meanwhile.
@@ -384,14 +426,21 @@ impl<D: Disk> Instance<D> {
     }
 
     /// The keyspace is gone, and so are its waiting splits.
-    pub(super) fn forget_splits(&mut self, keyspace: KeyspaceId) -> EngineResult<()> {
+    pub(super) fn forget_splits(
+        &mut self,
+        keyspace: KeyspaceId,
+        effects: &mut dyn InstanceEffects,
+    ) -> EngineResult<()> {
         let mut result = Ok(());
         let names: Vec<_> = self.splits.pending.keys().filter(|name| name.0 == keyspace).copied().collect();
         for name in names {
-            self.splits.pending.remove(&name);
+            self.forget_parent(name, &Failure::UnknownKeyspace { keyspace }, effects);
             result = result.and(self.engine.drop_partition(engine_id(name.0, name.1, name.2)));
         }
-        self.splits.inherited_states.retain(|(of, _), _| *of != keyspace);
+        let of_it = self.splits.inherited_states.extract_if(.., |(of, _), _| *of == keyspace);
+        for (key, mut inherited) in of_it.collect::<Vec<_>>() {
+            self.fail_replies(key, &mut inherited, &Failure::UnknownKeyspace { keyspace }, effects);
+        }
         self.splits.set_level(keyspace, 0);
         result
     }

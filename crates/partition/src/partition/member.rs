@@ -8,6 +8,7 @@ use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
 use super::transactions::is_mark_admitted_when_full;
+use crate::InheritedReplies;
 use crate::entry_metadata::Mark;
 use crate::event::{Now, PartitionEffects};
 use crate::log_writer::NewLogEntry;
@@ -162,6 +163,22 @@ impl Partition {
     /// Answers the kept replies with a failure.
     pub fn fail_retained(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.pending_replies.fail_retained(failure, effects);
+    }
+
+    /// The same as [`Partition::step_down`] for a partition that is split. The children get the replies of atomic batches, because
+    /// they have the log that decides.
+    pub fn step_down_for_split(
+        &mut self,
+        failure: &Failure<'static>,
+        effects: &mut dyn PartitionEffects,
+    ) -> InheritedReplies {
+        self.step_down_in_group(u64::MAX, failure, effects);
+        self.pending_replies.take_retained()
+    }
+
+    /// Keeps the replies that its parent has passed on, until `until_us` at most.
+    pub fn adopt_replies(&mut self, replies: InheritedReplies, until_us: u64) {
+        self.pending_replies.adopt_retained(replies, until_us);
     }
 
     /// When the kept replies must be answered, in microseconds; [`u64::MAX`]: there are none.

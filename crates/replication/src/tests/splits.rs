@@ -48,7 +48,7 @@ fn begin(node: &mut TestNode, inherited: &InheritedState, view: GroupView) {
     };
     let opened = Replica::open(&mut node.engine, member(2), PartitionId(2), options);
     node.replica = opened.expect("opens");
-    node.replica.inherit(inherited, view.epoch);
+    node.replica.inherit(inherited, view.epoch, node.now_us);
     node.handle_event(ReplicaEvent::Group(view));
 }
 

@@ -173,9 +173,12 @@ fn is_outcome(failure: &Failure<'_>) -> bool {
 }
 
 /// Whether an outcome was found without considering what an earlier frame of the same transaction has started: no log records that the sender's map
-/// was outdated.
+/// was outdated. A server whose own map is outdated may accept a late frame that it has refused before.
+///
+/// An answer that names an item comes from the evaluation of the transaction by its coordinator, which looks into its session table first. A
+/// partition never gets back the records that a split took from it, so no late frame can start this transaction either.
 fn is_of_frame(failure: &Failure<'_>) -> bool {
-    matches!(failure, Failure::Aborted { reason: AbortReason::Misplaced, .. })
+    matches!(failure, Failure::Aborted { reason: AbortReason::Misplaced, item: AbortReason::NONE, .. })
 }
 
 /// Whether a write with this answer may have been done. An error that this version does not know may mean anything.

@@ -24,7 +24,7 @@ pub(crate) struct Commit {
     phase: CommitPhase,
     /// The epoch of the map that the plan uses.
     epoch: MapEpoch,
-    /// How often it was planned again.
+    /// How often it was planned again from one and the same map.
     replans: u32,
 }
 
@@ -62,6 +62,10 @@ impl Commit {
         let is_same = self.replans > 0 && map.epoch() == self.epoch;
         if map.epoch() == MapEpoch(0) || (is_same && !is_newest) {
             return CompositeStep::AwaitMap;
+        }
+        if !is_same {
+            // Each split makes an older map useless. Only the deadline limits how many splits a transaction follows.
+            self.replans = 0;
         }
         self.epoch = map.epoch();
         match TransactionPlan::of(map, &self.items) {

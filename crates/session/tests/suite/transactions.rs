@@ -234,6 +234,41 @@ fn transaction_in_doubt_is_not_planned_again() {
 }
 
 #[test]
+fn transaction_that_a_split_has_interrupted_is_planned_again() {
+    let mut world = world(3);
+    // The parent ends with a time-out, as at a split. Its child names an item that belongs to the
+    // other child, so it knows that the transaction was not done.
+    world.cluster.script.push_back((false, Failure::TimedOut { version: Timestamp(0) }));
+    let misplaced = Failure::Aborted { reason: AbortReason::Misplaced, part: 0, item: 0 };
+    world.cluster.script.push_back((false, misplaced));
+    let values: [&[u8]; 1] = [b"once"];
+    let change = WriteChange::Append(Append { values: zerohop_wire::Elements::from_slice(&values) });
+    let token = world.submit(transaction(vec![item("list", Condition::Always, change, None)]));
+    world.run_until_idle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    assert_eq!(world.cluster.count("list", "once"), 1);
+    assert_eq!(count(&world, Kind::Transact), 3);
+}
+
+#[test]
+fn only_the_deadline_limits_how_many_splits_a_transaction_follows() {
+    let mut world = world(3);
+    const SPLITS: usize = 10;
+    world.cluster.abort.extend([AbortReason::Misplaced; SPLITS]);
+    let token = world.submit(transaction(vec![put("k", b"v")]));
+    let mut left = SPLITS;
+    while left > 0 {
+        assert!(world.step(), "the transaction is outstanding, and nothing is to happen");
+        if world.cluster.abort.len() < left {
+            left = world.cluster.abort.len();
+            world.cluster.split();
+        }
+    }
+    world.run_until_idle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+}
+
+#[test]
 fn missing_keyspace_and_unreachable_cluster_are_reported() {
     let mut world = world(3);
     let write = RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove(Remove) };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node, ReplicaGroup};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId};
@@ -9,7 +10,7 @@ use zerohop_wire::{DecodeResult, Decoder, Failure, Features, Kind};
 
 use super::super::ClockReading;
 use super::bench::{InstanceBench, create, create_of, first_map, next, node};
-use zerohop_partition::Token;
+use zerohop_partition::{Program, Token, Unit};
 use zerohop_replication::LogEnd;
 
 /// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
@@ -83,6 +84,68 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
     let request = benches[first].get(9, "k");
     benches[first].end();
     assert!(matches!(benches[first].answer(request), Some(Err(Failure::WrongOwner { .. }))));
+}
+
+/// Adds to a record.
+struct Append<'a>(&'a str);
+
+impl Program for Append<'_> {
+    fn run<D: Disk>(
+        &mut self,
+        unit: &mut Unit<'_, D>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        unit.extend(self.0.as_bytes(), b"+")?;
+        reply.extend_from_slice(b"appended");
+        Ok(true)
+    }
+}
+
+/// The primary has logged an atomic batch that the other member does not have yet. The children inherit the log, so they know the
+/// outcome. With `delivers`, the other member has the entry before it hears of the split.
+#[test]
+fn atomic_batch_in_flight_at_a_split_gets_its_outcome_from_the_children() {
+    for delivers in [false, true] {
+        let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+        let one = |instance| {
+            InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0
+        };
+        let mut benches = [one(1), one(2)];
+        let delta = create(benches[0].instance.map(), 9, "shared", Durability::Sync);
+        benches.iter_mut().for_each(|bench| bench.apply(&delta));
+        let partition = benches[0].envelope(9, "k").partition;
+        let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
+        let group = ReplicaGroup {
+            in_sync: vec![InstanceId(3 - first.0)],
+            ..ReplicaGroup::of_one(PartitionEpoch(2), first)
+        };
+        let first = first.0 as usize - 1;
+        benches[first].store(9, "k", "v");
+        apply(&mut benches, vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition, group }]);
+        run_batches(&mut benches, 1_500);
+        let request = 1 << 40;
+        let to = Token { connection: 7, request: RequestId(request) };
+        let bench = &mut benches[first];
+        let ran = bench.instance.run(
+            bench.now,
+            to,
+            (KeyspaceId(9), partition),
+            (&mut Append("k"), &mut Vec::new()),
+            &mut bench.sent,
+        );
+        assert_eq!(ran, Ok(zerohop_partition::ProgramResult::Later));
+        bench.end();
+        if !delivers {
+            bench.sent.to_peers.clear();
+        }
+        apply(&mut benches, vec![MapChange::SplitKeyspace(KeyspaceId(9))]);
+        assert_eq!(benches[first].answer(request), None, "the outcome is not known yet");
+        run_batches(&mut benches, 1_500);
+        assert_eq!(benches[first].answer(request), Some(Ok("appended".to_owned())), "{delivers}");
+        let request = benches[first].get(9, "k");
+        run_batches(&mut benches, 200);
+        assert_eq!(benches[first].answer(request), Some(Ok("v+".to_owned())));
+    }
 }
 
 #[test]

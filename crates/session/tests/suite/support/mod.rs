@@ -170,7 +170,7 @@ impl SessionWorld {
         event.into_iter().chain(self.session.next_turn_due()).min()
     }
 
-    fn step(&mut self) -> bool {
+    pub fn step(&mut self) -> bool {
         self.run_turn();
         let Some(at) = self.next_at() else { return false };
         self.now = self.now.max(at);
