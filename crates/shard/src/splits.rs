@@ -437,8 +437,9 @@ impl<D: Disk> Instance<D> {
             self.forget_parent(name, &Failure::UnknownKeyspace { keyspace }, effects);
             result = result.and(self.engine.drop_partition(engine_id(name.0, name.1, name.2)));
         }
-        let of_it = self.splits.inherited_states.extract_if(.., |(of, _), _| *of == keyspace);
-        for (key, mut inherited) in of_it.collect::<Vec<_>>() {
+        let of_it = self.splits.inherited_states.keys().filter(|(of, _)| *of == keyspace).copied();
+        for key in of_it.collect::<Vec<_>>() {
+            let Some(mut inherited) = self.splits.inherited_states.remove(&key) else { continue };
             self.fail_replies(key, &mut inherited, &Failure::UnknownKeyspace { keyspace }, effects);
         }
         self.splits.set_level(keyspace, 0);
