@@ -139,6 +139,8 @@ fn partition_keeps_its_data_when_its_epoch_rises() {
     assert_eq!(bench.value(DEFAULT, "a"), Ok("1".to_owned()));
     bench.store(DEFAULT, "a", "2");
     bench.advance_ms(3_000);
+    // The simulated disk needs some polls for a sync.
+    (0..20).for_each(|_| bench.advance_ms(10));
     let (mut bench, _) = bench.crash();
     assert_eq!(bench.value(DEFAULT, "a"), Ok("2".to_owned()));
 }

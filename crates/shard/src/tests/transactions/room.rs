@@ -20,16 +20,19 @@ impl InstanceNetwork {
             let used = PLENTY_BYTES - bench.disk.free_bytes().expect("is asked");
             bench.disk.set_capacity(used + left_bytes);
         }
-        let long = "v".repeat(1 << 20);
-        for (number, key) in self.keys().into_iter().enumerate() {
-            let holder = self.holder(&key);
-            let bench = &mut self.benches[holder];
-            let is_full = (0..9).any(|_| {
-                let request = bench.put(KEYSPACE, &key, &long);
-                bench.end();
-                bench.answer(request) == Some(Err(Failure::DiskFull))
-            });
-            assert!(is_full, "{number}");
+        // A long write is refused while there is room for shorter ones.
+        for bytes in [1 << 20, 32 << 10, 1 << 10] {
+            let long = "v".repeat(bytes);
+            for (number, key) in self.keys().into_iter().enumerate() {
+                let holder = self.holder(&key);
+                let bench = &mut self.benches[holder];
+                let is_full = (0..40).any(|_| {
+                    let request = bench.put(KEYSPACE, &key, &long);
+                    bench.end();
+                    bench.answer(request) == Some(Err(Failure::DiskFull))
+                });
+                assert!(is_full, "{number}: {bytes}");
+            }
         }
     }
 
