@@ -79,6 +79,8 @@ pub(crate) fn is_outcome(failure: &Failure<'_>) -> bool {
             | Failure::ConditionFailed { .. }
             | Failure::CompareFailed { .. }
             | Failure::NotANumber
+            | Failure::ValueTooLong { .. }
+            | Failure::TooMany { .. }
             | Failure::Overflow
             | Failure::TimedOut { .. }
     )
