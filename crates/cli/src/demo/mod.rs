@@ -160,7 +160,11 @@ async fn rounds(
     let (node, again_files) = store_and_kill(node, &again, source, kill_after, report).await?;
     verify(&first, &first_files, &again, &again_files, report).await?;
     let status = admin::status(&client).await?;
-    report.damage = status.nodes.into_iter().flat_map(|node| node.troubles).collect();
+    // The killed node reports that `interval` keyspaces may lack their last moments. The demo has written nothing to the one that
+    // exists from the start; its own keyspaces are `sync`.
+    let is_expected = |line: &String| line.contains("`zerohop recover acknowledge default`");
+    let troubles = status.nodes.into_iter().flat_map(|node| node.troubles);
+    report.damage = troubles.filter(|line| !is_expected(line)).collect();
     node.stop().await
 }
 

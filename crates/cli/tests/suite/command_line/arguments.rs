@@ -220,7 +220,7 @@ fn lists_are_an_object_a_line() {
         assert!(told.len() == count && told.iter().all(Value::is_object), "{list:?}: {told:?}");
     }
     // That there is nothing to recover is an answer too.
-    assert_eq!(cluster.ok(&["recover", "--json"]), "{\"lost\":0,\"damaged\":0}\n");
+    assert_eq!(cluster.ok(&["recover", "--json"]), "{\"lost\":0,\"damaged\":0,\"missing\":[]}\n");
 }
 
 #[test]
