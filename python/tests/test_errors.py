@@ -23,7 +23,7 @@ from zerohop.fs import ZerohopFileSystem
 
 
 def test_every_code_of_the_wire_is_of_an_exception() -> None:
-    source = Path(__file__).parents[2] / "crates/wire/src/error/mod.rs"
+    source = Path(__file__).parents[2] / "crates/record/src/error/mod.rs"
     codes = [
         line.split("=")[0].strip()
         for line in source.read_text().splitlines()
