@@ -124,12 +124,6 @@ mod tests {
             store.log.segment_mut(slot).sealed = false;
         });
         assert_eq!(found, only_all("only the last segment is open"));
-        let found = broken_by(|store| {
-            let slot = first(store);
-            let segment = store.log.segment_mut(slot);
-            segment.dead_bytes = segment.bytes + 1;
-        });
-        assert_eq!(found, only_all("a segment has no more dead bytes than bytes"));
     }
 
     #[test]

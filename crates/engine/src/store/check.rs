@@ -64,10 +64,6 @@ impl PartitionStore {
                 ),
                 (are_sorted, "the segments are in the order of their log indexes"),
                 (are_sealed, "only the last segment is open"),
-                (
-                    segments().all(|segment| segment.dead_bytes <= segment.bytes),
-                    "a segment has no more dead bytes than bytes",
-                ),
             ],
         )
     }
