@@ -2,13 +2,7 @@
 
 use std::iter;
 
-use tokio::sync::oneshot;
-use zerohop_session::{Reply, SessionError};
-
-type BatchResult = Result<Reply, SessionError>;
-
-/// The channel that receives the results of a batch, in the order of its operations.
-pub(crate) type BatchSender = oneshot::Sender<Vec<BatchResult>>;
+use zerohop_session::procedures::{BatchSender, RequestResult};
 
 /// The position of an operation in a batch.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +20,7 @@ pub(crate) struct Batches {
 }
 
 struct PendingBatch {
-    outcomes: Vec<Option<BatchResult>>,
+    outcomes: Vec<Option<RequestResult>>,
     left: usize,
     sender: BatchSender,
 }
@@ -48,7 +42,11 @@ impl Batches {
     }
 
     /// Stores a result. The last result of a batch completes it and sends all results to the caller.
-    pub(crate) fn put(&mut self, BatchSlot { batch, result_index: place }: BatchSlot, outcome: BatchResult) {
+    pub(crate) fn put(
+        &mut self,
+        BatchSlot { batch, result_index: place }: BatchSlot,
+        outcome: RequestResult,
+    ) {
         let Some(kept) = self.batches[batch].as_mut() else { return };
         let before = kept.outcomes[place].replace(outcome);
         debug_assert!(before.is_none(), "an operation ends once");
@@ -65,6 +63,9 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+    use zerohop_session::SessionError;
+
     use super::*;
 
     #[test]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use zerohop_session::procedures::{
+    Attempts, CommittedTransaction, Error, Keyspace, Operation, Record, Transaction,
+};
+
 use crate::client::{Client, ClientOptions};
-use crate::error::Error;
-use crate::keyspace::Keyspace;
-use crate::operation::{Operation, Record};
-use crate::transaction::{Attempts, CommittedTransaction, Transaction};
 
 /// A client whose calls block the calling thread. Clones share it.
 #[derive(Clone, Debug)]

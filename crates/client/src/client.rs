@@ -1,23 +1,20 @@
 //! The client of a cluster.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use zerohop_placement::Address;
-use zerohop_session::{Coalescing, Reply, SessionError as Reason, SessionRequest, SessionSettings};
+use zerohop_session::procedures::{ClusterHandle, Error, ProcedureSettings};
+use zerohop_session::{Coalescing, SessionError as Reason, SessionRequest, SessionSettings};
 use zerohop_tls::ClientTls;
-use zerohop_wire::Failure;
-use zerohop_wire::admin::AdminAnswer;
 use zerohop_wire::auth::{self, Credential, Secret};
 use zerohop_wire::ids::MapEpoch;
 
-use crate::driver::{Driver, DriverCommand, Token};
-use crate::error::Error;
-use crate::keyspace::Keyspace;
+use crate::driver::Driver;
 use crate::secret::nonces;
+use crate::shell::{DriverShell, seed};
 
 /// Options of a client.
 #[derive(Clone, Debug)]
@@ -63,18 +60,19 @@ impl Default for ClientOptions {
 }
 
 /// A client of a cluster: a handle to the task that drives its connections. Clones share the task. It ends when all handles are dropped and every
-/// operation has ended.
+/// operation has ended. The procedures are those of [`ClusterHandle`].
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<ClientShared>,
+    handle: ClusterHandle,
+    options: Arc<ClientOptions>,
 }
 
-#[derive(Debug)]
-struct ClientShared {
-    commands: mpsc::UnboundedSender<DriverCommand>,
-    options: ClientOptions,
-    /// The newest epoch of the map that a manager has reported. Changes that this client has requested are in the map of that epoch.
-    newest: AtomicU64,
+impl Deref for Client {
+    type Target = ClusterHandle;
+
+    fn deref(&self) -> &ClusterHandle {
+        &self.handle
+    }
 }
 
 impl Client {
@@ -110,7 +108,9 @@ impl Client {
         };
         let (commands, received) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(settings, options.tls.clone(), received));
-        let client = Self { shared: Arc::new(ClientShared { commands, options, newest: AtomicU64::new(0) }) };
+        let settings = ProcedureSettings { deadline: options.deadline, collecting: options.collecting };
+        let handle = ClusterHandle::new(Box::new(DriverShell::new(commands)), settings);
+        let client = Self { handle, options: Arc::new(options) };
         // This keyspace always exists: when the client finds it, the client has a map.
         let limit_us = micros(client.options().connect_deadline);
         match client.send_request(SessionRequest::keyspace("default", MapEpoch(0), limit_us)).await {
@@ -122,80 +122,13 @@ impl Client {
         }
     }
 
-    /// Opens a keyspace by its name. Errors: the newest map has no keyspace of this name.
-    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
-        let least = MapEpoch(self.shared.newest.load(Ordering::Acquire));
-        match self.send_request(SessionRequest::keyspace(name, least, self.limit_us())).await? {
-            Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
-            _ => Err(Error::Unexpected),
-        }
-    }
-
-    /// Sends a control request to a manager. Request and reply are encoded as Protocol Buffers.
-    pub async fn admin(&self, encoded: Bytes) -> Result<Bytes, Error> {
-        self.admin_within(encoded, self.limit_us()).await
-    }
-
-    pub(crate) async fn admin_within(&self, encoded: Bytes, limit_us: u64) -> Result<Bytes, Error> {
-        match self.send_request(SessionRequest::admin(encoded, limit_us)).await? {
-            Reply::Admin(encoded) => {
-                let epoch = AdminAnswer::from_bytes(&encoded).map_or(0, |answer| answer.map_epoch);
-                self.shared.newest.fetch_max(epoch, Ordering::AcqRel);
-                Ok(encoded)
-            }
-            _ => Err(Error::Unexpected),
-        }
-    }
-
     /// The client's options.
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
-        &self.shared.options
-    }
-
-    pub(crate) fn limit_us(&self) -> u64 {
-        micros(self.shared.options.deadline)
-    }
-
-    pub(crate) fn submit(&self, request: SessionRequest) -> oneshot::Receiver<Result<Reply, Reason>> {
-        let (token, result) = oneshot::channel();
-        // If the driver has ended, it drops the token, and the operation ends with an error.
-        let _ = self.shared.commands.send(DriverCommand::One(request, token));
-        result
-    }
-
-    pub(crate) fn submit_all(&self, requests: Vec<(SessionRequest, Token)>) {
-        let _ = self.shared.commands.send(DriverCommand::Many(requests));
-    }
-
-    /// Submits several operations; the caller receives all results together. An operation that is not a valid request gets its failure as result.
-    pub(crate) async fn submit_batch(
-        &self,
-        requests: Vec<Result<SessionRequest, Failure<'static>>>,
-    ) -> Vec<Result<Reply, Reason>> {
-        let count = requests.len();
-        if count == 0 {
-            return Vec::new();
-        }
-        let (whole, results) = oneshot::channel();
-        let _ = self.shared.commands.send(DriverCommand::Batch(requests, whole));
-        // The driver has ended and has dropped the sender.
-        results.await.unwrap_or_else(|_| (0..count).map(|_| Err(Reason::Closed)).collect())
-    }
-
-    pub(crate) async fn send_request(&self, request: SessionRequest) -> Result<Reply, Error> {
-        self.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(Error::general)
+        &self.options
     }
 }
 
-pub(crate) fn micros(duration: Duration) -> u64 {
+fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// A different seed for every client, so that clients that lost one server do not all reconnect at the same time.
-pub(crate) fn seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    #[expect(clippy::disallowed_methods, reason = "the shell is where randomness comes from")]
-    let state = std::hash::RandomState::new();
-    state.build_hasher().finish()
 }

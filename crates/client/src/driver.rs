@@ -9,29 +9,27 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
 use zerohop_base::time::Time;
 use zerohop_busy_poll::BusyPoll;
 use zerohop_session::{
-    ConnectionId, ConnectionLoss, Reply, Session, SessionEffect, SessionError, SessionRequest,
-    SessionSettings,
+    ConnectionId, ConnectionLoss, Session, SessionEffect, SessionError, SessionRequest, SessionSettings,
 };
 use zerohop_tls::{ClientTls, fault_of};
 use zerohop_wire::Failure;
 
-use crate::batches::{BatchSender, BatchSlot, Batches};
+use zerohop_session::procedures::{BatchSender, ReplySender};
+
+use crate::batches::{BatchSlot, Batches};
 use crate::socket::Socket;
 use crate::wakers::ReadyPlaces;
 
-/// The channel that receives the result of an operation.
-pub(crate) type Token = oneshot::Sender<Result<Reply, SessionError>>;
-
 /// One operation, or several that the caller has submitted together.
 pub(crate) enum DriverCommand {
-    One(SessionRequest, Token),
-    Many(Vec<(SessionRequest, Token)>),
+    One(SessionRequest, ReplySender),
+    Many(Vec<(SessionRequest, ReplySender)>),
     /// Operations whose results the caller receives together, when all have ended. An operation that is not a valid request gets its failure as
     /// result.
     Batch(Vec<Result<SessionRequest, Failure<'static>>>, BatchSender),
@@ -39,7 +37,7 @@ pub(crate) enum DriverCommand {
 
 /// The receiver of an operation's result.
 enum ResultTarget {
-    Caller(Token),
+    Caller(ReplySender),
     Batch(BatchSlot),
 }
 

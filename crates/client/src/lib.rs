@@ -1,4 +1,5 @@
-//! The client of a zerohop cluster: connections, clock and random numbers around `zerohop-session`, which makes the decisions.
+//! The client of a zerohop cluster: connections, clock, timers and random numbers around `zerohop-session`, which has the procedures and makes the
+//! decisions.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), zerohop_client::Error> {
@@ -13,50 +14,30 @@
 //! One task drives all connections of a client. Operations reach it through one channel. In each round it makes one write to each connection that
 //! has data to send, however many operations the write contains. The guide is `docs/guide/client.md`.
 
-mod batch;
 mod batches;
-mod blob;
 mod blocking;
 mod client;
 mod driver;
-mod drop_keyspace;
-mod error;
-mod keyspace;
-mod limits;
-mod operation;
-mod scan;
 mod secret;
-mod snapshot;
+mod shell;
 mod socket;
-mod transaction;
-mod transform;
-mod verify;
 mod wakers;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/client.md")]
 struct Guide;
 
-pub use blob::{
-    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, StagedContents,
-    TransactionBlob,
-};
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, ClientOptions};
-pub use drop_keyspace::DropOptions;
-pub use error::{BlobTrouble, Error};
-pub use keyspace::Keyspace;
-pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
-pub use scan::Scan;
 pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
 };
-pub use snapshot::{
-    Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead, SnapshotOptions, SnapshotScan,
+pub use zerohop_session::procedures::{
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, BlobTrouble, ClusterHandle,
+    CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
+    Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead,
+    SnapshotOptions, SnapshotScan, StagedContents, Transaction, TransactionBlob, Transform, Ttl,
 };
-pub use transaction::{CommittedTransaction, Promise, Transaction};
-pub use transform::Transform;
-pub use verify::Comparison;
 pub use zerohop_session::{
     AttemptFailure, Coalescing, Collect, ComparedSlice, InvalidTransaction, ListedKey, Reply,
     SessionError as Reason, WaitReason,

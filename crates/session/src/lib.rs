@@ -23,6 +23,7 @@ mod in_flight_frame;
 pub mod limits;
 mod operation;
 pub mod planted;
+pub mod procedures;
 mod reply;
 mod request;
 mod sequence_window;

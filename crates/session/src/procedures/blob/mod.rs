@@ -1,0 +1,394 @@
+//! Blobs: large mutable objects, striped over chunks of one size that are placed by their hashes.
+//!
+//! ```text
+//!   write ──> within an existing chunk ──> that chunk alone: one log entry
+//!        └──> anything else ──> one transaction: header (size, generation) and all chunks
+//!   read ───> within a chunk ──> that chunk alone
+//!        └──> of several chunks ──> all of them, then a confirming round without contents: one version
+//!   fill ───> chunk by chunk behind the end, where no reader looks ──> published by one write of the header
+//! ```
+//!
+//! A handle remembers the last header that it has seen. A chunk refuses a request that uses an older one.
+
+mod consistent_read;
+mod contents;
+mod list;
+mod multi_chunk;
+mod put;
+mod read;
+mod read_version;
+mod replace;
+mod stage;
+mod staged_append;
+mod stat_many;
+mod transactional;
+mod truncate;
+mod write;
+mod write_buffer;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Reply, SessionError as Reason, SessionRequest};
+use bytes::Bytes;
+use zerohop_wire::Failure;
+use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, bytes_max, chunk_key, header_key};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::CHUNK_BITS_MAX;
+use zerohop_wire::messages::{
+    BlobChange, Condition, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, WriteChange,
+};
+
+use consistent_read::FoundPart;
+
+pub use consistent_read::BlobSeen;
+pub(crate) use contents::{contents_of, own_attributes};
+pub use list::BlobList;
+pub(crate) use multi_chunk::with_trailing_zeros;
+pub use put::{BlobPut, PutOptions};
+pub use read::BlobRead;
+pub use stage::StagedContents;
+pub use staged_append::BlobFill;
+pub use transactional::TransactionBlob;
+pub(crate) use transactional::{BlobKnowledge, PresentBlob as SeenBlob};
+pub(crate) use write_buffer::Edits;
+
+use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::keyspace::Keyspace;
+use crate::procedures::limits::BLOB_ATTEMPTS_MAX;
+use crate::procedures::shell::PendingReply;
+
+/// A blob of a keyspace, by its name. Creating the handle sends no request.
+#[derive(Clone, Debug)]
+pub struct Blob<'a> {
+    keyspace: &'a Keyspace,
+    name: Bytes,
+    /// Shared with clones. The lock is never held across an `await`.
+    known: Arc<Mutex<Option<KnownHeader>>>,
+    /// The handle also reads and changes the blob while it is unfinished.
+    has_unfinished: bool,
+}
+
+/// The metadata of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobInfo {
+    /// Identifies the blob among earlier and later ones of the same name: the time of its creation.
+    pub id: Timestamp,
+    /// How often bytes were truncated or added by a staged append.
+    pub generation: u64,
+    /// Size of the blob in bytes.
+    pub size: u64,
+    /// Size of a chunk in bytes.
+    pub chunk_bytes: u64,
+    /// Bytes that the owner stores with the blob.
+    pub attributes: Bytes,
+    /// Whether the blob is complete. `false`: a put is in progress, or its writer ended before the end: see [`Blob::put`].
+    pub finished: bool,
+    /// When the header was last written: by a write that extended the blob, a truncation, or new attributes.
+    pub version: Timestamp,
+}
+
+/// A header as it was read.
+#[derive(Clone, Debug)]
+struct KnownHeader {
+    version: Timestamp,
+    stamp: BlobStamp,
+    size: u64,
+    pending_truncation_end: u64,
+    is_staged_append: FillState,
+    chunk_bits: u8,
+    attributes: Bytes,
+}
+
+impl KnownHeader {
+    fn chunk_bytes(&self) -> u64 {
+        1 << self.chunk_bits
+    }
+
+    /// Splits `length` bytes from `offset` into parts that lie within one chunk each.
+    fn parts(&self, offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> + use<> {
+        let (bits, end) = (self.chunk_bits, offset.saturating_add(length));
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            let number = at >> bits;
+            let within = at - (number << bits);
+            let part_end = end.min((number + 1) << bits);
+            let part =
+                ChunkRange { number, within: within as u32, at, length: part_end.checked_sub(at)? as u32 };
+            at = part_end;
+            (part.length > 0).then_some(part)
+        })
+    }
+
+    /// The number of chunks that may exist.
+    fn chunks(&self) -> u64 {
+        self.size.max(self.pending_truncation_end).div_ceil(self.chunk_bytes())
+    }
+}
+
+/// A range of a blob's bytes within one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChunkRange {
+    /// The chunk's number.
+    number: u64,
+    /// Offset of the range in the chunk, and in the blob.
+    within: u32,
+    at: u64,
+    /// Length in bytes.
+    length: u32,
+}
+
+impl Keyspace {
+    /// A handle to the blob of this name, which need not exist.
+    pub fn blob(&self, name: impl Into<Bytes>) -> Blob<'_> {
+        Blob { keyspace: self, name: name.into(), known: Arc::default(), has_unfinished: false }
+    }
+
+    /// Lists the names of the blobs that begin with `prefix`, in sorted order, page by page.
+    pub fn list_blobs(&self, prefix: impl Into<Bytes>) -> BlobList<'_> {
+        BlobList::new(self, prefix.into())
+    }
+
+    /// Reads the headers of several blobs together and returns them in the order of the names; `None` for an absent blob. This is not a
+    /// transaction: each header is read separately.
+    ///
+    /// # Errors
+    /// The error of the first blob whose header could not be read.
+    pub async fn stat_blobs<N: AsRef<[u8]>>(&self, names: &[N]) -> Result<Vec<Option<BlobInfo>>, Error> {
+        let key = |name: &N| {
+            let name = name.as_ref();
+            header_key(name).map_err(|failure| Error::about(name, Reason::Answer { failure }))
+        };
+        let keys = names.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
+        let read = |key| WireOperation::Read(RecordRead { key, query: Query::Lookup });
+        let asked: Vec<WireOperation<'_>> = keys.iter().map(|key| read(key)).collect();
+        let told = self.batch(&asked).await.into_iter().zip(names);
+        told.map(|(told, name)| match told {
+            Ok(reply) => known_of(&reply).map(|known| Some(BlobInfo::of(&known))),
+            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(None),
+            // The error shows the blob's name, not the key of its header.
+            Err(Error::Operation { reason, .. }) => Err(Error::about(name.as_ref(), *reason)),
+            Err(error) => Err(error),
+        })
+        .collect()
+    }
+}
+
+impl Blob<'_> {
+    /// The blob's name.
+    #[must_use]
+    pub fn name(&self) -> &Bytes {
+        &self.name
+    }
+
+    /// Creates the blob, empty, with the keyspace's chunk size. Ends with `ConditionFailed` if there is a blob of this name.
+    pub async fn create(&self, attributes: &[u8]) -> Result<BlobInfo, Error> {
+        self.create_with(self.keyspace.config().chunk_bytes.trailing_zeros() as u8, attributes).await
+    }
+
+    /// Same as [`Blob::create`], with another chunk size, given as a power of two: from 12 (4 KiB) to 24 (16 MiB).
+    pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<BlobInfo, Error> {
+        let key = self.header_key()?;
+        match self.change(&key, Condition::Always, BlobChange::Create { chunk_bits, attributes }).await? {
+            Reply::Done { version, number } => {
+                let known = KnownHeader {
+                    version,
+                    stamp: BlobStamp { id: number, generation: 0 },
+                    size: 0,
+                    pending_truncation_end: 0,
+                    is_staged_append: FillState::Not,
+                    chunk_bits,
+                    attributes: Bytes::copy_from_slice(attributes),
+                };
+                let info = BlobInfo::of(&known);
+                self.remember(Some(known));
+                Ok(info)
+            }
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// Reads the blob's metadata; `None` if the blob is absent.
+    pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
+        Ok(self.header().await?.as_ref().map(BlobInfo::of))
+    }
+
+    /// Replaces the blob's attributes. Ends with `NotFound` if the blob is absent.
+    pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
+        let key = self.header_key()?;
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let known = self.known().await?;
+            let attributes = &known.attributes_with_contents(attributes);
+            let change = BlobChange::Describe { stamp: known.stamp, attributes };
+            match self.change(&key, Condition::Always, change).await {
+                Ok(_) => return Ok(()),
+                Err(error) => self.unless_stale(error)?,
+            }
+        }
+        Err(self.error(BlobTrouble::Contended))
+    }
+
+    /// Reads the current header; `None` if the blob is absent.
+    async fn header(&self) -> Result<Option<KnownHeader>, Error> {
+        let key = self.header_key()?;
+        let reply = self.call(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).await;
+        let known = match reply {
+            Ok(reply) => Some(known_of(&reply)?),
+            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => None,
+            Err(error) => return Err(error),
+        };
+        self.remember(known.clone());
+        Ok(known)
+    }
+
+    /// Reads the current header of an existing blob.
+    async fn known(&self) -> Result<KnownHeader, Error> {
+        self.finished(self.header().await?.ok_or_else(|| self.not_found())?)
+    }
+
+    /// The header that this handle has seen last; if there is none, the current header.
+    async fn recalled(&self) -> Result<KnownHeader, Error> {
+        match self.recall() {
+            Some(known) if self.has_unfinished || known.is_finished() => Ok(known),
+            _ => self.known().await,
+        }
+    }
+
+    /// Same as [`Self::recalled`], but without a pending truncation or staged append: the client first completes a pending truncation, and cuts off
+    /// the bytes of a staged append.
+    async fn completed_header(&self) -> Result<KnownHeader, Error> {
+        let mut known = self.recalled().await?;
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            if known.pending_truncation_end == 0 {
+                return Ok(known);
+            }
+            self.complete_truncation(&known).await?;
+            known = self.known().await?;
+        }
+        Err(self.error(BlobTrouble::Contended))
+    }
+
+    fn recall(&self) -> Option<KnownHeader> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn remember(&self, known: Option<KnownHeader>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// Returns the error, unless it says that the blob has changed; then the handle must read the header again.
+    fn unless_stale(&self, error: Error) -> Result<(), Error> {
+        match error.failure() {
+            Some(Failure::StaleBlob { .. }) => {
+                self.remember(None);
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    async fn change(&self, key: &[u8], condition: Condition, change: BlobChange<'_>) -> Result<Reply, Error> {
+        self.call(&WireOperation::Write(RecordWrite { key, condition, change: WriteChange::Blob(change) }))
+            .await
+    }
+
+    async fn call(&self, operation: &WireOperation<'_>) -> Result<Reply, Error> {
+        let answer = self.start(operation)?.await.unwrap_or(Err(Reason::Closed));
+        answer.map_err(|reason| Error::about(&self.name, reason))
+    }
+
+    /// Sends an operation without waiting for the reply.
+    fn start(&self, operation: &WireOperation<'_>) -> Result<PendingReply, Error> {
+        Ok(self.keyspace.client().submit(self.request(operation)?))
+    }
+
+    fn request(&self, operation: &WireOperation<'_>) -> Result<SessionRequest, Error> {
+        let request =
+            SessionRequest::record(self.keyspace.id(), operation, self.keyspace.client().limit_us());
+        request.map_err(|failure| self.failed(failure))
+    }
+
+    fn header_key(&self) -> Result<Vec<u8>, Error> {
+        header_key(&self.name).map_err(|failure| self.failed(failure))
+    }
+
+    /// The key of a chunk of the blob with this header.
+    fn chunk_key(&self, header: &KnownHeader, number: u64) -> Result<Vec<u8>, Error> {
+        chunk_key(header.contents_name(&self.name), number).map_err(|failure| self.failed(failure))
+    }
+
+    /// Checks that a blob with chunks of this size may end at `end`, or already does.
+    fn check_end(&self, header: &KnownHeader, end: u64) -> Result<(), Error> {
+        let limit = bytes_max(header.chunk_bits);
+        if end > header.size.max(limit) { Err(self.error(BlobTrouble::Beyond { limit })) } else { Ok(()) }
+    }
+
+    /// The error for an end beyond 64 bits, which exceeds the limit for every chunk size.
+    fn beyond(&self) -> Error {
+        self.error(BlobTrouble::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
+    }
+
+    fn failed(&self, failure: Failure<'static>) -> Error {
+        Error::about(&self.name, Reason::Answer { failure })
+    }
+
+    fn not_found(&self) -> Error {
+        self.error(BlobTrouble::Absent)
+    }
+
+    fn error(&self, why: BlobTrouble) -> Error {
+        Error::blob(&self.name, why)
+    }
+}
+
+impl BlobInfo {
+    fn of(known: &KnownHeader) -> BlobInfo {
+        BlobInfo {
+            id: Timestamp(known.stamp.id),
+            generation: known.stamp.generation,
+            size: known.size,
+            chunk_bytes: known.chunk_bytes(),
+            attributes: known.own_attributes(),
+            finished: known.is_finished(),
+            version: known.version,
+        }
+    }
+}
+
+/// The header in the reply to a lookup.
+fn known_of(reply: &Reply) -> Result<KnownHeader, Error> {
+    let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
+    let header = BlobHeader::decode(bytes).ok_or(Error::Unexpected)?;
+    Ok(KnownHeader {
+        version: *version,
+        stamp: header.stamp,
+        size: header.size,
+        pending_truncation_end: header.pending_truncation_end,
+        is_staged_append: header.is_staged_append,
+        chunk_bits: header.chunk_bits,
+        attributes: bytes.slice_ref(header.attributes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_falls_apart_at_the_borders_of_chunks() {
+        let known = KnownHeader {
+            version: Timestamp(1),
+            stamp: BlobStamp::default(),
+            size: 0,
+            pending_truncation_end: 0,
+            is_staged_append: FillState::Not,
+            chunk_bits: 12,
+            attributes: Bytes::new(),
+        };
+        let parts = |offset, length| -> Vec<(u64, u32, u64, u32)> {
+            known.parts(offset, length).map(|p| (p.number, p.within, p.at, p.length)).collect()
+        };
+        assert_eq!(parts(0, 0), []);
+        assert_eq!(parts(4096, 4096), [(1, 0, 4096, 4096)]);
+        assert_eq!(parts(4095, 4098), [(0, 4095, 4095, 1), (1, 0, 4096, 4096), (2, 0, 8192, 1)]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Replacement of all contents of a blob at once.
+
+use zerohop_wire::messages::{BlobChange, Condition};
+
+use super::Blob;
+use super::truncate::next;
+use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::procedures::transaction::Attempts;
+
+impl Blob<'_> {
+    /// Replaces the contents with these bytes, and the attributes unless they are `None`. A reader sees all of the old contents or all of the new.
+    /// Ends with `NotFound` if the blob is absent. Refuses more than 64 MiB, or the replacement of more than 4,096 chunks.
+    pub async fn replace(&self, bytes: &[u8], attributes: Option<&[u8]>) -> Result<(), Error> {
+        if bytes.len() > BLOB_WRITE_BYTES_MAX {
+            return Err(self.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+        }
+        let mut attempts = Attempts::new(self.keyspace.client());
+        self.remember(None);
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let mut header = self.completed_header().await?;
+            if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX {
+                let limit = BLOB_TRUNCATE_CHUNKS_MAX << header.chunk_bits;
+                return Err(self.error(BlobTrouble::TooLong { limit }));
+            }
+            let (old, chunks) = (header.stamp, header.chunks());
+            let mut together = self.together();
+            if header.size > 0 {
+                header.stamp = next(old);
+            }
+            let stamp = header.stamp;
+            together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp: old, size: 0 })?;
+            together.header(Condition::Always, BlobChange::Settle { stamp })?;
+            if let Some(attributes) = attributes {
+                let attributes = &header.attributes_with_contents(attributes);
+                together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
+            }
+            together.header(Condition::Always, BlobChange::Grow { stamp, size: bytes.len() as u64 })?;
+            for number in 0..chunks {
+                let stamp = header.chunk_stamp();
+                together.chunk(
+                    &header,
+                    number,
+                    BlobChange::CutChunk { stamp, keep: 0, creates_absent: false },
+                    None,
+                )?;
+            }
+            together.write(&header, 0, bytes)?;
+            match together.commit().await {
+                Ok(_) => {
+                    self.remember(None);
+                    return Ok(());
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.error(BlobTrouble::Contended))
+    }
+}

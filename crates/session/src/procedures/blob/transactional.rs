@@ -1,0 +1,541 @@
+//! Blob operations inside a transaction, together with records and other blobs.
+//!
+//! A read goes to the chunks immediately, and the commit checks their versions, as for records. If the result also depends on the blob's end or on
+//! absent chunks, the commit checks the header's version too. Writes are buffered until the commit, and reads of the transaction see them. The
+//! client knows the complete contents of a blob that this transaction creates. Writes and transforms inside the existing contents only check that
+//! the blob was not truncated or replaced meanwhile. They therefore do not conflict with each other.
+//!
+//! The id of a new blob is the version of its transaction, which only the commit determines. Until then [`BlobStamp::OWN`] names its header and
+//! chunks.
+
+use crate::{CompositeItem, SessionError as Reason};
+use bytes::{Bytes, BytesMut};
+use zerohop_wire::Failure;
+use zerohop_wire::blob::{BlobStamp, FillState};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{
+    BlobChange, Brings, Condition, Number, Query, RecordOperation as WireOperation, RecordRead, RecordWrite,
+    Remove, Transform as Wire, WriteChange,
+};
+
+use super::truncate::next;
+use super::write_buffer::{self, Edits};
+use super::{Blob, BlobInfo, ChunkRange, FoundPart, KnownHeader, with_trailing_zeros};
+use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::keyspace::Keyspace;
+use crate::procedures::limits::{BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::procedures::operation;
+use crate::procedures::transaction::{Promise, Transaction};
+use crate::procedures::transform::Transform;
+
+/// A blob inside one transaction: see [`Transaction::blob`].
+#[derive(Clone, Debug)]
+pub struct TransactionBlob<'a> {
+    pub(super) transaction: Transaction,
+    pub(super) blob: Blob<'a>,
+}
+
+/// The transaction's knowledge of a blob.
+#[derive(Clone, Debug)]
+pub(crate) enum BlobKnowledge {
+    /// The blob was absent, and the transaction does not create it.
+    Absent,
+    /// The transaction has removed the blob. The value is the version of the header that was read; zero: the blob was absent before this
+    /// transaction created it.
+    Removed(Timestamp),
+    There(PresentBlob),
+}
+
+/// A blob that exists for this transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct PresentBlob {
+    /// The header as it was read, with the fence and the attributes that result from this transaction's changes, and the greatest size that it had
+    /// before a truncation. For a new blob, the version of what was there before.
+    header: KnownHeader,
+    /// Size of the blob after the transaction's changes.
+    size: u64,
+    /// Contents that were read are valid up to this offset.
+    found_end: u64,
+    /// The commit gives the header a new version.
+    has_changed_header: bool,
+}
+
+impl PresentBlob {
+    pub(super) fn found(header: KnownHeader) -> Self {
+        Self { size: header.size, found_end: header.size, header, has_changed_header: false }
+    }
+
+    /// Whether this transaction creates the blob.
+    fn is_own(&self) -> bool {
+        self.header.stamp.id == BlobStamp::OWN
+    }
+
+    /// The number of chunks that may exist.
+    fn chunks(&self) -> u64 {
+        self.header.chunks().max(self.size.div_ceil(self.header.chunk_bytes()))
+    }
+}
+
+/// The data to read for one range, and the header that it belongs to.
+#[derive(Debug)]
+pub(crate) struct ReadSpan {
+    pub(super) header: KnownHeader,
+    requested: (u64, u64),
+    /// The range, extended to include every number that lies partly in it.
+    wide: (u64, u64),
+    /// The parts to read, as far as contents may exist.
+    pub(super) parts: Vec<ChunkRange>,
+}
+
+impl ReadSpan {
+    /// Length of the result in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.requested.1 - self.requested.0
+    }
+}
+
+impl Transaction {
+    /// A handle to read and change a blob inside this transaction.
+    pub fn blob<'a>(&self, keyspace: &'a Keyspace, name: impl Into<Bytes>) -> TransactionBlob<'a> {
+        TransactionBlob { transaction: self.clone(), blob: keyspace.blob(name) }
+    }
+}
+
+impl TransactionBlob<'_> {
+    /// Reads the blob's metadata as this transaction will leave it; the version is the one that was read. For a blob that this transaction creates,
+    /// id and version are [`Timestamp::MAX`], a placeholder for the result of [`CommittedTransaction::version`]. The metadata, including the size,
+    /// must be unchanged when the transaction commits.
+    ///
+    /// [`CommittedTransaction::version`]: crate::CommittedTransaction::version
+    ///
+    /// # Errors
+    /// Same as [`Transaction::read`].
+    pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
+        let Some(seen) = self.there().await? else { return Ok(None) };
+        self.add_header_dependency(&seen.header)?;
+        let version = if seen.is_own() { Timestamp::MAX } else { seen.header.version };
+        Ok(Some(BlobInfo { size: seen.size, version, ..BlobInfo::of(&seen.header) }))
+    }
+
+    /// Reads up to `length` bytes from `offset`, up to the blob's end, into memory: 64 MiB at most. The contents that were read must be unchanged
+    /// when the transaction commits. The result includes this transaction's own changes.
+    ///
+    /// # Errors
+    /// Same as [`Transaction::read`]; `NotFound`; [`BlobTrouble::TooLong`].
+    pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, Error> {
+        loop {
+            let span = self.read_span(&self.seen().await?, (offset, length), BLOB_WRITE_BYTES_MAX as u64)?;
+            let looked = self.blob.read_parts(&span.header, &span.parts).await?;
+            if let Some(bytes) = self.bytes_with_changes(&span, looked)? {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// The parts to read for an offset and a length, limited to `left` bytes.
+    pub(super) fn read_span(
+        &self,
+        seen: &PresentBlob,
+        (offset, length): (u64, u64),
+        left: u64,
+    ) -> Result<ReadSpan, Error> {
+        let end = offset.saturating_add(length);
+        // An empty read still requires that the blob exists.
+        if end > seen.size || length == 0 {
+            self.add_header_dependency(&seen.header)?;
+        }
+        let end = end.min(seen.size).max(offset);
+        if end - offset > left {
+            return Err(self.blob.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+        }
+        let wide = self.own(|edits| edits.widened((offset, end)))?;
+        let found_end = wide.1.min(seen.found_end).max(wide.0);
+        let parts = seen.header.parts(wide.0, found_end - wide.0).collect();
+        Ok(ReadSpan { header: seen.header.clone(), requested: (offset, end), wide, parts })
+    }
+
+    /// The bytes that were read, with this transaction's changes applied. `None`: the transaction has made more changes meanwhile.
+    pub(super) fn bytes_with_changes(
+        &self,
+        span: &ReadSpan,
+        looked: Vec<FoundPart>,
+    ) -> Result<Option<Bytes>, Error> {
+        if looked.iter().any(|one| one.version == Timestamp::ZERO) {
+            // An absent chunk may have existed before a truncation, which the header shows.
+            self.add_header_dependency(&span.header)?;
+        }
+        let (from, end) = span.wide;
+        let mut all = BytesMut::with_capacity((end - from) as usize);
+        for (part, looked) in span.parts.iter().zip(looked) {
+            self.transaction
+                .add_read_dependency(self.chunk_read(&span.header, part.number)?, looked.version)?;
+            all.extend_from_slice(&with_trailing_zeros(looked.bytes, part.length as usize));
+        }
+        all.resize((end - from) as usize, 0);
+        let is_known = self.own(|edits| {
+            edits.apply_over(from, &mut all);
+            edits.widened(span.requested) == span.wide
+        })?;
+        let (begin, length) =
+            ((span.requested.0 - from) as usize, (span.requested.1 - span.requested.0) as usize);
+        Ok(is_known.then(|| all.freeze().slice(begin..begin + length)))
+    }
+
+    /// Buffers a write of bytes at an offset, which may be behind the end: bytes in between become zeros.
+    ///
+    /// # Errors
+    /// `NotFound`; [`BlobTrouble::TooLong`] for more than 64 MiB; those of [`Transaction::write`].
+    pub async fn write(&self, offset: u64, bytes: impl Into<Bytes>) -> Result<(), Error> {
+        let bytes = bytes.into();
+        let end = self.blob.check_range(offset, &bytes)?;
+        let seen = self.seen_to_change().await?;
+        self.put(&seen, (offset, end), bytes)
+    }
+
+    /// Buffers an append of bytes, and returns the offset that they will have. At the commit the blob must still end where it was seen to end.
+    ///
+    /// # Errors
+    /// Same as [`TransactionBlob::write`].
+    pub async fn append(&self, bytes: impl Into<Bytes>) -> Result<u64, Error> {
+        let bytes = bytes.into();
+        let seen = self.seen_to_change().await?;
+        self.add_header_dependency(&seen.header)?;
+        let end = self.blob.check_range(seen.size, &bytes)?;
+        self.put(&seen, (seen.size, end), bytes)?;
+        Ok(seen.size)
+    }
+
+    /// Buffers a change of a number in the blob. A number within one chunk is changed on its server at the commit, so that the transaction does not
+    /// depend on its old value. A number across two chunks is read now and written at the commit. The promise returns the new number.
+    ///
+    /// # Errors
+    /// Those of [`TransactionBlob::write`]; those of [`TransactionBlob::read`] if the number lies across two chunks.
+    pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<Promise<N>, Error> {
+        self.transformed(transform, Brings::New).await
+    }
+
+    /// Same as [`TransactionBlob::transform`], with a promise of the previous number.
+    ///
+    /// # Errors
+    /// Same as [`TransactionBlob::transform`].
+    pub async fn transform_and_get_old<N: Number>(
+        &self,
+        transform: Transform<N>,
+    ) -> Result<Promise<N>, Error> {
+        self.transformed(transform, Brings::Old).await
+    }
+
+    async fn transformed<N: Number>(
+        &self,
+        transform: Transform<N>,
+        brings: Brings,
+    ) -> Result<Promise<N>, Error> {
+        let (offset, wire) = transform.parts(brings);
+        let width = N::TYPE.bytes() as u64;
+        let end = offset.checked_add(width).ok_or_else(|| self.blob.beyond())?;
+        let seen = self.seen_to_change().await?;
+        let mut parts = seen.header.parts(offset, width);
+        let (Some(part), None) = (parts.next(), parts.next()) else {
+            let mut number = [0; 8];
+            let read = self.read(offset, width).await?;
+            number[..read.len()].copy_from_slice(&read);
+            let number = &mut number[..width as usize];
+            let (old, new) = write_buffer::change(number, &wire);
+            self.put(&seen, (offset, end), Bytes::copy_from_slice(number))?;
+            let told = if brings == Brings::Old { old } else { new };
+            return Ok(Promise::of_known(told, operation::transformed));
+        };
+        let stamp = seen.header.chunk_stamp();
+        self.grow(&seen, end)?;
+        let own = Wire { offset: u64::from(part.within), ..wire };
+        let change = BlobChange::TransformChunk { stamp, transform: own, makes: true };
+        let place = self.change_chunk(&seen.header, part.number, change)?;
+        self.record_change(|seen, edits| {
+            edits.transform(offset, wire);
+            seen.size = seen.size.max(end);
+        })?;
+        Ok(Promise::of_write(place, operation::transformed))
+    }
+
+    /// Buffers a change of the size: bytes behind it are removed, and added bytes are zeros. At the commit the blob must still end where it was
+    /// seen to end.
+    ///
+    /// # Errors
+    /// Same as [`TransactionBlob::write`]; [`BlobTrouble::TooLong`] if the change truncates more than 4,096 chunks.
+    pub async fn truncate(&self, size: u64) -> Result<(), Error> {
+        let seen = self.seen_to_change().await?;
+        self.add_header_dependency(&seen.header)?;
+        let (stamp, bits) = (seen.header.stamp, seen.header.chunk_bits);
+        if size >= seen.size {
+            self.grow(&seen, size)?;
+            return self.record_change(|seen, _| seen.size = size);
+        }
+        let chunks = seen.chunks();
+        self.check_truncation(chunks - (size >> bits), bits)?;
+        let (after, truncate) = (next(stamp), next(seen.header.chunk_stamp()));
+        self.change_header(BlobChange::Cut { stamp, size })?;
+        for number in size >> bits..chunks {
+            let keep = size.saturating_sub(number << bits) as u32;
+            let change = BlobChange::CutChunk { stamp: truncate, keep, creates_absent: false };
+            self.change_chunk(&seen.header, number, change)?;
+        }
+        self.change_header(BlobChange::Settle { stamp: after })?;
+        self.record_change(|seen, edits| {
+            seen.has_changed_header = true;
+            seen.header.stamp = after;
+            seen.header.size = seen.header.size.max(seen.size);
+            (seen.size, seen.found_end) = (size, seen.found_end.min(size));
+            edits.truncate(size);
+        })
+    }
+
+    /// Buffers the creation of the blob with the keyspace's chunk size. It is empty, and the transaction may write to it at once.
+    ///
+    /// # Errors
+    /// `ConditionFailed` if there is a blob of this name; those of [`Transaction::write`].
+    pub async fn create(&self, attributes: &[u8]) -> Result<(), Error> {
+        self.create_with(self.blob.keyspace.config().chunk_bytes.trailing_zeros() as u8, attributes).await
+    }
+
+    /// Same as [`TransactionBlob::create`], with another chunk size, given as a power of two: from 12 (4 KiB) to 24 (16 MiB).
+    ///
+    /// # Errors
+    /// Same as [`TransactionBlob::create`].
+    pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<(), Error> {
+        if let Some(seen) = self.there().await? {
+            let (version, found) = (seen.header.version, None);
+            return Err(self.blob.failed(Failure::ConditionFailed { version, found }));
+        }
+        let version = match self.transaction.blob_seen(&self.record_name())? {
+            Some(BlobKnowledge::Removed(version)) => version,
+            _ => Timestamp::ZERO,
+        };
+        self.change_header(BlobChange::Create { chunk_bits, attributes })?;
+        let header = KnownHeader {
+            version,
+            stamp: BlobStamp { id: BlobStamp::OWN, generation: 0 },
+            size: 0,
+            pending_truncation_end: 0,
+            is_staged_append: FillState::Not,
+            chunk_bits,
+            attributes: Bytes::copy_from_slice(attributes),
+        };
+        let seen = PresentBlob { has_changed_header: true, ..PresentBlob::found(header) };
+        self.transaction.put_blob(self.record_name(), BlobKnowledge::There(seen))
+    }
+
+    /// Buffers a replacement of the blob's attributes.
+    ///
+    /// # Errors
+    /// Same as [`TransactionBlob::write`].
+    pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
+        let header = self.seen_to_change().await?.header;
+        let (stamp, attributes) = (header.stamp, &header.attributes_with_contents(attributes)[..]);
+        self.change_header(BlobChange::Describe { stamp, attributes })?;
+        self.record_change(|seen, _| {
+            seen.has_changed_header |= seen.header.attributes != attributes;
+            seen.header.attributes = Bytes::copy_from_slice(attributes);
+        })
+    }
+
+    /// Buffers the removal of the blob as it was read, with this transaction's changes. Returns whether the blob exists.
+    ///
+    /// # Errors
+    /// [`BlobTrouble::TooLong`] if the blob has more than 4,096 chunks; those of [`Transaction::write`].
+    pub async fn remove(&self) -> Result<bool, Error> {
+        if self.there().await?.is_none() {
+            return Ok(false);
+        }
+        let seen = self.there_to_change().await?.ok_or_else(|| self.blob.not_found())?;
+        let KnownHeader { version, chunk_bits, .. } = seen.header;
+        self.check_truncation(seen.chunks(), chunk_bits)?;
+        self.add_header_dependency(&seen.header)?;
+        let key = self.blob.header_key()?;
+        // After a change by this transaction the header has the version of the transaction.
+        let condition = Condition::IfVersion(if seen.has_changed_header { Timestamp::MAX } else { version });
+        self.add(&WireOperation::Write(RecordWrite {
+            key: &key,
+            condition,
+            change: WriteChange::Remove(Remove),
+        }))?;
+        for number in 0..seen.chunks() {
+            let stamp = seen.header.chunk_stamp();
+            self.change_chunk(&seen.header, number, BlobChange::DropChunk { stamp })?;
+        }
+        self.transaction.put_blob(self.record_name(), BlobKnowledge::Removed(version))?;
+        Ok(true)
+    }
+
+    /// The header as it was read.
+    pub(super) async fn header_now(&self) -> Result<Option<KnownHeader>, Error> {
+        Ok(self.there().await?.map(|seen| seen.header))
+    }
+
+    /// The header as it was read, which must be unchanged when the transaction commits.
+    pub(super) async fn header_to_rest_on(&self) -> Result<Option<KnownHeader>, Error> {
+        let Some(header) = self.header_now().await? else { return Ok(None) };
+        self.add_header_dependency(&header)?;
+        Ok(Some(header))
+    }
+
+    /// Buffers the removal of the header as it was read, without the chunks. Returns the header; `None`: there is no such header.
+    pub(super) async fn buffer_header_removal(
+        &self,
+        is_meant: impl FnOnce(&KnownHeader) -> bool,
+    ) -> Result<Option<KnownHeader>, Error> {
+        let Some(header) = self.header_now().await?.filter(is_meant) else { return Ok(None) };
+        self.add_header_dependency(&header)?;
+        let key = self.blob.header_key()?;
+        let condition = Condition::IfVersion(header.version);
+        self.add(&WireOperation::Write(RecordWrite {
+            key: &key,
+            condition,
+            change: WriteChange::Remove(Remove),
+        }))?;
+        self.transaction.put_blob(self.record_name(), BlobKnowledge::Removed(header.version))?;
+        Ok(Some(header))
+    }
+
+    /// Extends the blob to at least this size; it must still have the generation that was seen.
+    fn grow(&self, seen: &PresentBlob, size: u64) -> Result<(), Error> {
+        self.blob.check_end(&seen.header, size)?;
+        self.change_header(BlobChange::Grow { stamp: seen.header.stamp, size })?;
+        self.record_change(|seen, _| seen.has_changed_header |= size > seen.size)
+    }
+
+    fn put(&self, seen: &PresentBlob, (offset, end): (u64, u64), bytes: Bytes) -> Result<(), Error> {
+        if bytes.is_empty() {
+            return self.add_header_dependency(&seen.header);
+        }
+        let stamp = seen.header.chunk_stamp();
+        self.grow(seen, end)?;
+        for part in seen.header.parts(offset, end - offset) {
+            let from = (part.at - offset) as usize;
+            let own = &bytes[from..from + part.length as usize];
+            let change = BlobChange::WriteChunk {
+                stamp,
+                offset: part.within,
+                length: part.length,
+                bytes: own,
+                makes: true,
+            };
+            self.change_chunk(&seen.header, part.number, change)?;
+        }
+        self.record_change(|seen, edits| {
+            edits.write(offset, bytes);
+            seen.size = seen.size.max(end);
+        })
+    }
+
+    /// The blob as this transaction sees it; `None`: it is absent.
+    async fn there(&self) -> Result<Option<PresentBlob>, Error> {
+        if self.transaction.blob_seen(&self.record_name())?.is_none() {
+            let found = match self.blob.header().await? {
+                Some(header) => BlobKnowledge::There(PresentBlob::found(header)),
+                None => BlobKnowledge::Absent,
+            };
+            self.transaction.found_blob(self.record_name(), found)?;
+        }
+        match self.transaction.blob_seen(&self.record_name())? {
+            Some(BlobKnowledge::There(seen)) => Ok(Some(seen)),
+            Some(BlobKnowledge::Removed(_)) => Ok(None),
+            Some(BlobKnowledge::Absent) | None => {
+                self.transaction.add_read_dependency(self.header_read()?, Timestamp::ZERO)?;
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) async fn seen(&self) -> Result<PresentBlob, Error> {
+        let seen = self.there().await?.ok_or_else(|| self.blob.not_found())?;
+        self.blob.finished(seen.header.clone()).map(|_| seen)
+    }
+
+    /// Same as [`Self::there`], for a blob that the transaction is going to change. The client first completes a pending truncation, and cuts off
+    /// the bytes of a staged append. A read must not do that. It changes the header, so that the caller must begin the transaction again.
+    async fn there_to_change(&self) -> Result<Option<PresentBlob>, Error> {
+        let seen = self.there().await?;
+        if seen.as_ref().is_some_and(|seen| seen.header.pending_truncation_end > 0) {
+            let blob = self.blob.clone().with_unfinished();
+            blob.remember(None);
+            match blob.completed_header().await {
+                // Another client has removed the blob meanwhile, which the next attempt finds.
+                Err(Error::Blob { why: BlobTrouble::Absent, .. }) => {}
+                settled => drop(settled?),
+            }
+            return Err(self.blob.changed());
+        }
+        Ok(seen)
+    }
+
+    /// Same as [`Self::there_to_change`], for a blob that must exist and be finished.
+    async fn seen_to_change(&self) -> Result<PresentBlob, Error> {
+        // This check comes first, so that a refused call cuts off nothing.
+        self.seen().await?;
+        self.there_to_change().await?.ok_or_else(|| self.blob.not_found())
+    }
+
+    /// Adds a read dependency: the header must be unchanged when the transaction commits.
+    fn add_header_dependency(&self, header: &KnownHeader) -> Result<(), Error> {
+        self.transaction.add_read_dependency(self.header_read()?, header.version)
+    }
+
+    fn header_read(&self) -> Result<CompositeItem, Error> {
+        let key = self.blob.header_key()?;
+        self.item(&WireOperation::Read(RecordRead { key: &key, query: Query::Inspect }))
+    }
+
+    fn chunk_read(&self, header: &KnownHeader, number: u64) -> Result<CompositeItem, Error> {
+        let key = self.blob.chunk_key(header, number)?;
+        self.item(&WireOperation::Read(RecordRead { key: &key, query: Query::Inspect }))
+    }
+
+    fn change_header(&self, change: BlobChange<'_>) -> Result<usize, Error> {
+        let key = self.blob.header_key()?;
+        let (condition, change) = (Condition::Always, WriteChange::Blob(change));
+        self.add(&WireOperation::Write(RecordWrite { key: &key, condition, change }))
+    }
+
+    /// Buffers a change of a chunk and returns the write's index.
+    fn change_chunk(
+        &self,
+        header: &KnownHeader,
+        number: u64,
+        change: BlobChange<'_>,
+    ) -> Result<usize, Error> {
+        let key = self.blob.chunk_key(header, number)?;
+        let (condition, change) = (Condition::Always, WriteChange::Blob(change));
+        self.add(&WireOperation::Write(RecordWrite { key: &key, condition, change }))
+    }
+
+    fn add(&self, operation: &WireOperation<'_>) -> Result<usize, Error> {
+        let item = self.item(operation)?;
+        let cell = self.blob.keyspace.hash_and_partition(operation.key());
+        self.transaction.add(item, cell, &self.blob.name)
+    }
+
+    fn item(&self, operation: &WireOperation<'_>) -> Result<CompositeItem, Error> {
+        let item = CompositeItem::new(self.blob.keyspace.id(), operation, None);
+        item.map_err(|unfit| Error::about(&self.blob.name, Reason::Unfit(unfit)))
+    }
+
+    fn record_change(&self, change: impl FnOnce(&mut PresentBlob, &mut Edits)) -> Result<(), Error> {
+        self.transaction.change_blob(&self.record_name(), change)
+    }
+
+    fn own<R: Default>(&self, look: impl FnOnce(&Edits) -> R) -> Result<R, Error> {
+        self.transaction.blob_edits(&self.record_name(), look)
+    }
+
+    pub(crate) fn record_name(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
+        (self.blob.keyspace.id(), self.blob.name.to_vec())
+    }
+
+    /// Checks that a truncation of this number of chunks fits in one transaction.
+    fn check_truncation(&self, chunks: u64, bits: u8) -> Result<(), Error> {
+        if chunks > BLOB_TRUNCATE_CHUNKS_MAX {
+            return Err(self.blob.error(BlobTrouble::TooLong { limit: BLOB_TRUNCATE_CHUNKS_MAX << bits }));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! The handle through which procedures reach the cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use zerohop_base::time::Time;
+use zerohop_wire::Failure;
+use zerohop_wire::admin::AdminAnswer;
+use zerohop_wire::ids::MapEpoch;
+
+use super::error::Error;
+use super::keyspace::Keyspace;
+use super::shell::{BackgroundTask, BoxFuture, PendingReply, ProcedureShell, ReplySender, RequestResult};
+use crate::{Coalescing, Reply, SessionError, SessionRequest};
+
+/// The settings of all procedures of a handle.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcedureSettings {
+    /// Time limit of each operation; an operation may set its own.
+    pub deadline: Duration,
+    /// Whether operations wait a short time for others, so that they share a frame.
+    pub collecting: Coalescing,
+}
+
+/// A handle to a cluster, for procedures. Clones share the shell.
+#[derive(Clone, Debug)]
+pub struct ClusterHandle {
+    shared: Arc<HandleShared>,
+}
+
+#[derive(Debug)]
+struct HandleShared {
+    shell: Box<dyn ProcedureShell>,
+    settings: ProcedureSettings,
+    /// The newest epoch of the map that a manager has reported. Changes that this client has requested are in the map of that epoch.
+    newest: AtomicU64,
+}
+
+impl ClusterHandle {
+    /// A handle whose requests, timers and tasks `shell` executes.
+    #[must_use]
+    pub fn new(shell: Box<dyn ProcedureShell>, settings: ProcedureSettings) -> Self {
+        Self { shared: Arc::new(HandleShared { shell, settings, newest: AtomicU64::new(0) }) }
+    }
+
+    /// Opens a keyspace by its name. Errors: the newest map has no keyspace of this name.
+    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
+        let least = MapEpoch(self.shared.newest.load(Ordering::Acquire));
+        match self.send_request(SessionRequest::keyspace(name, least, self.limit_us())).await? {
+            Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// Sends a control request to a manager. Request and reply are encoded as Protocol Buffers.
+    pub async fn admin(&self, encoded: Bytes) -> Result<Bytes, Error> {
+        self.admin_within(encoded, self.limit_us()).await
+    }
+
+    pub(super) async fn admin_within(&self, encoded: Bytes, limit_us: u64) -> Result<Bytes, Error> {
+        match self.send_request(SessionRequest::admin(encoded, limit_us)).await? {
+            Reply::Admin(encoded) => {
+                let epoch = AdminAnswer::from_bytes(&encoded).map_or(0, |answer| answer.map_epoch);
+                self.shared.newest.fetch_max(epoch, Ordering::AcqRel);
+                Ok(encoded)
+            }
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// The settings of the procedures.
+    #[must_use]
+    pub fn settings(&self) -> &ProcedureSettings {
+        &self.shared.settings
+    }
+
+    pub(super) fn limit_us(&self) -> u64 {
+        micros(self.shared.settings.deadline)
+    }
+
+    /// Sends a request without waiting for its result.
+    pub fn submit(&self, request: SessionRequest) -> PendingReply {
+        let (reply, result) = oneshot::channel();
+        self.shared.shell.submit(request, reply);
+        result
+    }
+
+    pub(super) fn submit_all(&self, requests: Vec<(SessionRequest, ReplySender)>) {
+        self.shared.shell.submit_all(requests);
+    }
+
+    /// Submits several operations; the caller receives all results together. An operation that is not a valid request gets its failure as result.
+    pub(super) async fn submit_batch(
+        &self,
+        requests: Vec<Result<SessionRequest, Failure<'static>>>,
+    ) -> Vec<RequestResult> {
+        let count = requests.len();
+        if count == 0 {
+            return Vec::new();
+        }
+        let (sender, results) = oneshot::channel();
+        self.shared.shell.submit_batch(requests, sender);
+        // The shell has ended and has dropped the sender.
+        results.await.unwrap_or_else(|_| (0..count).map(|_| Err(SessionError::Closed)).collect())
+    }
+
+    /// Sends a request and waits for its result.
+    ///
+    /// # Errors
+    /// The session's, without a key.
+    pub async fn send_request(&self, request: SessionRequest) -> Result<Reply, Error> {
+        self.submit(request).await.unwrap_or(Err(SessionError::Closed)).map_err(Error::general)
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.shared.shell.now()
+    }
+
+    /// Waits for this time.
+    pub fn sleep(&self, time: Duration) -> BoxFuture {
+        self.shared.shell.sleep(time)
+    }
+
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> BackgroundTask {
+        self.shared.shell.spawn(Box::pin(task))
+    }
+
+    pub(super) fn random(&self) -> u64 {
+        self.shared.shell.random()
+    }
+}
+
+pub(super) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,44 @@
+//! The procedures of clients over the session: operations on records, scans, snapshots, transactions and blobs.
+//!
+//! ```text
+//!   caller ──▶ procedure (an async fn: the compiler's state machine) ──▶ ProcedureShell ──▶ Session ──▶ connections
+//!                    ▲                                                        │
+//!                    └── results of requests, timers ◀────────────────────────┘
+//! ```
+//!
+//! Each procedure exists once. The asynchronous client, its blocking form, Python and the simulator give it a [`ProcedureShell`] and poll it.
+
+mod blob;
+mod cluster_handle;
+mod drop_keyspace;
+mod error;
+mod keyspace;
+mod limits;
+mod operation;
+mod read_many;
+mod scan;
+mod shell;
+mod snapshot;
+mod transaction;
+mod transform;
+mod verify;
+
+pub use blob::{
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, StagedContents,
+    TransactionBlob,
+};
+pub use cluster_handle::{ClusterHandle, ProcedureSettings};
+pub use drop_keyspace::DropOptions;
+pub use error::{BlobTrouble, Error};
+pub use keyspace::Keyspace;
+pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
+pub use scan::Scan;
+pub use shell::{
+    BackgroundTask, BatchSender, BoxFuture, PendingReply, ProcedureShell, ReplySender, RequestResult,
+};
+pub use snapshot::{
+    Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead, SnapshotOptions, SnapshotScan,
+};
+pub use transaction::{Attempts, CommittedTransaction, Promise, Transaction};
+pub use transform::Transform;
+pub use verify::Comparison;

@@ -1,0 +1,48 @@
+//! //! Consistent reads of several records.
+
+use crate::{CompositeItem, Reply, SessionError as Reason, SessionRequest};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
+
+use super::cluster_handle::ClusterHandle;
+use super::error::Error;
+use super::keyspace::Keyspace;
+use super::operation::{Record, record};
+
+impl ClusterHandle {
+    /// Reads records of any keyspaces and partitions at one moment and returns them in the order of the keys. The client first reads all records in
+    /// parallel; a second round confirms that no version has changed. For a long list the result has only its first page.
+    ///
+    /// # Errors
+    /// The call names too many records, or a record cannot be read within the client's deadline.
+    pub async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+    ) -> Result<Vec<Option<Record>>, Error> {
+        let item = |(keyspace, key): &(&Keyspace, K)| {
+            let read = RecordOperation::Read(RecordRead { key: key.as_ref(), query: Query::Lookup });
+            let item = CompositeItem::new(keyspace.id(), &read, None);
+            item.map_err(|unfit| Error::about(key.as_ref(), Reason::Unfit(unfit)))
+        };
+        let items = records.iter().map(item).collect::<Result<Vec<CompositeItem>, Error>>()?;
+        let request = SessionRequest::read_many(items, self.limit_us());
+        let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
+        let Reply::Many(answers) = self.send_request(request).await? else { return Err(Error::Unexpected) };
+        let told = answers.into_iter().zip(records).map(|(answer, (_, key))| match record(answer) {
+            Some(Ok(found)) => Ok(found),
+            Some(Err(failure)) => Err(Error::about(key.as_ref(), Reason::Answer { failure })),
+            None => Err(Error::Unexpected),
+        });
+        told.collect()
+    }
+}
+
+impl Keyspace {
+    /// Same as [`Client::read_many`], for records of this keyspace.
+    ///
+    /// # Errors
+    /// Same as [`Client::read_many`].
+    pub async fn read_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Record>>, Error> {
+        let records: Vec<(&Keyspace, &[u8])> = keys.iter().map(|key| (self, key.as_ref())).collect();
+        self.client().read_many(&records).await
+    }
+}

@@ -1,0 +1,80 @@
+//! Scans: a scan lists the keys of a keyspace, partition after partition, page by page.
+
+use std::collections::VecDeque;
+
+use crate::{ListedKey, Reply, SessionRequest};
+use bytes::Bytes;
+use zerohop_placement::PartitionCount;
+use zerohop_wire::ids::PartitionId;
+use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
+
+use super::error::Error;
+use super::keyspace::Keyspace;
+use crate::planted::{Bug, is_planted};
+
+/// A scan. A key that exists during the complete scan is listed exactly once.
+#[derive(Debug)]
+pub struct Scan {
+    keyspace: Keyspace,
+    prefix: Bytes,
+    page_keys: u32,
+    partitions: PartitionCount,
+    /// The remaining partitions with the scan cursor in each; the front is the next.
+    left: VecDeque<(PartitionId, Bytes)>,
+}
+
+impl Scan {
+    pub(crate) fn new(keyspace: Keyspace, prefix: Bytes) -> Self {
+        let partitions = keyspace.config().partitions;
+        let left = partitions.ids().map(|id| (id, Bytes::new())).collect();
+        Self { keyspace, prefix, page_keys: SCAN_PAGE_KEYS_MAX, partitions, left }
+    }
+
+    /// Sets the maximum number of keys of one page, 1 to 4,096.
+    #[must_use]
+    pub fn page_keys(mut self, keys: u32) -> Self {
+        self.page_keys = keys.clamp(1, SCAN_PAGE_KEYS_MAX);
+        self
+    }
+
+    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+        while let Some((partition, cursor)) = self.left.front() {
+            let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
+            let (id, slice) = (self.keyspace.id(), (*partition, self.partitions));
+            let client = self.keyspace.client().clone();
+            let request = SessionRequest::scan(id, slice, cursor, prefix, self.page_keys, client.limit_us());
+            let (next, keys) = match client.send_request(request).await {
+                Ok(Reply::Page { next, keys }) => (next, keys),
+                Ok(_) => return Err(Error::Unexpected),
+                Err(error) => match error.split_into() {
+                    Some(partitions) => {
+                        self.continue_after_split(partitions);
+                        continue;
+                    }
+                    None => return Err(error),
+                },
+            };
+            match self.left.front_mut() {
+                Some((_, cursor)) if !next.is_empty() => *cursor = next,
+                _ => drop(self.left.pop_front()),
+            }
+            if !keys.is_empty() {
+                return Ok(Some(keys));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The keyspace was split. Each partition has become several, and each of these lists its keys in the order of the old partition.
+    fn continue_after_split(&mut self, partitions: PartitionCount) {
+        let each = partitions.get() / self.partitions.get();
+        let visited = if is_planted(Bug::ScanSkipsChildren) { 1 } else { each };
+        let children = |(partition, cursor): (PartitionId, Bytes)| {
+            let cursor = if is_planted(Bug::ScanCursorLost) { Bytes::new() } else { cursor };
+            (0..visited).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
+        };
+        self.left = std::mem::take(&mut self.left).into_iter().flat_map(children).collect();
+        self.partitions = partitions;
+    }
+}

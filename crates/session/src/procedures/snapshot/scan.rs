@@ -1,0 +1,135 @@
+//! Scans and blob listings of a snapshot.
+
+use std::collections::VecDeque;
+
+use crate::{ListedKey, Reply};
+use bytes::Bytes;
+use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
+use zerohop_wire::messages::{Scan, SnapshotAsk};
+use zerohop_wire::{Failure, What};
+
+use super::Snapshot;
+use crate::procedures::error::Error;
+use crate::procedures::keyspace::Keyspace;
+
+/// A scan of the keys in a snapshot, partition after partition, each key exactly once.
+#[derive(Debug)]
+pub struct SnapshotScan<'s> {
+    pages: Pages<'s>,
+}
+
+/// A listing of the names of the blobs in a snapshot: sorted within each partition, one partition after the other.
+#[derive(Debug)]
+pub struct SnapshotBlobList<'s> {
+    pages: Pages<'s>,
+}
+
+#[derive(Debug)]
+struct Pages<'s> {
+    snapshot: &'s Snapshot,
+    keyspace: &'s Keyspace,
+    prefix: Bytes,
+    blobs: bool,
+    /// The remaining partitions with the scan cursor in each; the front is the next.
+    left: VecDeque<(PartitionId, Bytes)>,
+}
+
+impl Snapshot {
+    /// Lists the keys of a keyspace that begin with `prefix`, as they were.
+    pub fn scan<'s>(&'s self, keyspace: &'s Keyspace, prefix: impl Into<Bytes>) -> SnapshotScan<'s> {
+        SnapshotScan { pages: self.pages(keyspace, prefix.into(), false, None) }
+    }
+
+    /// Same as [`Snapshot::scan`], for only one partition.
+    pub fn scan_partition<'s>(
+        &'s self,
+        keyspace: &'s Keyspace,
+        partition: PartitionId,
+        prefix: impl Into<Bytes>,
+    ) -> SnapshotScan<'s> {
+        SnapshotScan { pages: self.pages(keyspace, prefix.into(), false, Some(partition)) }
+    }
+
+    /// Lists the names of blobs that begin with `prefix`, as they were.
+    pub fn list_blobs<'s>(
+        &'s self,
+        keyspace: &'s Keyspace,
+        prefix: impl Into<Bytes>,
+    ) -> SnapshotBlobList<'s> {
+        SnapshotBlobList { pages: self.pages(keyspace, prefix.into(), true, None) }
+    }
+
+    /// Same as [`Snapshot::list_blobs`], for only one partition: the partition that stores the blobs' headers.
+    pub fn list_blobs_of_partition<'s>(
+        &'s self,
+        keyspace: &'s Keyspace,
+        partition: PartitionId,
+        prefix: impl Into<Bytes>,
+    ) -> SnapshotBlobList<'s> {
+        SnapshotBlobList { pages: self.pages(keyspace, prefix.into(), true, Some(partition)) }
+    }
+
+    fn pages<'s>(
+        &'s self,
+        keyspace: &'s Keyspace,
+        prefix: Bytes,
+        blobs: bool,
+        only: Option<PartitionId>,
+    ) -> Pages<'s> {
+        let partitions = self.partitions(keyspace);
+        let all = partitions.into_iter().flat_map(|partitions| partitions.ids());
+        let left =
+            all.filter(|id| only.is_none_or(|only| only == *id)).map(|id| (id, Bytes::new())).collect();
+        Pages { snapshot: self, keyspace, prefix, blobs, left }
+    }
+}
+
+impl SnapshotScan<'_> {
+    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
+    ///
+    /// # Errors
+    /// `SnapshotExpired`; the keyspace is not in the snapshot; the page cannot be read within the client's deadline.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+        self.pages.next().await
+    }
+}
+
+impl SnapshotBlobList<'_> {
+    /// Returns the next names, each with the time at which the blob's header was last written; `None` at the end. After an error the caller can
+    /// request the same page again.
+    ///
+    /// # Errors
+    /// Same as [`SnapshotScan::next_page`].
+    pub async fn next_page(&mut self) -> Result<Option<Vec<(Bytes, Timestamp)>>, Error> {
+        let page = self.pages.next().await?;
+        Ok(page.map(|names| names.into_iter().map(|name| (name.key, name.version)).collect()))
+    }
+}
+
+impl Pages<'_> {
+    async fn next(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+        let inner = &self.snapshot.inner;
+        let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
+            let failure = Failure::from(What::NoSuchPartition);
+            return Err(Error::general(crate::SessionError::Answer { failure }));
+        };
+        while let Some((partition, cursor)) = self.left.front() {
+            let (seen, keys_max) = (Timestamp::ZERO, SCAN_PAGE_KEYS_MAX);
+            let scan = Scan { seen, cursor, prefix: &self.prefix, keys_max, blobs: self.blobs };
+            let ask = SnapshotAsk::Scan { at: inner.at, scan };
+            let request = inner.request((self.keyspace.id(), *partition, partitions), ask)?;
+            let Reply::Page { next, keys } = inner.client.send_request(request).await? else {
+                return Err(Error::Unexpected);
+            };
+            match self.left.front_mut() {
+                Some((_, cursor)) if !next.is_empty() => *cursor = next,
+                _ => drop(self.left.pop_front()),
+            }
+            if !keys.is_empty() {
+                return Ok(Some(keys));
+            }
+        }
+        Ok(None)
+    }
+}

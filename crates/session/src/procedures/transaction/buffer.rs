@@ -1,0 +1,249 @@
+//! The reads and pending writes of a transaction.
+
+use std::collections::BTreeMap;
+
+use crate::{CompositeItem, InvalidTransaction, Reply, SessionError as Reason, StageId};
+use bytes::Bytes;
+use zerohop_base::time::Time;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
+use zerohop_wire::{AbortReason, Failure};
+
+use super::blobs::BlobBuffer;
+use super::overlay;
+use crate::procedures::cluster_handle::micros;
+use crate::procedures::limits::{
+    COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
+};
+
+type BufferAnswer = Result<Reply, Failure<'static>>;
+pub(super) type RecordName = (KeyspaceId, Vec<u8>);
+/// A hash and the partition to which it belongs.
+pub(super) type Cell = (u64, PartitionId);
+
+/// The reads and pending writes of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    writes: Vec<CompositeItem>,
+    records: BTreeMap<RecordName, BufferedRecord>,
+    /// The transaction's blobs, by name.
+    pub(super) blobs: BTreeMap<RecordName, BlobBuffer>,
+    reads: usize,
+    /// Bytes of all operations, and of the operations that the client still has in memory.
+    bytes: u64,
+    here: usize,
+    /// The hash and partition of each write's key.
+    write_locations: Vec<Cell>,
+    /// The partitions with staged data: a hash that routes to each, and the time of the last staged piece or renewal.
+    staged_at: BTreeMap<(KeyspaceId, PartitionId), (u64, Time)>,
+}
+
+/// The state that the transaction keeps for one record.
+#[derive(Debug, Default)]
+struct BufferedRecord {
+    /// The version that was read; zero: the record was absent.
+    version: Option<Timestamp>,
+    /// The result of each read of the record, keyed by the bytes of the read.
+    answers: BTreeMap<Bytes, BufferAnswer>,
+    /// Indices of the writes to the record.
+    writes: Vec<usize>,
+}
+
+/// The transaction's knowledge of a record before a request to a server.
+pub(super) enum BufferLookup {
+    /// The result of the read is known.
+    Known(BufferAnswer),
+    /// The transaction knows nothing of the record.
+    Unknown,
+    /// The transaction has written to the record, but its earlier contents are unknown.
+    Under,
+    /// Only the primary can compute the result of the transaction's own writes.
+    Never,
+}
+
+/// The contents of a commit request.
+pub(super) struct Commit {
+    /// The items: first those that only check what was read, then the writes.
+    pub(super) items: Vec<CompositeItem>,
+    /// The number of items that only check.
+    pub(super) checks: usize,
+    /// The commit has nothing to check or write: the transaction has read one record, at this version.
+    pub(super) is_empty: Option<Timestamp>,
+}
+
+impl Buffer {
+    /// The result that a read would have, as far as the transaction knows.
+    pub(super) fn find(&self, read: &CompositeItem) -> BufferLookup {
+        let Some(seen) = self.records.get(&record_name(read)) else { return BufferLookup::Unknown };
+        if seen.writes.is_empty() {
+            return seen
+                .answers
+                .get(read.packed())
+                .cloned()
+                .map_or(BufferLookup::Unknown, BufferLookup::Known);
+        }
+        if seen.writes.iter().any(|at| self.writes[*at].is_ahead()) {
+            return BufferLookup::Never;
+        }
+        let writes: Vec<RecordOperation<'_>> =
+            seen.writes.iter().map(|at| self.writes[*at].operation()).collect();
+        let is_lookup =
+            matches!(read.operation(), RecordOperation::Read(RecordRead { query: Query::Lookup, .. }));
+        let base = match (seen.answers.get(read.packed()), seen.version) {
+            (Some(answer), _) => overlay::of_answer(answer),
+            (None, Some(Timestamp::ZERO)) => Some(None),
+            // Only a part of the record was read.
+            (None, _) => None,
+        };
+        if !is_lookup {
+            return BufferLookup::Never;
+        }
+        match overlay::after(base, &writes) {
+            Ok(Some(local)) => BufferLookup::Known(overlay::answer(local)),
+            Ok(None) if seen.answers.contains_key(read.packed()) => BufferLookup::Never,
+            Ok(None) => BufferLookup::Under,
+            Err(()) => BufferLookup::Never,
+        }
+    }
+
+    /// Records the result of a read. Errors: it contradicts an earlier read, or the transaction has too many items.
+    pub(super) fn record_read(&mut self, read: &CompositeItem, answer: &BufferAnswer) -> Result<(), Reason> {
+        let version = match answer {
+            Ok(reply) => reply.version(),
+            Err(_) => Timestamp::ZERO,
+        };
+        self.admit(read)?;
+        self.add_read_dependency(read, version)?.answers.insert(read.packed().clone(), answer.clone());
+        Ok(())
+    }
+
+    /// Adds a read dependency: the record must have this version when the transaction commits. Errors: an earlier read has seen another version.
+    fn add_read_dependency(
+        &mut self,
+        read: &CompositeItem,
+        version: Timestamp,
+    ) -> Result<&mut BufferedRecord, Reason> {
+        let seen = self.records.entry(record_name(read)).or_default();
+        if seen.version.is_some_and(|known| known != version) {
+            return Err(Reason::Aborted { reason: AbortReason::ReadChanged, item: None });
+        }
+        if seen.version.replace(version).is_none() {
+            self.reads += 1;
+        }
+        Ok(seen)
+    }
+
+    /// Adds a read dependency on a version, without the contents of the record.
+    pub(super) fn add_version_dependency(
+        &mut self,
+        read: &CompositeItem,
+        version: Timestamp,
+    ) -> Result<(), Reason> {
+        if self.records.get(&record_name(read)).is_none_or(|seen| seen.version.is_none()) {
+            self.admit(read)?;
+        }
+        self.add_read_dependency(read, version).map(drop)
+    }
+
+    /// The number of writes.
+    pub(super) fn writes(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Adds a write and returns its index. Errors: the transaction is too large.
+    pub(super) fn write(&mut self, item: CompositeItem, cell: Cell) -> Result<usize, Reason> {
+        if !super::is_write(&item.operation()) {
+            return Err(Reason::Unfit(InvalidTransaction::NoWrite));
+        }
+        self.admit(&item)?;
+        let at = self.writes.len();
+        self.records.entry(record_name(&item)).or_default().writes.push(at);
+        self.write_locations.push(cell);
+        self.writes.push(item);
+        Ok(at)
+    }
+
+    /// A write that the client is to stage, with the hash of its key.
+    pub(super) fn to_stage(&self, at: usize) -> Option<(CompositeItem, u64)> {
+        self.writes.get(at).cloned().zip(self.write_locations.get(at).map(|(cell, _)| *cell))
+    }
+
+    /// Records that a write is staged: its bytes are no longer in memory.
+    pub(super) fn is_staged(&mut self, at: usize, id: StageId, now: Time) {
+        if let Some(item) = self.writes.get_mut(at) {
+            let (before, keyspace) = (item.packed().len(), item.keyspace());
+            if let Some((cell, partition)) = self.write_locations.get(at) {
+                self.staged_at.insert((keyspace, *partition), (*cell, now));
+            }
+            // The key's length was checked before.
+            if item.is_staged(id).is_ok() {
+                self.here -= before - item.packed().len();
+            }
+        }
+    }
+
+    /// Returns a hash of each partition whose staged data would expire soon, and counts them as renewed.
+    pub(super) fn take_renewals_due(&mut self, now: Time) -> Vec<(KeyspaceId, u64)> {
+        let is_due = |((keyspace, _), (cell, at)): (&(KeyspaceId, PartitionId), &mut (u64, Time))| {
+            let is_due = now.since_us(*at) >= micros(STAYS_FOR);
+            *at = if is_due { now } else { *at };
+            is_due.then_some((*keyspace, *cell))
+        };
+        self.staged_at.iter_mut().filter_map(is_due).collect()
+    }
+
+    /// Indices of the writes that the client must stage before a commit, in order. Empty, unless the transaction exceeds [`COMMIT_BYTES_MAX`].
+    pub(super) fn too_many(&self) -> Vec<usize> {
+        let mut left = self.here;
+        let is_worth = |(at, item): (usize, &CompositeItem)| {
+            let length = item.packed().len();
+            let is_one = left > COMMIT_BYTES_MAX && !item.is_ahead() && length >= STAGED_BYTES_MIN;
+            left -= if is_one { length } else { 0 };
+            is_one.then_some(at)
+        };
+        self.writes.iter().enumerate().filter_map(is_worth).collect()
+    }
+
+    pub(super) fn into_commit(mut self) -> Commit {
+        let mut items = Vec::new();
+        if self.writes.is_empty() && self.reads == 1 {
+            let is_settled = self.records.values().find_map(|seen| seen.version);
+            return Commit { items, checks: 0, is_empty: is_settled };
+        }
+        for ((keyspace, key), seen) in &self.records {
+            match (seen.version, seen.writes.first()) {
+                // For a record that was both read and written, its first write checks the version.
+                (Some(version), Some(first)) if !self.writes[*first].commutes() => {
+                    self.writes[*first].add_read_dependency(version);
+                }
+                (Some(version), _) => {
+                    let check = RecordOperation::Read(RecordRead { key, query: Query::Inspect });
+                    // The key's length was checked when the record was read.
+                    items.extend(CompositeItem::new(*keyspace, &check, Some(version)));
+                }
+                (None, _) => {}
+            }
+        }
+        let checks = items.len();
+        items.append(&mut self.writes);
+        Commit { items, checks, is_empty: None }
+    }
+
+    fn admit(&mut self, item: &CompositeItem) -> Result<(), Reason> {
+        let (count, limit) = (self.writes.len() + self.reads + 1, TRANSACTION_ITEMS_MAX);
+        if count > limit {
+            return Err(Reason::Unfit(InvalidTransaction::Items { count, limit }));
+        }
+        let (length, limit) = (self.bytes + item.packed().len() as u64, TRANSACTION_BYTES_MAX);
+        if length > limit {
+            return Err(Reason::Unfit(InvalidTransaction::Bytes { length, limit }));
+        }
+        self.bytes = length;
+        self.here += item.packed().len();
+        Ok(())
+    }
+}
+
+pub(super) fn record_name(item: &CompositeItem) -> RecordName {
+    (item.keyspace(), item.key().to_vec())
+}

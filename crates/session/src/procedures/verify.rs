@@ -1,0 +1,97 @@
+//! Comparison of the members of all partitions of a keyspace, one hash range at a time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::{ComparedSlice, Reply, SessionRequest};
+use zerohop_placement::PartitionCount;
+use zerohop_wire::ids::PartitionId;
+
+use super::cluster_handle::micros;
+use super::error::Error;
+use super::keyspace::Keyspace;
+
+/// Number of partitions that are compared at the same time.
+const PARTITIONS_AT_ONCE: usize = 16;
+
+/// Time beyond the client's deadline: a primary itself waits this long for members that do not reply.
+const WAIT: Duration = Duration::from_secs(6);
+
+/// A comparison: every member of every partition reads all its data once. Writes that happen during the comparison may or may not be compared. If
+/// the keyspace is split, the comparison of the new partitions starts from their beginning.
+#[derive(Debug)]
+pub struct Comparison {
+    keyspace: Keyspace,
+    partitions: PartitionCount,
+    /// The partitions that remain, each with the hash fragment from which to continue.
+    left: VecDeque<(PartitionId, u32)>,
+    /// The error of the last round, which the call reports after the results of the other partitions.
+    failed: Option<Error>,
+}
+
+impl Comparison {
+    pub(crate) fn new(keyspace: Keyspace) -> Self {
+        let partitions = keyspace.config().partitions;
+        Self { keyspace, partitions, left: partitions.ids().map(|id| (id, 0)).collect(), failed: None }
+    }
+
+    /// Compares the next hash ranges, of several partitions; `None` at the end. A member that differs has by then already started to install a new
+    /// copy of all data.
+    ///
+    /// # Errors
+    /// Those of any read; [`Failure::DataCorrupt`](crate::Failure::DataCorrupt) if a primary stores an entry that neither it nor any other member
+    /// can read. After an error the caller can call again; the comparison continues where it was.
+    pub async fn next_slices(&mut self) -> Result<Option<Vec<ComparedSlice>>, Error> {
+        loop {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if self.left.is_empty() {
+                return Ok(None);
+            }
+            let client = self.keyspace.client().clone();
+            let limit_us = client.limit_us().saturating_add(micros(WAIT));
+            let at_once = self.left.len().min(PARTITIONS_AT_ONCE);
+            let request = |&(partition, from): &(PartitionId, u32)| {
+                Ok(SessionRequest::compare(self.keyspace.id(), (partition, self.partitions), from, limit_us))
+            };
+            let requests = self.left.iter().take(at_once).map(request).collect();
+            let (mut slices, mut split) = (Vec::new(), None);
+            for result in client.submit_batch(requests).await {
+                let Some((partition, from)) = self.left.pop_front() else { return Err(Error::Unexpected) };
+                match result.map_err(Error::general) {
+                    Ok(Reply::Compared(slice)) => {
+                        if slice.next != 0 {
+                            self.left.push_back((partition, slice.next));
+                        }
+                        slices.push(slice);
+                    }
+                    Ok(_) => return Err(Error::Unexpected),
+                    Err(error) => {
+                        self.left.push_back((partition, from));
+                        match error.split_into() {
+                            Some(partitions) => split = Some(partitions),
+                            None => self.failed = Some(error),
+                        }
+                    }
+                }
+            }
+            if let Some(partitions) = split {
+                self.begin_again(partitions);
+            }
+            if !slices.is_empty() {
+                return Ok(Some(slices));
+            }
+        }
+    }
+
+    /// The keyspace was split: each remaining partition has become several.
+    fn begin_again(&mut self, partitions: PartitionCount) {
+        let each = partitions.get() / self.partitions.get();
+        let children = |(partition, _): (PartitionId, u32)| {
+            (0..each).map(move |n| (PartitionId(partition.0 * each + n), 0))
+        };
+        self.left = std::mem::take(&mut self.left).into_iter().flat_map(children).collect();
+        self.partitions = partitions;
+    }
+}
